@@ -5,7 +5,7 @@ use interlingua_ag_kit::AgKit;
 use interlingua_chat_completions::ChatCompletionsUpstream;
 use interlingua_hitl::Hitl;
 use interlingua_native::{Native, NativeUpstream};
-use interlingua_responses::Responses;
+use interlingua_responses::{Responses, ResponsesUpstream};
 
 use crate::Gateway;
 
@@ -22,5 +22,6 @@ impl Gateway {
             .upstream::<NativeUpstream>()
             .upstream::<A2aUpstream>()
             .upstream::<ChatCompletionsUpstream>()
+            .upstream::<ResponsesUpstream>()
     }
 }

@@ -81,6 +81,18 @@ impl Complaint {
         TOO_LONG.iter().any(|words| text.contains(words)).then_some(CONTEXT_LENGTH)
     }
 
+    /// Its word for it, or the type where it has none. Empty: neither.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// Its sentence, unfiltered. Empty: none.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Code and sentence for the error that ends a run. Unfiltered.
     pub fn into_error(self) -> (String, String) {
         let code = self.canonical_code().map(str::to_owned).unwrap_or(self.code);

@@ -1,10 +1,11 @@
-//! Server side of OpenAI Responses: the adapter's name, its options and the table of endpoints.
+//! OpenAI Responses: the adapter's name, its options and the table of endpoints of its server side.
 //!
 //! [`decode`](self) parses requests into agent requests. One encoder in `encode` writes runs, as one object or as a
-//! stream. The exchanges in `serve` look up what a request refers to before the agent is called. Not here: calling
-//! agents that speak Responses (docs/protocols/responses.md#agents-that-speak-responses), and any state. What outlives
-//! a request is stored in runs, their labels, and sessions.
+//! stream. The exchanges in `serve` look up what a request refers to before the agent is called. [`connect`] asks agents
+//! that speak Responses themselves. Not here: any state. What outlives a request is stored in runs, their labels, and
+//! sessions.
 
+pub mod connect;
 mod decode;
 mod echo;
 mod encode;
@@ -21,6 +22,7 @@ use interlingua_core::exchange::{Cors, Endpoint, Exchange, Method, Mount, Mounte
 use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
 
+pub use connect::{ResponsesUpstream, UpstreamOptions};
 pub use options::{
     ClientTools, Compact, CustomItems, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, Options, Reasoning,
     ReasoningInput, RefusalInput, StructuredOutput, ToolItems, ToolOutput,

@@ -1,0 +1,509 @@
+//! Items that are whole: the end of one that was streamed, one that was not, and one of an answer that is asked for again
+//! and again.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use interlingua_core::agent_event::{AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
+use interlingua_core::connector::EventSink;
+use interlingua_core::loss::ContentKind;
+use interlingua_core::model::{MessageType, Role, ToolOutput};
+use interlingua_core::opaque::ORIGIN;
+use interlingua_core::{End, Extra, Fault, Json};
+use serde_json::value::RawValue;
+
+use super::reader::{Reader, metadata};
+use super::slots::Kind;
+use super::wire::{Event, Object, index, json_text, text};
+
+/// What stands before the free text of a call that becomes the only argument of a function.
+pub(super) const INPUT_OPENS: &str = "{\"input\":\"";
+/// What stands behind it.
+const INPUT_CLOSES: &str = "\"}";
+
+/// Items up to this size are kept as they are, in bytes, so that they can be given back.
+const MAX_KEPT: usize = 256 * 1024;
+/// More calls of one answer than this are not remembered.
+const MAX_OPEN_CALLS: usize = 256;
+
+impl Reader {
+    pub(super) fn item_done(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(raw) = event.item else { return sink.emit(&AgentEvent::Ignored) };
+        self.end_item(raw, index(event.output_index), false, sink)
+    }
+
+    /// An entry of the list at the end of an answer. Nearly always it repeats what came before.
+    pub(super) fn final_item(
+        &mut self,
+        raw: &RawValue,
+        place: Option<u32>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        self.end_item(raw, place, true, sink)
+    }
+
+    fn end_item(
+        &mut self,
+        raw: &RawValue,
+        place: Option<u32>,
+        is_final: bool,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let Some(item) = Object::parse(raw) else { return sink.emit(&AgentEvent::Ignored) };
+        let word = item.word("type");
+        let kind = Kind::of(&word);
+        let wire_id = item.word("id");
+        let slot = match self.slots.known(place, &wire_id, kind, is_final) {
+            Some(known) if self.slots.all[known].is_closed => return sink.emit(&AgentEvent::KeepAlive),
+            Some(known) => known,
+            None => self.open(place, &wire_id, kind)?,
+        };
+
+        self.slots.all[slot].is_closed = true;
+        match kind {
+            Kind::Message => self.message_done(slot, &item, sink),
+            Kind::Reasoning => self.reasoning_done(slot, &item, sink),
+            Kind::FunctionCall | Kind::CustomCall => self.client_call_done(slot, &item, sink),
+            Kind::McpCall => self.mcp_call_done(slot, &item, sink),
+            Kind::Hosted => self.hosted_done(slot, &word, raw, &item, sink),
+            Kind::Whole => self.whole(slot, &word, raw, &item, sink),
+        }
+    }
+
+    /// An item of an answer that goes on, as it is now.
+    pub(super) fn item_so_far(
+        &mut self,
+        raw: &RawValue,
+        place: Option<u32>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let Some(item) = Object::parse(raw) else { return sink.emit(&AgentEvent::Ignored) };
+        let kind = Kind::of(&item.word("type"));
+        if item.text("status").as_deref() == Some("completed") {
+            return self.final_item(raw, place, sink);
+        }
+        let (name, step) = match kind {
+            Kind::Message => ("content", 1),
+            Kind::Reasoning => ("summary", 2),
+            // Calls are shown once they are whole: nothing can be done with a part of one.
+            _ => return sink.emit(&AgentEvent::KeepAlive),
+        };
+
+        let wire_id = item.word("id");
+        let slot = match self.slots.known(place, &wire_id, kind, true) {
+            Some(known) if self.slots.all[known].is_closed => return sink.emit(&AgentEvent::KeepAlive),
+            Some(known) => known,
+            None => {
+                let slot = self.open(place, &wire_id, kind)?;
+                self.announce(slot, &item, sink)?;
+                slot
+            }
+        };
+
+        for (part, raw) in (0..).step_by(step).zip(item.list(name)) {
+            let Some(text) = Object::parse(raw).and_then(|part| part.text("text")) else { continue };
+            let content =
+                ContentEvent::new(&self.slots.all[slot].id, ContentUpdate::Snapshot, ContentValue::Text(text));
+            sink.emit(&AgentEvent::Content(content.at(part)))?;
+        }
+        Ok(())
+    }
+
+    fn message_done(&mut self, slot: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let id = self.slots.all[slot].id.clone();
+        let mut contents = Vec::new();
+        let mut annotations: Vec<&RawValue> = Vec::new();
+        let mut annotated = 0;
+        for (place, raw) in (0_u32..).zip(item.list("content")) {
+            let Some(part) = Object::parse(raw) else { continue };
+            let found = part.list("annotations");
+            annotated += usize::from(!found.is_empty());
+            annotations.extend(found);
+            if !part.list("logprobs").is_empty() {
+                self.losses.lost(ContentKind::Metadata, "probabilities of tokens are left out");
+            }
+            contents.extend(self.part(&id, &part, raw).map(|content| content.at(place)));
+        }
+
+        if annotated > 1 {
+            self.losses.changed(ContentKind::Annotation, "those of all parts of a message stand together");
+        }
+        let mut fields = Extra::new();
+        if !annotations.is_empty() {
+            fields.push("annotations", Json::from_serialize(&annotations));
+        }
+        if let Some(phase) = item.text("phase") {
+            fields.push("phase", Json::from_serialize(&phase));
+        }
+
+        let role = item.text("role").map_or(Role::Assistant, |role| Role::from(role.as_ref()));
+        sink.emit(&AgentEvent::Message(MessageEvent {
+            id: Some(Cow::Borrowed(&id)),
+            kind: Some(MessageType::Message),
+            role: Some(role),
+            end: Some(end_of(item)),
+            contents,
+            metadata: metadata(fields),
+            ..MessageEvent::default()
+        }))
+    }
+
+    /// A part of a message.
+    fn part<'p>(&mut self, id: &'p str, part: &Object<'p>, raw: &'p RawValue) -> Option<ContentEvent<'p>> {
+        let value = match part.word("type").as_ref() {
+            "output_text" | "text" | "input_text" => ContentValue::Text(part.word("text")),
+            "refusal" => ContentValue::Refusal(part.word("refusal")),
+            "output_audio" | "audio" => ContentValue::Audio { data: part.text("data"), format: part.text("format") },
+            "output_image" | "image" => ContentValue::Image(part.text("image_url").or_else(|| part.text("url"))),
+            _ => ContentValue::Data(Some(raw)),
+        };
+        Some(ContentEvent::new(id, ContentUpdate::Final, value)).filter(|content| {
+            // Servers close a text that never had a word, beside a part that has.
+            !matches!(&content.value, ContentValue::Text(text) | ContentValue::Refusal(text) if text.is_empty())
+        })
+    }
+
+    fn reasoning_done(&mut self, slot: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let texts = |name: &str| -> Vec<Cow<'_, str>> {
+            let parts = item.list(name).into_iter().filter_map(Object::parse);
+            parts.filter_map(|part| part.text("text")).collect()
+        };
+        let summary = texts("summary");
+        let thoughts = texts("content");
+        // Servers without summaries send the thoughts as both.
+        let is_repeated = !summary.is_empty() && summary.concat() == thoughts.concat();
+
+        let id = self.slots.all[slot].id.clone();
+        let place = |parity: u32| (parity..).step_by(2);
+        let repeated = if is_repeated { 0 } else { thoughts.len() };
+        let all = place(0).zip(summary).chain(place(1).zip(thoughts.into_iter().take(repeated)));
+        let contents = all
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(place, text)| ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Text(text)).at(place))
+            .collect();
+
+        let mut fields = Extra::new();
+        if let Some(encrypted) = item.text("encrypted_content").filter(|text| !text.is_empty()) {
+            if encrypted.len() <= MAX_KEPT {
+                fields.push("encrypted_content", Json::from_serialize(&encrypted));
+                fields.push("id", Json::from_serialize(&item.word("id")));
+                fields.push(ORIGIN, Json::from_serialize(&self.origin));
+            } else {
+                self.losses.lost(ContentKind::Opaque, "encrypted reasoning is too large to be kept");
+            }
+        }
+
+        sink.emit(&AgentEvent::Message(MessageEvent {
+            id: Some(Cow::Borrowed(&id)),
+            kind: Some(MessageType::Reasoning),
+            end: Some(end_of(item)),
+            contents,
+            metadata: metadata(fields),
+            ..MessageEvent::default()
+        }))
+    }
+
+    /// A call that the client runs.
+    fn client_call_done(&mut self, slot: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let kind = self.slots.all[slot].kind;
+        let mut call = head(kind, item);
+        if call.name.is_empty() && call.arguments.is_empty() {
+            // A call of nothing.
+            return sink.emit(&AgentEvent::Ignored);
+        }
+
+        let end = end_of(item);
+        if kind == Kind::CustomCall {
+            let mut arguments = INPUT_OPENS.to_owned();
+            push_escaped(&item.word("input"), &mut arguments);
+            arguments.push_str(INPUT_CLOSES);
+            call.arguments = arguments.into();
+        } else if call.arguments.is_empty() && end == End::Completed && !self.slots.all[slot].has_arguments {
+            // Clients parse them, and an empty text is no JSON.
+            call.arguments = "{}".into();
+        }
+
+        if end == End::Completed {
+            self.remember(&call.call_id);
+        }
+        let mut fields = Extra::new();
+        if kind == Kind::CustomCall {
+            fields.push("type", Json::from_serialize("custom_tool_call"));
+        }
+        if let Some(namespace) = item.text("namespace") {
+            fields.push("namespace", Json::from_serialize(&namespace));
+        }
+        self.end_call(slot, MessageType::FunctionCall, call, end, fields, sink)
+    }
+
+    /// The server waits for the output of this call.
+    fn remember(&mut self, call_id: &str) {
+        if self.open_calls.len() < MAX_OPEN_CALLS && call_id.len() <= MAX_KEPT / 256 {
+            self.open_calls.push(call_id.to_owned());
+        }
+    }
+
+    fn end_call(
+        &mut self,
+        slot: usize,
+        kind: MessageType,
+        call: CallPart<'_>,
+        end: End,
+        fields: Extra,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let id = self.slots.all[slot].id.as_str();
+        // Arguments that came in pieces are not taken back by an end without any.
+        let is_empty = call.arguments.is_empty() && self.slots.all[slot].has_arguments;
+        let contents = if is_empty {
+            Vec::new()
+        } else {
+            vec![ContentEvent::new(id, ContentUpdate::Final, ContentValue::Call(call))]
+        };
+        sink.emit(&AgentEvent::Message(MessageEvent {
+            id: Some(Cow::Borrowed(id)),
+            kind: Some(kind),
+            end: Some(end),
+            contents,
+            metadata: metadata(fields),
+            ..MessageEvent::default()
+        }))
+    }
+
+    fn mcp_call_done(&mut self, slot: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let call = head(Kind::McpCall, item);
+        let (call_id, name) = (call.call_id.clone(), call.name.clone());
+        let error = item.get("error").map(failure_text);
+        let output = error.clone().or_else(|| json_text(item.get("output")).map(Cow::into_owned));
+
+        let mut fields = Extra::new();
+        if let Some(request) = item.text("approval_request_id") {
+            fields.push("approval_request_id", Json::from_serialize(&request));
+        }
+        let failed = error.is_some() || item.text("status").as_deref() == Some("failed");
+        let end = if failed || output.is_some() { End::Completed } else { end_of(item) };
+        self.end_call(slot, MessageType::McpCall, call, end, fields, sink)?;
+
+        let output = output.or_else(|| failed.then(|| "the tool failed".to_owned()));
+        let Some(output) = output else { return Ok(()) };
+        let end = if failed { End::Failed } else { End::Completed };
+        self.output(slot, MessageType::McpCallOutput, (&call_id, &name, output), end, Extra::new(), sink)
+    }
+
+    /// A call of a tool that the server brings along.
+    fn hosted_done(
+        &mut self,
+        slot: usize,
+        word: &str,
+        raw: &RawValue,
+        item: &Object<'_>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let call = head(Kind::Hosted, item);
+        let (call_id, name) = (call.call_id.clone().into_owned(), call.name.clone().into_owned());
+        let output = ["results", "outputs", "output"].iter().find_map(|field| json_text(item.get(field)));
+        let image = item.text("result").filter(|_| name == "image_generation");
+
+        let failed = item.text("status").as_deref() == Some("failed") || item.get("error").is_some();
+        let awaits_client = RUN_BY_CLIENTS.contains(&word) && output.is_none() && !failed;
+        let end = if failed || !awaits_client { End::Completed } else { end_of(item) };
+        let kept = self.kept_item(raw);
+        self.end_call(slot, MessageType::PluginCall, call, end, kept, sink)?;
+        if let Some(image) = &image {
+            self.image(slot, image, &item.word("output_format"), sink)?;
+        }
+
+        if awaits_client {
+            self.losses.lost(ContentKind::ClientCall, "no client can run a call of the server's own kind");
+            self.remember(&call_id);
+            return Ok(());
+        }
+        let output = match item.get("error") {
+            Some(error) => failure_text(error),
+            None => output.map(Cow::into_owned).unwrap_or_default(),
+        };
+        let end = if failed { End::Failed } else { End::Completed };
+        self.output(slot, MessageType::PluginCallOutput, (&call_id, &name, output), end, Extra::new(), sink)
+    }
+
+    /// Metadata with the item as it is, so that it can be given back to its author.
+    fn kept_item(&mut self, raw: &RawValue) -> Extra {
+        let mut fields = Extra::new();
+        if raw.get().len() <= MAX_KEPT {
+            fields.push("item", Json::from_raw(raw));
+            fields.push(ORIGIN, Json::from_serialize(&self.origin));
+        } else {
+            self.losses.lost(ContentKind::Opaque, "an item of the server is too large to be kept");
+        }
+        fields
+    }
+
+    fn image(&mut self, slot: usize, data: &str, format: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let id = format!("{}_image", self.slots.all[slot].id);
+        let format = if format.is_empty() { "png" } else { format };
+        let url = if data.starts_with("data:") || data.starts_with("http") {
+            data.to_owned()
+        } else {
+            format!("data:image/{format};base64,{data}")
+        };
+        let content = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Image(Some(url.into())));
+        sink.emit(&AgentEvent::Message(MessageEvent {
+            id: Some(Cow::Borrowed(&id)),
+            kind: Some(MessageType::Message),
+            role: Some(Role::Assistant),
+            end: Some(End::Completed),
+            contents: vec![content],
+            ..MessageEvent::default()
+        }))
+    }
+
+    /// The output of a call, as a message of its own behind it.
+    fn output(
+        &mut self,
+        slot: usize,
+        kind: MessageType,
+        (call_id, name, output): (&str, &str, String),
+        end: End,
+        fields: Extra,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let id = format!("{}_output", self.slots.all[slot].id);
+        let name = Some(name.to_owned()).filter(|name| !name.is_empty());
+        let output = ToolOutput { call_id: call_id.to_owned(), name, output };
+        emit_output(&id, kind, &output, end, fields, sink)
+    }
+
+    /// An item that is shown once it is whole.
+    fn whole(
+        &mut self,
+        slot: usize,
+        word: &str,
+        raw: &RawValue,
+        item: &Object<'_>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let id = self.slots.all[slot].id.clone();
+        let kind = match word {
+            // The server's own memory: one that has it needs none of it back, one that has none is sent everything.
+            "compaction" => return sink.emit(&AgentEvent::KeepAlive),
+            "function_call_output" | "custom_tool_call_output" => MessageType::FunctionCallOutput,
+            _ if word.ends_with("_output") => MessageType::PluginCallOutput,
+            "mcp_list_tools" => MessageType::McpListTools,
+            "mcp_approval_request" => MessageType::McpApprovalRequest,
+            "" => return sink.emit(&AgentEvent::Ignored),
+            other => MessageType::from(other),
+        };
+
+        if kind.is_output() {
+            let output = ToolOutput {
+                call_id: item.word("call_id").into_owned(),
+                name: None,
+                output: json_text(item.get("output")).unwrap_or_default().into_owned(),
+            };
+            self.open_calls.retain(|open| *open != output.call_id);
+            let kept = if kind == MessageType::PluginCallOutput { self.kept_item(raw) } else { Extra::new() };
+            return emit_output(&id, kind, &output, end_of(item), kept, sink);
+        }
+
+        // Clients answer an approval by this id.
+        let is_request = kind == MessageType::McpApprovalRequest;
+        if is_request && (item.word("id").is_empty() || item.word("name").is_empty()) {
+            return sink.emit(&AgentEvent::Ignored);
+        }
+        let content = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Data(Some(raw)));
+        sink.emit(&AgentEvent::Message(MessageEvent {
+            id: Some(Cow::Borrowed(&id)),
+            kind: Some(kind),
+            role: Some(Role::Assistant),
+            end: Some(End::Completed),
+            contents: vec![content],
+            ..MessageEvent::default()
+        }))
+    }
+}
+
+/// Calls of the server's own kinds that are for the client to run.
+const RUN_BY_CLIENTS: [&str; 4] = ["computer_call", "local_shell_call", "shell_call", "apply_patch_call"];
+
+fn emit_output(
+    id: &str,
+    kind: MessageType,
+    output: &ToolOutput,
+    end: End,
+    fields: Extra,
+    sink: &mut dyn EventSink,
+) -> Result<(), Fault> {
+    let data = ContentValue::OwnedData(Json::from_serialize(output));
+    sink.emit(&AgentEvent::Message(MessageEvent {
+        id: Some(Cow::Borrowed(id)),
+        kind: Some(kind),
+        role: Some(Role::Tool),
+        end: Some(end),
+        contents: vec![ContentEvent::new(id, ContentUpdate::Final, data)],
+        metadata: metadata(fields),
+        ..MessageEvent::default()
+    }))
+}
+
+/// What names a call, and its arguments as far as the item has them.
+pub(super) fn head<'a>(kind: Kind, item: &Object<'a>) -> CallPart<'a> {
+    let id = item.word("id");
+    let call_id = item.text("call_id").filter(|call_id| !call_id.is_empty()).unwrap_or(id);
+    match kind {
+        Kind::Hosted => {
+            let word = item.word("type");
+            let name = word.strip_suffix("_call").unwrap_or(&word).to_owned();
+            let fields = ["action", "queries", "code", "input", "operation", "arguments"];
+            let arguments = fields.iter().find_map(|field| json_text(item.get(field))).unwrap_or_default();
+            CallPart { call_id, name: name.into(), arguments, server_label: None }
+        }
+        // The free text comes in pieces, which begin with what makes it an argument.
+        Kind::CustomCall => {
+            CallPart { call_id, name: item.word("name"), arguments: Cow::Borrowed(""), server_label: None }
+        }
+        _ => CallPart {
+            call_id,
+            name: item.word("name"),
+            arguments: json_text(item.get("arguments")).unwrap_or_default(),
+            server_label: item.text("server_label"),
+        },
+    }
+}
+
+/// How an item ended.
+fn end_of(item: &Object<'_>) -> End {
+    match item.text("status").as_deref() {
+        Some("incomplete" | "in_progress" | "queued") => End::Incomplete,
+        Some("failed") => End::Failed,
+        _ => End::Completed,
+    }
+}
+
+/// What a failed tool says: its text, its message, or all of it.
+fn failure_text(error: &RawValue) -> String {
+    let whole = || json_text(Some(error)).unwrap_or_default().into_owned();
+    let Some(fields) = Object::parse(error) else { return whole() };
+    let parts = fields.list("content").into_iter().filter_map(Object::parse);
+    let said: Vec<Cow<'_, str>> = parts.filter_map(|part| part.text("text")).collect();
+    if !said.is_empty() {
+        return said.join("\n");
+    }
+    text(fields.get("message")).filter(|message| !message.is_empty()).map_or_else(whole, Cow::into_owned)
+}
+
+/// Appends a text as it stands inside a JSON string. Pieces of a text give what the text as a whole gives.
+pub(super) fn push_escaped(text: &str, into: &mut String) {
+    for character in text.chars() {
+        match character {
+            '"' => into.push_str("\\\""),
+            '\\' => into.push_str("\\\\"),
+            '\n' => into.push_str("\\n"),
+            '\r' => into.push_str("\\r"),
+            '\t' => into.push_str("\\t"),
+            control if u32::from(control) < 0x20 => {
+                let _ = write!(into, "\\u{:04x}", u32::from(control));
+            }
+            other => into.push(other),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Agents and model servers that speak Responses: the connector, and what it is made of.
+//!
+//! See `docs/protocols/responses.md#agents-that-speak-responses`. A turn sends one request (`request`) and reads the
+//! answer, streamed or polled (`reader`, `items`, `slots`, `wire`), takes it up again if the server works on without a
+//! connection (`turn`), and keeps what the next request needs (`session`). Not here: what serves Responses to clients.
+
+mod errors;
+mod items;
+mod options;
+mod probe;
+mod reader;
+mod request;
+mod session;
+mod slots;
+mod turn;
+mod wire;
+
+use std::sync::Arc;
+
+use interlingua_core::Fault;
+use interlingua_core::capability::{Asks, Cancel, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
+use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
+use interlingua_core::http_url::{self, Url};
+use interlingua_core::loss::Losses;
+use interlingua_core::opaque;
+use interlingua_core::pending::Decision;
+use interlingua_core::probe::AgentProbe;
+
+pub use options::{Background, Chain, Incomplete, McpHistory, Part, Penalties, SystemRole, UpstreamOptions, User};
+
+use self::reader::Reader;
+use self::request::RequestBody;
+use self::session::SessionState;
+use self::turn::ResponsesTurn;
+
+/// What the URL of an operator is completed with.
+const PATH: &str = "/responses";
+
+/// Calls agents and model servers that speak Responses.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponsesUpstream;
+
+impl UpstreamAdapter for ResponsesUpstream {
+    const NAME: &'static str = crate::ids::NAME;
+    type Options = UpstreamOptions;
+
+    fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {
+        options.check()?;
+        let endpoint = Arc::new(Endpoint::parse(url)?);
+        Ok(Box::new(ResponsesConnector { endpoint, options: Arc::new(options) }))
+    }
+}
+
+struct ResponsesConnector {
+    endpoint: Arc<Endpoint>,
+    options: Arc<UpstreamOptions>,
+}
+
+impl Connector for ResponsesConnector {
+    fn capabilities(&self) -> UpstreamCapabilities {
+        let options = &self.options;
+        let mut capabilities = UpstreamCapabilities::default();
+        let is_background = options.background != Background::Off;
+        capabilities.streaming = options.background != Background::Poll;
+        capabilities.history = if options.sends_all() { HistoryNeed::SentEachTime } else { HistoryNeed::KeptByAgent };
+        capabilities.client_tools = true;
+        // `mcp_approval_response` says yes or no.
+        capabilities.decisions = &[Decision::Accept, Decision::Reject];
+        capabilities.asks = Asks { approval: true, ..Asks::default() };
+        capabilities.input_media = Media {
+            image: options.takes(Part::Image),
+            audio: options.takes(Part::Audio),
+            video: options.takes(Part::Video),
+            file: options.takes(Part::File),
+        };
+        capabilities.output_media = Media { image: true, audio: true, ..Media::NONE };
+        capabilities.cancel = if is_background { Cancel::Request } else { Cancel::CloseConnection };
+        capabilities.resume = is_background;
+        capabilities.usage = true;
+        capabilities.reasoning = true;
+        capabilities.tool_outputs = ToolOutputs::Together;
+        capabilities
+    }
+
+    fn turn(&self, turn: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
+        let options = &self.options;
+        let stored = SessionState::parse(turn.session_state);
+        // A request with the history goes on from nothing.
+        let is_new = !turn.history.is_empty() || options.sends_all();
+        let previous = stored.response.clone().filter(|_| !is_new && options.chain == Chain::PreviousResponseId);
+        let conversation = stored.conversation.clone().filter(|_| !is_new && options.chain == Chain::Conversation);
+        let goes_on = previous.is_some() || conversation.is_some();
+
+        let answered = |call: &String| {
+            let outputs = turn.request.input.iter().flat_map(|message| message.outputs());
+            outputs.into_iter().any(|output| output.call_id == *call)
+        };
+        // The server would refuse to go on from calls without outputs. In the history they are left out.
+        let needs_history = goes_on && !stored.open_calls.iter().all(answered);
+
+        let named = turn.request.tools.as_deref();
+        let kept = if options.sticky_tools { stored.tools.as_slice() } else { &[] };
+        let origin = opaque::origin(crate::ids::NAME, turn.agent);
+        let mut losses = Losses::new();
+        let body = RequestBody {
+            options,
+            turn,
+            previous: previous.as_deref(),
+            open_calls: &stored.open_calls,
+            tools: named.unwrap_or(kept),
+            origin: &origin,
+            goes_on,
+        };
+        let body = body.to_json(&mut losses);
+
+        let run = turn.request.id.as_deref().unwrap_or("answer");
+        let mut reader = Reader::new(format!("{run}_{}", turn.turn), origin);
+        reader.losses = losses;
+        reader.completes_incomplete = options.incomplete == Incomplete::Completed;
+        let tools = named.filter(|_| options.sticky_tools).map(<[_]>::to_vec);
+        let mut turn = ResponsesTurn::new(Arc::clone(&self.endpoint), Arc::clone(options), body, reader, stored);
+        turn.tools = tools;
+        turn.goes_on = goes_on;
+        turn.needs_history = needs_history;
+        if conversation.is_some() {
+            turn.conversation = conversation;
+            turn.step = Some(turn::Step::Ask);
+        }
+        Ok(Box::new(turn))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.options.warnings();
+        if !self.endpoint.has_path {
+            let url = self.endpoint.url();
+            warnings.insert(
+                0,
+                format!(
+                    "url has no path, so \"{url}\" is called: most servers answer at \"/v1{PATH}\", and elsewhere with 404"
+                ),
+            );
+        }
+        warnings
+    }
+
+    fn probe(&self) -> Box<dyn AgentProbe> {
+        Box::new(probe::ResponsesProbe::new(&self.endpoint, &self.options))
+    }
+}
+
+/// Where the server is.
+#[derive(Debug, PartialEq, Eq)]
+struct Endpoint {
+    /// The operator's URL, without [`PATH`], with its query.
+    base: String,
+    /// The operator gave a path.
+    has_path: bool,
+}
+
+impl Endpoint {
+    /// Reads the operator's URL. A query, such as Azure's `api-version`, stays.
+    fn parse(url: &str) -> Result<Self, String> {
+        let parsed = Url::parse(url).ok_or_else(|| format!("\"{url}\" is no http or https URL"))?;
+        let path = parsed.path();
+        let base = path.strip_suffix(PATH).unwrap_or(path);
+        let query = parsed.rest.split('#').next().unwrap_or_default().split_once('?');
+        let query = query.map(|(_, query)| format!("?{query}")).unwrap_or_default();
+        let has_path = !path.trim_matches('/').is_empty();
+        Ok(Self { base: format!("{}{base}{query}", parsed.origin), has_path })
+    }
+
+    /// Of responses.
+    fn url(&self) -> String {
+        http_url::below(&self.base, PATH)
+    }
+
+    /// Of one response. `query` goes in front of the operator's own.
+    fn response(&self, id: &str, below: &str, query: &str) -> String {
+        let url = http_url::below(&self.base, &format!("{PATH}/{}{below}", http_url::segment(id)));
+        match (query.is_empty(), url.split_once('?')) {
+            (true, _) => url,
+            (false, Some((path, own))) => format!("{path}?{query}&{own}"),
+            (false, None) => format!("{url}?{query}"),
+        }
+    }
+
+    /// Of conversations.
+    fn conversations(&self) -> String {
+        http_url::below(&self.base, "/conversations")
+    }
+
+    /// Of models.
+    fn models(&self) -> String {
+        http_url::below(&self.base, "/models")
+    }
+
+    /// A place on the same server, from its root.
+    fn root(&self, path: &str) -> String {
+        let origin = Url::parse(&self.base).map_or("", |url| url.origin);
+        format!("{origin}{path}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_is_appended_unless_it_is_there() {
+        for (url, expected) in [
+            ("http://a/v1", "http://a/v1/responses"),
+            ("http://a/v1/", "http://a/v1/responses"),
+            ("http://a/v1/responses", "http://a/v1/responses"),
+            ("http://a/v1/responses/", "http://a/v1/responses"),
+            ("http://a", "http://a/responses"),
+            (
+                "https://x.openai.azure.com/openai/v1?api-version=1#f",
+                "https://x.openai.azure.com/openai/v1/responses?api-version=1",
+            ),
+        ] {
+            assert_eq!(Endpoint::parse(url).expect("a URL").url(), expected);
+        }
+        assert!(Endpoint::parse("ftp://a").is_err());
+    }
+
+    #[test]
+    fn a_response_has_a_url_of_its_own() {
+        let endpoint = Endpoint::parse("https://a/v1/responses?api-version=1").expect("a URL");
+        assert_eq!(endpoint.response("r/1", "/cancel", ""), "https://a/v1/responses/r%2F1/cancel?api-version=1");
+        assert_eq!(
+            endpoint.response("r", "", "stream=true&starting_after=3"),
+            "https://a/v1/responses/r?stream=true&starting_after=3&api-version=1"
+        );
+        assert_eq!(endpoint.conversations(), "https://a/v1/conversations?api-version=1");
+        assert_eq!(endpoint.root("/version"), "https://a/version");
+    }
+}

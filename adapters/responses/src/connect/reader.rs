@@ -1,0 +1,484 @@
+//! Events to events: what each event of the protocol means for the run.
+//!
+//! See `docs/protocols/responses.md#agents-that-speak-responses`. Items that are whole are read in `items`, which item an
+//! event is about is found in `slots`.
+
+use std::borrow::Cow;
+
+use interlingua_core::agent_event::{
+    AgentError, AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
+};
+use interlingua_core::connector::EventSink;
+use interlingua_core::loss::{ContentKind, Losses};
+use interlingua_core::model::{MessageType, Role};
+use interlingua_core::model_error::garbage;
+use interlingua_core::{End, Extra, Fault, FaultKind, Json};
+use serde_json::value::RawValue;
+
+use super::errors::{complaint, error_of, foreign};
+use super::slots::{Kind, MAX_ITEMS, Slots};
+use super::wire::{Event, Object, Raw, index, json_text, lent_text, number, text};
+
+/// How far the answer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing was said of it.
+    #[default]
+    Unknown,
+    /// The server works on it.
+    Working,
+    /// It has ended.
+    Ended,
+}
+
+/// Reads the events of one answer, over all requests it takes.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) slots: Slots,
+    pub(super) progress: Progress,
+    /// The server's id of the answer.
+    pub(super) response_id: Option<String>,
+    /// Calls whose output the server waits for.
+    pub(super) open_calls: Vec<String>,
+    /// How the answer ended.
+    pub(super) end: Option<End>,
+    /// The number of the last event.
+    pub(super) sequence: Option<u64>,
+    /// Events up to this number came before a cut.
+    pub(super) repeated: Option<u64>,
+    pub(super) losses: Losses,
+    /// Who made the values that only their maker can read.
+    pub(super) origin: String,
+    /// An answer that a limit cut counts as complete.
+    pub(super) completes_incomplete: bool,
+    started: bool,
+    /// Text that is being unescaped.
+    scratch: String,
+}
+
+impl Reader {
+    /// `fallback`: what messages without an id are called. `origin`: who makes the values that only their maker can read.
+    pub(super) fn new(fallback: String, origin: String) -> Self {
+        Self {
+            slots: Slots::new(fallback),
+            progress: Progress::default(),
+            response_id: None,
+            open_calls: Vec::new(),
+            end: None,
+            sequence: None,
+            repeated: None,
+            losses: Losses::default(),
+            origin,
+            completes_incomplete: false,
+            started: false,
+            scratch: String::new(),
+        }
+    }
+
+    /// Reads the data of a frame, or a whole body. `name`: the event's, if it has one.
+    #[inline]
+    pub(super) fn read(&mut self, data: &[u8], name: Option<&str>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(event) = Event::parse(data) else { return Err(garbage(data)) };
+        if self.is_repeated(&event) {
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+        if event.kind.is_some_and(|kind| kind.get() == "\"response.output_text.delta\"") {
+            return self.text_delta(&event, sink);
+        }
+        let kind = text(event.kind);
+        self.event(kind.as_deref().or(name).unwrap_or_default(), &event, data, sink)
+    }
+
+    /// True for what came before a cut and comes again.
+    fn is_repeated(&mut self, event: &Event<'_>) -> bool {
+        let Some(sequence) = number(event.sequence_number) else { return false };
+        if self.repeated.is_some_and(|last| sequence <= last) {
+            return true;
+        }
+        self.sequence = Some(sequence);
+        false
+    }
+
+    /// The hot path.
+    #[inline]
+    fn text_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let place = self.place(event, Kind::Message, sink)?;
+        let delta = lent_text(event.delta, &mut self.scratch);
+        let content = ContentEvent {
+            message: Some(Cow::Borrowed(&self.slots.all[place].id)),
+            index: index(event.content_index),
+            update: ContentUpdate::Append,
+            value: ContentValue::Text(Cow::Borrowed(delta)),
+            extra: Vec::new(),
+        };
+        sink.emit(&AgentEvent::Content(content))
+    }
+
+    fn event(&mut self, kind: &str, event: &Event<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let name = kind.strip_prefix("response.").unwrap_or(kind);
+        match name {
+            "created" | "queued" | "in_progress" => self.working(event.response, sink),
+            "completed" | "failed" | "incomplete" | "cancelled" | "canceled" => {
+                let response = event.response.and_then(Object::parse).unwrap_or_default();
+                self.terminal(name, &response, sink)
+            }
+            "output_item.added" => self.added(event, sink),
+            "output_item.done" => self.item_done(event, sink),
+            "content_part.done" => self.part_done(event, sink),
+            "content_part.added"
+            | "reasoning_summary_part.added"
+            | "reasoning_summary_part.done"
+            | "reasoning_part.added"
+            | "reasoning_part.done"
+            | "output_text.annotation.added" => sink.emit(&AgentEvent::KeepAlive),
+            "output_text.done" => self.text_done(event, event.text, false, sink),
+            "refusal.delta" => self.refusal_delta(event, sink),
+            "refusal.done" => self.text_done(event, event.refusal, true, sink),
+            "function_call_arguments.delta" | "mcp_call_arguments.delta" | "mcp_call.arguments_delta" => {
+                self.arguments_delta(event, sink)
+            }
+            "function_call_arguments.done" | "mcp_call_arguments.done" | "mcp_call.arguments_done" => {
+                self.arguments_done(event, event.arguments, sink)
+            }
+            "custom_tool_call_input.delta" => self.input_delta(event, sink),
+            "code_interpreter_call_code.delta" | "shell_call_command.delta" => self.arguments_delta(event, sink),
+            "code_interpreter_call_code.done" => self.arguments_done(event, event.code, sink),
+            "reasoning_summary_text.delta" => self.thought(event, 0, sink),
+            "reasoning_text.delta" | "reasoning.delta" => self.thought(event, 1, sink),
+            "reasoning_summary_text.done" => self.thought_done(event, sink),
+            "audio.delta" | "audio.transcript.delta" | "output_audio.delta" | "output_audio_transcript.delta" => {
+                self.audio(name.contains("transcript"), event, sink)
+            }
+            "image_generation_call.partial_image" => {
+                self.losses.lost(ContentKind::ImageOut, "previews of an image are left out");
+                sink.emit(&AgentEvent::KeepAlive)
+            }
+            "error" => self.failed(event, data, sink),
+            _ => self.other(name, event, data, sink),
+        }
+    }
+
+    /// Events without a meaning for the run, and bodies.
+    fn other(&mut self, name: &str, event: &Event<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let is_progress = [".in_progress", ".completed", ".failed", ".done", ".searching", ".interpreting"]
+            .iter()
+            .chain(&[".generating", ".calling", ".compacting"])
+            .any(|end| name.ends_with(end));
+        if name == "keepalive" || name == "ping" || is_progress {
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+
+        let object = text(event.object);
+        if object.as_deref() == Some("response") || (name.is_empty() && event.response.is_some()) {
+            return self.body(data, event, sink);
+        }
+        if event.error.is_some() {
+            return self.failed(event, data, sink);
+        }
+        if let Some(fault) = foreign(event, object.as_deref()) {
+            return Err(fault);
+        }
+        sink.emit(&AgentEvent::Ignored)
+    }
+
+    /// An answer that came as one object, finished or not.
+    fn body(&mut self, data: &[u8], event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let whole: Option<&RawValue> = event.response.or_else(|| serde_json::from_slice(data).ok());
+        let Some(response) = whole.and_then(Object::parse) else { return Err(garbage(data)) };
+        let status = response.word("status");
+        match status.as_ref() {
+            "queued" | "in_progress" => {
+                self.working(whole, sink)?;
+                self.snapshot(&response, sink)
+            }
+            // Without a status, what is there is all there is.
+            "" => self.terminal("completed", &response, sink),
+            status => self.terminal(status, &response, sink),
+        }
+    }
+
+    /// The items of an answer that goes on.
+    fn snapshot(&mut self, response: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        for (place, item) in response.list("output").into_iter().enumerate() {
+            let place = u32::try_from(place).ok();
+            self.item_so_far(item, place, sink)?;
+        }
+        Ok(())
+    }
+
+    /// The server works on it.
+    fn working(&mut self, response: Raw<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if let Some(response) = response.and_then(Object::parse) {
+            self.learn_id(&response);
+        }
+        self.progress = Progress::Working;
+        if self.started {
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+
+        self.started = true;
+        let id = self.response_id.as_deref().map(Cow::Borrowed);
+        sink.emit(&AgentEvent::Response(ResponseEvent { id, started: true, ..ResponseEvent::default() }))
+    }
+
+    fn learn_id(&mut self, response: &Object<'_>) {
+        const MAX_ID: usize = 1024;
+        let id = response.text("id").filter(|id| !id.is_empty() && id.len() <= MAX_ID);
+        if let Some(id) = id {
+            self.response_id = Some(id.into_owned());
+        }
+    }
+
+    fn added(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(item) = event.item.and_then(Object::parse) else { return sink.emit(&AgentEvent::Ignored) };
+        let kind = Kind::of(&item.word("type"));
+        let place = index(event.output_index);
+        let wire_id = item.word("id");
+        let known = self.slots.known(place, &wire_id, kind, false);
+        if known.is_some_and(|known| !self.slots.all[known].is_closed && self.slots.has_id(known, &wire_id)) {
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+
+        let slot = self.open(place, &wire_id, kind)?;
+        self.announce(slot, &item, sink)
+    }
+
+    /// A new item.
+    pub(super) fn open(&mut self, place: Option<u32>, wire_id: &str, kind: Kind) -> Result<usize, Fault> {
+        self.slots.open(place, wire_id, kind).ok_or_else(|| {
+            let message = "the agent's answer has too many items";
+            Fault::new(FaultKind::UpstreamTooLarge, message).with_detail(format!("more than {MAX_ITEMS}"))
+        })
+    }
+
+    /// The item of a piece of this kind. A piece that comes without an item opens one, unless it is one of a call: no one
+    /// can run a call without a name.
+    fn place(&mut self, event: &Event<'_>, kind: Kind, sink: &mut dyn EventSink) -> Result<usize, Fault> {
+        let fits = if kind == Kind::Message { |kind| kind == Kind::Message } else { |kind| kind == Kind::Reasoning };
+        if let Some(place) = self.slots.find(event, fits) {
+            return Ok(place);
+        }
+
+        let wire_id = text(event.item_id).unwrap_or_default();
+        let place = self.open(index(event.output_index), &wire_id, kind)?;
+        self.announce(place, &Object::default(), sink)?;
+        Ok(place)
+    }
+
+    /// A text or a refusal is whole. Servers repeat it up to three times more.
+    fn text_done(
+        &mut self,
+        event: &Event<'_>,
+        whole: Raw<'_>,
+        is_refusal: bool,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let place = self.place(event, Kind::Message, sink)?;
+        // Empty texts say nothing; the item's end has them if they matter.
+        let Some(whole) = text(whole).filter(|whole| !whole.is_empty()) else {
+            return sink.emit(&AgentEvent::KeepAlive);
+        };
+        let value = if is_refusal { ContentValue::Refusal(whole) } else { ContentValue::Text(whole) };
+        let content = ContentEvent::new(&self.slots.all[place].id, ContentUpdate::Final, value);
+        sink.emit(&AgentEvent::Content(ContentEvent { index: index(event.content_index), ..content }))
+    }
+
+    /// A part is whole: for servers that stream nothing of it.
+    fn part_done(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(part) = event.part.and_then(Object::parse) else { return sink.emit(&AgentEvent::Ignored) };
+        match part.word("type").as_ref() {
+            "output_text" | "text" => self.text_done(event, part.get("text"), false, sink),
+            "refusal" => self.text_done(event, part.get("refusal"), true, sink),
+            _ => sink.emit(&AgentEvent::KeepAlive),
+        }
+    }
+
+    fn refusal_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let place = self.place(event, Kind::Message, sink)?;
+        let delta = lent_text(event.delta, &mut self.scratch);
+        let content = ContentEvent::append(&self.slots.all[place].id, ContentValue::Refusal(Cow::Borrowed(delta)));
+        sink.emit(&AgentEvent::Content(ContentEvent { index: index(event.content_index), ..content }))
+    }
+
+    /// A piece of reasoning. Summaries have the even places of the message, the thoughts themselves the odd ones.
+    fn thought(&mut self, event: &Event<'_>, parity: u32, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let place = self.place(event, Kind::Reasoning, sink)?;
+        let part = if parity == 0 { event.summary_index.or(event.content_index) } else { event.content_index };
+        let part = index(part).unwrap_or(0);
+        let delta = lent_text(event.delta, &mut self.scratch);
+        let content = ContentEvent::append(&self.slots.all[place].id, ContentValue::Text(Cow::Borrowed(delta)));
+        sink.emit(&AgentEvent::Content(content.at(2 * part + parity)))
+    }
+
+    /// A part of a summary is whole. The thoughts themselves are compared at the item's end only, where it is seen
+    /// whether they merely repeat the summary.
+    fn thought_done(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let place = self.place(event, Kind::Reasoning, sink)?;
+        let Some(whole) = text(event.text).filter(|whole| !whole.is_empty()) else {
+            return sink.emit(&AgentEvent::KeepAlive);
+        };
+        let part = index(event.summary_index).unwrap_or(0);
+        let content =
+            ContentEvent::new(&self.slots.all[place].id, ContentUpdate::Final, ContentValue::Text(whole)).at(2 * part);
+        sink.emit(&AgentEvent::Content(content))
+    }
+
+    /// A piece of a call's arguments, or of the code that a tool of the server runs.
+    fn arguments_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(place) = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open) else {
+            // No one can run a call without a name: its end has both.
+            return sink.emit(&AgentEvent::KeepAlive);
+        };
+
+        let slot = &mut self.slots.all[place];
+        slot.has_arguments = true;
+        let arguments = lent_text(event.delta, &mut self.scratch);
+        sink.emit(&AgentEvent::call(&slot.id, CallPart { arguments: arguments.into(), ..CallPart::default() }))
+    }
+
+    /// A piece of the free text of a call, which is the only argument of a function.
+    fn input_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(place) = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open) else {
+            return sink.emit(&AgentEvent::KeepAlive);
+        };
+
+        let slot = &mut self.slots.all[place];
+        let piece = lent_text(event.delta, &mut self.scratch);
+        let mut arguments = if slot.has_arguments { String::new() } else { super::items::INPUT_OPENS.to_owned() };
+        slot.has_arguments = true;
+        super::items::push_escaped(piece, &mut arguments);
+        sink.emit(&AgentEvent::call(&slot.id, CallPart { arguments: arguments.into(), ..CallPart::default() }))
+    }
+
+    /// The arguments of a call are whole.
+    fn arguments_done(&mut self, event: &Event<'_>, whole: Raw<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let place = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open);
+        let whole = json_text(whole).filter(|whole| !whole.is_empty());
+        let (Some(place), Some(arguments)) = (place, whole) else { return sink.emit(&AgentEvent::KeepAlive) };
+
+        let slot = &mut self.slots.all[place];
+        slot.has_arguments = true;
+        let call = ContentValue::Call(CallPart { arguments, ..CallPart::default() });
+        sink.emit(&AgentEvent::Content(ContentEvent::new(&slot.id, ContentUpdate::Final, call)))
+    }
+
+    fn audio(&mut self, is_transcript: bool, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let place = self.place(event, Kind::Message, sink)?;
+        let delta = Cow::Borrowed(lent_text(event.delta, &mut self.scratch));
+        let value = if is_transcript {
+            ContentValue::Text(delta)
+        } else {
+            ContentValue::Audio { data: Some(delta), format: text(event.format) }
+        };
+        let content = ContentEvent::append(&self.slots.all[place].id, value);
+        sink.emit(&AgentEvent::Content(ContentEvent { index: index(event.content_index), ..content }))
+    }
+
+    /// The answer has ended.
+    pub(super) fn terminal(
+        &mut self,
+        word: &str,
+        response: &Object<'_>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        if !self.started {
+            self.learn_id(response);
+        }
+        for (place, item) in response.list("output").into_iter().enumerate() {
+            self.final_item(item, u32::try_from(place).ok(), sink)?;
+        }
+
+        let status = response.text("status");
+        let end = match status.as_deref().filter(|status| ENDS.contains(status)).unwrap_or(word) {
+            "completed" => End::Completed,
+            "incomplete" if self.completes_incomplete => End::Completed,
+            "incomplete" => End::Incomplete,
+            "cancelled" | "canceled" => End::Canceled,
+            "failed" => End::Failed,
+            _ => {
+                // A word of a later version. What it means for what is there, no one knows.
+                sink.emit(&AgentEvent::Ignored)?;
+                End::Incomplete
+            }
+        };
+
+        let reason = response.object("incomplete_details").map(|details| details.word("reason").into_owned());
+        let error = match end {
+            End::Failed => Some(error_of(response.get("error"))),
+            End::Incomplete => Some(incomplete(reason.unwrap_or_default())),
+            _ => None,
+        };
+        let usage = response.get("usage").map(JsonRef::Borrowed);
+        self.finish(end, error, usage, sink)
+    }
+
+    /// The server complains, and says nothing of the answer.
+    fn failed(&mut self, event: &Event<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let error = event.error.map_or_else(|| complaint(data), |error| error_of(Some(error)));
+        self.finish(End::Failed, Some(error), None, sink)
+    }
+
+    fn finish(
+        &mut self,
+        end: End,
+        error: Option<(String, String)>,
+        usage: Option<JsonRef<'_>>,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        self.progress = Progress::Ended;
+        self.end = Some(end);
+        let error = error.map(|(code, message)| AgentError::named(code, message));
+        sink.emit(&AgentEvent::Response(ResponseEvent { end: Some(end), error, usage, ..ResponseEvent::default() }))
+    }
+
+    /// Announces the message of an item, as far as the item says what it is.
+    pub(super) fn announce(&mut self, place: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let slot = &mut self.slots.all[place];
+        let kind = match slot.kind {
+            Kind::Message => MessageType::Message,
+            Kind::Reasoning => MessageType::Reasoning,
+            Kind::FunctionCall | Kind::CustomCall => MessageType::FunctionCall,
+            Kind::McpCall => MessageType::McpCall,
+            Kind::Hosted => MessageType::PluginCall,
+            Kind::Whole => return sink.emit(&AgentEvent::KeepAlive),
+        };
+        let call = slot.kind.is_call().then(|| super::items::head(slot.kind, item));
+        if call.as_ref().is_some_and(|call| call.name.is_empty()) {
+            // A call without a name cannot be shown: its end has one.
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+
+        slot.is_open = true;
+        let role = matches!(kind, MessageType::Message).then(|| match item.text("role") {
+            Some(role) => Role::from(role.as_ref()),
+            None => Role::Assistant,
+        });
+        let id = Some(Cow::Borrowed(slot.id.as_str()));
+        sink.emit(&AgentEvent::Message(MessageEvent { id, kind: Some(kind), role, ..MessageEvent::default() }))?;
+        match call {
+            Some(call) => {
+                slot.has_arguments |= !call.arguments.is_empty();
+                sink.emit(&AgentEvent::call(&slot.id, call))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Words for an answer that has ended.
+const ENDS: [&str; 5] = ["completed", "incomplete", "failed", "cancelled", "canceled"];
+
+/// Why an answer is incomplete.
+fn incomplete(reason: String) -> (String, String) {
+    let message = match reason.as_str() {
+        "max_output_tokens" => "the limit for the answer is reached",
+        "content_filter" => "a filter cut the answer",
+        _ => "the agent did not complete its answer",
+    };
+    (reason, message.to_owned())
+}
+
+/// Metadata of a message, or nothing.
+pub(super) fn metadata(fields: Extra) -> Option<JsonRef<'static>> {
+    (!fields.is_empty()).then(|| JsonRef::Owned(Json::from_serialize(&fields)))
+}

@@ -1,0 +1,120 @@
+//! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
+
+use interlingua_core::loss::{ContentKind, Losses};
+use interlingua_core::model::{Body, Content, File};
+use interlingua_core::{Extra, Json};
+use serde_json::{Map, Value, json};
+
+use crate::connect::options::{Part, UpstreamOptions};
+
+/// The parts of a user's message.
+pub(super) fn user(contents: &[Content], options: &UpstreamOptions, losses: &mut Losses) -> Vec<Value> {
+    contents.iter().filter_map(|content| part(content, options, losses)).collect()
+}
+
+/// The parts of a message of the assistant, which has texts and refusals only.
+pub(super) fn assistant(contents: &[Content], losses: &mut Losses) -> Vec<Value> {
+    let parts = contents.iter().filter_map(|content| match &content.body {
+        Body::Refusal(refusal) => Some(json!({ "type": "refusal", "refusal": refusal })),
+        _ => {
+            let text = line(content, losses);
+            let annotations =
+                content.extra.get("annotations").cloned().unwrap_or_else(|| Json::from_serialize(&[(); 0]));
+            (!text.is_empty()).then(|| json!({ "type": "output_text", "text": text, "annotations": annotations }))
+        }
+    });
+    parts.collect()
+}
+
+/// The texts of a message, joined with a blank line.
+pub(super) fn plain(contents: &[Content], losses: &mut Losses) -> String {
+    let lines: Vec<String> =
+        contents.iter().map(|content| line(content, losses)).filter(|text| !text.is_empty()).collect();
+    lines.join("\n\n")
+}
+
+fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Option<Value> {
+    let taken = match &content.body {
+        Body::Image(Some(url)) if options.takes(Part::Image) => Some(image(url, &content.extra)),
+        Body::Audio { data: Some(data), format } if options.takes(Part::Audio) => audio(data, format.as_deref()),
+        Body::File(found) if options.takes(Part::File) => file(found),
+        Body::Video(Some(url)) if options.takes(Part::Video) => {
+            Some(json!({ "type": "input_video", "video_url": url }))
+        }
+        _ => None,
+    };
+
+    taken.or_else(|| {
+        let text = line(content, losses);
+        (!text.is_empty()).then(|| json!({ "type": "input_text", "text": text }))
+    })
+}
+
+fn image(url: &str, extra: &Extra) -> Value {
+    match extra.get("detail").and_then(Json::decode::<String>) {
+        Some(detail) => json!({ "type": "input_image", "image_url": url, "detail": detail }),
+        None => json!({ "type": "input_image", "image_url": url }),
+    }
+}
+
+/// Sound that is there as base64. This protocol takes no links to it.
+fn audio(data: &str, format: Option<&str>) -> Option<Value> {
+    let (media, data) = match data.strip_prefix("data:") {
+        Some(url) => url.split_once(";base64,").map(|(media, data)| (Some(media), data))?,
+        None if data.contains("://") => return None,
+        None => (None, data),
+    };
+
+    let named = media.or(format).unwrap_or("wav");
+    let suffix = named.rsplit('/').next().unwrap_or(named);
+    let format = match suffix.split(';').next().unwrap_or(suffix) {
+        "mpeg" | "mp3" => "mp3",
+        "x-wav" | "wave" | "vnd.wave" | "wav" => "wav",
+        other => other,
+    };
+    Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
+}
+
+fn file(file: &File) -> Option<Value> {
+    let mut fields = Map::new();
+    fields.insert("type".to_owned(), "input_file".into());
+    let (name, value) = match file {
+        File { data: Some(data), .. } => ("file_data", data),
+        File { url: Some(url), .. } => ("file_url", url),
+        File { id: Some(id), .. } => ("file_id", id),
+        _ => return None,
+    };
+    fields.insert(name.to_owned(), value.as_str().into());
+    if let Some(name) = &file.name {
+        fields.insert("filename".to_owned(), name.as_str().into());
+    }
+    Some(Value::Object(fields))
+}
+
+/// A content as text: as it is, or as a note that says where it can be found.
+fn line(content: &Content, losses: &mut Losses) -> String {
+    let mut note = |kind: ContentKind, word: &str, known: Option<&str>| {
+        losses.changed(kind, "only a note of it is sent");
+        // Megabytes of base64 are no help to a model that cannot look at them.
+        match known.filter(|known| !known.starts_with("data:")) {
+            Some(known) if !known.is_empty() => format!("[{word}: {known}]"),
+            _ => format!("[{word}]"),
+        }
+    };
+
+    match &content.body {
+        Body::Text(text) | Body::Refusal(text) => text.clone(),
+        Body::Data(data) if data.is_null() => String::new(),
+        Body::Data(data) => data.text().to_owned(),
+        Body::Image(url) => note(ContentKind::ImageIn, "image", url.as_deref()),
+        Body::Video(url) => note(ContentKind::VideoIn, "video", url.as_deref()),
+        Body::Audio { data, .. } => {
+            note(ContentKind::AudioIn, "audio", data.as_deref().filter(|data| data.contains("://")))
+        }
+        Body::File(file) => {
+            let known = file.url.as_deref().or(file.name.as_deref()).or(file.id.as_deref());
+            note(ContentKind::FileIn, "file", known)
+        }
+        Body::Other(word) => note(ContentKind::DataIn, word, None),
+    }
+}

@@ -1,0 +1,161 @@
+//! The items of an answer while they arrive, and which of them an event is about.
+//!
+//! Servers label events in many ways: with the item's place and id, with a place alone, with an id that is another one
+//! than the item's, with the same place for all, or not at all.
+
+use std::collections::HashMap;
+
+use super::wire::{Event, index, text};
+
+/// An answer with more items than this has gone wrong.
+pub(super) const MAX_ITEMS: usize = 4096;
+/// Ids of servers are used up to this length, in bytes.
+const MAX_ID: usize = 256;
+
+/// What an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Message,
+    Reasoning,
+    FunctionCall,
+    /// A call with free text instead of arguments.
+    CustomCall,
+    McpCall,
+    /// A call of a tool that the server runs, or knows well.
+    Hosted,
+    /// Shown once it is whole.
+    Whole,
+}
+
+impl Kind {
+    /// By the word in `type`.
+    pub(super) fn of(word: &str) -> Self {
+        match word {
+            "message" => Self::Message,
+            "reasoning" => Self::Reasoning,
+            "function_call" => Self::FunctionCall,
+            "custom_tool_call" => Self::CustomCall,
+            "mcp_call" => Self::McpCall,
+            _ if word.ends_with("_call") => Self::Hosted,
+            _ => Self::Whole,
+        }
+    }
+
+    /// True for calls, whose arguments may come in pieces.
+    pub(super) const fn is_call(self) -> bool {
+        matches!(self, Self::FunctionCall | Self::CustomCall | Self::McpCall | Self::Hosted)
+    }
+}
+
+/// An item.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// The id of its message in the run.
+    pub(super) id: String,
+    pub(super) kind: Kind,
+    /// The message was announced.
+    pub(super) is_open: bool,
+    /// Its end came.
+    pub(super) is_closed: bool,
+    /// Pieces of its arguments, or of its code, came.
+    pub(super) has_arguments: bool,
+    output_index: Option<u32>,
+}
+
+/// The items of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    pub(super) all: Vec<Slot>,
+    /// The latest item at each place.
+    by_index: HashMap<u32, usize>,
+    /// The latest item with each id.
+    by_id: HashMap<String, usize>,
+    /// The item of the last event: nearly always that of the next one too.
+    current: Option<usize>,
+    /// What messages without an id are called, with a number behind it.
+    fallback: String,
+}
+
+impl Slots {
+    /// `fallback`: what messages without an id are called, with a number behind it.
+    pub(super) fn new(fallback: String) -> Self {
+        Self { fallback, ..Self::default() }
+    }
+
+    /// The open item that an event is about. `fits`: kinds that it can be about.
+    pub(super) fn find(&mut self, event: &Event<'_>, fits: fn(Kind) -> bool) -> Option<usize> {
+        let place = index(event.output_index);
+        let is_right = |slot: &Slot| !slot.is_closed && fits(slot.kind);
+        if let Some(current) = self.current
+            && let slot = &self.all[current]
+            && is_right(slot)
+            && place.is_some()
+            && slot.output_index == place
+            && self.by_index.len() == self.all.len()
+        {
+            return Some(current);
+        }
+
+        let wire_id = text(event.item_id).unwrap_or_default();
+        let right = |found: Option<&usize>| found.copied().filter(|&found| is_right(&self.all[found]));
+        let by_id = right(self.by_id.get(wire_id.as_ref()));
+        let found = by_id
+            .filter(|&found| place.is_none() || self.all[found].output_index == place)
+            .or_else(|| right(place.and_then(|place| self.by_index.get(&place))))
+            .or(by_id)
+            // Without a label it is about what came last.
+            .or_else(|| {
+                let is_unlabelled = place.is_none() && !self.by_id.contains_key(wire_id.as_ref());
+                is_unlabelled.then(|| self.all.iter().rposition(is_right)).flatten()
+            });
+        self.current = found.or(self.current);
+        found
+    }
+
+    /// The item that an end is about: an open one, or a closed one whose end is repeated. `is_final`: it stands in the
+    /// list at the end of the answer, where servers give other ids than before.
+    pub(super) fn known(&self, place: Option<u32>, wire_id: &str, kind: Kind, is_final: bool) -> Option<usize> {
+        let same = |found: Option<&usize>| found.copied().filter(|&found| self.all[found].kind == kind);
+        let by_id = same(self.by_id.get(wire_id)).filter(|_| !wire_id.is_empty());
+        let by_index = same(place.and_then(|place| self.by_index.get(&place)));
+        let is_open = |found: &usize| !self.all[*found].is_closed;
+        let agrees = |found: &usize| {
+            let own = self.all[*found].output_index;
+            is_final || place.is_none() || own.is_none() || own == place
+        };
+
+        by_id
+            .filter(agrees)
+            .filter(is_open)
+            .or(by_index.filter(is_open))
+            .or(by_id.filter(is_open))
+            .or(by_id.filter(agrees))
+            .or(by_index.filter(|_| is_final))
+    }
+
+    /// True if this is the server's id of an item.
+    pub(super) fn has_id(&self, slot: usize, wire_id: &str) -> bool {
+        self.by_id.get(wire_id) == Some(&slot)
+    }
+
+    /// A new item. `None`: there are too many.
+    pub(super) fn open(&mut self, place: Option<u32>, wire_id: &str, kind: Kind) -> Option<usize> {
+        let number = self.all.len();
+        if number >= MAX_ITEMS {
+            return None;
+        }
+
+        let is_usable = !wire_id.is_empty() && wire_id.len() <= MAX_ID && !self.by_id.contains_key(wire_id);
+        let id = if is_usable { wire_id.to_owned() } else { format!("{}_{number}", self.fallback) };
+        if let Some(place) = place {
+            self.by_index.insert(place, number);
+        }
+        if !wire_id.is_empty() && wire_id.len() <= MAX_ID {
+            self.by_id.insert(wire_id.to_owned(), number);
+        }
+
+        self.all.push(Slot { id, kind, is_open: false, is_closed: false, has_arguments: false, output_index: place });
+        self.current = Some(number);
+        Some(number)
+    }
+}

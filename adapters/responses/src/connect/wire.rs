@@ -1,0 +1,311 @@
+//! JSON of a server, read without copying and without believing its types: a value that is none of the expected ones
+//! counts as absent.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// A JSON value as it stands in the answer. Never `null`.
+pub(super) type Raw<'a> = Option<&'a RawValue>;
+
+/// One event of a stream, or the one object of an answer that is not streamed. Values are parsed when they are needed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Event<'a> {
+    pub(super) kind: Raw<'a>,
+    pub(super) object: Raw<'a>,
+    pub(super) sequence_number: Raw<'a>,
+    pub(super) output_index: Raw<'a>,
+    pub(super) content_index: Raw<'a>,
+    pub(super) summary_index: Raw<'a>,
+    pub(super) item_id: Raw<'a>,
+    pub(super) delta: Raw<'a>,
+    pub(super) text: Raw<'a>,
+    pub(super) refusal: Raw<'a>,
+    pub(super) arguments: Raw<'a>,
+    pub(super) input: Raw<'a>,
+    pub(super) code: Raw<'a>,
+    pub(super) name: Raw<'a>,
+    pub(super) format: Raw<'a>,
+    pub(super) item: Raw<'a>,
+    pub(super) part: Raw<'a>,
+    pub(super) response: Raw<'a>,
+    pub(super) error: Raw<'a>,
+    pub(super) message: Raw<'a>,
+    pub(super) choices: Raw<'a>,
+}
+
+impl<'a> Event<'a> {
+    /// Reads an object. `None`: it is not one.
+    pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(data).ok()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Event<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Event<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Event<'de>, A::Error> {
+                let mut event = Event::default();
+                while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
+                    let place = match name.as_ref() {
+                        "type" => &mut event.kind,
+                        "object" => &mut event.object,
+                        "sequence_number" => &mut event.sequence_number,
+                        "output_index" => &mut event.output_index,
+                        "content_index" => &mut event.content_index,
+                        "summary_index" => &mut event.summary_index,
+                        "item_id" => &mut event.item_id,
+                        "delta" => &mut event.delta,
+                        "text" | "transcript" => &mut event.text,
+                        "refusal" => &mut event.refusal,
+                        "arguments" => &mut event.arguments,
+                        "input" => &mut event.input,
+                        "code" => &mut event.code,
+                        "name" => &mut event.name,
+                        "format" => &mut event.format,
+                        "item" => &mut event.item,
+                        "part" => &mut event.part,
+                        "response" => &mut event.response,
+                        "error" => &mut event.error,
+                        "message" => &mut event.message,
+                        "choices" => &mut event.choices,
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    *place = present(map.next_value()?);
+                }
+                Ok(event)
+            }
+        }
+
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+/// The fields of an object, in order. Of a field that stands there twice, the first counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Object<'a> {
+    /// Reads an object. `None`: it is not one.
+    pub(super) fn parse(raw: &'a RawValue) -> Option<Self> {
+        serde_json::from_str(raw.get()).ok()
+    }
+
+    /// A field that is there and not `null`.
+    pub(super) fn get(&self, name: &str) -> Raw<'a> {
+        let found = self.0.iter().find(|(field, _)| field == name).map(|(_, value)| *value);
+        found.and_then(present)
+    }
+
+    /// A string.
+    pub(super) fn text(&self, name: &str) -> Option<Cow<'a, str>> {
+        text(self.get(name))
+    }
+
+    /// A string that says something, or nothing.
+    pub(super) fn word(&self, name: &str) -> Cow<'a, str> {
+        self.text(name).unwrap_or_default()
+    }
+
+    /// The object in a field.
+    pub(super) fn object(&self, name: &str) -> Option<Object<'a>> {
+        self.get(name).and_then(Object::parse)
+    }
+
+    /// The entries of a list. Nothing else has any.
+    pub(super) fn list(&self, name: &str) -> Vec<&'a RawValue> {
+        self.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Object<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                    fields.push((name, value));
+                }
+                Ok(Object(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+fn present(raw: &RawValue) -> Raw<'_> {
+    (raw.get() != "null").then_some(raw)
+}
+
+/// A string.
+pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
+    let inner = quoted(raw?)?;
+    if !inner.contains('\\') {
+        return Some(Cow::Borrowed(inner));
+    }
+
+    let mut plain = String::with_capacity(inner.len());
+    unescape(inner, &mut plain);
+    Some(Cow::Owned(plain))
+}
+
+/// A string, unescaped into memory that is used again and again. Anything else is empty.
+pub(super) fn lent_text<'t>(raw: Raw<'t>, scratch: &'t mut String) -> &'t str {
+    let Some(inner) = raw.and_then(quoted) else { return "" };
+    if !inner.contains('\\') {
+        return inner;
+    }
+
+    scratch.clear();
+    unescape(inner, scratch);
+    scratch
+}
+
+/// JSON text: what a string holds, or the text of any other value.
+pub(super) fn json_text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
+    let raw = raw?;
+    text(Some(raw)).or(Some(Cow::Borrowed(raw.get())))
+}
+
+/// A whole number, also if it is written in quotes or as a float.
+pub(super) fn number(raw: Raw<'_>) -> Option<u64> {
+    let raw = raw?;
+    let digits = quoted(raw).unwrap_or(raw.get());
+    let digits = digits.strip_suffix(".0").unwrap_or(digits);
+    digits.parse().ok()
+}
+
+/// An index. Absurd ones are none.
+pub(super) fn index(raw: Raw<'_>) -> Option<u32> {
+    number(raw).and_then(|number| u32::try_from(number).ok()).filter(|index| *index < u32::MAX / 4)
+}
+
+/// What stands between the quotes of a string.
+fn quoted(raw: &RawValue) -> Option<&str> {
+    raw.get().strip_prefix('"')?.strip_suffix('"')
+}
+
+/// Resolves the escapes of a JSON string (RFC 8259, section 7). Half of a surrogate pair becomes U+FFFD: other parsers
+/// refuse the whole event for it, which would lose an answer for one broken character.
+fn unescape(escaped: &str, into: &mut String) {
+    let mut rest = escaped;
+    while let Some(at) = rest.find('\\') {
+        into.push_str(&rest[..at]);
+        let mut after = rest[at + 1..].chars();
+        let escape = after.next();
+        rest = after.as_str();
+        match escape {
+            Some('n') => into.push('\n'),
+            Some('t') => into.push('\t'),
+            Some('r') => into.push('\r'),
+            Some('b') => into.push('\u{8}'),
+            Some('f') => into.push('\u{c}'),
+            Some('u') => rest = unescape_unicode(rest, into),
+            Some(other) => into.push(other),
+            None => {}
+        }
+    }
+    into.push_str(rest);
+}
+
+/// Resolves what follows `\u`, with the second half of a surrogate pair. Returns the rest.
+fn unescape_unicode<'t>(rest: &'t str, into: &mut String) -> &'t str {
+    let unit = |text: &str| text.get(..4).and_then(|digits| u16::from_str_radix(digits, 16).ok());
+    let Some(first) = unit(rest) else { return rest };
+    let after = &rest[4..];
+    let second = after.strip_prefix("\\u").and_then(unit);
+
+    if let Some(second) = second
+        && let Some(Ok(pair)) = char::decode_utf16([first, second]).next()
+        && pair.len_utf16() == 2
+    {
+        into.push(pair);
+        return &after[6..];
+    }
+
+    into.push(char::from_u32(u32::from(first)).unwrap_or(char::REPLACEMENT_CHARACTER));
+    after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).expect("JSON")
+    }
+
+    #[test]
+    fn strings_are_unescaped_as_other_parsers_do() {
+        for text in [
+            r#""plain""#,
+            r#""a\"b\\c\/d\b\f\n\r\t""#,
+            r#""\u00e9\u4f60\ud83d\ude00x""#,
+            r#""é你😀""#,
+            r#""\\u0041""#,
+            r#""""#,
+        ] {
+            let expected: String = serde_json::from_str(text).expect("JSON");
+            let mut scratch = String::from("before");
+            assert_eq!(lent_text(Some(raw(text)), &mut scratch), expected);
+            assert_eq!(super::text(Some(raw(text))).as_deref(), Some(expected.as_str()));
+        }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_costs_one_character() {
+        for (text, expected) in [
+            (r#""a\ud83db""#, "a\u{fffd}b"),
+            (r#""\ude00""#, "\u{fffd}"),
+            (r#""\ud83d\ud83d\ude00""#, "\u{fffd}😀"),
+            (r#""\ud83d\u0041""#, "\u{fffd}A"),
+        ] {
+            assert_eq!(super::text(Some(raw(text))).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_of_other_types_are_absent() {
+        assert_eq!(text(Some(raw("7"))), None);
+        assert_eq!(number(Some(raw("\"3\""))), Some(3));
+        assert_eq!(number(Some(raw("3.0"))), Some(3));
+        for none in ["-1", "1e9", "[1]", "\"x\"", "99999999999999999999999"] {
+            assert_eq!(number(Some(raw(none))), None, "{none}");
+        }
+        assert_eq!(index(Some(raw("4294967295"))), None);
+        assert_eq!(json_text(Some(raw(r#"{"a":1}"#))).as_deref(), Some(r#"{"a":1}"#));
+
+        let event = Event::parse(br#"{"type":"t","delta":null,"type":"u","unknown":{"a":[]}}"#).expect("an object");
+        assert!(event.delta.is_none());
+        assert_eq!(text(event.kind).as_deref(), Some("u"));
+        assert!(Event::parse(b"[1]").is_none() && Event::parse(b"{} {}").is_none() && Event::parse(b"").is_none());
+
+        let object = raw(r#"{"list":[1,{"a":2}],"word":5}"#);
+        let object = Object::parse(object).expect("an object");
+        assert_eq!((object.list("list").len(), object.list("word").len(), object.word("word").as_ref()), (2, 0, ""));
+    }
+}

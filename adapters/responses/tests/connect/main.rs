@@ -1,0 +1,4 @@
+//! The connector: what it sends, what it reads, and what it remembers.
+
+mod support;
+mod transcripts;
