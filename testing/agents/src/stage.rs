@@ -1,0 +1,152 @@
+//! What is being played: which scenario a request belongs to, what the agent has heard, and where answers are cut.
+//!
+//! Not here: how a protocol says it.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use interlingua_core::testkit::scenario::{Item, Mark, Scenario, Turn};
+
+use crate::server::{ReceivedRequest, Reply};
+
+/// Where an agent's answer is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// So many chunks are sent.
+    pub after: usize,
+    /// Then the connection is reset. Otherwise it is closed.
+    pub is_reset: bool,
+}
+
+/// All scenarios that are being played.
+#[derive(Default)]
+pub struct Stage {
+    plays: Mutex<HashMap<u32, Playing>>,
+}
+
+struct Playing {
+    scenario: Scenario,
+    heard: HashMap<u32, Vec<Item>>,
+    /// What an agent noted, by name: the sessions of its protocol.
+    notes: HashMap<String, String>,
+    /// Cuts the next answer.
+    cut: Option<Cut>,
+    /// Chunks of the longest answer so far.
+    chunks: usize,
+    /// The mark whose answer is being made.
+    is_current: bool,
+}
+
+impl Stage {
+    /// Opens a play of a scenario. Returns its number.
+    pub fn open(&self, scenario: Scenario, cut: Option<Cut>) -> u32 {
+        let mut plays = self.plays.lock().expect("no player panics");
+        let number = u32::try_from(plays.len()).expect("few plays");
+        let playing = Playing {
+            scenario,
+            heard: HashMap::new(),
+            notes: HashMap::new(),
+            cut,
+            chunks: 0,
+            is_current: false,
+        };
+        plays.insert(number, playing);
+        number
+    }
+
+    /// What the agent heard in a turn of a play. `None`: no request reached it.
+    pub fn heard(&self, mark: Mark) -> Option<Vec<Item>> {
+        self.playing(mark.play, |playing| playing.heard.get(&mark.turn).cloned()).flatten()
+    }
+
+    /// How many chunks the longest answer of a play had, uncut.
+    pub fn chunks(&self, play: u32) -> usize {
+        self.playing(play, |playing| playing.chunks).unwrap_or(0)
+    }
+
+    /// The turn that a request belongs to, by the last mark in its body, or else in its path.
+    pub fn play(&self, request: &ReceivedRequest) -> Option<Play<'_>> {
+        let mark = Mark::last_in(&request.body).or_else(|| Mark::last_in(request.path.as_bytes()))?;
+        self.at(mark)
+    }
+
+    /// A turn by its mark, for agents that know it from elsewhere.
+    pub fn at(&self, mark: Mark) -> Option<Play<'_>> {
+        let turn = self.playing(mark.play, |playing| {
+            playing.is_current = true;
+            playing.scenario.turns.get(mark.turn as usize).cloned()
+        });
+        Some(Play { stage: self, mark, turn: turn.flatten()? })
+    }
+
+    /// The reply, cut where the play it belongs to is to be cut.
+    pub(crate) fn cut(&self, reply: Reply) -> Reply {
+        let mut plays = self.plays.lock().expect("no player panics");
+        let Some(playing) = plays.values_mut().find(|playing| playing.is_current) else { return reply };
+        playing.is_current = false;
+        playing.chunks = playing.chunks.max(reply.chunks());
+        match playing.cut.take() {
+            Some(cut) if cut.after < reply.chunks() => reply.cut_after(cut.after, cut.is_reset),
+            _ => reply,
+        }
+    }
+
+    fn playing<T>(&self, play: u32, read: impl FnOnce(&mut Playing) -> T) -> Option<T> {
+        self.plays.lock().expect("no player panics").get_mut(&play).map(read)
+    }
+}
+
+/// One turn that is being played.
+pub struct Play<'a> {
+    stage: &'a Stage,
+    /// Its place.
+    pub mark: Mark,
+    /// What happens in it.
+    pub turn: Turn,
+}
+
+impl Play<'_> {
+    /// Says what the request has for the agent. Several requests of one turn add up; the same item twice counts once.
+    pub fn heard(&self, items: impl IntoIterator<Item = Item>) {
+        self.stage.playing(self.mark.play, |playing| {
+            let heard = playing.heard.entry(self.mark.turn).or_default();
+            for item in items {
+                if !heard.contains(&item) {
+                    heard.push(item);
+                }
+            }
+        });
+    }
+
+    /// The user's words without the mark, if they belong to this turn.
+    #[must_use]
+    pub fn words<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let is_mine = Mark::last_in(text.as_bytes()) == Some(self.mark);
+        Mark::without(text).filter(|_| is_mine)
+    }
+
+    /// An id for a call or a question with this name.
+    #[must_use]
+    pub fn id(&self, name: &str) -> String {
+        self.mark.id(name)
+    }
+
+    /// True if a request names the session that was [noted](Self::note) in an earlier turn, or its body has what was
+    /// said then. Only of turns that need it: all but the first.
+    #[must_use]
+    pub fn remembers(&self, request: &ReceivedRequest, session: &str) -> bool {
+        self.mark.turn > 0
+            && (self.mark.earlier_in(&request.body) || (!session.is_empty() && self.noted("session").as_deref() == Some(session)))
+    }
+
+    /// Notes something for later requests of the same play, such as its session.
+    pub fn note(&self, name: &str, value: &str) {
+        self.stage.playing(self.mark.play, |playing| playing.notes.insert(name.to_owned(), value.to_owned()));
+    }
+
+    /// What was noted.
+    #[must_use]
+    pub fn noted(&self, name: &str) -> Option<String> {
+        self.stage.playing(self.mark.play, |playing| playing.notes.get(name).cloned()).flatten()
+    }
+}
