@@ -20,6 +20,7 @@ mod grammar;
 pub mod laws;
 mod recorder;
 mod render;
+pub mod scenario;
 mod script;
 mod test_run;
 pub mod wild;

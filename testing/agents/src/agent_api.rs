@@ -11,7 +11,7 @@ use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 
 /// See the module.
 #[derive(Debug)]
-pub struct AgentApi;
+pub(crate) struct AgentApi;
 
 impl ScriptedAgent for AgentApi {
     fn protocol(&self) -> &'static str {
@@ -62,10 +62,16 @@ fn hear(play: &Play<'_>, request: &ReceivedRequest) {
     let mut heard = Vec::new();
     for message in body["input"].as_array().into_iter().flatten() {
         let contents = message["content"].as_array().cloned().unwrap_or_default();
-        let is_new = contents.iter().filter_map(|content| content["text"].as_str()).any(|text| play.words(text).is_some());
+        let is_new =
+            contents.iter().filter_map(|content| content["text"].as_str()).any(|text| play.words(text).is_some());
         match (message["type"].as_str(), message["role"].as_str()) {
             (Some("message"), Some("system")) => {
-                heard.extend(contents.iter().filter_map(|content| content["text"].as_str()).map(|text| Item::new(K::Instructions, text)));
+                heard.extend(
+                    contents
+                        .iter()
+                        .filter_map(|content| content["text"].as_str())
+                        .map(|text| Item::new(K::Instructions, text)),
+                );
             }
             (Some("message"), Some("user")) if is_new => {
                 heard.extend(contents.iter().filter_map(|content| user_content(play, content)));
@@ -77,7 +83,9 @@ fn hear(play: &Play<'_>, request: &ReceivedRequest) {
         }
     }
     let tools = body["tools"].as_array().into_iter().flatten();
-    heard.extend(tools.filter_map(|tool| tool["function"]["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)));
+    heard.extend(
+        tools.filter_map(|tool| tool["function"]["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)),
+    );
     heard.extend(body["temperature"].as_f64().map(|value| Item::new(K::Sampling, format!("temperature {value}"))));
     play.heard(heard);
 }
@@ -115,7 +123,10 @@ fn answered(play: &Play<'_>, data: &Value) -> Option<Item> {
         ("question", "respond") => {
             let payload = &extension["payload"];
             let text = extension["text"].as_str().map(str::to_owned);
-            Item::new(K::Question, text.unwrap_or_else(|| payload.as_str().map_or_else(|| payload.to_string(), str::to_owned)))
+            Item::new(
+                K::Question,
+                text.unwrap_or_else(|| payload.as_str().map_or_else(|| payload.to_string(), str::to_owned)),
+            )
         }
         (_, "edit") => Item::new(K::ApprovalEdit, normal(extension["arguments"].as_str()?)),
         (_, "respond") => Item::new(K::ApprovalReason, extension["text"].as_str()?),
@@ -238,7 +249,8 @@ impl Answer {
             }),
             Ask::Question(name, words, schema) => {
                 play.note(&play.id(name), "question");
-                let schema: Value = schema.map_or(Value::Null, |schema| serde_json::from_str(schema).expect("a schema"));
+                let schema: Value =
+                    schema.map_or(Value::Null, |schema| serde_json::from_str(schema).expect("a schema"));
                 json!({
                     "id": play.id(name), "name": "input_required", "arguments": "{}", "server_label": "tools",
                     "interrupt": { "kind": "input", "message": words, "response_schema": schema },

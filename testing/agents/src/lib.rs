@@ -72,3 +72,13 @@ pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
 pub fn serve(agent: Arc<dyn ScriptedAgent>, stage: Arc<Stage>) -> Upstream {
     Upstream::with_handler(move |request| stage.cut(agent.answer(request, &stage)))
 }
+
+/// The agent of this protocol.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn find(protocol: &str) -> Arc<dyn ScriptedAgent> {
+    let found = all().into_iter().find(|agent| agent.protocol() == protocol);
+    found.unwrap_or_else(|| panic!("no agent speaks {protocol:?}"))
+}

@@ -42,14 +42,8 @@ impl Stage {
     pub fn open(&self, scenario: Scenario, cut: Option<Cut>) -> u32 {
         let mut plays = self.plays.lock().expect("no player panics");
         let number = u32::try_from(plays.len()).expect("few plays");
-        let playing = Playing {
-            scenario,
-            heard: HashMap::new(),
-            notes: HashMap::new(),
-            cut,
-            chunks: 0,
-            is_current: false,
-        };
+        let playing =
+            Playing { scenario, heard: HashMap::new(), notes: HashMap::new(), cut, chunks: 0, is_current: false };
         plays.insert(number, playing);
         number
     }
@@ -136,7 +130,8 @@ impl Play<'_> {
     #[must_use]
     pub fn remembers(&self, request: &ReceivedRequest, session: &str) -> bool {
         self.mark.turn > 0
-            && (self.mark.earlier_in(&request.body) || (!session.is_empty() && self.noted("session").as_deref() == Some(session)))
+            && (self.mark.earlier_in(&request.body)
+                || (!session.is_empty() && self.noted("session").as_deref() == Some(session)))
     }
 
     /// Notes something for later requests of the same play, such as its session.

@@ -1,1 +1,169 @@
-//! Clients for tests: drivers and strict decoders of each client protocol.
+//! Scripted clients: each plays its part of the scenarios of `interlingua_core::testkit::scenario` as a client of its
+//! protocol does, and reads the answers strictly.
+//!
+//! Written from the protocols' own texts, never from an adapter of the gateway: an error that stands on both sides would
+//! cancel out. Pure: a request is a value, an answer is bytes. A frame that breaks the protocol is a panic that says
+//! which.
+//!
+//! Not here: sockets, and what a client should be shown.
+
+mod a2a;
+mod ag_kit;
+mod agent_api;
+mod frames;
+mod hitl;
+mod responses;
+
+pub use frames::Frames;
+
+use interlingua_core::testkit::scenario::{ClientAct, Item, Mark};
+
+/// A client of one protocol.
+pub trait ScriptedClient: Send + Sync + 'static {
+    /// The name of the protocol in `gateway.toml`.
+    fn protocol(&self) -> &'static str;
+
+    /// Where its route is mounted. `{agent}` stands for the agent.
+    fn route(&self) -> &'static str;
+
+    /// Further lines of its route.
+    fn route_settings(&self) -> &'static str {
+        ""
+    }
+
+    /// Whether a client of this protocol can do this.
+    fn can(&self, act: &ClientAct) -> bool;
+
+    /// Whether it is asked one such question at a time, and answers each in a request of its own.
+    fn answers_alone(&self, act: &ClientAct) -> bool {
+        let _ = act;
+        false
+    }
+
+    /// The request of a turn.
+    fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request;
+
+    /// Reads a complete answer.
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown;
+}
+
+/// A request to the gateway.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Such as `POST`.
+    pub method: &'static str,
+    /// The path, from the root of the gateway.
+    pub path: String,
+    /// Besides `content-type`.
+    pub headers: Vec<(&'static str, &'static str)>,
+    /// JSON.
+    pub body: String,
+}
+
+impl Request {
+    /// A `POST` of JSON.
+    #[must_use]
+    pub fn post(path: String, body: &serde_json::Value) -> Self {
+        Self { method: "POST", path, headers: Vec::new(), body: body.to_string() }
+    }
+}
+
+/// What a client knows of its conversation.
+#[derive(Clone, Debug)]
+pub struct Talk {
+    /// The agent's name.
+    pub agent: String,
+    /// The session, as the client names it.
+    pub session: String,
+    /// Which turn is next.
+    pub mark: Mark,
+    /// The id of the last answer, in the protocol's form. Empty: none yet.
+    pub last: String,
+    /// Items that wait for this client, in order: ids of calls, approvals and questions.
+    pub open: Vec<Open>,
+    /// How many messages of the conversation were read before, where answers repeat them.
+    pub seen: usize,
+}
+
+impl Talk {
+    /// A conversation that has not begun.
+    #[must_use]
+    pub fn new(agent: &str, session: &str, play: u32) -> Self {
+        Self {
+            agent: agent.to_owned(),
+            session: session.to_owned(),
+            mark: Mark { play, turn: 0 },
+            last: String::new(),
+            open: Vec::new(),
+            seen: 0,
+        }
+    }
+
+    /// The user's words of a turn, with its mark.
+    ///
+    /// `None`: it has none.
+    #[must_use]
+    pub fn words(&self, acts: &[ClientAct]) -> Option<String> {
+        let said = acts.iter().find_map(|act| match act {
+            ClientAct::Say(words) => Some(*words),
+            _ => None,
+        });
+        said.map(|words| self.mark.words(words))
+    }
+
+    /// The open item with this number.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn open(&self, number: usize) -> &Open {
+        self.open.get(number).unwrap_or_else(|| panic!("nothing waits at place {number}: {:?}", self.open))
+    }
+}
+
+/// Something that waits for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Its id, as the client was told.
+    pub id: String,
+    /// A call, an approval, a question or a login, and anything else that the protocol needs to answer it.
+    pub what: String,
+}
+
+/// What a client was shown in a turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// In the order in which it came.
+    pub items: Vec<Item>,
+    /// How it ended.
+    pub end: Option<End>,
+    /// The protocol's code of an error.
+    pub code: String,
+}
+
+/// How a turn ended, as its client can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Well, or with a question.
+    Completed,
+    /// Before it was whole.
+    Incomplete,
+    /// With an error.
+    Failed,
+    /// Because it was canceled.
+    Canceled,
+    /// With an HTTP status instead of an answer.
+    Refused(u16),
+}
+
+/// Every client.
+#[must_use]
+pub fn all() -> Vec<Box<dyn ScriptedClient>> {
+    vec![
+        Box::new(agent_api::AgentApi),
+        Box::new(responses::Responses),
+        Box::new(a2a::A2a),
+        Box::new(ag_kit::AgKit),
+        Box::new(hitl::Hitl),
+    ]
+}

@@ -69,6 +69,22 @@ impl ClientAct {
     }
 }
 
+impl ClientAct {
+    /// The same answer to the open item with this number.
+    #[must_use]
+    pub const fn to(self, item: usize) -> Self {
+        match self {
+            Self::Output(_, text) => Self::Output(item, text),
+            Self::Decide(_, decision) => Self::Decide(item, decision),
+            Self::Edit(_, arguments) => Self::Edit(item, arguments),
+            Self::Respond(_, text) => Self::Respond(item, text),
+            Self::Answer(_, value) => Self::Answer(item, value),
+            Self::LoggedIn(_) => Self::LoggedIn(item),
+            other => other,
+        }
+    }
+}
+
 /// A tool of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {

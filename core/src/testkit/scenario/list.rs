@@ -58,14 +58,14 @@ fn words() -> Vec<Scenario> {
         scenario("two-messages", vec![turn(&[HELLO], &[A::Text(&["One."]), A::Text(&["Two", "."])])]),
         scenario(
             "unicode",
-            vec![turn(&[C::Say("Grüße\n\u{1F44B}")], &[A::Text(&["Zwei\r\n", "Zeilen\n\n", "\u{1F30D} \"und\" \\ \t\u{2028}!"])])],
+            vec![turn(
+                &[C::Say("Grüße\n\u{1F44B}")],
+                &[A::Text(&["Zwei\r\n", "Zeilen\n\n", "\u{1F30D} \"und\" \\ \t\u{2028}!"])],
+            )],
         ),
         scenario("reasoning", vec![turn(&[HELLO], &[A::Reasoning(&["Let me ", "think."]), DONE])]),
         scenario("refusal", vec![turn(&[HELLO], &[A::Refusal(&["I will ", "not."])])]),
-        scenario(
-            "citation",
-            vec![turn(&[HELLO], &[DONE, A::Cite("https://example.com/source", "A source")])],
-        ),
+        scenario("citation", vec![turn(&[HELLO], &[DONE, A::Cite("https://example.com/source", "A source")])]),
         scenario("usage", vec![turn(&[HELLO], &[DONE, A::Usage(7, 3)])]),
         scenario("state", vec![turn(&[HELLO], &[A::State(r#"{"step":1}"#), DONE])]),
         scenario("unknown-events", vec![turn(&[HELLO], &[A::Unknown, DONE, A::Unknown])]),
@@ -78,7 +78,10 @@ fn tools() -> Vec<Scenario> {
     let ask = [C::Say("What is the weather?"), C::Declare(WEATHER)];
     vec![
         scenario("agent-tool", vec![turn(&[HELLO], &[A::Call(PARIS), A::Result("a", "18 C", false), DONE])]),
-        scenario("failing-agent-tool", vec![turn(&[HELLO], &[A::Call(PARIS), A::Result("a", "no such city", true), DONE])]),
+        scenario(
+            "failing-agent-tool",
+            vec![turn(&[HELLO], &[A::Call(PARIS), A::Result("a", "no such city", true), DONE])],
+        ),
         scenario(
             "parallel-agent-tools",
             vec![turn(
@@ -94,15 +97,17 @@ fn tools() -> Vec<Scenario> {
                 turn(&[C::Output(0, "18 C"), C::Output(1, "21 C")], &[DONE]),
             ],
         ),
-        scenario("client-tool-after-text", vec![turn(&ask, &[A::Text(&["Let me see."]), A::ClientCall(ROME)]), turn(&[C::Output(0, "21 C")], &[DONE])]),
+        scenario(
+            "client-tool-after-text",
+            vec![turn(&ask, &[A::Text(&["Let me see."]), A::ClientCall(ROME)]), turn(&[C::Output(0, "21 C")], &[DONE])],
+        ),
     ]
 }
 
 /// What a person decides or answers.
 fn questions() -> Vec<Scenario> {
-    let approval = |name, answer| {
-        scenario(name, vec![turn(&[HELLO], &[A::Ask(Ask::Approval(MAIL))]), turn(&[answer], &[DONE])])
-    };
+    let approval =
+        |name, answer| scenario(name, vec![turn(&[HELLO], &[A::Ask(Ask::Approval(MAIL))]), turn(&[answer], &[DONE])]);
     let question = |name, schema, answer| {
         let ask = A::Ask(Ask::Question("a", "Which colour?", schema));
         scenario(name, vec![turn(&[HELLO], &[ask]), turn(&[answer], &[DONE])])
@@ -124,7 +129,10 @@ fn questions() -> Vec<Scenario> {
         question("question", None, C::Answer(0, "blue")),
         scenario(
             "login",
-            vec![turn(&[HELLO], &[A::Ask(Ask::Login("a", "https://example.com/login"))]), turn(&[C::LoggedIn(0)], &[DONE])],
+            vec![
+                turn(&[HELLO], &[A::Ask(Ask::Login("a", "https://example.com/login"))]),
+                turn(&[C::LoggedIn(0)], &[DONE]),
+            ],
         ),
     ]
 }
@@ -165,10 +173,7 @@ fn ends() -> Vec<Scenario> {
         scenario("broken-off", vec![ended(&[HELLO], &[words], Ending::BrokenOff)]),
         scenario(
             "after-a-failure",
-            vec![
-                ended(&[HELLO], &[words], Ending::Failed("it broke")),
-                turn(&[C::Say("Again.")], &[DONE]),
-            ],
+            vec![ended(&[HELLO], &[words], Ending::Failed("it broke")), turn(&[C::Say("Again.")], &[DONE])],
         ),
     ]
 }

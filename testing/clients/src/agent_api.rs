@@ -1,0 +1,209 @@
+//! A client of the Agent API: it reads the messages of the stream, in the order in which they complete, and answers with
+//! messages of its own.
+
+use interlingua_core::loss::ContentKind as K;
+use interlingua_core::pending::Decision;
+use interlingua_core::testkit::scenario::{ClientAct, Item, Media, normal};
+use serde_json::{Value, json};
+
+use crate::frames::{Frames, list, text};
+use crate::{End, Open, Request, ScriptedClient, Shown, Talk};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct AgentApi;
+
+impl ScriptedClient for AgentApi {
+    fn protocol(&self) -> &'static str {
+        "agent-api"
+    }
+
+    fn route(&self) -> &'static str {
+        "/agents/{agent}"
+    }
+
+    fn can(&self, _: &ClientAct) -> bool {
+        true
+    }
+
+    fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+        let mut body = json!({ "session_id": talk.session });
+        let (mut input, mut content) = (Vec::new(), Vec::new());
+        for act in acts {
+            match act {
+                ClientAct::Say(_) => content.push(json!({ "type": "text", "text": talk.words(acts) })),
+                ClientAct::Attach(media) => content.push(attachment(*media)),
+                ClientAct::Declare(tool) => {
+                    let parameters: Value = serde_json::from_str(tool.parameters).expect("a schema");
+                    let function =
+                        json!({ "name": tool.name, "description": tool.description, "parameters": parameters });
+                    body["tools"] = json!([{ "type": "function", "function": function }]);
+                }
+                ClientAct::Instruct(words) => input.push(
+                    json!({ "type": "message", "role": "system", "content": [{ "type": "text", "text": words }] }),
+                ),
+                ClientAct::Temperature => body["temperature"] = json!(0.5),
+                ClientAct::Remember => {}
+                answer => input.push(answered(answer, talk)),
+            }
+        }
+        if !content.is_empty() {
+            input.push(json!({ "type": "message", "role": "user", "content": content }));
+        }
+        body["input"] = json!(input);
+        Request::post(format!("/agents/{}/process", talk.agent), &body)
+    }
+
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
+        if status != 200 {
+            let error: Value = serde_json::from_str(body).expect("an error is JSON");
+            assert!(error.get("detail").is_some(), "an error has a detail: {body}");
+            return Shown {
+                end: Some(End::Refused(status)),
+                code: text(&error, "code").to_owned(),
+                ..Shown::default()
+            };
+        }
+        let frames = Frames::split(body).json();
+        let (last, before) = frames.split_last().expect("a stream has frames");
+        for (number, frame) in frames.iter().enumerate() {
+            assert_eq!(frame["sequence_number"], number, "frames are numbered: {body}");
+        }
+        assert_eq!(
+            (text(last, "object"), &last["status"] == "in_progress"),
+            ("response", false),
+            "the last frame ends: {last}"
+        );
+        let whole = before.iter().filter(|frame| frame["object"] == "message" && frame["status"] != "in_progress");
+        let whole: Vec<&Value> = whole.filter(|message| message["status"] != "created").collect();
+        check_deltas(before, &whole);
+        assert_eq!(list(last, "output").count(), whole.len(), "the end repeats every message: {last}");
+
+        let mut shown = Shown { end: Some(end(text(last, "status"))), ..Shown::default() };
+        talk.open.clear();
+        for message in whole {
+            read_message(message, &mut shown.items, &mut talk.open);
+        }
+        if let Some(tokens) = last["usage"]["input_tokens"].as_u64() {
+            shown.items.push(Item::usage(tokens, last["usage"]["output_tokens"].as_u64().expect("both counts")));
+        }
+        if last["status"] == "incomplete" {
+            shown.items.extend(last["error"]["code"].as_str().map(|code| Item::new(K::EndReason, code)));
+        }
+        last["error"]["code"].as_str().unwrap_or_default().clone_into(&mut shown.code);
+        text(last, "id").clone_into(&mut talk.last);
+        shown
+    }
+}
+
+fn end(status: &str) -> End {
+    match status {
+        "completed" => End::Completed,
+        "incomplete" => End::Incomplete,
+        "failed" | "rejected" => End::Failed,
+        "canceled" => End::Canceled,
+        other => panic!("a response ends as {other:?}"),
+    }
+}
+
+/// The fragments of each text are the text.
+fn check_deltas(frames: &[Value], messages: &[&Value]) {
+    for message in messages {
+        for content in list(message, "content").filter(|content| content["type"] == "text") {
+            let of_content = frames.iter().filter(|frame| {
+                frame["object"] == "content" && frame["msg_id"] == message["id"] && frame["index"] == content["index"]
+            });
+            let deltas: String =
+                of_content.filter(|frame| frame["delta"] == true).filter_map(|frame| frame["text"].as_str()).collect();
+            assert_eq!(deltas, text(content, "text"), "fragments make the text");
+        }
+    }
+}
+
+fn read_message(message: &Value, items: &mut Vec<Item>, open: &mut Vec<Open>) {
+    for content in list(message, "content") {
+        let data = &content["data"];
+        match text(message, "type") {
+            "message" => items.extend(read_content(content)),
+            "reasoning" => items.push(Item::new(K::Reasoning, text(content, "text"))),
+            "plugin_call" | "mcp_call" | "component_call" => {
+                items.push(Item::call(K::AgentCall, text(data, "name"), text(data, "arguments")));
+            }
+            "plugin_call_output" | "mcp_call_output" | "component_call_output" => {
+                items.push(Item::new(K::AgentOutput, text(data, "output")));
+            }
+            "function_call" => {
+                items.push(Item::call(K::ClientCall, text(data, "name"), text(data, "arguments")));
+                open.push(Open { id: text(data, "call_id").to_owned(), what: "call".to_owned() });
+            }
+            "function_call_output" => open.retain(|open| open.id != text(data, "call_id")),
+            "mcp_approval_request" => ask(data, items, open),
+            "protocol_event" => items.push(Item::new(K::ProtocolEvent, data.to_string())),
+            "error" | "mcp_approval_response" => {}
+            other => panic!("a message of type {other:?}: {message}"),
+        }
+    }
+}
+
+fn read_content(content: &Value) -> Option<Item> {
+    Some(match text(content, "type") {
+        "text" if text(content, "text").is_empty() => return None,
+        "text" => Item::new(K::Text, text(content, "text")),
+        "refusal" => Item::new(K::Refusal, text(content, "refusal")),
+        "image" => Item::new(K::ImageOut, text(content, "image_url")),
+        "audio" => Item::new(K::AudioOut, text(content, "data")),
+        "video" => Item::new(K::VideoOut, text(content, "video_url")),
+        "file" => Item::new(K::FileOut, content["file_url"].as_str().unwrap_or_else(|| text(content, "file_data"))),
+        "data" => Item::new(K::DataOut, content["data"].to_string()),
+        other => panic!("a content of type {other:?}"),
+    })
+}
+
+/// A request for an approval, an answer or a login.
+fn ask(data: &Value, items: &mut Vec<Item>, open: &mut Vec<Open>) {
+    let extension = &data["interrupt"];
+    let kind = extension["kind"].as_str().unwrap_or("approval");
+    match kind {
+        "approval" => items.push(Item::call(K::Approval, text(data, "name"), text(data, "arguments"))),
+        "input" => {
+            items.extend(extension["message"].as_str().map(|words| Item::new(K::Question, words)));
+            let schema = Some(&extension["response_schema"]).filter(|schema| schema.is_object());
+            items.extend(schema.map(|schema| Item::new(K::Schema, schema.to_string())));
+        }
+        "auth" => items.push(Item::new(K::Login, extension["payload"]["url"].as_str().unwrap_or_default())),
+        other => panic!("a question of kind {other:?}"),
+    }
+    open.push(Open { id: text(data, "id").to_owned(), what: kind.to_owned() });
+}
+
+fn attachment(media: Media) -> Value {
+    match media {
+        Media::Image(url) => json!({ "type": "image", "image_url": url }),
+        Media::Audio(data) => json!({ "type": "audio", "data": data, "format": "wav" }),
+        Media::Video(url) => json!({ "type": "video", "video_url": url }),
+        Media::File(url, name) => json!({ "type": "file", "file_url": url, "filename": name }),
+        Media::Data(data) => json!({ "type": "data", "data": serde_json::from_str::<Value>(data).expect("JSON") }),
+    }
+}
+
+/// The answer to an open item as a message.
+fn answered(act: &ClientAct, talk: &Talk) -> Value {
+    let id = &talk.open(act.answers().expect("an answer")).id;
+    let (approve, interrupt) = match act {
+        ClientAct::Output(_, output) => {
+            let data = json!({ "call_id": id, "output": output });
+            return json!({ "type": "function_call_output", "role": "tool", "content": [{ "type": "data", "data": data }] });
+        }
+        ClientAct::Decide(_, decision) => (*decision == Decision::Accept, json!({ "decision": decision.as_str() })),
+        ClientAct::Edit(_, arguments) => (true, json!({ "decision": "edit", "arguments": normal(arguments) })),
+        ClientAct::Respond(_, words) => (false, json!({ "decision": "respond", "text": words })),
+        ClientAct::Answer(_, value) => match serde_json::from_str::<Value>(value) {
+            Ok(payload) => (true, json!({ "decision": "respond", "payload": payload })),
+            Err(_) => (true, json!({ "decision": "respond", "text": value })),
+        },
+        ClientAct::LoggedIn(_) => (true, json!({ "decision": "accept" })),
+        _ => panic!("no answer: {act:?}"),
+    };
+    let data = json!({ "approval_request_id": id, "id": id, "approve": approve, "interrupt": interrupt });
+    json!({ "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] })
+}

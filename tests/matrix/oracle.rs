@@ -1,0 +1,130 @@
+//! Compares what one end said with what the other end got. What differs must have been reported; what arrived must not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use interlingua_core::loss::ContentKind;
+use interlingua_core::testkit::scenario::{Ending, Item, Scenario, Turn};
+use interlingua_testing_clients::End;
+
+use crate::losses::Reported;
+use crate::play::{Played, PlayedTurn};
+
+/// What became of a kind of content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fate {
+    Carried,
+    Changed,
+    Lost,
+}
+
+/// What became of the contents of a scenario.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// Of each kind that the scenario has.
+    pub(crate) fates: BTreeMap<ContentKind, Fate>,
+    /// In what ways contents were changed or lost.
+    pub(crate) how: BTreeMap<ContentKind, BTreeSet<Reported>>,
+    /// What must not be.
+    pub(crate) wrong: Vec<String>,
+}
+
+/// Judges a scenario.
+pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Verdict {
+    let mut verdict = Verdict::default();
+    for (number, (turn, played)) in scenario.turns.iter().zip(&played.turns).enumerate() {
+        let mut wrong = verdict.judge_end(turn, played);
+        match &played.heard {
+            Some(heard) => wrong.extend(verdict.compare("sent", &turn.sent(), heard, &played.reported)),
+            None => wrong.push("no request reached the agent".to_owned()),
+        }
+        wrong.extend(verdict.compare("shown", &turn.shown(), &played.shown.items, &played.reported));
+        if !wrong.is_empty() {
+            verdict.wrong.push(format!("turn {number}: {}\n{}", wrong.join("; "), played.answers.join("\n")));
+        }
+    }
+    verdict
+}
+
+impl Verdict {
+    /// The end that the client was shown fits the agent's.
+    fn judge_end(&mut self, turn: &Turn, played: &PlayedTurn) -> Vec<String> {
+        let shown = played.shown.end;
+        let fits = match turn.ending {
+            Ending::Completed => shown == Some(End::Completed),
+            // Some protocols have no word for it, and say so.
+            Ending::Incomplete(_) => matches!(shown, Some(End::Incomplete | End::Completed)),
+            Ending::Failed(_) | Ending::BrokenOff | Ending::Refused(_) => {
+                matches!(shown, Some(End::Failed)) || matches!(shown, Some(End::Refused(status)) if status >= 400)
+            }
+        };
+        if fits { Vec::new() } else { vec![format!("{:?} is shown as {shown:?}", turn.ending)] }
+    }
+
+    /// Compares the items of one direction.
+    fn compare(&mut self, way: &str, expected: &[Item], got: &[Item], reported: &BTreeSet<Reported>) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let (expected, got) = (by_kind(expected), by_kind(got));
+        let mut is_any_changed = false;
+        for (kind, values) in &expected {
+            let nothing = Vec::new();
+            let found = got.get(kind).unwrap_or(&nothing);
+            let about: BTreeSet<Reported> = reported.iter().filter(|one| one.is_about(*kind)).cloned().collect();
+            let is_lost = about.iter().any(|one| one.is_lost);
+            let fate = if is_same(*kind, values, found) {
+                if is_lost {
+                    wrong.push(format!("{kind:?} is reported as lost, and arrives"));
+                }
+                if about.is_empty() { Fate::Carried } else { Fate::Changed }
+            } else {
+                let is_joined = *kind == ContentKind::Text && is_joined(values, found);
+                let is_said =
+                    !about.is_empty() || (is_joined && reported.iter().any(|one| one.is_about(ContentKind::Structure)));
+                if !is_said {
+                    wrong.push(format!("{kind:?} {way} as {values:?} arrives as {found:?}, and no loss is reported"));
+                }
+                if is_lost { Fate::Lost } else { Fate::Changed }
+            };
+            is_any_changed |= fate == Fate::Changed;
+            let known = self.fates.entry(*kind).or_insert(fate);
+            *known = (*known).max(fate);
+            self.how.entry(*kind).or_default().extend(about);
+        }
+
+        let is_extra = |kind: &ContentKind| match kind {
+            // What is shown in words instead of its own form is in the text.
+            ContentKind::Text => !is_any_changed,
+            // Only some turns ask for it.
+            ContentKind::History => false,
+            _ => true,
+        };
+        for (kind, values) in got.iter().filter(|(kind, _)| !expected.contains_key(kind) && is_extra(kind)) {
+            wrong.push(format!("{kind:?} arrives as {values:?}, and no one {way} it"));
+        }
+        wrong
+    }
+}
+
+fn by_kind(items: &[Item]) -> BTreeMap<ContentKind, Vec<&str>> {
+    let mut found: BTreeMap<ContentKind, Vec<&str>> = BTreeMap::new();
+    for item in items {
+        found.entry(item.kind).or_default().push(&item.value);
+    }
+    found
+}
+
+fn is_same(kind: ContentKind, expected: &[&str], found: &[&str]) -> bool {
+    match kind {
+        // Outputs and calls of one turn may come in any order.
+        ContentKind::AgentOutput | ContentKind::ClientOutput => {
+            let sorted = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<BTreeSet<_>>();
+            sorted(expected) == sorted(found)
+        }
+        _ => expected == found,
+    }
+}
+
+/// The same text, not in the same messages.
+fn is_joined(expected: &[&str], found: &[&str]) -> bool {
+    let letters = |values: &[&str]| values.concat().replace('\n', "");
+    letters(expected) == letters(found)
+}

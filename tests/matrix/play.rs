@@ -1,0 +1,97 @@
+//! Plays a scenario: sends what the client does, turn by turn, and collects what both ends got.
+
+use std::collections::BTreeSet;
+
+use interlingua_core::testkit::scenario::{ClientAct, Item, Mark, Scenario, Turn};
+use interlingua_testing_agents::Cut;
+use interlingua_testing_clients::{ScriptedClient, Shown, Talk};
+
+use crate::losses::Reported;
+use crate::stand::{AGENT, Stand};
+
+/// What came of a scenario.
+pub(crate) struct Played {
+    pub(crate) turns: Vec<PlayedTurn>,
+    /// So many chunks the agent's longest answer had.
+    pub(crate) chunks: usize,
+}
+
+/// What came of one turn.
+#[derive(Debug)]
+pub(crate) struct PlayedTurn {
+    /// What the client was shown.
+    pub(crate) shown: Shown,
+    /// What the agent heard. `None`: no request reached it.
+    pub(crate) heard: Option<Vec<Item>>,
+    /// What the gateway said it lost.
+    pub(crate) reported: BTreeSet<Reported>,
+    /// The answers as they came.
+    pub(crate) answers: Vec<String>,
+}
+
+impl Stand {
+    /// Plays a scenario. It stops early if the client has nothing to answer: what it should have answered was lost.
+    pub(crate) async fn play(&self, client: &dyn ScriptedClient, scenario: &Scenario, cut: Option<Cut>) -> Played {
+        let play = self.stage.open(scenario.clone(), cut);
+        let mut talk = Talk::new(AGENT, &format!("{}-{}-{play}", client.protocol(), scenario.name), play);
+        let mut turns: Vec<PlayedTurn> = Vec::new();
+        for (number, turn) in scenario.turns.iter().enumerate() {
+            talk.mark = Mark { play, turn: u32::try_from(number).expect("few turns") };
+            if turn.client.iter().any(|act| act.answers().is_some()) && talk.open.is_empty() {
+                break;
+            }
+            let played = self.play_turn(client, turn, &mut talk, turns.last_mut()).await;
+            turns.push(played);
+        }
+        Played { turns, chunks: self.stage.chunks(play) }
+    }
+
+    /// Plays one turn. A client that is asked one by one is asked the rest of the turn before in its course.
+    async fn play_turn(
+        &self,
+        client: &dyn ScriptedClient,
+        turn: &Turn,
+        talk: &mut Talk,
+        mut before: Option<&mut PlayedTurn>,
+    ) -> PlayedTurn {
+        let mut requests = requests(client, &turn.client);
+        let last = requests.pop().expect("a turn has a request");
+        for acts in requests {
+            let one = self.exchange(client, &acts, talk).await;
+            let before = before.as_mut().expect("an answer follows a question");
+            before.shown.items.extend(one.shown.items);
+            before.reported.extend(one.reported);
+            before.answers.extend(one.answers);
+        }
+        let mut played = self.exchange(client, &last, talk).await;
+        played.heard = self.stage.heard(talk.mark);
+        played
+    }
+
+    /// One request and its answer.
+    async fn exchange(&self, client: &dyn ScriptedClient, acts: &[ClientAct], talk: &mut Talk) -> PlayedTurn {
+        let request = client.request(acts, talk);
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend(&request.headers);
+        let answer =
+            self.gateway.open(request.method, &request.path, &headers, request.body.as_bytes()).await.response().await;
+        let id = answer.header("x-request-id").expect("every answer has an id").to_owned();
+        let reported = self.losses.of_requests(&[id]).await;
+        PlayedTurn {
+            shown: client.read(answer.status, answer.text(), talk),
+            heard: None,
+            reported: reported.into_iter().collect(),
+            answers: vec![format!("{} {}\n{} {}", request.path, request.body, answer.status, answer.text())],
+        }
+    }
+}
+
+/// What is sent together: all at once, or each answer alone.
+fn requests(client: &dyn ScriptedClient, acts: &[ClientAct]) -> Vec<Vec<ClientAct>> {
+    let is_alone = acts.iter().filter(|act| act.answers().is_some()).count() > 1
+        && acts.iter().any(|act| client.answers_alone(act));
+    if !is_alone {
+        return vec![acts.to_vec()];
+    }
+    acts.iter().map(|act| vec![act.to(0)]).collect()
+}

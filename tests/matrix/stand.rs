@@ -1,0 +1,108 @@
+//! A gateway with one scripted agent behind it and a route for every client protocol in front.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use interlingua::config::{self, Env};
+use interlingua_core::capability::{ClientCapabilities, UpstreamCapabilities};
+use interlingua_core::pending::Decision;
+use interlingua_core::testkit::scenario::{AgentAct, Ask, ClientAct, Scenario};
+use interlingua_testing_agents::{ScriptedAgent, Stage, Upstream};
+use interlingua_testing_clients::ScriptedClient;
+
+use crate::losses::Losses;
+use crate::support::gateway::Gateway;
+
+/// See the module.
+pub(crate) struct Stand {
+    pub(crate) gateway: Gateway,
+    pub(crate) agent: Arc<dyn ScriptedAgent>,
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) losses: Losses,
+    pub(crate) server: Upstream,
+    capabilities: UpstreamCapabilities,
+}
+
+/// The agent's name in the configuration.
+pub(crate) const AGENT: &str = "played";
+
+/// The configuration of the agent.
+fn agent(agent: &dyn ScriptedAgent, address: &str) -> String {
+    let (protocol, path) = (agent.protocol(), agent.path());
+    format!(
+        "[agents.{AGENT}]\n{}\n[agents.{AGENT}.upstream]\nprotocol = \"{protocol}\"\nurl = \"http://{address}{path}\"\n{}\n",
+        agent.agent_settings(),
+        agent.settings()
+    )
+}
+
+fn upstream_capabilities(source: &str) -> UpstreamCapabilities {
+    let protocols = interlingua::Gateway::builtin().protocols();
+    let parsed = config::read(source, Path::new("gateway.toml"), &protocols, &Env::process());
+    let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
+    settings.agents[0].upstream.capabilities.clone()
+}
+
+fn client_capabilities(protocol: &str) -> ClientCapabilities {
+    let all = interlingua::Gateway::builtin().client_capabilities();
+    let found = all.into_iter().find(|(name, _)| *name == protocol);
+    found.unwrap_or_else(|| panic!("{protocol} is not built in")).1
+}
+
+impl Stand {
+    /// Starts it.
+    pub(crate) async fn start(of: Arc<dyn ScriptedAgent>) -> Self {
+        let losses = Losses::watch();
+        let stage = Arc::new(Stage::default());
+        let server = interlingua_testing_agents::serve(Arc::clone(&of), Arc::clone(&stage));
+        let agent = agent(&*of, &server.address().to_string());
+        let routes: String = interlingua_testing_clients::all()
+            .iter()
+            .map(|client| {
+                let (protocol, path) = (client.protocol(), client.route());
+                format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"{path}\"\n{}\n", client.route_settings())
+            })
+            .collect();
+        let source = format!("[store]\nkind = \"memory\"\n{}\n{agent}\n{routes}", Losses::CONFIG);
+        let gateway = Gateway::with_config(&source).await;
+        Self {
+            losses: losses.of(&gateway.folder()),
+            gateway,
+            stage,
+            server,
+            capabilities: upstream_capabilities(&agent),
+            agent: of,
+        }
+    }
+
+    /// Whether both ends have words for all of a scenario.
+    pub(crate) fn can_play(&self, client: &dyn ScriptedClient, scenario: &Scenario) -> bool {
+        let capabilities = client_capabilities(client.protocol());
+        scenario.turns.iter().all(|turn| {
+            self.agent.plays(turn)
+                && turn.client.iter().all(|act| client.can(act) && self.decides(&capabilities, act))
+                && turn.agent.iter().all(|act| self.asks(act))
+        })
+    }
+
+    /// Whether such a decision can be made by the client and taken by the agent, if it is one.
+    fn decides(&self, client: &ClientCapabilities, act: &ClientAct) -> bool {
+        let decision = match act {
+            // Every protocol can withdraw.
+            ClientAct::Decide(_, decision) if *decision != Decision::Cancel => *decision,
+            ClientAct::Edit(..) => Decision::Edit,
+            ClientAct::Respond(..) => Decision::Respond,
+            _ => return true,
+        };
+        client.decisions.contains(&decision) && self.capabilities.decisions.contains(&decision)
+    }
+
+    /// Whether the agent can do this as the gateway knows it.
+    fn asks(&self, act: &AgentAct) -> bool {
+        match act {
+            AgentAct::ClientCall(_) => self.capabilities.client_tools,
+            AgentAct::Ask(Ask::Approval(_)) => !self.capabilities.decisions.is_empty(),
+            _ => true,
+        }
+    }
+}
