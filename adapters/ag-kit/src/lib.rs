@@ -1,10 +1,12 @@
-//! AG-Kit, the `send-message` protocol of CloudBase agents: the server side, for front ends.
+//! AG-Kit, the `send-message` protocol of CloudBase agents: the server side, for front ends, and the client side, for
+//! agents that speak it (`connect`).
 //!
 //! This file has the protocol's name, options and endpoints; requests are parsed in `request`, streams are written in
 //! `encode`, and `send` and `health` have one exchange per endpoint. Not here: conversation history, which is the
 //! agent's setting and the engine's work, and pending items between two requests ([`interlingua_core::answer`]).
 
 mod calls;
+mod connect;
 mod emitted;
 mod encode;
 mod fault;
@@ -27,6 +29,11 @@ use interlingua_core::options::Switch;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use connect::{AgKitUpstream, Parameters, ResumeStyle, UnansweredCalls, UpstreamOptions};
+
+/// The protocol's name in `gateway.toml`.
+const NAME: &str = "ag-kit";
 
 /// The server adapter for AG-Kit.
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +174,7 @@ impl Route {
 }
 
 impl ProtocolAdapter for AgKit {
-    const NAME: &'static str = "ag-kit";
+    const NAME: &'static str = NAME;
     type Options = Options;
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {

@@ -1,0 +1,88 @@
+//! One event of a stream, read leniently: a field of another type than the protocol's is absent.
+
+use std::borrow::Cow;
+
+use interlingua_core::lenient::{Fields, Object, Raw, Text};
+use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess};
+
+/// The fields of all events. Texts are borrowed unless they hold escapes.
+#[derive(Debug, Default)]
+pub(super) struct Frame<'a> {
+    kind: Text<'a>,
+    content: Text<'a>,
+    tool_call_id: Text<'a>,
+    tool_call_name: Text<'a>,
+    delta: Text<'a>,
+    result: Raw<'a>,
+    id: Text<'a>,
+    reason: Text<'a>,
+    pub(super) payload: Raw<'a>,
+    pub(super) error: Raw<'a>,
+}
+
+impl<'de> Fields<'de> for Frame<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
+        match name {
+            "type" => self.kind = object.next_value()?,
+            "content" => self.content = object.next_value()?,
+            "toolCallId" => self.tool_call_id = object.next_value()?,
+            "toolCallName" => self.tool_call_name = object.next_value()?,
+            "delta" => self.delta = object.next_value()?,
+            "result" => self.result = object.next_value()?,
+            "id" => self.id = object.next_value()?,
+            "reason" => self.reason = object.next_value()?,
+            "payload" => self.payload = object.next_value()?,
+            "error" => self.error = object.next_value()?,
+            _ => _ = object.next_value::<IgnoredAny>()?,
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// None: no JSON object.
+    pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice::<Object<Self>>(data).ok()?.0
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        text(&self.kind)
+    }
+
+    pub(super) fn content(&self) -> &str {
+        text(&self.content)
+    }
+
+    pub(super) fn call_id(&self) -> &str {
+        text(&self.tool_call_id)
+    }
+
+    pub(super) fn call_name(&self) -> &str {
+        text(&self.tool_call_name)
+    }
+
+    pub(super) fn delta(&self) -> &str {
+        text(&self.delta)
+    }
+
+    pub(super) fn id(&self) -> &str {
+        text(&self.id)
+    }
+
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.reason.0.as_deref()
+    }
+
+    /// A tool's result: a text as it is, anything else as its JSON.
+    pub(super) fn result_text(&self) -> Cow<'a, str> {
+        let Some(raw) = self.result.0 else { return Cow::Borrowed("") };
+        #[derive(Deserialize)]
+        struct Plain<'t>(#[serde(borrow)] Cow<'t, str>);
+        serde_json::from_str::<Plain<'a>>(raw.get()).map_or(Cow::Borrowed(raw.get()), |text| text.0)
+    }
+}
+
+fn text<'t>(text: &'t Text<'_>) -> &'t str {
+    text.0.as_deref().unwrap_or_default()
+}

@@ -1,0 +1,66 @@
+//! What an operator may choose for an upstream that speaks AG-Kit.
+
+use interlingua_core::answer::payload::Style;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an operator may choose for an upstream that speaks AG-Kit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpstreamOptions {
+    /// The form of an answer to an interrupt.
+    pub resume_style: ResumeStyle,
+    /// Who runs a tool that the request did not declare, if its call has no result when the answer ends.
+    pub unanswered_calls: UnansweredCalls,
+    /// How the schemas of tools are sent.
+    pub parameters: Parameters,
+}
+
+/// The form of an answer to an interrupt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResumeStyle {
+    /// As the interrupt's payload suggests; an answer that the client gave in this form goes on as it is.
+    #[default]
+    Auto,
+    /// `{"approved":true,"editedArgs":{}}`.
+    Approved,
+    /// `{"type":"accept","args":{}}`, as agents on LangGraph take it.
+    Langgraph,
+    /// `{"decisions":[]}`, as LangChain's middleware takes it.
+    Decisions,
+}
+
+impl ResumeStyle {
+    /// None: by the payload.
+    pub(super) const fn fixed(self) -> Option<Style> {
+        match self {
+            Self::Auto => None,
+            Self::Approved => Some(Style::Approved),
+            Self::Langgraph => Some(Style::Typed),
+            Self::Decisions => Some(Style::Decisions),
+        }
+    }
+}
+
+/// Who runs a tool that the request did not declare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnansweredCalls {
+    /// The client, as the protocol says.
+    #[default]
+    Tool,
+    /// The agent, which did not tell the result.
+    Plugin,
+}
+
+/// How the schemas of tools are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Parameters {
+    /// As a text that contains JSON, as the protocol's documentation shows it.
+    #[default]
+    Text,
+    /// As an object.
+    Object,
+}
