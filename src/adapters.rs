@@ -1,7 +1,7 @@
 //! The list of built-in protocols.
 
 use interlingua_a2a::{A2a, A2aUpstream};
-use interlingua_ag_kit::AgKit;
+use interlingua_ag_kit::{AgKit, AgKitUpstream};
 use interlingua_chat_completions::ChatCompletionsUpstream;
 use interlingua_hitl::Hitl;
 use interlingua_native::{Native, NativeUpstream};
@@ -23,5 +23,6 @@ impl Gateway {
             .upstream::<A2aUpstream>()
             .upstream::<ChatCompletionsUpstream>()
             .upstream::<ResponsesUpstream>()
+            .upstream::<AgKitUpstream>()
     }
 }

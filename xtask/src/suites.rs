@@ -182,4 +182,13 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    // 110 MB of packages.
+    Suite {
+        name: "upstream-ag-kit",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream { script: "agent.py", ready: "/healthz" }),
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
 ];
