@@ -236,6 +236,14 @@ impl Reader {
         self.end_call(slot, MessageType::FunctionCall, call, end, fields, sink)
     }
 
+    /// Calls of the server's own kinds that got no output: the server waits for one that no client can make.
+    pub(super) fn settle_own_calls(&mut self) {
+        for call_id in std::mem::take(&mut self.own_calls) {
+            self.losses.lost(ContentKind::ClientCall, "no client can run a call of the server's own kind");
+            self.remember(&call_id);
+        }
+    }
+
     /// The server waits for the output of this call.
     fn remember(&mut self, call_id: &str) {
         if self.open_calls.len() < MAX_OPEN_CALLS && call_id.len() <= MAX_KEPT / 256 {
@@ -314,8 +322,7 @@ impl Reader {
         }
 
         if awaits_client {
-            self.losses.lost(ContentKind::ClientCall, "no client can run a call of the server's own kind");
-            self.remember(&call_id);
+            self.own_calls.push(call_id);
             return Ok(());
         }
         let output = match item.get("error") {
@@ -401,6 +408,7 @@ impl Reader {
                 output: json_text(item.get("output")).unwrap_or_default().into_owned(),
             };
             self.open_calls.retain(|open| *open != output.call_id);
+            self.own_calls.retain(|open| *open != output.call_id);
             let kept = if kind == MessageType::PluginCallOutput { self.kept_item(raw) } else { Extra::new() };
             return emit_output(&id, kind, &output, end_of(item), kept, sink);
         }

@@ -36,10 +36,14 @@ pub(super) enum Progress {
 pub(super) struct Reader {
     pub(super) slots: Slots,
     pub(super) progress: Progress,
+    /// How often the server said that it works on the answer.
+    pub(super) reports: u64,
     /// The server's id of the answer.
     pub(super) response_id: Option<String>,
     /// Calls whose output the server waits for.
     pub(super) open_calls: Vec<String>,
+    /// Calls of the server's own kinds that have no output so far.
+    pub(super) own_calls: Vec<String>,
     /// How the answer ended.
     pub(super) end: Option<End>,
     /// The number of the last event.
@@ -62,8 +66,10 @@ impl Reader {
         Self {
             slots: Slots::new(fallback),
             progress: Progress::default(),
+            reports: 0,
             response_id: None,
             open_calls: Vec::new(),
+            own_calls: Vec::new(),
             end: None,
             sequence: None,
             repeated: None,
@@ -102,7 +108,7 @@ impl Reader {
     /// The hot path.
     #[inline]
     fn text_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let place = self.place(event, Kind::Message, sink)?;
+        let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
         let delta = lent_text(event.delta, &mut self.scratch);
         let content = ContentEvent {
             message: Some(Cow::Borrowed(&self.slots.all[place].id)),
@@ -212,6 +218,7 @@ impl Reader {
             self.learn_id(&response);
         }
         self.progress = Progress::Working;
+        self.reports += 1;
         if self.started {
             return sink.emit(&AgentEvent::KeepAlive);
         }
@@ -234,8 +241,7 @@ impl Reader {
         let kind = Kind::of(&item.word("type"));
         let place = index(event.output_index);
         let wire_id = item.word("id");
-        let known = self.slots.known(place, &wire_id, kind, false);
-        if known.is_some_and(|known| !self.slots.all[known].is_closed && self.slots.has_id(known, &wire_id)) {
+        if self.slots.is_known(place, &wire_id) {
             return sink.emit(&AgentEvent::KeepAlive);
         }
 
@@ -251,18 +257,22 @@ impl Reader {
         })
     }
 
-    /// The item of a piece of this kind. A piece that comes without an item opens one, unless it is one of a call: no one
-    /// can run a call without a name.
-    fn place(&mut self, event: &Event<'_>, kind: Kind, sink: &mut dyn EventSink) -> Result<usize, Fault> {
+    /// The item of a piece of this kind. A piece that comes without an item opens one. None: its item has ended.
+    fn place(&mut self, event: &Event<'_>, kind: Kind, sink: &mut dyn EventSink) -> Result<Option<usize>, Fault> {
         let fits = if kind == Kind::Message { |kind| kind == Kind::Message } else { |kind| kind == Kind::Reasoning };
         if let Some(place) = self.slots.find(event, fits) {
-            return Ok(place);
+            return Ok(Some(place));
         }
 
         let wire_id = text(event.item_id).unwrap_or_default();
-        let place = self.open(index(event.output_index), &wire_id, kind)?;
+        let output_index = index(event.output_index);
+        if self.slots.is_known(output_index, &wire_id) {
+            sink.emit(&AgentEvent::Ignored)?;
+            return Ok(None);
+        }
+        let place = self.open(output_index, &wire_id, kind)?;
         self.announce(place, &Object::default(), sink)?;
-        Ok(place)
+        Ok(Some(place))
     }
 
     /// A text or a refusal is whole. Servers repeat it up to three times more.
@@ -273,7 +283,7 @@ impl Reader {
         is_refusal: bool,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
-        let place = self.place(event, Kind::Message, sink)?;
+        let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
         // Empty texts say nothing; the item's end has them if they matter.
         let Some(whole) = text(whole).filter(|whole| !whole.is_empty()) else {
             return sink.emit(&AgentEvent::KeepAlive);
@@ -294,7 +304,7 @@ impl Reader {
     }
 
     fn refusal_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let place = self.place(event, Kind::Message, sink)?;
+        let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
         let delta = lent_text(event.delta, &mut self.scratch);
         let content = ContentEvent::append(&self.slots.all[place].id, ContentValue::Refusal(Cow::Borrowed(delta)));
         sink.emit(&AgentEvent::Content(ContentEvent { index: index(event.content_index), ..content }))
@@ -302,7 +312,7 @@ impl Reader {
 
     /// A piece of reasoning. Summaries have the even places of the message, the thoughts themselves the odd ones.
     fn thought(&mut self, event: &Event<'_>, parity: u32, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let place = self.place(event, Kind::Reasoning, sink)?;
+        let Some(place) = self.place(event, Kind::Reasoning, sink)? else { return Ok(()) };
         let part = if parity == 0 { event.summary_index.or(event.content_index) } else { event.content_index };
         let part = index(part).unwrap_or(0);
         let delta = lent_text(event.delta, &mut self.scratch);
@@ -313,7 +323,7 @@ impl Reader {
     /// A part of a summary is whole. The thoughts themselves are compared at the item's end only, where it is seen
     /// whether they merely repeat the summary.
     fn thought_done(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let place = self.place(event, Kind::Reasoning, sink)?;
+        let Some(place) = self.place(event, Kind::Reasoning, sink)? else { return Ok(()) };
         let Some(whole) = text(event.text).filter(|whole| !whole.is_empty()) else {
             return sink.emit(&AgentEvent::KeepAlive);
         };
@@ -363,7 +373,7 @@ impl Reader {
     }
 
     fn audio(&mut self, is_transcript: bool, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let place = self.place(event, Kind::Message, sink)?;
+        let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
         let delta = Cow::Borrowed(lent_text(event.delta, &mut self.scratch));
         let value = if is_transcript {
             ContentValue::Text(delta)
@@ -427,6 +437,7 @@ impl Reader {
     ) -> Result<(), Fault> {
         self.progress = Progress::Ended;
         self.end = Some(end);
+        self.settle_own_calls();
         let error = error.map(|(code, message)| AgentError::named(code, message));
         sink.emit(&AgentEvent::Response(ResponseEvent { end: Some(end), error, usage, ..ResponseEvent::default() }))
     }

@@ -133,9 +133,10 @@ impl Slots {
             .or(by_index.filter(|_| is_final))
     }
 
-    /// True if this is the server's id of an item.
-    pub(super) fn has_id(&self, slot: usize, wire_id: &str) -> bool {
-        self.by_id.get(wire_id) == Some(&slot)
+    /// True if the item with this id and this place was announced or has ended: whatever comes, comes late or twice.
+    pub(super) fn is_known(&self, place: Option<u32>, wire_id: &str) -> bool {
+        let known = self.by_id.get(wire_id).filter(|_| !wire_id.is_empty());
+        known.is_some_and(|&known| place.is_none() || self.all[known].output_index == place)
     }
 
     /// A new item. `None`: there are too many.

@@ -62,6 +62,8 @@ pub(super) struct ResponsesTurn {
     pub(super) goes_on: bool,
     polls: u32,
     resumes: u32,
+    /// How often the server had said by then that it works on the answer.
+    reports: u64,
     /// The number of the last event when the answer was taken up last.
     progress: Option<u64>,
 }
@@ -89,6 +91,7 @@ impl ResponsesTurn {
             goes_on: false,
             polls: 0,
             resumes: 0,
+            reports: 0,
             progress: None,
         }
     }
@@ -191,9 +194,18 @@ impl ResponsesTurn {
         if self.asked == Some(Step::Resume) || (self.asked == Some(Step::Ask) && self.streams()) {
             return self.resume(None);
         }
+        // A server that answers, and never says how far it is, must not be asked for ever.
+        if self.reader.reports == self.reports {
+            self.resumes += 1;
+            if self.resumes > 2 * MAX_RESUMES {
+                return;
+            }
+        } else {
+            self.reports = self.reader.reports;
+            self.resumes = 0;
+        }
         let pause = self.backoff(self.polls);
         self.polls += 1;
-        self.resumes = 0;
         self.step = Some(Step::Pause(pause));
     }
 

@@ -1,4 +1,10 @@
 //! The connector: what it sends, what it reads, and what it remembers.
 
+mod background;
+mod deviations;
+mod events;
+mod hostile;
+mod requests;
+mod state;
 mod support;
 mod transcripts;
