@@ -2,6 +2,7 @@
 
 use interlingua_a2a::{A2a, A2aUpstream};
 use interlingua_ag_kit::{AgKit, AgKitUpstream};
+use interlingua_ag_ui::AgUiUpstream;
 use interlingua_chat_completions::ChatCompletionsUpstream;
 use interlingua_hitl::Hitl;
 use interlingua_native::{Native, NativeUpstream};
@@ -24,5 +25,6 @@ impl Gateway {
             .upstream::<ChatCompletionsUpstream>()
             .upstream::<ResponsesUpstream>()
             .upstream::<AgKitUpstream>()
+            .upstream::<AgUiUpstream>()
     }
 }

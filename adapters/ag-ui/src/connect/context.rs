@@ -1,0 +1,200 @@
+//! What all parts of the reader share: the ids of a turn, what is held back, what was lost.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent};
+use interlingua_core::connector::EventSink;
+use interlingua_core::loss::Losses;
+use interlingua_core::model::{MessageType, Role};
+use interlingua_core::{End, Extra, Fault, FaultKind, Json, opaque};
+
+use super::ids::Ids;
+
+/// At most so much of an answer is held back, in bytes.
+const MAX_HELD: usize = 8 << 20;
+
+/// The end of a message, or a message, that waits for the next event.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// The end of a message: a value that only the agent can read may come for it.
+    End {
+        /// The agent's id.
+        entity: String,
+        /// The message's id in the run.
+        id: String,
+        metadata: Extra,
+        end: End,
+    },
+    /// A text that repeats the one before it. Agno says a text again before a call that waits for a person.
+    Repetition { key: String, role: Role, metadata: Extra, text: String },
+}
+
+/// What lives as long as the turn.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) ids: Ids,
+    pub(super) losses: Losses,
+    held: Option<Held>,
+    /// The agent's ids of messages that were read, or that it was sent; true once there was text of it.
+    known: HashMap<String, bool>,
+    /// The agent's id of the message that began last.
+    latest_message: Option<String>,
+    /// The protocol and the agent's name: the author of what only the agent can read.
+    origin: String,
+    /// Bytes that are held back.
+    held_bytes: usize,
+}
+
+impl Shared {
+    /// Of a turn with an agent that knows messages of these ids.
+    pub(super) fn new(origin: String, known: impl IntoIterator<Item = String>) -> Self {
+        let known = known.into_iter().map(|key| (key, true)).collect();
+        Self { origin, known, ..Self::default() }
+    }
+
+    /// True if text of a message of this id was read, or it was sent.
+    pub(super) fn has_text_of(&self, key: &str) -> bool {
+        self.known.get(key) == Some(&true)
+    }
+
+    pub(super) fn latest_message(&self) -> Option<&str> {
+        self.latest_message.as_deref()
+    }
+
+    /// Counts what is held back.
+    ///
+    /// # Errors
+    /// If it is too much.
+    pub(super) fn count_held(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.held_bytes += bytes;
+        if self.held_bytes <= MAX_HELD {
+            return Ok(());
+        }
+        Err(Fault::new(FaultKind::UpstreamTooLarge, "the agent's calls are larger than the gateway holds back")
+            .with_detail(format!("more than {MAX_HELD} bytes")))
+    }
+}
+
+/// What reading one event needs.
+pub(super) struct Context<'a> {
+    pub(super) sink: &'a mut dyn EventSink,
+    pub(super) shared: &'a mut Shared,
+}
+
+impl Context<'_> {
+    /// An id for a message of the answer that begins, and who made it in its metadata.
+    pub(super) fn begin_message(&mut self, key: &str, metadata: &mut Extra) -> String {
+        self.begin_part(key, metadata);
+        if !key.is_empty() {
+            self.shared.known.insert(key.to_owned(), true);
+        }
+        self.shared.ids.unique(key)
+    }
+
+    /// Notes the message of the agent that a part of its answer belongs to: a whole history names it as the agent did.
+    pub(super) fn begin_part(&mut self, key: &str, metadata: &mut Extra) {
+        let shared = &mut *self.shared;
+        if key.is_empty() {
+            return;
+        }
+
+        metadata.set("id", Json::from_serialize(key));
+        metadata.set(opaque::ORIGIN, Json::from_serialize(&shared.origin));
+        if !shared.known.contains_key(key) {
+            shared.known.insert(key.to_owned(), false);
+            shared.latest_message = Some(key.to_owned());
+        }
+    }
+
+    /// An id for a message with an output. What only the agent can read may come for it.
+    pub(super) fn begin_output(&mut self, wanted: &str, metadata: &mut Extra) -> String {
+        metadata.set("id", Json::from_serialize(wanted));
+        metadata.set(opaque::ORIGIN, Json::from_serialize(&self.shared.origin));
+        self.shared.ids.unique(wanted)
+    }
+
+    /// Adds a value that only the agent can read.
+    pub(super) fn seal(&self, metadata: &mut Extra, value: Json) {
+        metadata.set("encrypted_content", value);
+        metadata.set(opaque::ORIGIN, Json::from_serialize(&self.shared.origin));
+    }
+
+    /// Holds something back until the next event.
+    pub(super) fn hold(&mut self, held: Held) -> Result<(), Fault> {
+        self.release()?;
+        self.shared.held = Some(held);
+        Ok(())
+    }
+
+    /// A value that only the agent can read, for the message whose end is held back. False: it is of another message.
+    pub(super) fn seal_held(&mut self, entity: &str, value: &Json) -> bool {
+        let Some(mut held) = self.shared.held.take() else { return false };
+        let is_it = match &mut held {
+            Held::End { entity: known, metadata, .. } if known == entity => {
+                self.seal(metadata, value.clone());
+                true
+            }
+            _ => false,
+        };
+        self.shared.held = Some(held);
+        is_it
+    }
+
+    /// Drops a text that is held back because it repeats the one before it.
+    pub(super) fn drop_repetition(&mut self) {
+        if matches!(self.shared.held, Some(Held::Repetition { .. })) {
+            self.shared.held = None;
+        }
+    }
+
+    /// Emits what is held back.
+    #[inline]
+    pub(super) fn release(&mut self) -> Result<(), Fault> {
+        if self.shared.held.is_some() { self.release_held() } else { Ok(()) }
+    }
+
+    fn release_held(&mut self) -> Result<(), Fault> {
+        match self.shared.held.take() {
+            None => Ok(()),
+            Some(Held::End { id, metadata, end, .. }) => self.sink.emit(&AgentEvent::Message(MessageEvent {
+                id: Some(Cow::Owned(id)),
+                end: Some(end),
+                metadata: to_metadata(&metadata),
+                ..MessageEvent::default()
+            })),
+            Some(Held::Repetition { key, role, mut metadata, text }) => {
+                let id = self.begin_message(&key, &mut metadata);
+                let text = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Text(Cow::Borrowed(&text)));
+                self.sink.emit(&AgentEvent::Message(MessageEvent {
+                    id: Some(Cow::Borrowed(&id)),
+                    kind: Some(MessageType::Message),
+                    role: Some(role),
+                    end: Some(End::Completed),
+                    contents: vec![text],
+                    metadata: to_metadata(&metadata),
+                    ..MessageEvent::default()
+                }))
+            }
+        }
+    }
+
+    /// A whole message of data.
+    pub(super) fn emit_data(&mut self, wanted: &str, kind: MessageType, data: Json) -> Result<(), Fault> {
+        let id = self.shared.ids.unique(wanted);
+        let content = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::OwnedData(data));
+        self.sink.emit(&AgentEvent::Message(MessageEvent {
+            id: Some(Cow::Borrowed(&id)),
+            kind: Some(kind),
+            role: Some(Role::Assistant),
+            end: Some(End::Completed),
+            contents: vec![content],
+            ..MessageEvent::default()
+        }))
+    }
+}
+
+/// Metadata of a message, if it has any.
+pub(super) fn to_metadata(metadata: &Extra) -> Option<JsonRef<'static>> {
+    (!metadata.is_empty()).then(|| JsonRef::Owned(Json::from_serialize(metadata)))
+}
