@@ -10,6 +10,7 @@
 //! ```text
 //! next ─► Send(lookup)  ─► on_lookup ───────────────────────────► next
 //!      ─► Send(ask)     ─► on_frame* | on_body ─► on_end ───────► next
+//!      │                ├► on_frame* ─► leaves_answer ─► on_end ► next
 //!      │                ├► on_frame* ─► on_cut: Ok ─────────────► next      (Err: the turn fails)
 //!      │                └► on_failure: Ok ──────────────────────► next      (Err: the turn fails)
 //!      ─► Wait(pause)   ─────────────────────────────────────────► next
@@ -286,6 +287,13 @@ pub trait AgentTurn: Send + 'static {
     fn on_frames_read(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let _ = sink;
         Ok(())
+    }
+
+    /// The rest of the answer that is being read is not wanted, and may never end: the gateway closes it as if it had ended,
+    /// calls [`on_end`](Self::on_end), and goes on with [`next`](Self::next). Asked once the frames that have arrived were
+    /// read.
+    fn leaves_answer(&self) -> bool {
+        false
     }
 
     /// Reads an answer that came as one JSON body.

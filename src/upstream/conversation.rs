@@ -289,6 +289,7 @@ impl Conversation {
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
         ready!(self.poll_reading(context))?;
         match &mut self.stage {
+            Stage::Reading(_) if self.turn.leaves_answer() => Poll::Ready(Ok(None)),
             Stage::Reading(body) => body.poll_chunk(context),
             _ => Poll::Ready(Ok(None)),
         }
@@ -474,6 +475,9 @@ impl Conversation {
 
     fn read_rest(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Stage::Reading(body) = &mut self.stage else { return Ok(()) };
+        if self.turn.leaves_answer() {
+            return Ok(());
+        }
         if body.form == Form::Whole {
             bounded("the agent's answer", &body.whole)?;
             return self.turn.on_body(&body.whole, sink);

@@ -299,8 +299,14 @@ fn ask(turn: &mut dyn AgentTurn, answer: Answer, recorder: &mut Recorder) -> Res
             turn.on_end(recorder)
         }
         Answer::Cut(pieces) => {
-            read_stream(turn, &pieces, recorder)?;
-            if recorder.normalizer.has_ended() { Ok(()) } else { turn.on_cut(broken(), recorder) }
+            let is_wanted = read_stream(turn, &pieces, recorder)?;
+            if recorder.normalizer.has_ended() {
+                Ok(())
+            } else if is_wanted {
+                turn.on_cut(broken(), recorder)
+            } else {
+                turn.on_end(recorder)
+            }
         }
         Answer::Body(body) => {
             turn.on_body(&body, recorder)?;
@@ -310,7 +316,8 @@ fn ask(turn: &mut dyn AgentTurn, answer: Answer, recorder: &mut Recorder) -> Res
     }
 }
 
-fn read_stream(turn: &mut dyn AgentTurn, pieces: &[Vec<u8>], recorder: &mut Recorder) -> Result<(), Fault> {
+/// Reads a stream. False: the turn does not want the rest of it.
+fn read_stream(turn: &mut dyn AgentTurn, pieces: &[Vec<u8>], recorder: &mut Recorder) -> Result<bool, Fault> {
     let too_large =
         |error| Fault::new(FaultKind::UpstreamTooLarge, "a frame of the agent is too large").with_source(error);
     let mut decoder = Decoder::new(MAX_FRAME_BYTES);
@@ -321,10 +328,13 @@ fn read_stream(turn: &mut dyn AgentTurn, pieces: &[Vec<u8>], recorder: &mut Reco
             turn.on_frame(frame, recorder)?;
         }
         turn.on_frames_read(recorder)?;
+        if turn.leaves_answer() {
+            return Ok(false);
+        }
     }
 
     if let Some(frame) = decoder.finish().frame() {
         turn.on_frame(frame, recorder)?;
     }
-    Ok(())
+    Ok(!turn.leaves_answer())
 }
