@@ -271,6 +271,9 @@ impl Writer<'_> {
             let approve = fields.get("approve").and_then(Json::decode::<bool>).unwrap_or_default();
             let mut item = json!({ "type": "mcp_approval_response", "approval_request_id": id, "approve": approve });
             if let Some(reason) = fields.get("reason").and_then(Json::decode::<String>) {
+                if !approve && reason == "cancelled" {
+                    self.losses.changed(ContentKind::Approval, "a decision that no one made is sent as a no");
+                }
                 item["reason"] = reason.into();
             }
             self.push(item);

@@ -105,7 +105,10 @@ fn line(content: &Content, losses: &mut Losses) -> String {
     match &content.body {
         Body::Text(text) | Body::Refusal(text) => text.clone(),
         Body::Data(data) if data.is_null() => String::new(),
-        Body::Data(data) => data.text().to_owned(),
+        Body::Data(data) => {
+            losses.changed(ContentKind::DataIn, "sent as text");
+            data.text().to_owned()
+        }
         Body::Image(url) => note(ContentKind::ImageIn, "image", url.as_deref()),
         Body::Video(url) => note(ContentKind::VideoIn, "video", url.as_deref()),
         Body::Audio { data, .. } => {
