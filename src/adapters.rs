@@ -4,7 +4,7 @@ use interlingua_a2a::{A2a, A2aUpstream};
 use interlingua_ag_kit::{AgKit, AgKitUpstream};
 use interlingua_ag_ui::AgUiUpstream;
 use interlingua_chat_completions::ChatCompletionsUpstream;
-use interlingua_hitl::Hitl;
+use interlingua_hitl::{Hitl, HitlUpstream};
 use interlingua_native::{Native, NativeUpstream};
 use interlingua_responses::{Responses, ResponsesUpstream};
 
@@ -26,5 +26,6 @@ impl Gateway {
             .upstream::<ResponsesUpstream>()
             .upstream::<AgKitUpstream>()
             .upstream::<AgUiUpstream>()
+            .upstream::<HitlUpstream>()
     }
 }

@@ -1,10 +1,11 @@
 //! The human-in-the-loop agent service: a REST service around approvals, with JSON requests and responses
-//! (docs/human-in-the-loop.md#the-rest-protocol). This is the server side.
+//! (docs/human-in-the-loop.md#the-rest-protocol): the server side, and the client side for agents behind it (`connect`).
 //!
 //! This file has the protocol's name, options and endpoints; each endpoint has a module. A session's state, messages
 //! and pending items belong to the engine: the adapter only stores the names of each user's sessions.
 
 mod body;
+mod connect;
 mod conversation;
 mod delete;
 mod fault;
@@ -27,6 +28,11 @@ use interlingua_core::pending::Decision;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use connect::{HitlUpstream, ServiceUser, UpstreamOptions, Words};
+
+/// The protocol's name in `gateway.toml`.
+const NAME: &str = "hitl";
 
 /// The server adapter for the human-in-the-loop agent service.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +113,7 @@ impl Route {
 }
 
 impl ProtocolAdapter for Hitl {
-    const NAME: &'static str = "hitl";
+    const NAME: &'static str = NAME;
     type Options = Options;
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {

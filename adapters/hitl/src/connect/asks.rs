@@ -1,0 +1,165 @@
+//! What an interrupted run asks, and answers to it.
+
+use interlingua_core::agent_event::{AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
+use interlingua_core::answer::{self, AnswerBody};
+use interlingua_core::connector::{EventSink, TurnRequest};
+use interlingua_core::loss::{ContentKind, Losses};
+use interlingua_core::model::{MessageType, Role};
+use interlingua_core::pending::{Decision, Pending, PendingKind};
+use interlingua_core::{End, Extra, Fault, FaultKind, Json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::options::Words;
+use super::wire::InterruptData;
+
+/// Where a pending item comes from: kept with it, and found again when it is answered.
+#[derive(Serialize, Deserialize)]
+struct ItemSource {
+    protocol: String,
+    /// The service's session.
+    id: String,
+}
+
+/// Emits what a run waits for. `id`: of the pending item.
+pub(super) fn emit(id: &str, session: &str, data: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    let asked: InterruptData = serde_json::from_str(data.get()).unwrap_or_default();
+    let args = asked.action_request.args.filter(|args| !args.is_null());
+    let arguments = args.map_or_else(|| "{}".to_owned(), |args| args.text().to_owned());
+    let name = asked.action_request.action;
+
+    let kind = match asked.interrupt_type.as_deref() {
+        Some("tool") => {
+            // The service names no id, and has one question at a time.
+            let call = CallPart {
+                call_id: id.into(),
+                name: name.as_str().into(),
+                arguments: arguments.as_str().into(),
+                server_label: None,
+            };
+            return whole(&format!("ask-{id}"), MessageType::FunctionCall, ContentValue::Call(call), sink);
+        }
+        Some("input") => PendingKind::Input,
+        Some("auth") => PendingKind::Auth,
+        _ => PendingKind::Approval,
+    };
+    let is_question = kind != PendingKind::Approval;
+    let decisions = match (kind, asked.config) {
+        (PendingKind::Input, _) => vec![Decision::Respond],
+        (PendingKind::Auth, None) => vec![Decision::Accept, Decision::Reject],
+        (_, None) => vec![Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject],
+        (_, Some(config)) => [
+            (config.allow_accept, Decision::Accept),
+            (config.allow_edit, Decision::Edit),
+            (config.allow_respond, Decision::Respond),
+            (config.allow_ignore, Decision::Reject),
+        ]
+        .into_iter()
+        .filter_map(|(is_allowed, decision)| is_allowed.then_some(decision))
+        .collect(),
+    };
+    let item = Pending {
+        id: id.to_owned(),
+        kind,
+        name: if name.is_empty() && is_question { "input_required".to_owned() } else { name.clone() },
+        arguments,
+        server_label: None,
+        reason: (is_question && !name.is_empty()).then_some(name),
+        message: asked.description.filter(|text| !text.is_empty()),
+        call_id: None,
+        decisions,
+        response_schema: asked.response_schema.filter(Json::is_object),
+        expires_at: None,
+        payload: Some(Json::from_raw(data)),
+        extension: None,
+        request: None,
+    };
+
+    let mut fields: Extra = item.to_data().decode().unwrap_or_default();
+    let mut extension: Extra = fields.get("interrupt").and_then(Json::decode).unwrap_or_default();
+    let source = ItemSource { protocol: crate::NAME.to_owned(), id: session.to_owned() };
+    extension.push("source", Json::from_serialize(&source));
+    fields.set("interrupt", Json::from_serialize(&extension));
+    let value = ContentValue::OwnedData(Json::from_serialize(&fields));
+    whole(&format!("ask-{id}"), MessageType::McpApprovalRequest, value, sink)
+}
+
+/// Emits a message with one content.
+pub(super) fn whole(
+    id: &str,
+    kind: MessageType,
+    value: ContentValue<'_>,
+    sink: &mut dyn EventSink,
+) -> Result<(), Fault> {
+    sink.emit(&AgentEvent::Message(MessageEvent {
+        id: Some(id.into()),
+        kind: Some(kind),
+        role: Some(Role::Assistant),
+        end: Some(End::Completed),
+        contents: vec![ContentEvent::new(id, ContentUpdate::Final, value).at(0)],
+        ..MessageEvent::default()
+    }))
+}
+
+/// An answer in the words of the service.
+#[derive(Debug)]
+pub(super) struct Answered {
+    /// The session that asked, if the item says so.
+    pub(super) session_id: Option<String>,
+    pub(super) response_type: &'static str,
+    pub(super) args: Option<Value>,
+}
+
+/// The answer in a turn's new messages.
+///
+/// # Errors
+/// If it decides nothing.
+pub(super) fn answered(turn: &TurnRequest<'_>, words: Words, losses: &mut Losses) -> Result<Option<Answered>, Fault> {
+    for answer in turn.new_messages().flat_map(|(_, message)| answer::native(message)) {
+        let Some(item) = turn.answered.iter().find(|item| item.id == answer.id) else { continue };
+        let session_id = session_of(item);
+        let (decision, arguments, text, payload) = match answer.given {
+            AnswerBody::Decided { decision, arguments, text, payload } => (decision, arguments, text, payload),
+            // The output of a tool.
+            AnswerBody::Text(text) if item.kind == PendingKind::Tool => (Decision::Respond, None, Some(text), None),
+            _ => {
+                return Err(Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(answer::UNDECIDED));
+            }
+        };
+        let said = || payload.as_ref().map_or_else(|| json!(text.as_deref().unwrap_or_default()), to_value);
+        let (response_type, args) = match (decision, words) {
+            (Decision::Accept, Words::Accept) => ("accept", None),
+            (Decision::Accept, Words::Approve) => ("approve", None),
+            (Decision::Edit, words) => {
+                let arguments: Value = serde_json::from_str(arguments.as_deref().unwrap_or("{}")).unwrap_or_default();
+                let name = if words == Words::Accept { "args" } else { "edited_args" };
+                ("edit", Some(json!({ name: arguments })))
+            }
+            (Decision::Respond, Words::Accept) => ("response", Some(json!({ "args": said() }))),
+            (Decision::Respond, Words::Approve) => ("response", Some(json!({ "message": said() }))),
+            (Decision::Reject | Decision::Cancel, _) => {
+                if decision == Decision::Reject && text.as_deref().is_some_and(|text| !text.is_empty()) {
+                    losses.lost(ContentKind::ApprovalReason, "a rejection has no reason in this protocol");
+                }
+                ("reject", None)
+            }
+        };
+        return Ok(Some(Answered { session_id, response_type, args }));
+    }
+    Ok(None)
+}
+
+fn to_value(json: &Json) -> Value {
+    serde_json::from_str(json.text()).unwrap_or_default()
+}
+
+/// The service's session that an item comes from.
+fn session_of(item: &Pending) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Extension {
+        source: ItemSource,
+    }
+    let extension = item.extension.as_ref().and_then(Json::decode::<Extension>)?;
+    (extension.source.protocol == crate::NAME).then_some(extension.source.id)
+}

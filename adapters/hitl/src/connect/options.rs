@@ -1,0 +1,67 @@
+//! What an operator may choose for an agent behind this service.
+
+use interlingua_core::duration::Period;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an operator may choose for an agent behind the human-in-the-loop agent service.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpstreamOptions {
+    /// What is sent as `user_id`: the service has one session for each.
+    pub user: ServiceUser,
+    /// The words for decisions.
+    pub words: Words,
+    /// After a broken connection: the first pause before the service is asked what became of the run.
+    pub poll_interval: Period,
+    /// What the pauses grow to.
+    pub max_poll_interval: Period,
+}
+
+impl Default for UpstreamOptions {
+    fn default() -> Self {
+        Self {
+            user: ServiceUser::default(),
+            words: Words::default(),
+            poll_interval: Period::seconds(1),
+            max_poll_interval: Period::seconds(5),
+        }
+    }
+}
+
+/// What is sent as `user_id`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceUser {
+    /// The id of the gateway's session: each has a session of its own there.
+    #[default]
+    Session,
+    /// The user's id: all sessions of a user are one conversation there.
+    User,
+}
+
+/// The words for decisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Words {
+    /// `accept`, and `args` with the arguments or the text under `args`.
+    #[default]
+    Accept,
+    /// `approve`, and `args` with `edited_args` or `message`: later variants of the service.
+    Approve,
+}
+
+impl UpstreamOptions {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.poll_interval.0.is_zero() || self.max_poll_interval.0 < self.poll_interval.0 {
+            return Err("\"poll_interval\" is more than zero and at most \"max_poll_interval\"".into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mixes = self.user == ServiceUser::User;
+        let warning = "user = \"user\": all sessions of a user are one conversation at this agent";
+        mixes.then(|| warning.to_owned()).into_iter().collect()
+    }
+}
