@@ -1,5 +1,8 @@
 //! The connector for agents that speak AG-UI: what is sent, what is read, and what real servers do.
 
-#[allow(dead_code, reason = "each test file uses what it needs")]
+mod deviations;
+mod hostile;
+mod questions;
+mod requests;
 mod support;
 mod transcripts;
