@@ -49,6 +49,7 @@ pub mod step;
 pub mod sticky;
 pub mod time;
 pub mod transcript;
+pub mod turn_ids;
 pub mod well_known;
 
 #[cfg(feature = "testkit")]

@@ -28,6 +28,8 @@ pub struct Complaint {
     code: String,
     /// Its sentence. Empty: none.
     message: String,
+    /// The HTTP status that it gives as its code.
+    status: Option<u16>,
 }
 
 impl Complaint {
@@ -40,18 +42,19 @@ impl Complaint {
             Ok(value) => Self::of(&value),
             // A page of a proxy is not meant for a program.
             Err(_) if text.is_empty() || text.starts_with('<') => None,
-            Err(_) => Some(Self { code: String::new(), message: text.to_owned() }),
+            Err(_) => Some(Self { message: text.to_owned(), ..Self::default() }),
         }
     }
 
     fn of(value: &Value) -> Option<Self> {
         match value {
-            Value::String(text) => Some(Self { code: String::new(), message: text.clone() }),
+            Value::String(text) => Some(Self { message: text.clone(), ..Self::default() }),
             // Gemini sends a list with one error in it, validators one with an entry for each field.
             Value::Array(entries) => {
                 let found: Vec<Self> = entries.iter().filter_map(Self::of).collect();
                 let message = found.iter().map(|found| found.message.as_str()).collect::<Vec<_>>().join("; ");
-                Some(Self { code: found.first()?.code.clone(), message })
+                let first = found.into_iter().next()?;
+                Some(Self { message, ..first })
             }
             Value::Object(fields) => {
                 if let Some(inner) = fields.get("error").filter(|inner| !inner.is_null()).and_then(Self::of) {
@@ -61,8 +64,15 @@ impl Complaint {
                 let nested = || fields.get("detail").and_then(Self::of).map(|detail| detail.message);
                 let message = Some(word("message")).filter(|text| !text.is_empty());
                 let message = message.or_else(nested).unwrap_or_else(|| word("msg"));
-                let code = Some(word("code")).filter(|code| !code.is_empty()).unwrap_or_else(|| word("type"));
-                (!message.is_empty() || !code.is_empty()).then_some(Self { code, message })
+                // Some give the status as a number, others as its digits. Neither is a word for what went wrong.
+                let status = fields.get("code").and_then(|code| match code {
+                    Value::Number(number) => number.as_u64().and_then(|number| u16::try_from(number).ok()),
+                    Value::String(digits) => digits.parse().ok(),
+                    _ => None,
+                });
+                let code = Some(word("code")).filter(|code| !code.is_empty() && status.is_none());
+                let code = code.unwrap_or_else(|| word("type"));
+                (!message.is_empty() || !code.is_empty()).then_some(Self { code, message, status })
             }
             _ => None,
         }
@@ -74,6 +84,8 @@ impl Complaint {
             "context_length_exceeded" => return Some(CONTEXT_LENGTH),
             "insufficient_quota" => return Some(QUOTA),
             "model_not_found" => return Some(MODEL_NOT_FOUND),
+            // Anthropic says of what in the text alone.
+            "not_found_error" if self.message.starts_with("model:") => return Some(MODEL_NOT_FOUND),
             _ => {}
         }
 
@@ -98,6 +110,22 @@ impl Complaint {
         let code = self.canonical_code().map(str::to_owned).unwrap_or(self.code);
         let message = if self.message.is_empty() { "the agent failed".to_owned() } else { self.message };
         (code, message)
+    }
+
+    /// The fault of a server that takes no request for now, and says so inside of a 200.
+    pub fn not_now(&self) -> Option<Fault> {
+        let fault = match (self.code.as_str(), self.status) {
+            ("rate_limit_error" | "rate_limit_exceeded", _) | (_, Some(429)) => {
+                let mut fault = Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited");
+                fault.retry_after = self.retry_after();
+                fault
+            }
+            ("overloaded_error", _) | (_, Some(503 | 529)) => {
+                Fault::new(FaultKind::UpstreamUnreachable, "the agent is not available")
+            }
+            _ => return None,
+        };
+        Some(fault.with_detail(&self.message))
     }
 
     /// The pause in "try again in 1.5s" or "in 20 seconds".
@@ -174,6 +202,12 @@ mod tests {
             (r#"{"error":{"message":"no","type":"t","code":"c"}}"#, "c", "no"),
             (r#"{"error":{"message":"no","type":"t","code":null}}"#, "t", "no"),
             (r#"{"error":{"code":502,"message":"no"}}"#, "", "no"),
+            (
+                r#"{"error":{"code":"500","message":"no","type":"internal_server_error"}}"#,
+                "internal_server_error",
+                "no",
+            ),
+            (r#"{"error":{"code":"500","message":"no","type":null}}"#, "", "no"),
             (r#"{"error":"no"}"#, "", "no"),
             (r#"{"object":"error","message":"no","code":"c"}"#, "c", "no"),
             (r#"{"detail":"no"}"#, "", "no"),
@@ -187,6 +221,28 @@ mod tests {
 
         for body in ["", "<html>", "{}", "[]", "null", "7", "{\"error\":null}"] {
             assert_eq!(Complaint::parse(body.as_bytes()), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_takes_nothing_now_says_so_in_many_ways() {
+        let kind = |body: &str| {
+            let fault = Complaint::parse(body.as_bytes()).expect(body).not_now();
+            fault.map(|fault| (fault.kind, fault.retry_after))
+        };
+        let busy = Some((FaultKind::UpstreamUnreachable, None));
+        for (body, wanted) in [
+            (r#"{"error":{"type":"overloaded_error","message":"busy"}}"#, busy),
+            (r#"{"error":{"code":529,"message":"busy"}}"#, busy),
+            (r#"{"error":{"code":"503","message":"busy"}}"#, busy),
+            (
+                r#"{"error":{"code":429,"message":"try again in 2s"}}"#,
+                Some((FaultKind::UpstreamRateLimited, Some(Duration::from_secs(2)))),
+            ),
+            (r#"{"error":{"code":500,"message":"no"}}"#, None),
+            (r#"{"error":"overloaded_error"}"#, None),
+        ] {
+            assert_eq!(kind(body), wanted, "{body}");
         }
     }
 
@@ -233,6 +289,13 @@ mod tests {
             (
                 404,
                 r#"{"error":{"code":"model_not_found","message":"x"}}"#,
+                K::UpstreamRefused,
+                MODEL_NOT_FOUND,
+                "the agent does not have the model",
+            ),
+            (
+                404,
+                r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-9"}}"#,
                 K::UpstreamRefused,
                 MODEL_NOT_FOUND,
                 "the agent does not have the model",

@@ -11,7 +11,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Deref;
 
 use crate::answer::{self, AnswerBody};
-use crate::model::{Content, Message, MessageType, Role, ToolCall, ToolOutput};
+use crate::json::Json;
+use crate::loss::{ContentKind, Losses};
+use crate::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use crate::pending::{Decision, Pending};
 
 /// A conversation, in order.
@@ -105,17 +107,19 @@ pub struct PairedCall<'a> {
     pub entry: Entry<'a>,
     /// The call.
     pub call: ToolCall,
-    /// The message with the output, and the output. None: only for a call that [`OpenCalls::KeptIfAsked`] keeps.
+    /// The message with the output, and the output. None: only for a call that [`OpenCalls`] keeps.
     pub output: Option<(Entry<'a>, ToolOutput)>,
 }
 
 /// What becomes of calls without an output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenCalls {
+#[derive(Clone, Copy)]
+pub enum OpenCalls<'p> {
     /// They are left out.
     LeftOut,
     /// Those stay that an item concerns which this turn answers: the agent runs them now.
     KeptIfAsked,
+    /// Those of the messages stay for which this is true.
+    KeptIf(&'p dyn Fn(&Message) -> bool),
 }
 
 impl<'a> Stretch<'a> {
@@ -131,20 +135,33 @@ impl<'a> Stretch<'a> {
 }
 
 impl<'a> Transcript<'a> {
+    /// Notes which halves of pairs were left out.
+    pub fn note_losses(&self, losses: &mut Losses) {
+        for _ in 0..self.open_calls {
+            losses.lost(ContentKind::ClientCall, "a call without an output is not sent: the agent would refuse it");
+        }
+        for _ in 0..self.unmatched_outputs {
+            losses.lost(ContentKind::ClientOutput, "an output without its call is not sent: the agent would refuse it");
+        }
+    }
+
     /// Reads an input. `answered`: the items that it answers, with what approval was asked for.
     #[must_use]
-    pub fn read(input: &'a [Message], answered: &[Pending], open_calls: OpenCalls) -> Self {
+    pub fn read(input: &'a [Message], answered: &[Pending], open_calls: OpenCalls<'_>) -> Self {
         let mut reader = Reader::default();
         reader.transcript.asked.extend(answered.iter().map(|item| (item.id.clone(), item.name.clone())));
         for (place, message) in input.iter().enumerate() {
             reader.message(Entry { place, message });
         }
 
-        let kept: HashSet<&str> = match open_calls {
-            OpenCalls::LeftOut => HashSet::new(),
-            OpenCalls::KeptIfAsked => answered.iter().filter_map(|item| item.call_id.as_deref()).collect(),
-        };
-        reader.finish(&kept)
+        match open_calls {
+            OpenCalls::LeftOut => reader.finish(|_| false),
+            OpenCalls::KeptIf(keeps) => reader.finish(|call| keeps(&call.entry)),
+            OpenCalls::KeptIfAsked => {
+                let asked: HashSet<&str> = answered.iter().filter_map(|item| item.call_id.as_deref()).collect();
+                reader.finish(|call| asked.contains(call.call.call_id.as_str()))
+            }
+        }
     }
 
     /// What was asked, or decided, in words: for protocols that know no approvals. One text for each item.
@@ -183,6 +200,42 @@ fn decision(name: &str, given: AnswerBody) -> Option<String> {
         Decision::Reject | Decision::Cancel => format!("I do not approve {name}."),
     };
     Some(text.map_or(decided.clone(), |text| format!("{decided} {text}")))
+}
+
+/// A content as text, for servers that do not take its kind: as it is, or as a note that says where it can be found.
+#[must_use]
+pub fn as_text(content: &Content) -> String {
+    // Megabytes of base64 are no help to a model that cannot look at them.
+    let note = |kind: &str, known: Option<&str>| match known.filter(|known| !known.starts_with("data:")) {
+        Some(known) if !known.is_empty() => format!("[{kind}: {known}]"),
+        _ => format!("[{kind}]"),
+    };
+
+    match &content.body {
+        Body::Text(text) | Body::Refusal(text) => text.clone(),
+        Body::Data(data) if data.is_null() => String::new(),
+        Body::Data(data) => data.text().to_owned(),
+        Body::Image(url) => note("image", url.as_deref()),
+        Body::Video(url) => note("video", url.as_deref()),
+        Body::Audio { data, .. } => note("audio", data.as_deref().filter(|data| data.contains("://"))),
+        Body::File(file) => note("file", file.url.as_deref().or(file.name.as_deref()).or(file.id.as_deref())),
+        Body::Other(_) => Json::from_serialize(content).text().to_owned(),
+    }
+}
+
+/// Notes what is lost by sending a content [as text](as_text).
+pub fn note_as_text(content: &Content, losses: &mut Losses) {
+    let kind = match &content.body {
+        Body::Text(_) | Body::Refusal(_) => return,
+        Body::Data(_) | Body::Other(_) => {
+            return losses.changed(ContentKind::DataIn, "sent as text");
+        }
+        Body::Image(_) => ContentKind::ImageIn,
+        Body::Video(_) => ContentKind::VideoIn,
+        Body::Audio { .. } => ContentKind::AudioIn,
+        Body::File(_) => ContentKind::FileIn,
+    };
+    losses.lost(kind, "not taken by this agent: a line of text names it");
 }
 
 /// Calls of one id that wait for an output: where each stands.
@@ -287,13 +340,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Leaves out the calls that have no output, but those with a kept id.
-    fn finish(mut self, kept: &HashSet<&str>) -> Transcript<'a> {
+    /// Leaves out the calls that have no output, but those that are kept.
+    fn finish(mut self, keeps: impl Fn(&PairedCall<'a>) -> bool) -> Transcript<'a> {
         let mut left_out = 0;
         self.transcript.passages.retain_mut(|passage| {
             let Passage::Assistant(stretch) = passage else { return true };
             stretch.parts.retain(|part| match part {
-                Part::Call(call) if call.output.is_none() && !kept.contains(call.call.call_id.as_str()) => {
+                Part::Call(call) if call.output.is_none() && !keeps(call) => {
                     left_out += 1;
                     false
                 }
@@ -310,7 +363,6 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::Json;
 
     fn call(id: &str) -> Message {
         let call = ToolCall { call_id: id.into(), name: "f".into(), ..ToolCall::default() };
@@ -323,7 +375,7 @@ mod tests {
     }
 
     /// The transcript in short: one word for a passage.
-    fn short(input: &[Message], answered: &[Pending], open_calls: OpenCalls) -> String {
+    fn short(input: &[Message], answered: &[Pending], open_calls: OpenCalls<'_>) -> String {
         let transcript = Transcript::read(input, answered, open_calls);
         let part = |part: &Part<'_>| match part {
             Part::Reasoning(entry) => format!("~{}", entry.text()),
@@ -384,6 +436,8 @@ mod tests {
         let answered = [item];
         assert_eq!(short(&input, &answered, OpenCalls::KeptIfAsked), "[a=?] -1 -0");
         assert_eq!(short(&input, &answered, OpenCalls::LeftOut), " -2 -0");
+        let is_b = |message: &Message| message.calls().any(|call| call.call_id == "b");
+        assert_eq!(short(&input, &answered, OpenCalls::KeptIf(&is_b)), "[b=?] -1 -0");
     }
 
     #[test]

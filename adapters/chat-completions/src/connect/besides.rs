@@ -10,10 +10,9 @@ use interlingua_core::agent_event::{
 };
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
+use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json};
 use serde_json::value::RawValue;
-
-use super::ids::Ids;
 
 /// So much is held until the end of the answer, in bytes.
 const MAX_HELD: usize = 32 << 20;
@@ -160,7 +159,7 @@ impl ExecutedTools {
     }
 
     /// Emits the tools that have a name. What has none is metadata.
-    pub(super) fn emit(&mut self, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<Option<Json>, Fault> {
+    pub(super) fn emit(&mut self, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<Option<Json>, Fault> {
         let mut unnamed = Vec::new();
         for tool in &self.all[self.emitted..] {
             let name = ["name", "type"].map(|field| word(tool, field)).into_iter().find(|name| !name.is_empty());
@@ -175,7 +174,7 @@ impl ExecutedTools {
     }
 }
 
-fn emit_tool(tool: &Extra, name: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+fn emit_tool(tool: &Extra, name: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
     let arguments = tool.get("arguments").filter(|arguments| !arguments.is_null());
     let arguments = arguments.map(|json| json.decode::<String>().unwrap_or_else(|| json.text().to_owned()));
     let (message, call_id) = (ids.message(), ids.call(""));

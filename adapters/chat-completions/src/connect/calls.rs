@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use interlingua_core::agent_event::{AgentEvent, CallPart, JsonRef, MessageEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::MessageType;
+use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{End, Extra, Fault, Json};
 
 use super::chunk::CallPiece;
-use super::ids::Ids;
 
 /// A name that comes in more pieces than this many bytes is none.
 const MAX_NAME: usize = 4096;
@@ -66,7 +66,7 @@ impl Calls {
     pub(super) fn piece(
         &mut self,
         piece: &CallPiece<'_>,
-        ids: &mut Ids,
+        ids: &mut TurnIds,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
         let id = piece.id.as_deref().unwrap_or_default();
@@ -125,7 +125,7 @@ impl Calls {
         place.filter(|&place| !self.all[place].is_another(id, name, self.chunk))
     }
 
-    fn open(&mut self, index: Option<i64>, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<usize, Fault> {
+    fn open(&mut self, index: Option<i64>, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<usize, Fault> {
         self.close_whole(ids, sink)?;
         let place = self.all.len();
         self.all.push(Call::default());
@@ -136,7 +136,7 @@ impl Calls {
     }
 
     /// Something else begins: names are whole, and calls with whole arguments are closed. Pieces of the others may follow.
-    pub(super) fn close_whole(&mut self, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn close_whole(&mut self, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         for call in &mut self.all[self.closed..] {
             if call.message.is_empty() {
                 call.emit("", ids, sink)?;
@@ -153,7 +153,7 @@ impl Calls {
     }
 
     /// The answer ended. `end`: how the turn did.
-    pub(super) fn finish(&mut self, end: End, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn finish(&mut self, end: End, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         for call in self.all[self.closed..].iter_mut().filter(|call| !call.closed) {
             if end == End::Completed && !call.has_arguments {
                 // Clients parse them, and an empty text is no JSON.
@@ -180,7 +180,7 @@ impl Call {
     }
 
     /// Emits more of the arguments, and before the first the call itself.
-    fn emit(&mut self, arguments: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn emit(&mut self, arguments: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let mut part = CallPart { arguments: arguments.into(), ..CallPart::default() };
         if self.message.is_empty() {
             self.message = ids.message();

@@ -5,9 +5,9 @@
 use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::MessageType;
+use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{End, Extra, Fault, Json};
 
-use super::ids::Ids;
 use super::think::{Kind, Splitter};
 
 /// So much blank reasoning is held back until something visible follows, in bytes.
@@ -53,7 +53,7 @@ impl Messages {
     }
 
     /// Text of the answer, which may hold reasoning between tags.
-    pub(super) fn content(&mut self, text: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn content(&mut self, text: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if self.splitter.is_outside() {
             return self.text(text, ids, sink);
         }
@@ -65,7 +65,7 @@ impl Messages {
     }
 
     /// Emits what was held back as the possible beginning of a tag.
-    pub(super) fn flush(&mut self, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn flush(&mut self, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if self.splitter.is_outside() {
             return Ok(());
         }
@@ -74,14 +74,14 @@ impl Messages {
         self.part(kind, &held, ids, sink)
     }
 
-    fn part(&mut self, kind: Kind, part: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn part(&mut self, kind: Kind, part: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         match kind {
             Kind::Text => self.text(part, ids, sink),
             Kind::Reasoning => self.reason(part, ids, sink),
         }
     }
 
-    fn text(&mut self, text: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn text(&mut self, text: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if text.is_empty() {
             return Ok(());
         }
@@ -92,13 +92,13 @@ impl Messages {
     }
 
     /// Reasoning that came in a field of its own.
-    pub(super) fn reasoning(&mut self, text: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn reasoning(&mut self, text: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         // A server with a parser for reasoning leaves no tags in the text, whatever its template opens.
         self.flush(ids, sink)?;
         self.reason(text, ids, sink)
     }
 
-    fn reason(&mut self, text: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn reason(&mut self, text: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if text.is_empty() {
             return Ok(());
         }
@@ -122,14 +122,14 @@ impl Messages {
     }
 
     /// The agent declines, in words.
-    pub(super) fn refusal(&mut self, text: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn refusal(&mut self, text: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         self.flush(ids, sink)?;
         let open = self.opened(Kind::Text, ids, sink)?;
         sink.emit(&AgentEvent::refusal(&open.id, text))
     }
 
     /// An image in the answer.
-    pub(super) fn image(&mut self, url: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn image(&mut self, url: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let open = self.opened(Kind::Text, ids, sink)?;
         open.images += 1;
         let image = ContentValue::Image(Some(url.into()));
@@ -138,7 +138,7 @@ impl Messages {
     }
 
     /// The spoken answer, whole.
-    pub(super) fn audio(&mut self, data: &str, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn audio(&mut self, data: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let open = self.opened(Kind::Text, ids, sink)?;
         let audio = ContentValue::Audio { data: Some(data.into()), format: None };
         sink.emit(&AgentEvent::Content(ContentEvent::new(&open.id, ContentUpdate::Final, audio)))
@@ -146,7 +146,7 @@ impl Messages {
 
     /// The open message, if it is of this kind; else a new one. What was open is complete.
     #[inline]
-    fn opened(&mut self, kind: Kind, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<&mut Open, Fault> {
+    fn opened(&mut self, kind: Kind, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<&mut Open, Fault> {
         if self.open.as_ref().is_none_or(|open| open.kind != kind) {
             self.close(End::Completed, sink)?;
             self.blank.clear();
@@ -178,7 +178,7 @@ impl Messages {
 
     /// Closes what is open, and emits metadata that no message was there for: details of hidden reasoning in a message of
     /// their own, so that they can be sent back.
-    pub(super) fn finish(&mut self, end: End, ids: &mut Ids, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn finish(&mut self, end: End, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         self.close(end, sink)?;
         if !self.of_reasoning.is_empty() {
             self.opened(Kind::Reasoning, ids, sink)?;

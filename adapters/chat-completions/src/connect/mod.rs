@@ -6,7 +6,6 @@ mod besides;
 mod calls;
 mod chunk;
 mod finish;
-mod ids;
 mod messages;
 mod options;
 mod reader;

@@ -14,13 +14,13 @@ use super::besides::{Audio, Details, Entries, ExecutedTools, Held};
 use super::calls::Calls;
 use super::chunk::{CallPiece, Choice, Chunk, Delta};
 use super::finish::{Reason, to_usage};
-use super::ids::Ids;
 use super::messages::Messages;
 use super::options::ThinkTags;
 use super::state::ReasoningField;
 use super::think::Splitter;
 use interlingua_core::lenient::List;
 use interlingua_core::model_error::Complaint;
+use interlingua_core::turn_ids::TurnIds;
 
 /// The index of a call in the form before `tool_calls`, which knew but one.
 const FUNCTION_CALL: i64 = -1;
@@ -28,7 +28,7 @@ const FUNCTION_CALL: i64 = -1;
 /// Reads the chunks of one answer.
 #[derive(Debug)]
 pub(super) struct Reader {
-    ids: Ids,
+    ids: TurnIds,
     started: bool,
     ended: bool,
     messages: Messages,
@@ -47,7 +47,7 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(request: &AgentRequest, tags: ThinkTags) -> Self {
         Self {
-            ids: Ids::new(request),
+            ids: TurnIds::new(request),
             started: false,
             ended: false,
             messages: Messages::new(Splitter::new(tags)),
@@ -126,7 +126,7 @@ impl Reader {
 
         self.started = true;
         if let Some(id) = id {
-            self.ids.set_completion(id);
+            self.ids.set_answer(id);
         }
 
         let id = id.map(Cow::Borrowed);

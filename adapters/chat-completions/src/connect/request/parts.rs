@@ -1,6 +1,7 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
 use interlingua_core::model::{Body, Content, File};
+use interlingua_core::transcript::as_text;
 use interlingua_core::{Extra, Json};
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ pub(super) fn user_content(contents: &[Content], options: &UpstreamOptions) -> J
 
 /// The texts of a message that can hold nothing else, joined with a blank line.
 pub(super) fn plain_text(contents: &[Content]) -> String {
-    let texts: Vec<String> = contents.iter().map(as_line).filter(|text| !text.is_empty()).collect();
+    let texts: Vec<String> = contents.iter().map(as_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")
 }
 
@@ -34,7 +35,7 @@ fn part(content: &Content, options: &UpstreamOptions) -> Option<Value> {
     };
 
     taken.or_else(|| {
-        let text = as_line(content);
+        let text = as_text(content);
         (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
     })
 }
@@ -79,24 +80,4 @@ fn file(file: &File) -> Option<Value> {
     }
 
     Some(json!({ "type": "file", "file": fields }))
-}
-
-/// A content as text: as it is, or as a note that says where it can be found.
-fn as_line(content: &Content) -> String {
-    // Megabytes of base64 are no help to a model that cannot look at them.
-    let note = |kind: &str, known: Option<&str>| match known.filter(|known| !known.starts_with("data:")) {
-        Some(known) if !known.is_empty() => format!("[{kind}: {known}]"),
-        _ => format!("[{kind}]"),
-    };
-
-    match &content.body {
-        Body::Text(text) | Body::Refusal(text) => text.clone(),
-        Body::Data(data) if data.is_null() => String::new(),
-        Body::Data(data) => data.text().to_owned(),
-        Body::Image(url) => note("image", url.as_deref()),
-        Body::Video(url) => note("video", url.as_deref()),
-        Body::Audio { data, .. } => note("audio", data.as_deref().filter(|data| data.contains("://"))),
-        Body::File(file) => note("file", file.url.as_deref().or(file.name.as_deref()).or(file.id.as_deref())),
-        Body::Other(_) => Json::from_serialize(content).text().to_owned(),
-    }
 }

@@ -1,18 +1,18 @@
-//! Ids for what has none in this protocol, or none that can be relied on: messages, and calls of careless servers.
+//! Ids for what has none in an agent's protocol, or none that can be relied on: messages, and calls of careless servers.
 
 use std::collections::HashSet;
 
-use interlingua_core::model::AgentRequest;
+use crate::model::AgentRequest;
 
 /// Ids of servers are used up to this length, in bytes.
 const MAX_ID: usize = 128;
 
 /// Makes the ids of one turn.
 #[derive(Debug)]
-pub(super) struct Ids {
-    /// The completion's id, or the run's.
+pub struct TurnIds {
+    /// The answer's id, or the run's.
     message_prefix: String,
-    /// Differs from turn to turn, which a server's id for the completion may not.
+    /// Differs from turn to turn, which a server's id for its answer may not.
     call_prefix: String,
     messages: u32,
     calls: u32,
@@ -20,8 +20,10 @@ pub(super) struct Ids {
     taken: HashSet<String>,
 }
 
-impl Ids {
-    pub(super) fn new(request: &AgentRequest) -> Self {
+impl TurnIds {
+    /// Ids for the answer to a request.
+    #[must_use]
+    pub fn new(request: &AgentRequest) -> Self {
         let run = request.id.as_deref().filter(|id| is_usable(id)).unwrap_or("answer").to_owned();
         let plain = run.strip_prefix("response_").unwrap_or(&run);
         Self {
@@ -34,22 +36,22 @@ impl Ids {
         }
     }
 
-    /// Messages are named after this completion from now on.
-    pub(super) fn set_completion(&mut self, id: &str) {
+    /// Messages are named after this answer of the server from now on.
+    pub fn set_answer(&mut self, id: &str) {
         if is_usable(id) {
             id.clone_into(&mut self.message_prefix);
         }
     }
 
     /// The id of the next message.
-    pub(super) fn message(&mut self) -> String {
+    pub fn message(&mut self) -> String {
         let id = format!("{}_{}", self.message_prefix, self.messages);
         self.messages += 1;
         id
     }
 
     /// The id of a call: the server's, unless another call of the conversation has it or the server gave none.
-    pub(super) fn call(&mut self, given: &str) -> String {
+    pub fn call(&mut self, given: &str) -> String {
         if !given.is_empty() && self.taken.insert(given.to_owned()) {
             return given.to_owned();
         }
@@ -72,7 +74,7 @@ fn is_usable(id: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use interlingua_core::model::{Content, Message, MessageType};
+    use crate::model::{Content, Message, MessageType};
 
     use super::*;
 
@@ -81,22 +83,22 @@ mod tests {
         let call = serde_json::json!({ "call_id": "call_0", "name": "f", "arguments": "{}" });
         let history = vec![Message::new(MessageType::FunctionCall, None, vec![Content::data(&call)])];
         let id = Some("response_7".to_owned());
-        let mut ids = Ids::new(&AgentRequest { id, input: history.into(), ..AgentRequest::default() });
+        let mut ids = TurnIds::new(&AgentRequest { id, input: history.into(), ..AgentRequest::default() });
 
         let named: Vec<String> = ["a", "a", "", "call_0", "b"].iter().map(|given| ids.call(given)).collect();
         assert_eq!(named, ["a", "call_7_1_0", "call_7_1_1", "call_7_1_2", "b"]);
     }
 
     #[test]
-    fn messages_are_named_after_the_completion_if_its_id_can_be_shown() {
-        let mut ids = Ids::new(&AgentRequest::default());
+    fn messages_are_named_after_the_answer_if_its_id_can_be_shown() {
+        let mut ids = TurnIds::new(&AgentRequest::default());
         assert_eq!(ids.message(), "answer_0");
         for odd in ["", "a b", "a/b", "ä", &"x".repeat(129)] {
-            ids.set_completion(odd);
+            ids.set_answer(odd);
         }
 
         assert_eq!(ids.message(), "answer_1");
-        ids.set_completion("chatcmpl-1");
+        ids.set_answer("chatcmpl-1");
         assert_eq!(ids.message(), "chatcmpl-1_2");
     }
 }

@@ -1,0 +1,149 @@
+//! Agents that speak Anthropic Messages: the connector, and what it is made of.
+//!
+//! See `docs/upstreams/anthropic-messages.md`.
+
+mod blocks;
+mod hosted;
+mod options;
+mod reader;
+mod request;
+mod state;
+mod turn;
+mod usage;
+mod wire;
+
+use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
+use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
+use interlingua_core::http_url::{Url, below};
+use interlingua_core::sticky::StickyTools;
+use interlingua_core::{Fault, FaultKind, opaque};
+
+pub use options::{McpHistory, Sampling, SystemMessages, Thinking, UnsignedThinking, UpstreamOptions, UserField};
+
+use self::reader::Reader;
+use self::state::SessionState;
+use self::turn::MessagesTurn;
+
+/// Calls agents and model servers that speak Anthropic Messages.
+#[derive(Clone, Copy, Debug)]
+pub struct AnthropicMessagesUpstream;
+
+impl UpstreamAdapter for AnthropicMessagesUpstream {
+    const NAME: &'static str = "anthropic-messages";
+    type Options = UpstreamOptions;
+
+    fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {
+        options.check()?;
+        let url = endpoint(url)?;
+        Ok(Box::new(MessagesConnector { url, options }))
+    }
+}
+
+struct MessagesConnector {
+    /// The whole URL of the endpoint.
+    url: String,
+    options: UpstreamOptions,
+}
+
+impl Connector for MessagesConnector {
+    fn capabilities(&self) -> UpstreamCapabilities {
+        let mut capabilities = UpstreamCapabilities::default();
+        capabilities.history = HistoryNeed::SentEachTime;
+        capabilities.client_tools = true;
+        capabilities.usage = true;
+        capabilities.reasoning = true;
+        capabilities.input_media = Media { image: true, file: true, ..Media::NONE };
+        capabilities.tool_outputs = ToolOutputs::Together;
+        capabilities
+    }
+
+    fn turn(&self, turn: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
+        let stored = SessionState::parse(turn.session_state);
+        let kept = if self.options.sticky_tools { stored.tools.clone() } else { StickyTools::default() };
+        let origin = opaque::origin(AnthropicMessagesUpstream::NAME, turn.agent);
+        let written = request::write(turn, &self.options, kept.in_force(turn.request), &origin);
+        let body = serde_json::to_vec(&written.body).map_err(|error| {
+            Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_detail(error)
+        })?;
+
+        Ok(Box::new(MessagesTurn {
+            request: Some(self.with_headers(HttpRequest::post(&self.url, body))),
+            reader: Reader::new(turn, origin, written.tool_names, written.losses),
+            tools: self.options.sticky_tools.then(|| kept.after(turn.request)),
+            stored,
+        }))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.options.model.is_none() && self.options.body_version.is_none() {
+            warnings.push(
+                "options.model is not set: the server is asked for whatever model a client names, and for none where \
+                 its protocol has no name for it"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
+impl MessagesConnector {
+    fn with_headers(&self, request: HttpRequest) -> HttpRequest {
+        // Where the version stands in the body, the header has no meaning.
+        let request = match &self.options.body_version {
+            Some(_) => request,
+            None => request.with_header("anthropic-version", &self.options.version),
+        };
+        if self.options.beta.is_empty() {
+            return request;
+        }
+        request.with_header("anthropic-beta", self.options.beta.join(","))
+    }
+}
+
+/// The URL of the endpoint: the operator's, completed unless it names the endpoint itself.
+fn endpoint(url: &str) -> Result<String, String> {
+    let parsed = Url::parse(url).ok_or_else(|| format!("\"{url}\" is no http or https URL without credentials"))?;
+    let path = parsed.path();
+    // Vertex AI has the model in the path, and a method behind it.
+    let is_whole = path.ends_with("/messages") || path.ends_with("RawPredict") || path.ends_with("rawPredict");
+    let rest = if is_whole {
+        ""
+    } else if path.ends_with("/v1") {
+        "/messages"
+    } else {
+        "/v1/messages"
+    };
+    Ok(below(url, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_endpoint_is_appended_unless_it_is_there() {
+        for (url, wanted) in [
+            ("http://a", "http://a/v1/messages"),
+            ("http://a/", "http://a/v1/messages"),
+            ("http://a/v1", "http://a/v1/messages"),
+            ("http://a/anthropic", "http://a/anthropic/v1/messages"),
+            ("http://a/v1/messages", "http://a/v1/messages"),
+            ("http://a/v1/messages/?beta=true#x", "http://a/v1/messages?beta=true"),
+            ("https://a/models/m:streamRawPredict", "https://a/models/m:streamRawPredict"),
+        ] {
+            assert_eq!(endpoint(url).as_deref(), Ok(wanted));
+        }
+        assert!(endpoint("ftp://a").is_err() && endpoint("http://key@a/").is_err());
+    }
+
+    #[test]
+    fn missing_settings_are_reported_to_the_operator() {
+        let warnings = |options: UpstreamOptions| {
+            AnthropicMessagesUpstream::connect("http://a", options).expect("a URL").warnings()
+        };
+        assert!(warnings(UpstreamOptions::default())[0].contains("options.model"));
+        let named = UpstreamOptions { model: Some("m".to_owned()), ..UpstreamOptions::default() };
+        assert_eq!(warnings(named), Vec::<String>::new());
+    }
+}

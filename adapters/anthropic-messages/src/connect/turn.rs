@@ -1,0 +1,118 @@
+//! One request and its answer.
+
+use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal};
+use interlingua_core::event::Millis;
+use interlingua_core::model_error::{garbage, map_refusal};
+use interlingua_core::sse::{Decoder, Frame};
+use interlingua_core::sticky::StickyTools;
+use interlingua_core::{Fault, FaultKind, Json, Loss};
+
+use super::reader::Reader;
+use super::state::SessionState;
+use super::wire::Event;
+
+/// A turn with a server of this protocol.
+pub(super) struct MessagesTurn {
+    pub(super) request: Option<HttpRequest>,
+    pub(super) reader: Reader,
+    /// What the session's state was before this turn.
+    pub(super) stored: SessionState,
+    /// The tools that stay declared after this turn, if they are kept.
+    pub(super) tools: Option<StickyTools>,
+}
+
+impl MessagesTurn {
+    fn event(&mut self, data: &[u8], named: Option<&str>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(event) = Event::parse(data) else {
+            self.reader.flush(sink)?;
+            return Err(garbage(data));
+        };
+        self.reader.read(&event, data, named, sink)
+    }
+
+    /// An event stream that came under the wrong content type.
+    fn stream(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let mut decoder = Decoder::new(body.len() + 1);
+        let mut rest = body;
+        let unreadable =
+            |error| Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(error);
+        let mut is_stream = false;
+        while let Some(frame) = decoder.decode(&mut rest).map_err(unreadable)? {
+            is_stream = true;
+            self.on_frame(frame, sink)?;
+        }
+        if let Some(frame) = decoder.finish().frame() {
+            is_stream = true;
+            self.on_frame(frame, sink)?;
+        }
+
+        if is_stream { self.on_end(sink) } else { Err(garbage(body)) }
+    }
+}
+
+impl AgentTurn for MessagesTurn {
+    fn next(&mut self, _: Millis) -> Result<Next, Fault> {
+        Ok(self.request.take().map_or(Next::Finished, Next::Send))
+    }
+
+    #[inline]
+    fn on_frame(&mut self, frame: Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if self.reader.has_ended() {
+            return Ok(());
+        }
+        // Proxies end as other protocols do.
+        if frame.is_done() || frame.data.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        self.event(frame.data, frame.event, sink)
+    }
+
+    fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let visible = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start();
+        if visible.first() != Some(&b'{') {
+            return self.stream(body, sink);
+        }
+
+        let event = Event::parse(visible).ok_or_else(|| garbage(body))?;
+        // The type of a whole message is missing at some servers: nothing else stands alone in a body.
+        if event.kind.is_none() && !event.is_error() && !event.has_choices {
+            return self.reader.whole(visible, sink);
+        }
+        self.reader.read(&event, visible, None, sink)
+    }
+
+    fn on_end(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if self.reader.has_reason() {
+            return self.reader.finish(sink);
+        }
+        // Neither a reason nor the end: the server crashed, or a proxy hides that it did. What came stands.
+        self.reader.flush(sink)
+    }
+
+    fn on_cut(&mut self, fault: Fault, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if self.reader.has_ended() {
+            return Ok(());
+        }
+        if self.reader.has_reason() {
+            return self.reader.finish(sink);
+        }
+        self.reader.flush(sink)?;
+        Err(fault)
+    }
+
+    fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
+        map_refusal(refusal)
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.reader.losses.as_slice()
+    }
+
+    fn session_state(&self) -> Option<Json> {
+        let mut state = self.stored.clone();
+        if let Some(tools) = &self.tools {
+            state.tools.clone_from(tools);
+        }
+        (state != self.stored).then(|| Json::from_serialize(&state))
+    }
+}
