@@ -321,6 +321,7 @@ impl Gateway {
             protocol: agent.upstream.protocol.as_str().into(),
             card: card(agent),
             upstream,
+            protocol_events: settings.reads_protocol_events(&agent.name).into(),
             history: match agent.history {
                 config::History::Gateway => engine::History::Gateway,
                 config::History::Upstream => engine::History::Upstream,

@@ -151,6 +151,17 @@ pub enum Change {
     Lost,
 }
 
+impl Change {
+    /// The value in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// One way in which content does not arrive as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
@@ -200,11 +211,22 @@ impl Losses {
     }
 
     fn note(&mut self, kind: ContentKind, change: Change, how: &'static str) {
-        let known = self.0.iter_mut().find(|loss| loss.kind == kind && loss.change == change && loss.how == how);
-        if let Some(loss) = known {
-            loss.count = loss.count.saturating_add(1);
+        self.add(Loss { kind, change, how, count: 1 });
+    }
+
+    fn add(&mut self, new: Loss) {
+        let is_same = |loss: &&mut Loss| loss.kind == new.kind && loss.change == new.change && loss.how == new.how;
+        if let Some(known) = self.0.iter_mut().find(is_same) {
+            known.count = known.count.saturating_add(new.count);
         } else if self.0.len() < Self::MAX {
-            self.0.push(Loss { kind, change, how, count: 1 });
+            self.0.push(new);
+        }
+    }
+
+    /// Adds what was noted elsewhere.
+    pub fn extend(&mut self, others: &[Loss]) {
+        for loss in others {
+            self.add(*loss);
         }
     }
 

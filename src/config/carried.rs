@@ -2,6 +2,7 @@
 //!
 //! Not here: what each of them can carry ([`interlingua_core::capability`]), which the protocols declare themselves.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,6 +49,17 @@ pub(super) fn check(tables: &[Located<Table<RouteTable>>], routes: &[Arc<Route>]
             }
         }
     }
+}
+
+/// The agents whose own events some client reads: their routes serve the protocol of these events.
+pub(super) fn event_readers(protocols: &Protocols, routes: &[Arc<Route>]) -> HashSet<String> {
+    let mut read = HashSet::new();
+    for route in routes {
+        let Some(known) = capabilities(protocols, route).and_then(|carried| carried.protocol_events) else { continue };
+        let makes = |agent: &&Arc<Agent>| agent.upstream.capabilities.protocol_events == Some(known);
+        read.extend(route.agents.iter().filter(makes).map(|agent| agent.name.clone()));
+    }
+    read
 }
 
 /// True if a client can make at least one decision that settles an approval and that the agent takes.

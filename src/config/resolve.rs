@@ -56,6 +56,7 @@ pub(super) fn resolve(
     let shared = routes::Shared { heartbeat, public_url, auth: methods, is_local };
     let routes = routes::resolve(&document.routes, &known, shared, &mut validator);
     carried::check(&document.routes, &routes, &mut validator);
+    let event_readers = carried::event_readers(protocols, &routes);
     if let Some(server) = &server {
         exposure::check(&document, server, methods, &mut validator);
     }
@@ -63,8 +64,18 @@ pub(super) fn resolve(
     let public = server.as_ref().map(|server| server.listen);
     let admin = document.admin.as_ref().and_then(|admin| admin::resolve(admin, public, &mut validator));
     let observe = observe::resolve(&document.observe, &mut validator);
-    let settings =
-        server.map(|server| Settings { server, store, auth, callers, agents, routes, admin, observe, fingerprints });
+    let settings = server.map(|server| Settings {
+        server,
+        store,
+        auth,
+        callers,
+        agents,
+        routes,
+        admin,
+        observe,
+        fingerprints,
+        event_readers,
+    });
     (settings, validator.found)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Not here: spans and errors. By now everything has been validated.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -46,6 +46,8 @@ pub struct Settings {
     pub observe: Observe,
     /// What distinguishes a changed agent from one that is the same, by name.
     pub(super) fingerprints: HashMap<String, Fingerprint>,
+    /// The agents whose own events some client reads.
+    pub(super) event_readers: HashSet<String>,
 }
 
 impl Settings {
@@ -57,6 +59,12 @@ impl Settings {
     /// What changes with anything that the file, or a file it names, says of an agent. `None` if there is no such agent.
     pub fn fingerprint(&self, agent: &str) -> Option<Fingerprint> {
         self.fingerprints.get(agent).copied()
+    }
+
+    /// True if some route of this agent serves a protocol whose clients read the events that only the agent's own protocol
+    /// has a word for.
+    pub fn reads_protocol_events(&self, agent: &str) -> bool {
+        self.event_readers.contains(agent)
     }
 
     /// All mounts, in the order of the file: what `interlingua routes` prints and what the server serves.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use interlingua_core::call::AgentCard;
@@ -21,6 +22,8 @@ pub struct Agent {
     pub card: Arc<AgentCard>,
     /// The way to it.
     pub upstream: Arc<dyn Upstream>,
+    /// Some client of it reads events of its protocol that the model has no word for. A reload may change it.
+    pub protocol_events: AtomicBool,
     /// Who keeps the history of its sessions.
     pub history: History,
     /// How much history is sent at most.
@@ -33,6 +36,13 @@ pub struct Agent {
     pub usage: Arc<Usage>,
     /// What is counted of it.
     pub metrics: Arc<AgentMetrics>,
+}
+
+impl Agent {
+    /// Some client of it reads events of its protocol that the model has no word for.
+    pub(super) fn reads_protocol_events(&self) -> bool {
+        self.protocol_events.load(Ordering::Relaxed)
+    }
 }
 
 /// Who keeps the history of a session.

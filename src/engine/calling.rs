@@ -11,7 +11,7 @@ use interlingua_core::run::RunError;
 use interlingua_core::{Fault, FaultKind};
 
 use super::agent::Agent;
-use super::context::ContextBuilder;
+use super::context::{ContextBuilder, takes_history};
 use super::faults;
 use super::session_doc::SessionDoc;
 use super::turn::{Prepared, Turn};
@@ -54,7 +54,7 @@ impl Caller<'_> {
         may_be_known: &mut bool,
     ) -> Result<(), Fault> {
         self.turn.attempts.placed(None);
-        let started = self.agent.upstream.start(&prepared.turn_request(), self.via(None))?;
+        let started = self.agent.upstream.start(&prepared.turn_request(self.agent), self.via(None))?;
         let started = conversation.insert(started);
         let begun = started.begin().await;
         *may_be_known = started.may_be_known();
@@ -74,6 +74,8 @@ impl Caller<'_> {
             (doc.home.clone(), is_new(&doc, prepared))
         };
         let (mut tried, mut avoid, mut last) = (0, None, None::<Fault>);
+        // Where the turn is begun again with the history.
+        let mut again_at: Option<EndpointKey> = None;
         loop {
             let situation = Situation {
                 affinity: self.affinity(pool),
@@ -81,10 +83,16 @@ impl Caller<'_> {
                 has_failed: last.is_some(),
                 answers: !prepared.answered.is_empty(),
                 is_new: was_new || prepared.resent.is_some(),
+                takes_history: takes_history(self.agent),
             };
             let was_resent = prepared.resent.is_some();
-            let target = self.target(&situation, pool, home.as_ref(), prepared, &mut last).await?;
-            let seat = pool.seat(Want { target, avoid }).await?;
+            let seat = match again_at.take() {
+                Some(key) => pool.seat(Want { target: Target::Only(&key), avoid: None }).await?,
+                None => {
+                    let target = self.target(&situation, pool, home.as_ref(), prepared, &mut last).await?;
+                    pool.seat(Want { target, avoid }).await?
+                }
+            };
             let endpoint = seat.endpoint();
             if prepared.resent.is_some() && !was_resent {
                 tracing::info!(
@@ -92,13 +100,26 @@ impl Caller<'_> {
                     messages = prepared.request.input.len(), "the session's history is sent to another endpoint"
                 );
             }
-            prepared.home = Some(seat.key().clone());
+            let key = seat.key().clone();
+            prepared.home = Some(key.clone());
             self.turn.attempts.placed(Some(seat.url()));
             // Nothing is awaited between the two: the place belongs to the conversation.
             let via = self.via(Some(seat));
-            let started = conversation.insert(self.agent.upstream.start(&prepared.turn_request(), via)?);
+            let started = conversation.insert(self.agent.upstream.start(&prepared.turn_request(self.agent), via)?);
+            if self.has_forgotten(started, prepared) {
+                self.add_history(prepared, conversation).await?;
+                again_at = Some(key);
+                continue;
+            }
             let Err(fault) = started.begin().await else { return Ok(()) };
 
+            if self.has_forgotten(started, prepared) {
+                // It has refused the turn, and knows nothing of it.
+                started.report(outcome(Some(&fault), None, false));
+                self.add_history(prepared, conversation).await?;
+                again_at = Some(key);
+                continue;
+            }
             *may_be_known |= started.may_be_known();
             started.report(outcome(Some(&fault), None, false));
             let moves = pool.len() > 1 && started.can_move() && tried < pool.retries() && pool.may_retry(endpoint);
@@ -113,6 +134,27 @@ impl Caller<'_> {
             tokio::time::sleep(RETRY_PAUSE * 2_u32.saturating_pow(tried)).await;
             (tried, avoid, last) = (tried + 1, Some(endpoint), Some(fault));
         }
+    }
+
+    /// True if the agent cannot take the turn without the history, which was not sent yet.
+    fn has_forgotten(&self, started: &Conversation, prepared: &Prepared) -> bool {
+        let may_send = prepared.history.is_empty() && prepared.resent.is_none() && takes_history(self.agent);
+        may_send && started.needs_history()
+    }
+
+    /// Puts the history into the request, which is then begun again.
+    async fn add_history(&self, prepared: &mut Prepared, conversation: &mut Option<Conversation>) -> Result<(), Fault> {
+        // Its place at the endpoint is the next one's.
+        *conversation = None;
+        let Turn { session, spoken, .. } = self.turn;
+        Box::pin(self.context.resend_history(session, self.agent, spoken, prepared)).await?;
+        tracing::info!(
+            agent = self.agent.name,
+            session = &*session.id,
+            messages = prepared.request.input.len(),
+            "the agent cannot go on from what it remembers: it is sent the session's history"
+        );
+        Ok(())
     }
 
     /// The endpoint that a turn is begun at. `last`: what the turn failed with at another one.
@@ -153,7 +195,7 @@ impl Caller<'_> {
     /// Where turns of a session go: an agent that remembers nothing can be asked anywhere.
     fn affinity(&self, pool: &Arc<EndpointPool>) -> Affinity {
         let affinity = pool.affinity();
-        let remembers = || self.agent.upstream.capabilities().history == HistoryNeed::KeptByAgent;
+        let remembers = || self.agent.upstream.capabilities().history != HistoryNeed::SentEachTime;
         if affinity != Affinity::None && remembers() { affinity } else { Affinity::None }
     }
 }
@@ -176,6 +218,8 @@ struct Situation {
     answers: bool,
     /// No endpoint remembers the session.
     is_new: bool,
+    /// The agent's protocol has a place for earlier turns.
+    takes_history: bool,
 }
 
 /// Where a turn is begun.
@@ -191,9 +235,9 @@ enum Plan {
 }
 
 fn plan(situation: &Situation) -> Plan {
-    let Situation { affinity, home, has_failed, answers, is_new } = *situation;
+    let Situation { affinity, home, has_failed, answers, is_new, takes_history } = *situation;
     // What an agent waits for exists only where it asked.
-    let may_resend = affinity == Affinity::Session && !answers;
+    let may_resend = affinity == Affinity::Session && !answers && takes_history;
     match home {
         _ if affinity == Affinity::None => Plan::Any,
         _ if is_new => Plan::Session,
@@ -227,7 +271,7 @@ mod tests {
     fn where_a_turn_is_begun() {
         use Affinity::{None as Nowhere, Session, Strict};
         let plan_of = |affinity, home, has_failed, answers, is_new| {
-            plan(&Situation { affinity, home, has_failed, answers, is_new })
+            plan(&Situation { affinity, home, has_failed, answers, is_new, takes_history: true })
         };
         for home in [None, Some(Home::Here), Some(Home::Away), Some(Home::Gone)] {
             for (has_failed, answers) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -251,6 +295,10 @@ mod tests {
         for (home, has_failed, answers, session, strict) in cases {
             assert_eq!(plan_of(Session, home, has_failed, answers, false), session, "{home:?} {has_failed} {answers}");
             assert_eq!(plan_of(Strict, home, has_failed, answers, false), strict, "{home:?} {has_failed} {answers}");
+            // What cannot be sent elsewhere binds a session to its home.
+            let situation =
+                Situation { affinity: Session, home, has_failed, answers, is_new: false, takes_history: false };
+            assert_eq!(plan(&situation), strict, "{home:?} {has_failed} {answers}");
         }
     }
 

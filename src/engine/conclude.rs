@@ -202,6 +202,7 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
             terms: turn.spoken.answer_policy,
             tools: turn.spoken.request.tools.as_deref().unwrap_or_default(),
             decisions: run.agent.card.decisions,
+            tool_outputs: run.agent.upstream.capabilities().tool_outputs,
         };
         // The agent has gone on without the answers that it was not given to an earlier turn.
         doc.waiting.withdraw(run.id());

@@ -3,19 +3,23 @@
 //!
 //! Not here: reading the history ([`super::transcripts`]), and sending the request ([`super::turn_driver`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use interlingua_core::answer;
 use interlingua_core::call::Thread;
+use interlingua_core::capability::HistoryNeed;
+use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Input, Message, Role};
 use interlingua_core::{Fault, Json, RunId};
 
 use super::agent::{Agent, History};
 use super::faults;
+use super::message_ids::MessageOrigin;
 use super::session::Session;
 use super::session_doc::SessionDoc;
 use super::session_table::SessionTable;
-use super::transcripts::Transcripts;
+use super::transcripts::{Past, Said, Transcripts};
 use super::turn::{Prepared, Spoken};
 use super::upstream_ids;
 use crate::clock;
@@ -46,11 +50,37 @@ impl Outcome {
 
 /// What the agent is sent besides the input.
 struct Memory {
-    /// The history.
-    before: Vec<Message>,
+    before: Before,
     /// The session's id as the agent knows it.
     upstream_id: String,
     connector_state: Json,
+    losses: Losses,
+}
+
+/// What is sent in front of the new input.
+enum Before {
+    /// What was said in earlier turns.
+    History(Vec<Said>),
+    /// What the agent was not sent yet, and remembers the rest.
+    Unseen(Vec<Said>),
+}
+
+impl Before {
+    fn messages(self) -> (Vec<Said>, bool) {
+        match self {
+            Self::History(messages) => (messages, true),
+            Self::Unseen(messages) => (messages, false),
+        }
+    }
+}
+
+/// The complete input of a request.
+struct Composed {
+    input: Input,
+    /// Where the history stands in it.
+    history: Range<usize>,
+    /// What names its messages; empty if the agent is not told their ids.
+    origins: Vec<MessageOrigin>,
 }
 
 impl ContextBuilder {
@@ -62,7 +92,7 @@ impl ContextBuilder {
     pub(super) async fn prepare(&self, session: &Session, agent: &Agent, spoken: &Spoken) -> Result<Outcome, Fault> {
         let now = clock::now();
         let doc = session.doc().clone();
-        let Memory { before, upstream_id, mut connector_state } =
+        let Memory { before, upstream_id, mut connector_state, losses } =
             self.memory(session, &doc, agent, &spoken.thread).await?;
 
         // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so that
@@ -83,7 +113,10 @@ impl ContextBuilder {
         let decided = !answered.is_empty();
         let recorded = decided.then(|| input.clone());
         let said = input.clone();
-        let request = request(session, &doc, spoken, with_history(&spoken.preamble, before, input), &upstream_id);
+        // Answers that came beside the input stand in front of it, and are recorded with it only if they decided an item.
+        let beside = if decided { 0 } else { said.len().saturating_sub(spoken.request.input.len()) };
+        let Composed { input, history, origins } = compose(&spoken.preamble, before, input, beside, is_named(agent));
+        let request = request(session, &doc, spoken, input, &upstream_id);
         if doc.connector_user.as_ref().is_some_and(|user| request.user_id.as_ref() != Some(user)) {
             // What an agent's server gave one user, such as a context, is not used for another one.
             connector_state = Json::null();
@@ -91,6 +124,11 @@ impl ContextBuilder {
 
         let prepared = Prepared {
             request,
+            history,
+            origins,
+            sent_for: None,
+            message_ids: Vec::new(),
+            losses,
             upstream_id,
             connector_state,
             answered,
@@ -105,8 +143,8 @@ impl ContextBuilder {
         Ok(Outcome::Ready(Box::new(prepared)))
     }
 
-    /// Changes a prepared request for an endpoint that does not remember the session: it gets the whole history, under a
-    /// new id.
+    /// Changes a prepared request for an endpoint that does not remember the session, or not any more: it gets the whole
+    /// history, under a new id.
     pub(super) async fn resend_history(
         &self,
         session: &Session,
@@ -115,15 +153,16 @@ impl ContextBuilder {
         prepared: &mut Prepared,
     ) -> Result<(), Fault> {
         let doc = session.doc().clone();
-        let before = match branch(&doc, &spoken.thread) {
-            Some(run) => self.transcripts.chain(run, agent.history_limit).await?,
-            None => self.transcripts.history(session, &doc, agent.history_limit).await?,
-        };
+        let past = self.past(session, &doc, agent, branch(&doc, &spoken.thread)).await?;
+        let before = Before::History(noting_cut(past, &mut prepared.losses));
 
         let upstream_id = upstream_ids::session(&session.owner, &clock::new_id().to_string(), None);
-        let input = with_history(&spoken.preamble, before, prepared.said.clone());
+        let (said, beside) = (prepared.said.clone(), prepared.beside());
+        let composed = compose(&spoken.preamble, before, said, beside, is_named(agent));
         let id = prepared.request.id.take();
-        prepared.request = AgentRequest { id, ..request(session, &doc, spoken, input, &upstream_id) };
+        prepared.request = AgentRequest { id, ..request(session, &doc, spoken, composed.input, &upstream_id) };
+        (prepared.history, prepared.origins) = (composed.history, composed.origins);
+        prepared.name_messages(&session.id);
         prepared.connector_state = Json::null();
         prepared.resent = Some(std::mem::replace(&mut prepared.upstream_id, upstream_id));
         Ok(())
@@ -139,9 +178,15 @@ impl ContextBuilder {
     ) -> Result<Memory, Fault> {
         let is_exact = doc.is_conversation || matches!(thread, Thread::After(_));
         let branch = branch(doc, thread);
+        let remembers_otherwise = is_exact && (doc.stale || branch.is_some());
+        let mut losses = Losses::new();
         let sends_all = match agent.history {
             History::Gateway => true,
-            History::Upstream => is_exact && (doc.stale || branch.is_some()),
+            History::Upstream if remembers_otherwise && !takes_history(agent) => {
+                losses.lost(ContentKind::History, "the agent goes on from what it remembers itself");
+                false
+            }
+            History::Upstream => remembers_otherwise,
         };
 
         let mut upstream_id = doc.upstream_id.clone().unwrap_or_else(|| doc.id.clone());
@@ -154,16 +199,49 @@ impl ContextBuilder {
             connector_state = Json::null();
         }
 
-        let before = match branch {
-            Some(run) if sends_all => self.transcripts.chain(run, agent.history_limit).await?,
-            None if sends_all => self.transcripts.history(session, doc, agent.history_limit).await?,
+        let before = if sends_all {
+            let past = self.past(session, doc, agent, branch).await?;
+            Before::History(noting_cut(past, &mut losses))
+        } else if is_exact {
             // What was put into the session since the agent was called last.
-            _ if is_exact => self.transcripts.unseen(session, doc).await?,
-            _ => Vec::new(),
+            Before::Unseen(self.transcripts.unseen(session, doc).await?)
+        } else {
+            Before::Unseen(Vec::new())
         };
 
-        Ok(Memory { before, upstream_id, connector_state })
+        Ok(Memory { before, upstream_id, connector_state, losses })
     }
+
+    /// What was said before, up to the end of the session or of a branch.
+    async fn past(
+        &self,
+        session: &Session,
+        doc: &SessionDoc,
+        agent: &Agent,
+        branch: Option<RunId>,
+    ) -> Result<Past, Fault> {
+        match branch {
+            Some(run) => self.transcripts.chain(run, agent.history_limit).await,
+            None => self.transcripts.history(session, doc, agent.history_limit).await,
+        }
+    }
+}
+
+/// True if the agent's protocol has a place for earlier turns.
+pub(super) fn takes_history(agent: &Agent) -> bool {
+    agent.upstream.capabilities().history != HistoryNeed::KeptByAgentOnly
+}
+
+/// True if the agent is told the ids of messages.
+fn is_named(agent: &Agent) -> bool {
+    agent.upstream.capabilities().message_ids
+}
+
+fn noting_cut(past: Past, losses: &mut Losses) -> Vec<Said> {
+    if past.is_cut {
+        losses.lost(ContentKind::History, "the oldest turns exceed history_limit");
+    }
+    past.messages
 }
 
 /// The run after which the history goes on, if that is not the session's last one.
@@ -189,17 +267,70 @@ fn request(session: &Session, doc: &SessionDoc, spoken: &Spoken, input: Input, u
 }
 
 /// The preamble, the history, then the input. System messages of the input come before the history, as instructions do.
-fn with_history(preamble: &[Message], before: Vec<Message>, input: Input) -> Input {
-    if preamble.is_empty() && before.is_empty() {
-        return input;
-    }
-
-    let mut input: Vec<Message> = input.into_iter().collect();
+/// `beside`: how many messages at the beginning of the input are answers that came beside it.
+fn compose(preamble: &[Message], before: Before, input: Input, beside: usize, is_named: bool) -> Composed {
+    let (before, is_history) = before.messages();
     let leading = if before.is_empty() {
         0
     } else {
         input.iter().take_while(|message| message.role == Some(Role::System)).count()
     };
+    let start = preamble.len() + leading;
+    let history = if is_history { start..start + before.len() } else { 0..0 };
+
+    let mut origins = Vec::new();
+    if is_named {
+        let of_input = |place: usize| match place.checked_sub(beside) {
+            Some(place) => MessageOrigin::New { place },
+            None => MessageOrigin::Beside { place },
+        };
+        origins.extend((0..preamble.len()).map(|place| MessageOrigin::Preamble { place }));
+        origins.extend((0..leading).map(of_input));
+        origins.extend(before.iter().map(|said| said.origin.clone()));
+        origins.extend((leading..input.len()).map(of_input));
+    }
+    if preamble.is_empty() && before.is_empty() {
+        return Composed { input, history, origins };
+    }
+
+    let mut input: Vec<Message> = input.into_iter().collect();
     let rest = input.split_off(leading);
-    preamble.iter().cloned().chain(input).chain(before).chain(rest).collect()
+    let before = before.into_iter().map(|said| said.message);
+    let input = preamble.iter().cloned().chain(input).chain(before).chain(rest).collect();
+    Composed { input, history, origins }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn history_stands_between_instructions_and_what_is_new() {
+        let said =
+            |text: &str| Said { message: Message::user(text), origin: MessageOrigin::Entry(format!("item_{text}")) };
+        let system = Message { role: Some(Role::System), ..Message::user("be brief") };
+        let preamble = [Message::user("you are Friday")];
+        let input: Input = vec![system, Message::user("beside"), Message::user("new")].into();
+        let texts = |composed: &Composed| composed.input.iter().map(Message::text).collect::<Vec<_>>();
+        let ids = |composed: &Composed| {
+            let id = |origin: &MessageOrigin| origin.id("s", RunId(uuid::Uuid::nil()), 3).replace(&"0".repeat(32), "R");
+            composed.origins.iter().map(id).collect::<Vec<_>>()
+        };
+
+        let composed = compose(&preamble, Before::History(vec![said("a"), said("b")]), input.clone(), 2, true);
+        assert_eq!(texts(&composed), ["you are Friday", "be brief", "a", "b", "beside", "new"]);
+        assert_eq!(composed.history, 2..4);
+        assert_eq!(
+            ids(&composed),
+            ["msg_s_pre0", "msg_R_beside3_0", "item_a", "item_b", "msg_R_beside3_1", "msg_R_in3_0"]
+        );
+
+        // What the agent has not been sent yet is new to it.
+        let composed = compose(&[], Before::Unseen(vec![said("a")]), input.clone(), 0, false);
+        assert_eq!(texts(&composed), ["be brief", "a", "beside", "new"]);
+        assert_eq!((composed.history, composed.origins.len()), (0..0, 0));
+
+        let composed = compose(&[], Before::History(Vec::new()), input, 0, true);
+        assert!(composed.history.is_empty() && composed.origins.len() == 3);
+    }
 }

@@ -36,6 +36,7 @@ mod linked_runs;
 mod listen;
 mod lists;
 mod loaded;
+mod message_ids;
 mod operator;
 mod pending_index;
 mod respond;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use interlingua_core::call::SessionItem;
 use interlingua_core::model::{Message, MessageType};
-use interlingua_core::{End, Fault, Run, RunId, run};
+use interlingua_core::{End, Fault, Run, RunId};
 
 use super::agent::HistoryLimit;
+use super::message_ids::{MessageOrigin, input_id};
 use super::run_table::RunTable;
 use super::session::Session;
 use super::session_doc::{Entry, SessionDoc};
@@ -21,6 +22,21 @@ use super::sizes;
 const MIN_CHAIN_TURNS: usize = 1000;
 /// A branch is sent at least so many bytes of them.
 const MIN_CHAIN_BYTES: usize = 16 << 20;
+
+/// A message that was said before.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) message: Message,
+    pub(super) origin: MessageOrigin,
+}
+
+/// What was said before, as far as it is sent again.
+#[derive(Default)]
+pub(super) struct Past {
+    pub(super) messages: Vec<Said>,
+    /// True if older turns exceed the limit.
+    pub(super) is_cut: bool,
+}
 
 /// Reads what was said in sessions.
 pub(super) struct Transcripts {
@@ -42,51 +58,55 @@ impl Transcripts {
         session: &Session,
         doc: &SessionDoc,
         limit: HistoryLimit,
-    ) -> Result<Vec<Message>, Fault> {
+    ) -> Result<Past, Fault> {
         let mut turns = Vec::new();
         let mut bytes = 0;
+        let mut is_cut = false;
         'windows: for indices in windows(doc, true) {
             for (_, entry) in self.entries().read(session, doc, indices).await?.into_iter().rev() {
                 let Some(messages) = self.messages_of(&entry).await? else { continue };
-                bytes += messages.iter().map(sizes::message).sum::<usize>();
+                bytes += size_of(&messages);
                 if turns.len() >= limit.turns || bytes > limit.bytes {
+                    is_cut = true;
                     break 'windows;
                 }
                 turns.push(messages);
             }
         }
 
-        Ok(without_half_pairs(turns.into_iter().rev().flatten().collect()))
+        Ok(Past { messages: without_half_pairs(turns.into_iter().rev().flatten().collect()), is_cut })
     }
 
     /// The messages up to and in a run, along the chain of runs it belongs to, within a limit.
-    pub(super) async fn chain(&self, last: RunId, limit: HistoryLimit) -> Result<Vec<Message>, Fault> {
+    pub(super) async fn chain(&self, last: RunId, limit: HistoryLimit) -> Result<Past, Fault> {
         let max_turns = limit.turns.max(MIN_CHAIN_TURNS);
         let max_bytes = limit.bytes.max(MIN_CHAIN_BYTES);
         let mut turns = Vec::new();
         let mut bytes = 0;
         let mut next = Some(last);
+        let mut is_cut = false;
         while let Some(id) = next {
             let Some(handle) = self.runs.find(id).await? else { break };
             let (messages, previous) = handle.view(|view| {
                 let run = view.run();
-                let messages: Vec<Message> = if is_good(run) || id == last {
-                    (0..run.turns.len()).flat_map(|turn| turn_messages(run, turn)).collect()
+                let messages: Vec<Said> = if is_good(run) || id == last {
+                    (0..run.turns.len()).flat_map(|turn| turn_messages(id, run, turn)).collect()
                 } else {
                     Vec::new()
                 };
                 (messages, view.info.previous)
             });
 
-            bytes += messages.iter().map(sizes::message).sum::<usize>();
+            bytes += size_of(&messages);
             if turns.len() >= max_turns || bytes > max_bytes {
+                is_cut = true;
                 break;
             }
             turns.push(messages);
             next = previous;
         }
 
-        Ok(without_half_pairs(turns.into_iter().rev().flatten().collect()))
+        Ok(Past { messages: without_half_pairs(turns.into_iter().rev().flatten().collect()), is_cut })
     }
 
     /// The turns up to and in a run, along the chain of runs it belongs to: the entries of a session that branches off
@@ -110,7 +130,7 @@ impl Transcripts {
     }
 
     /// The messages that the agent has not received: those put into the session, and turns it was not called in.
-    pub(super) async fn unseen(&self, session: &Session, doc: &SessionDoc) -> Result<Vec<Message>, Fault> {
+    pub(super) async fn unseen(&self, session: &Session, doc: &SessionDoc) -> Result<Vec<Said>, Fault> {
         let indices = doc.seen.clamp(doc.first.min(doc.next), doc.next)..doc.next;
         let mut unseen = Vec::new();
         for (_, entry) in self.entries().read(session, doc, indices).await? {
@@ -120,13 +140,16 @@ impl Transcripts {
     }
 
     /// The messages of an entry. `None`: its run is gone.
-    async fn messages_of(&self, entry: &Entry) -> Result<Option<Vec<Message>>, Fault> {
+    async fn messages_of(&self, entry: &Entry) -> Result<Option<Vec<Said>>, Fault> {
         match entry {
             Entry::Turn { run, turn } => {
                 let handle = self.runs.find(*run).await?;
-                Ok(handle.map(|handle| handle.view(|view| turn_messages(view.run(), *turn as usize))))
+                Ok(handle.map(|handle| handle.view(|view| turn_messages(*run, view.run(), *turn as usize))))
             }
-            Entry::Message { .. } => Ok(Some(entry.to_message().into_iter().collect())),
+            Entry::Message { id, .. } => {
+                let said = |message| Said { message, origin: MessageOrigin::Entry(id.clone()) };
+                Ok(Some(entry.to_message().map(said).into_iter().collect()))
+            }
         }
     }
 
@@ -173,7 +196,7 @@ impl Transcripts {
         for entry in entries {
             if self.is_unstored(&entry) {
                 let messages = self.messages_of(&entry).await?.unwrap_or_default();
-                inlined.extend(messages.iter().map(Entry::from_message));
+                inlined.extend(messages.iter().map(|said| Entry::from_message(&said.message)));
             } else {
                 inlined.push(entry);
             }
@@ -266,13 +289,30 @@ const fn is_good(run: &Run) -> bool {
     matches!(run.end, Some(End::Completed | End::Incomplete) | None)
 }
 
-/// The messages of one turn, as history: errors are not part of it.
-fn turn_messages(run: &Run, turn: usize) -> Vec<Message> {
+/// The messages of one turn, as history: errors are not part of it, and neither is what only the agent's own protocol
+/// has a word for.
+fn turn_messages(id: RunId, run: &Run, turn: usize) -> Vec<Said> {
     let Some(asked) = run.turns.get(turn) else { return Vec::new() };
-    let answer = run.messages_of(turn).iter().filter(|message| {
-        !matches!(message.kind, MessageType::Error | MessageType::Heartbeat | MessageType::McpListTools)
+    let index = u32::try_from(turn).unwrap_or(u32::MAX);
+    let input = asked.input.iter().enumerate().map(|(place, message)| Said {
+        message: message.clone(),
+        origin: MessageOrigin::Input { run: id, turn: index, place },
     });
-    asked.input.iter().cloned().chain(answer.map(run::Message::to_model)).collect()
+    let answer = run.messages_of(turn).iter().enumerate().filter(|(_, message)| is_history(&message.kind));
+    let answer = answer.map(|(place, message)| Said {
+        message: message.to_model(),
+        origin: MessageOrigin::Answer { run: id, place: asked.first_message + place },
+    });
+    input.chain(answer).collect()
+}
+
+const fn is_history(kind: &MessageType) -> bool {
+    use MessageType::{Error, Heartbeat, McpListTools, ProtocolEvent};
+    !matches!(kind, Error | Heartbeat | McpListTools | ProtocolEvent)
+}
+
+fn size_of(messages: &[Said]) -> usize {
+    messages.iter().map(|said| sizes::message(&said.message)).sum()
 }
 
 /// The items of one turn. Each has an id of its own.
@@ -280,7 +320,7 @@ fn turn_items(id: RunId, turn: u32, run: &Run) -> Vec<SessionItem> {
     let index = turn as usize;
     let Some(asked) = run.turns.get(index) else { return Vec::new() };
     let input = asked.input.iter().enumerate().map(|(place, message)| SessionItem {
-        id: format!("msg_{}_in{turn}_{place}", id.0.simple()),
+        id: input_id(id, turn, place),
         run: Some(id),
         message: message.clone(),
     });
@@ -294,13 +334,13 @@ fn turn_items(id: RunId, turn: u32, run: &Run) -> Vec<SessionItem> {
 }
 
 /// Drops outputs whose call was cut off: agents refuse an output without its call.
-fn without_half_pairs(messages: Vec<Message>) -> Vec<Message> {
+fn without_half_pairs(messages: Vec<Said>) -> Vec<Said> {
     let mut called = HashSet::new();
     messages
         .into_iter()
-        .filter(|message| {
-            called.extend(message.calls().map(|call| call.call_id));
-            message.outputs().all(|output| called.contains(&output.call_id))
+        .filter(|said| {
+            called.extend(said.message.calls().map(|call| call.call_id));
+            said.message.outputs().all(|output| called.contains(&output.call_id))
         })
         .collect()
 }

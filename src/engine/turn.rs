@@ -3,18 +3,21 @@
 //!
 //! Not here: building the request to the agent ([`super::context`]), and taking turns ([`super::driver`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlingua_core::answer::{Answer, AnswerPolicy};
 use interlingua_core::call::{RunState, Thread};
 use interlingua_core::connector::TurnRequest;
+use interlingua_core::loss::Losses;
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::pending::Pending;
 use interlingua_core::{Fault, Json, RunCall, RunId, RunPolicy};
 use tokio::sync::oneshot;
 
 use super::agent::Agent;
+use super::message_ids::MessageOrigin;
 use super::session::{Queued, Session, TurnGuard};
 use crate::callers::{Caller, Permit, Use};
 use crate::observe::RequestLog;
@@ -116,6 +119,16 @@ pub(super) enum Place {
 pub(super) struct Prepared {
     /// The complete request.
     pub(super) request: AgentRequest,
+    /// Where earlier turns stand in its input.
+    pub(super) history: Range<usize>,
+    /// What names the messages of its input; empty if the agent is not told their ids.
+    pub(super) origins: Vec<MessageOrigin>,
+    /// The run that the request is sent for, and how many of its turns came before.
+    pub(super) sent_for: Option<(RunId, u32)>,
+    /// The ids of the messages in its input, or none.
+    pub(super) message_ids: Vec<String>,
+    /// What of the session does not reach the agent.
+    pub(super) losses: Losses,
     /// The session's id as the agent knows it.
     pub(super) upstream_id: String,
     /// What the connector remembered of the session.
@@ -147,9 +160,36 @@ impl Prepared {
         }
     }
 
+    /// How many messages at the beginning of what was said are answers that came beside it and are not recorded.
+    pub(super) fn beside(&self) -> usize {
+        self.origins.iter().filter(|origin| matches!(origin, MessageOrigin::Beside { .. })).count()
+    }
+
+    /// The request is sent in this turn of a run.
+    pub(super) fn name(&mut self, session: &str, run: RunId, turn: u32) {
+        // As clients of the Agent API see it, so that one search of the logs finds both sides of a run.
+        self.request.id = Some(format!("response_{run}"));
+        self.sent_for = Some((run, turn));
+        self.name_messages(session);
+    }
+
+    /// Gives the messages of the input their ids, if the agent is told them.
+    pub(super) fn name_messages(&mut self, session: &str) {
+        let named = self
+            .sent_for
+            .into_iter()
+            .flat_map(|(run, turn)| self.origins.iter().map(move |origin| origin.id(session, run, turn)));
+        self.message_ids = named.collect();
+    }
+
     /// The request as the connector gets it.
-    pub(super) fn turn_request(&self) -> TurnRequest<'_> {
+    pub(super) fn turn_request<'a>(&'a self, agent: &'a Agent) -> TurnRequest<'a> {
         TurnRequest::new(&self.request, &self.connector_state, &self.answered)
+            .with_history(self.history.clone())
+            .with_turn(self.sent_for.map_or(0, |(_, turn)| turn))
+            .with_message_ids(&self.message_ids)
+            .with_protocol_events(agent.reads_protocol_events())
+            .with_agent(&agent.name)
     }
 }
 

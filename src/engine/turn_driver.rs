@@ -127,6 +127,8 @@ impl<'a> TurnDriver<'a> {
         self.stop_agent(conversation.as_ref());
         self.discard_if_unreached();
 
+        let mut losses = prepared.as_ref().map(|prepared| prepared.losses.clone()).unwrap_or_default();
+        losses.extend(conversation.as_ref().map_or(&[], Conversation::losses));
         let connector_state = conversation.as_ref().and_then(Conversation::session_state);
         let first_ignored = conversation.as_ref().and_then(Conversation::first_ignored).map(str::to_owned);
         if let Some(conversation) = conversation
@@ -155,6 +157,7 @@ impl<'a> TurnDriver<'a> {
             agent_error: self.normalizer.complaint(),
             ignored: self.normalizer.ignored(),
             first_ignored: first_ignored.as_deref(),
+            losses,
             took: began_at.elapsed(),
         };
 
@@ -167,8 +170,9 @@ impl<'a> TurnDriver<'a> {
     /// Waits for the session's turn, prepares the request, and sends it while the store takes note of the run.
     async fn request(&mut self, opened: Option<StoreFuture<()>>) -> Result<Requested, Fault> {
         let (guard, mut prepared) = self.prepare().await?;
-        // As clients of the Agent API see it, so that one search of the logs finds both sides of a run.
-        prepared.request.id = Some(format!("response_{}", self.run.id()));
+        let turns_before = self.run.view(|view| view.run().turns.len().saturating_sub(1));
+        let number = u32::try_from(turns_before).unwrap_or(u32::MAX);
+        prepared.name(&self.turn.session.id, self.run.id(), number);
         self.turn.answers = prepared.answered.len();
         let decisions = turn_log::decisions(&prepared);
         self.note_request(&mut prepared);
@@ -191,6 +195,7 @@ impl<'a> TurnDriver<'a> {
         self.turn.spoken.request.input = Input::default();
         prepared.request.input = Input::default();
         prepared.said = Input::default();
+        (prepared.origins, prepared.message_ids) = (Vec::new(), Vec::new());
         Ok(Requested { guard, prepared, opened })
     }
 

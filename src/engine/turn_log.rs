@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use interlingua_core::answer::{self, Answer, AnswerBody};
 use interlingua_core::filter::truncated;
+use interlingua_core::loss::Losses;
 use interlingua_core::pending::Pending;
 use interlingua_core::run::RunError;
 use interlingua_core::{Blame, Fault, FaultKind};
@@ -33,6 +34,8 @@ pub(super) struct TurnReport<'a> {
     pub(super) ignored: u64,
     /// The first of them.
     pub(super) first_ignored: Option<&'a str>,
+    /// What of the request the agent was not sent, and what of its answer has no place in a run.
+    pub(super) losses: Losses,
     pub(super) took: Duration,
 }
 
@@ -80,6 +83,7 @@ fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &Re
             usage: view.run().usage().and_then(observe::usage),
             retries: noted.retries,
             first_retries: noted.first_retries.into_iter().map(|retry| (retry.at, retry.reason)).collect(),
+            losses: report.losses.as_slice().to_vec(),
             answers: turn.answers,
             waits_for: waits.then_some(view.pending.len()),
             finish_reason: reason,

@@ -65,6 +65,8 @@ pub(crate) struct Prepared {
     pub(super) agents: Vec<Arc<engine::Agent>>,
     /// Those of each agent.
     pub(super) limits: Vec<RequestLimits>,
+    /// Of each agent: whether some client reads its own events.
+    pub(super) event_readers: Vec<bool>,
     pub(super) rules: engine::RetentionRules,
     pub(super) auth: Auth,
     pub(super) profiles: Vec<CallerProfile>,
@@ -118,6 +120,7 @@ impl LiveParts {
         let Prepared {
             agents,
             limits,
+            event_readers,
             rules,
             auth,
             profiles,
@@ -130,8 +133,9 @@ impl LiveParts {
             caller_label,
             ..
         } = prepared;
-        for (agent, limits) in agents.iter().zip(limits) {
+        for ((agent, limits), reads_events) in agents.iter().zip(limits).zip(event_readers) {
             agent.usage.set_shared_limits(limits);
+            agent.protocol_events.store(reads_events, Ordering::Relaxed);
         }
         self.engine.replace(agents, rules);
         self.callers.replace(&auth, &profiles);

@@ -41,6 +41,7 @@ impl Gateway {
         let mut changed_agents = 0;
         let mut agents = Vec::with_capacity(settings.agents.len());
         let mut limits = Vec::with_capacity(settings.agents.len());
+        let mut event_readers = Vec::with_capacity(settings.agents.len());
         for agent in &settings.agents {
             let is_same = settings.fingerprint(&agent.name) == running.fingerprint(&agent.name);
             let known = live.iter().find(|known| known.name == agent.name);
@@ -52,6 +53,7 @@ impl Gateway {
                 }
             }
             limits.push(agent.limits);
+            event_readers.push(settings.reads_protocol_events(&agent.name));
         }
 
         // Its connection and what waits to be sent stay, unless it goes elsewhere now.
@@ -62,6 +64,7 @@ impl Gateway {
             changed_agents,
             agents,
             limits,
+            event_readers,
             rules,
             auth: settings.auth.clone(),
             profiles: settings.callers.clone(),

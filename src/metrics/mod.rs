@@ -90,6 +90,38 @@ struct EndpointLabels {
     endpoint: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LossLabels {
+    agent: Arc<str>,
+    protocol: &'static str,
+    side: &'static str,
+    kind: &'static str,
+    change: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CancelLabels {
+    agent: Arc<str>,
+    result: &'static str,
+}
+
+/// Content that did not arrive as it was.
+#[derive(Clone, Debug)]
+pub struct ContentLost {
+    /// The agent's name.
+    pub agent: Arc<str>,
+    /// The protocol of the client.
+    pub protocol: &'static str,
+    /// Where: towards the client, or towards the agent.
+    pub side: &'static str,
+    /// What it is.
+    pub kind: &'static str,
+    /// Whether it was lost, or only changed.
+    pub change: &'static str,
+    /// How often.
+    pub count: u32,
+}
+
 type Named = Family<[(&'static str, &'static str); 1], Counter>;
 
 /// Everything that is counted. One per gateway.
@@ -99,6 +131,8 @@ pub struct Metrics {
     run_duration: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     first_event: Family<AgentLabels, Histogram, fn() -> Histogram>,
     event_gap: Family<AgentLabels, Histogram, fn() -> Histogram>,
+    content_lost: Family<LossLabels, Counter>,
+    agent_cancels: Family<CancelLabels, Counter>,
     streams_open: Family<RouteLabels, Gauge>,
     requests: Family<RequestLabels, Counter>,
     auth_failures: Named,
@@ -234,6 +268,12 @@ impl AgentMetrics {
         self.metrics.run_duration.get_or_create(&labels).observe(end.took);
     }
 
+    /// Counts that the agent was told to stop. `result`: what came of it.
+    pub fn canceled(&self, result: &'static str) {
+        let labels = CancelLabels { agent: Arc::clone(&self.name), result };
+        self.metrics.agent_cancels.get_or_create(&labels).inc();
+    }
+
     /// Counts how long the agent took from the beginning of a turn to its first event.
     pub fn began_after(&self, time: Duration) {
         self.first_event.observe(time);
@@ -268,6 +308,8 @@ impl Metrics {
             run_duration: Family::new_with_constructor(duration),
             first_event: Family::new_with_constructor(first_event),
             event_gap: Family::new_with_constructor(gap),
+            content_lost: Family::default(),
+            agent_cancels: Family::default(),
             streams_open: Family::default(),
             requests: Family::default(),
             auth_failures: Family::default(),
@@ -328,6 +370,10 @@ impl Metrics {
         registry.register("connections", "Open connections of clients", levels.connections.clone());
         registry.register("sockets", "Open WebSockets of clients", levels.sockets.clone());
         registry.register("streams_open", "Responses that are being streamed", self.streams_open.clone());
+        let help = "Content that did not reach the client or the agent, or reached it in another form";
+        registry.register("content_lost", help, self.content_lost.clone());
+        let help = "Agents that were told to stop, by what came of it";
+        registry.register("agent_cancels", help, self.agent_cancels.clone());
         registry.register("requests", "Answers to requests, by status", self.requests.clone());
         registry.register("auth_failures", "Credentials that were refused", self.auth_failures.clone());
         registry.register("limited", "Requests that exceeded a limit", self.limited.clone());
@@ -412,6 +458,13 @@ impl Metrics {
         let caller = self.callers.label(caller);
         let labels = RequestLabels { route: Arc::clone(route), protocol, code: status, caller };
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts content that did not arrive as it was.
+    pub fn content_lost(&self, lost: &ContentLost) {
+        let ContentLost { agent, protocol, side, kind, change, count } = lost.clone();
+        let labels = LossLabels { agent, protocol, side, kind, change };
+        self.content_lost.get_or_create(&labels).inc_by(u64::from(count));
     }
 
     /// Counts one open stream until the guard is dropped.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::lines::{LineWriter, Target};
+use super::losses::{self, LossAt};
 use super::parts::RequestParts;
 use super::time::time;
 use crate::clock;
@@ -86,6 +87,9 @@ pub(super) struct Line<'a> {
     bytes_in: u64,
     bytes_out: u64,
     duration_ms: u64,
+    /// What did not arrive as it was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<LossAt>,
     #[serde(flatten)]
     turn: Option<TurnFields<'a>>,
 }
@@ -148,6 +152,7 @@ impl<'a> Line<'a> {
             bytes_in: parts.bytes_in,
             bytes_out: parts.bytes_out,
             duration_ms: millis(parts.took.unwrap_or_default()),
+            lost: losses::of(parts).collect(),
             turn: turn.map(|turn| TurnFields {
                 run: &turn.run,
                 agent: &turn.agent,

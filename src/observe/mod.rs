@@ -9,6 +9,7 @@ mod conventions;
 mod filter;
 mod lines;
 mod log_layer;
+mod losses;
 mod observer;
 mod otlp;
 mod parts;

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use super::access::{Access, AccessLog};
 use super::audit::{Audit, AuditEntry};
 use super::lines::Target;
+use super::losses;
 use super::otlp::Otlp;
 use super::parts::RequestParts;
 use crate::metrics::{Metrics, TurnEnd};
@@ -112,6 +113,7 @@ impl Observer {
         let status = if parts.status == 0 { CLIENT_LEFT } else { parts.status };
         let route = parts.route.clone().unwrap_or_else(|| Arc::from(""));
         self.metrics.answered(&route, parts.protocol, status, parts.caller.as_ref());
+        losses::report(&parts, &self.metrics);
         if self.access.is_none() && self.otlp.is_none() {
             return;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlingua_core::event::Millis;
+use interlingua_core::loss::Loss;
 
 /// What is known of a request.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,8 @@ pub(super) struct RequestParts {
     pub(super) took: Option<Duration>,
     /// True: the client left before the end of the answer.
     pub(super) client_left: bool,
+    /// What of the request is not passed on, and what of the answer its response does not show.
+    pub(super) losses: Vec<Loss>,
     pub(super) turn: Option<TurnPart>,
 }
 
@@ -98,6 +101,8 @@ pub struct TurnPart {
     pub retries: u32,
     /// The first of those: when, and why.
     pub first_retries: Vec<(Millis, String)>,
+    /// What of the request the agent was not sent, and what of its answer has no place in a run.
+    pub losses: Vec<Loss>,
     /// How many pending items it answered.
     pub answers: usize,
     /// How many items its run or session waits for after it. `None`: it does not wait.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use interlingua_core::filter::truncated;
+use interlingua_core::loss::Loss;
 
 use super::audit::{Action, AuditEntry};
 use super::observer::Observer;
@@ -170,6 +171,13 @@ impl RequestLog {
         parts.bytes_out += bytes;
         parts.took = Some(took);
         parts.client_left |= !complete;
+    }
+
+    /// What of it is not passed on, and what of the answer its response does not show. Counts only if it began a turn.
+    pub fn set_losses(&self, losses: &[Loss]) {
+        if !losses.is_empty() {
+            self.parts().losses = losses.to_vec();
+        }
     }
 
     /// What became of its turn.

@@ -111,7 +111,8 @@ fn stream(
     follower.begin(attach, |view| exchange.begin(view, &mut out));
     let open = open_stream(gateway, route);
     let revoked = access::revoked(gateway, route, &admitted.caller);
-    let steps = Steps::new(follower, exchange, out, route.heartbeat, open).until_revoked(revoked);
+    let steps = Steps::new(follower, exchange, out, route.heartbeat, open);
+    let steps = steps.until_revoked(revoked).noting_losses(request_log::of(request));
 
     let body = StreamBody::new(steps, &gateway.unsent, admitted.permits);
     let mut response = builder(route, request.head(), &head).body(body);
@@ -317,8 +318,21 @@ fn restrict(scope: &mut Scope) {
     scope.denied = denied.into();
 }
 
-/// Calls the engine as often as the exchange needs it.
+/// Calls the engine as often as the exchange needs it, and notes what a response that is complete does not show.
 pub(super) async fn run_exchange(
+    gateway: &Gateway,
+    exchange: &mut dyn Exchange,
+    call: Call,
+    scope: &Scope,
+) -> Result<Outcome, Fault> {
+    let outcome = call_engine(gateway, exchange, call, scope).await;
+    if let (Some(log), Ok(Outcome::Complete(_)) | Err(_)) = (&scope.request, &outcome) {
+        log.set_losses(exchange.losses());
+    }
+    outcome
+}
+
+async fn call_engine(
     gateway: &Gateway,
     exchange: &mut dyn Exchange,
     call: Call,

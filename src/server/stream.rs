@@ -5,6 +5,7 @@
 //! [`super::listener`]); and chunks that the client does not read ([`super::unsent`]).
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::engine::{Follower, Take};
 use crate::metrics::OpenStream;
+use crate::observe::RequestLog;
 
 /// The target size of a chunk in bytes. A chunk ends after the event that reaches it.
 const CHUNK_BYTES: usize = 32 * 1024;
@@ -37,6 +39,8 @@ pub(super) struct Steps {
     _open: OpenStream,
     /// Resolves when the caller's credentials end. `None`: the stream goes on then.
     revoked: Option<LocalBoxFuture<'static, Fault>>,
+    /// The log of the request that it answers.
+    log: Option<Arc<RequestLog>>,
 }
 
 impl Steps {
@@ -58,13 +62,21 @@ impl Steps {
             opening_chunks: 4,
             ended: false,
             revoked: None,
+            log: None,
             _open: open,
         }
     }
 
+    /// Notes at its end what it did not show.
+    pub(super) fn noting_losses(mut self, log: Option<Arc<RequestLog>>) -> Self {
+        self.log = log;
+        self
+    }
+
     /// Ends the stream, in its protocol, when this resolves.
-    pub(super) fn until_revoked(self, revoked: Option<LocalBoxFuture<'static, Fault>>) -> Self {
-        Self { revoked, ..self }
+    pub(super) fn until_revoked(mut self, revoked: Option<LocalBoxFuture<'static, Fault>>) -> Self {
+        self.revoked = revoked;
+        self
     }
 
     /// The next chunk, to be written at once. `None` at the end of the stream.
@@ -161,6 +173,14 @@ impl Steps {
         let chunk = Bytes::copy_from_slice(&self.out.body);
         self.out.body.clear();
         chunk
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(log) = &self.log {
+            log.set_losses(self.exchange.losses());
+        }
     }
 }
 

@@ -321,7 +321,8 @@ impl Connection {
                 follower.begin(attach, |view| exchange.begin(view, &mut out));
                 // No heartbeat: WebSocket pings keep the connection alive, and there are no comments.
                 let open = handle::open_stream(&gateway, &self.routed.route);
-                self.stream(Steps::new(follower, exchange, out, Duration::ZERO, open).until_revoked(revoked)).await
+                let steps = Steps::new(follower, exchange, out, Duration::ZERO, open);
+                self.stream(steps.until_revoked(revoked).noting_losses(self.log.clone())).await
             }
             Err(fault) => {
                 if let Some(run) = exchange.builds_on() {

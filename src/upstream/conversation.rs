@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt};
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next};
 use interlingua_core::event::Millis;
+use interlingua_core::loss::Loss;
 use interlingua_core::sse::{DecodeError, Decoder};
 use interlingua_core::{Fault, FaultKind, Json, filter, tree};
 use tokio::time::{Instant, Sleep};
@@ -520,6 +521,18 @@ impl Conversation {
     #[must_use]
     pub fn first_ignored(&self) -> Option<&str> {
         self.first_ignored.as_deref()
+    }
+
+    /// True if the agent cannot take the turn without the whole history.
+    #[must_use]
+    pub fn needs_history(&self) -> bool {
+        self.turn.needs_history()
+    }
+
+    /// What of the request the agent was not sent, and what of its answer has no place in a run.
+    #[must_use]
+    pub fn losses(&self) -> &[Loss] {
+        self.turn.losses()
     }
 
     /// What the connector wants back at the next turn of this session and user.

@@ -112,6 +112,7 @@ impl Fixture {
             name: AGENT.to_owned(),
             card: Arc::clone(&card),
             upstream,
+            protocol_events: false.into(),
             history: engine::History::Upstream,
             history_limit: engine::HistoryLimit { turns: 50, bytes: 1 << 20 },
             queue_turns: true,

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::callers::key_of;
 use super::http::{Exchange, Response, request, with_timeout};
+use super::puppet::{PuppetApi, PuppetUpstream};
 use super::transcript::Transcript;
 
 /// A running gateway. It stops when it is dropped.
@@ -28,6 +29,11 @@ pub struct Gateway {
     routes: SharedRoutes,
     folder: PathBuf,
     _temporary: Option<tempfile::TempDir>,
+}
+
+/// All protocols, and those of the tests.
+fn builder() -> interlingua::Gateway {
+    interlingua::Gateway::builtin().serve::<PuppetApi>().upstream::<PuppetUpstream>()
 }
 
 /// Configuration of an agent that speaks the Agent API. `own` and `upstream` are further lines of the two tables.
@@ -72,7 +78,7 @@ impl Gateway {
         let (finished, stopped) = oneshot::channel();
         let file = folder.join("gateway.toml");
         let thread = std::thread::spawn(move || {
-            let gateway = interlingua::Gateway::builtin();
+            let gateway = builder();
             let parsed = config::read(&source, &file, &gateway.protocols(), &Env::process());
             let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
             actix_web::rt::System::new().block_on(async move {
@@ -108,7 +114,7 @@ impl Gateway {
 
     /// Replaces the routes by those of another configuration with the same agents.
     pub fn replace_routes(&self, source: &str) {
-        let gateway = interlingua::Gateway::builtin();
+        let gateway = builder();
         let parsed = config::read(source, &self.folder.join("gateway.toml"), &gateway.protocols(), &Env::process());
         let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
         self.routes.replace(gateway.build_routes(&settings).expect("the routes can be served"));

@@ -15,6 +15,7 @@ pub mod issuer;
 pub mod pairs;
 pub mod paths;
 pub mod process;
+pub mod puppet;
 pub mod socket;
 pub mod store;
 pub mod tls;

@@ -12,6 +12,7 @@ use crate::answer::{
     Answer, AnswerBody, AnswerMessage, AnswerPolicy, AskPolicy, NOT_TAKEN, NOT_WAITING, OrphanPolicy, fits, native,
     offer, supported_decisions,
 };
+use crate::capability::ToolOutputs;
 use crate::event::Millis;
 use crate::fault::{Fault, FaultKind};
 use crate::id::RunId;
@@ -52,6 +53,9 @@ pub struct Open {
     /// True if the answer may contain the extension.
     #[serde(default)]
     pub extension: bool,
+    /// True if the agent takes the answer only together with those of all other items of its run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub together: bool,
     /// The decision, while other items are still unanswered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<Decided>,
@@ -97,6 +101,8 @@ pub struct AskContext<'a> {
     pub tools: &'a [Json],
     /// The decisions that the agent accepts.
     pub decisions: &'static [Decision],
+    /// How the agent takes the outputs of several calls.
+    pub tool_outputs: ToolOutputs,
 }
 
 /// What to do with a request.
@@ -182,6 +188,7 @@ impl Waiting {
                 parameters: parameters(asked.tools, &item.name),
                 // The plain answer of the Agent API has no place for new arguments.
                 extension: asked.decisions.contains(&Decision::Edit),
+                together: asked.tool_outputs == ToolOutputs::Together,
                 decided: None,
                 said: None,
                 item,
@@ -265,7 +272,8 @@ impl Waiting {
             if !seen.insert(at) {
                 return Err(Fault::new(FaultKind::Invalid, format!("'{id}' is answered twice")).with_code(NOT_TAKEN));
             }
-            if !open.waits() {
+            // An output that still waits for others may come again with them.
+            if !open.waits() && open.item.kind != PendingKind::Tool {
                 return Err(answered_already(id));
             }
             self.open[at].decided = Some(check_answer(open, &found.answer, now)?);
@@ -281,12 +289,16 @@ impl Waiting {
             return Err(answered_already(&id));
         }
 
-        let immediately = terms.accepts_single_answers && !seen.is_empty();
+        let has_answers = !seen.is_empty();
+        let immediately = terms.accepts_single_answers && has_answers;
         if !immediately && !self.cancel_expired(now, terms.asking) {
             return match terms.asking {
-                AskPolicy::Together if !seen.is_empty() => Err(self.missing_answers()),
+                AskPolicy::Together if has_answers => Err(self.missing_answers()),
                 _ => Ok(Outcome::Wait),
             };
+        }
+        if has_answers && self.is_incomplete(&seen) && !says_more(&input) {
+            return Ok(Outcome::Wait);
         }
 
         Ok(self.send(input, &placed, orphans))
@@ -333,6 +345,12 @@ impl Waiting {
 
         self.sent = sent;
         Outcome::Send { input, answered, freed: Vec::new() }
+    }
+
+    /// True if the agent would not understand these answers yet: those to other calls of the same run are missing.
+    fn is_incomplete(&self, answered: &HashSet<usize>) -> bool {
+        let mut runs = answered.iter().map(|at| &self.open[*at]).filter(|open| open.together).map(|open| open.run);
+        runs.any(|run| self.open().any(|open| open.together && open.run == run))
     }
 
     /// Index of the item an answer is for. Some front ends show approvals as tools and answer with the call's output.
@@ -448,6 +466,12 @@ fn is_agent_message(message: &Message) -> bool {
     }
 }
 
+/// True if the client says something besides its answers: it does not wait for those that are missing.
+fn says_more(input: &[Message]) -> bool {
+    let said = input.iter().rev().take_while(|message| !is_agent_message(message));
+    said.filter(|message| message.kind == MessageType::Message).any(|message| message.role != Some(Role::System))
+}
+
 /// True if the input contains the call as well as its output.
 fn is_history(input: &[Message], id: &str) -> bool {
     input.iter().any(|message| message.calls().any(|call| call.call_id == id))
@@ -472,6 +496,12 @@ fn orphan(found: &LocatedAnswer, orphans: OrphanPolicy) -> Result<Option<Message
     let decided = decide(&item, &found.answer.given, super::NATIVE_DECISIONS)?;
 
     Ok(found.index.is_none().then(|| decided.message(&item, false)))
+}
+
+// Serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn decisions(given: &AnswerBody) -> Option<Vec<Json>> {

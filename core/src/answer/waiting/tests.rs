@@ -20,7 +20,14 @@ const ONE_BY_ONE: AnswerPolicy = AnswerPolicy { asking: AskPolicy::OneByOne, ..A
 const WITH_TOOLS: AnswerPolicy = AnswerPolicy { asking: AskPolicy::OneByOneWithTools, ..ALL_TOGETHER };
 
 fn context<'a>() -> AskContext<'a> {
-    AskContext { run: RUN, now: 1_000, terms: ALL_TOGETHER, tools: &[], decisions: ALL_DECISIONS }
+    AskContext {
+        run: RUN,
+        now: 1_000,
+        terms: ALL_TOGETHER,
+        tools: &[],
+        decisions: ALL_DECISIONS,
+        tool_outputs: ToolOutputs::Each,
+    }
 }
 
 fn approval(id: &str) -> Pending {
@@ -234,6 +241,67 @@ fn a_person_who_stands_in_for_tools_is_asked_for_each_call() {
             r#"function_call_output {"call_id":"d","output":""}"#
         ]
     );
+}
+
+/// Items of an agent that takes the outputs of all calls of a turn in one request.
+fn waiting_together(items: Vec<Pending>) -> Waiting {
+    let mut waiting = Waiting::default();
+    waiting.ask(items, &AskContext { tool_outputs: ToolOutputs::Together, ..context() });
+    waiting
+}
+
+#[test]
+fn outputs_for_an_agent_that_takes_them_together_are_collected() {
+    for terms in [ALL_TOGETHER, ONE_BY_ONE, AnswerPolicy { accepts_single_answers: true, ..ONE_BY_ONE }] {
+        let mut waiting = waiting_together(vec![tool("c"), tool("d"), tool("e")]);
+        assert!(matches!(waiting.take(vec![output("d", "2")], Vec::new(), terms, 1_000), Outcome::Wait));
+        assert_eq!(open(&waiting), ["c", "e"]);
+
+        let stored = serde_json::to_string(&waiting).expect("a document");
+        let mut waiting: Waiting = serde_json::from_str(&stored).expect("the same document");
+        let system = Message { role: Some(Role::System), ..Message::user("be brief") };
+        let outcome = waiting.take(vec![system, output("c", "1")], Vec::new(), terms, 1_000);
+        assert!(matches!(outcome, Outcome::Wait), "instructions say nothing new");
+
+        // Clients that repeat what they have sent are understood, and the last output counts.
+        let input = sent(waiting.take(vec![output("d", "two"), output("e", "3")], Vec::new(), terms, 1_000));
+        assert_eq!(
+            input,
+            [
+                r#"function_call_output {"call_id":"c","output":"1"}"#,
+                r#"function_call_output {"call_id":"d","output":"two"}"#,
+                r#"function_call_output {"call_id":"e","output":"3"}"#
+            ]
+        );
+        assert!(open(&waiting).is_empty());
+    }
+}
+
+#[test]
+fn words_release_the_outputs_that_were_collected() {
+    let mut waiting = waiting_together(vec![tool("c"), tool("d"), tool("e")]);
+    assert!(matches!(waiting.take(vec![output("c", "1")], Vec::new(), ALL_TOGETHER, 1_000), Outcome::Wait));
+    let input = vec![output("d", "2"), Message::user("never mind the rest")];
+    let input = sent(waiting.take(input, Vec::new(), ALL_TOGETHER, 1_000));
+    assert_eq!(input.len(), 3, "{input:?}");
+    assert!(input[0].contains(r#""call_id":"c""#) && input[2] == "message never mind the rest", "{input:?}");
+    assert!(open(&waiting).is_empty());
+}
+
+#[test]
+fn decisions_and_outputs_for_an_agent_that_takes_them_together_go_together() {
+    let mut waiting = waiting_together(vec![approval("a"), tool("c")]);
+    assert!(matches!(waiting.take(Vec::new(), vec![answer("a", "yes")], ALL_TOGETHER, 1_000), Outcome::Wait));
+    let fault = refused(waiting.take(Vec::new(), vec![answer("a", "no")], ALL_TOGETHER, 1_000));
+    assert_eq!(fault.code(), NOT_WAITING, "a decision is made once");
+    let input = sent(waiting.take(vec![output("c", "1")], Vec::new(), ALL_TOGETHER, 1_000));
+    assert!(input[0].starts_with("mcp_approval_response") && input[1].starts_with("function_call_output"), "{input:?}");
+
+    // Another run's calls are no part of it.
+    waiting.ask(vec![tool("d")], &AskContext { tool_outputs: ToolOutputs::Together, ..context() });
+    let other = RunId(Uuid::from_u128(8));
+    waiting.ask(vec![tool("e")], &AskContext { run: other, tool_outputs: ToolOutputs::Together, ..context() });
+    assert_eq!(sent(waiting.take(vec![output("d", "1")], Vec::new(), ALL_TOGETHER, 1_000)).len(), 1);
 }
 
 // docs/human-in-the-loop.md#rule-6 is up to the engine. These tests show that answers of any protocol count.
