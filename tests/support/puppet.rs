@@ -18,7 +18,7 @@ use interlingua_core::connector::{
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::{Endpoint, Mount, Mounted, Request};
 use interlingua_core::loss::{ContentKind, Loss, Losses};
-use interlingua_core::model::{MessageType, Role};
+use interlingua_core::model::MessageType;
 use interlingua_core::out::Head;
 use interlingua_core::probe::{AgentProbe, Finding, ProbeAnswer};
 use interlingua_core::step::Step;
