@@ -56,3 +56,8 @@ async fn plays(protocol: &str) {
 async fn agent_api() {
     plays("agent-api").await;
 }
+
+#[tokio::test]
+async fn chat_completions() {
+    plays("chat-completions").await;
+}

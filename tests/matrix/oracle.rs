@@ -93,8 +93,8 @@ impl Verdict {
         let is_extra = |kind: &ContentKind| match kind {
             // What is shown in words instead of its own form is in the text.
             ContentKind::Text => !is_any_changed,
-            // Only some turns ask for it.
-            ContentKind::History => false,
+            // Only some turns ask for it, and tools may be sent again with each.
+            ContentKind::History | ContentKind::ToolDeclaration => false,
             _ => true,
         };
         for (kind, values) in got.iter().filter(|(kind, _)| !expected.contains_key(kind) && is_extra(kind)) {

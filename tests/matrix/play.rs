@@ -8,6 +8,7 @@ use interlingua_testing_clients::{ScriptedClient, Shown, Talk};
 
 use crate::losses::Reported;
 use crate::stand::{AGENT, Stand};
+use crate::support::http::Exchange;
 
 /// What came of a scenario.
 pub(crate) struct Played {
@@ -73,17 +74,36 @@ impl Stand {
         let request = client.request(acts, talk);
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(&request.headers);
-        let answer =
-            self.gateway.open(request.method, &request.path, &headers, request.body.as_bytes()).await.response().await;
-        let id = answer.header("x-request-id").expect("every answer has an id").to_owned();
+        let mut open = self.gateway.open(request.method, &request.path, &headers, request.body.as_bytes()).await;
+        let (status, answer) = read(&mut open, client.leaves_at()).await;
+        let id = open.header("x-request-id").await.expect("every answer has an id");
+        drop(open);
         let reported = self.losses.of_requests(&[id]).await;
         PlayedTurn {
-            shown: client.read(answer.status, answer.text(), talk),
+            shown: client.read(status, &answer, talk),
             heard: None,
             reported: reported.into_iter().collect(),
-            answers: vec![format!("{} {}\n{} {}", request.path, request.body, answer.status, answer.text())],
+            answers: vec![format!("{} {}\n{status} {answer}", request.path, request.body)],
         }
     }
+}
+
+/// Reads an answer to its end, or to the event at which the client leaves.
+async fn read(open: &mut Exchange, leaves_at: Option<&str>) -> (u16, String) {
+    let status = open.status().await;
+    let is_stream = open.header("content-type").await.is_some_and(|kind| kind.starts_with("text/event-stream"));
+    if !is_stream {
+        return (status, open.read_response().await.text().to_owned());
+    }
+    let mut text = String::new();
+    while let Some(event) = open.event().await {
+        text.push_str(&event);
+        text.push_str("\n\n");
+        if leaves_at.is_some_and(|word| event.contains(word)) {
+            break;
+        }
+    }
+    (status, text)
 }
 
 /// What is sent together: all at once, or each answer alone.

@@ -22,6 +22,7 @@
 //! Not here: scenarios, and what clients are shown.
 
 mod agent_api;
+mod chat_completions;
 mod responses;
 pub mod server;
 mod stage;
@@ -66,7 +67,11 @@ pub trait ScriptedAgent: Send + Sync + 'static {
 /// Every agent.
 #[must_use]
 pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
-    vec![Arc::new(agent_api::AgentApi), Arc::new(responses::Responses)]
+    vec![
+        Arc::new(agent_api::AgentApi),
+        Arc::new(chat_completions::ChatCompletions),
+        Arc::new(responses::Responses),
+    ]
 }
 
 /// Puts an agent on a socket. Where a play is to be cut, its reply is.

@@ -27,6 +27,11 @@ impl ScriptedClient for A2a {
         !matches!(act, ClientAct::Declare(_) | ClientAct::Instruct(_) | ClientAct::Temperature)
     }
 
+    fn leaves_at(&self) -> Option<&'static str> {
+        // Such a stream stays open: the agent may go on by itself after the login.
+        Some("TASK_STATE_AUTH_REQUIRED")
+    }
+
     fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
         let mut parts = Vec::new();
         for act in acts {

@@ -40,6 +40,11 @@ pub trait ScriptedClient: Send + Sync + 'static {
         false
     }
 
+    /// A client that sees this in an event of its stream has all it waits for, and leaves.
+    fn leaves_at(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The request of a turn.
     fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request;
 

@@ -186,7 +186,12 @@ fn read_item(item: &Value, items: &mut Vec<Item>, open: &mut Vec<Open>) {
 fn read_part(part: &Value, items: &mut Vec<Item>) {
     match text(part, "type") {
         "output_text" => {
-            let annotations = list(part, "annotations").map(|note| Item::new(K::Annotation, text(note, "url")));
+            let annotations = list(part, "annotations").map(|note| {
+                Item::new(
+                    K::Annotation,
+                    note["url"].as_str().or(note["url_citation"]["url"].as_str()).expect("a citation has a URL"),
+                )
+            });
             items.push(Item::new(K::Text, text(part, "text")));
             items.extend(annotations);
         }
