@@ -14,6 +14,7 @@ pub mod builder;
 pub mod call;
 pub mod capability;
 pub mod connector;
+pub mod contents;
 pub mod duration;
 pub mod event;
 pub mod exchange;

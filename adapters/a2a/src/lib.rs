@@ -16,6 +16,7 @@ mod errors;
 mod generation;
 mod history;
 mod input;
+mod losses;
 mod options;
 mod parts;
 mod push;

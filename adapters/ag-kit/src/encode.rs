@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use interlingua_core::exchange::Flow;
+use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model::MessageType;
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::Run;
@@ -18,7 +19,7 @@ use crate::calls::Calls;
 use crate::interrupt::write_interrupt;
 use crate::memory::Memory;
 use crate::text::Text;
-use crate::{Reasoning, Route, wire};
+use crate::{Reasoning, Route, losses, wire};
 
 /// Writes the stream of one run.
 pub(crate) struct Encoder {
@@ -27,6 +28,7 @@ pub(crate) struct Encoder {
     sequencer: MessageSequencer,
     text: Text,
     calls: Calls,
+    losses: Losses,
 }
 
 impl Encoder {
@@ -36,7 +38,13 @@ impl Encoder {
             sequencer: MessageSequencer::new(),
             text: Text::default(),
             calls: Calls::default(),
+            losses: Losses::new(),
         }
+    }
+
+    /// What the stream did not show.
+    pub(crate) fn losses(&self) -> &[Loss] {
+        self.losses.as_slice()
     }
 
     /// Starts a stream with the calls known from the conversation.
@@ -49,6 +57,7 @@ impl Encoder {
             let Event::RunFinished { end } = step.event else { return Flow::More };
             self.encode_text(step, out);
             self.finish(step.run, end, out);
+            losses::note(step.run, &self.route.options, &mut self.losses);
             return Flow::Close;
         };
 

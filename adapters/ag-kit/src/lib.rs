@@ -12,6 +12,7 @@ mod encode;
 mod fault;
 mod health;
 mod interrupt;
+mod losses;
 mod memory;
 mod request;
 mod send;

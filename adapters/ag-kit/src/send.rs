@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use interlingua_core::call::{AgentCard, Busy, RunView, Target};
 use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::loss::Loss;
 use interlingua_core::out::Head;
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, RunCall, RunPolicy, Step, Thread};
@@ -155,5 +156,9 @@ impl Exchange for Send {
         if self.route.options.heartbeat.0 {
             out.comment("keep-alive");
         }
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.encoder.losses()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use interlingua_core::call::{RunState, SessionCall, SessionView};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::loss::Loss;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request, Step};
 
@@ -160,5 +161,9 @@ impl Exchange for Invoke {
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
         Flow::Close
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.turn.losses()
     }
 }

@@ -10,6 +10,7 @@ mod conversation;
 mod delete;
 mod fault;
 mod invoke;
+mod losses;
 mod names;
 mod overview;
 mod resume;

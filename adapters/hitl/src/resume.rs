@@ -7,6 +7,7 @@ use interlingua_core::answer::{Answer, AnswerBody, NOT_TAKEN, NOT_WAITING, UNDEC
 use interlingua_core::call::{RunState, SessionCall, SessionView};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::json::Json;
+use interlingua_core::loss::Loss;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::Decision;
 use interlingua_core::{Call, Exchange, Extra, Fault, FaultKind, Out, Reply, Request, Step};
@@ -150,5 +151,9 @@ impl Exchange for Resume {
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
         Flow::Close
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.turn.losses()
     }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use interlingua_core::call::{Busy, Delivery, RunView, SessionCall, SessionItem, SessionView};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::Next;
+use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::Run;
 use interlingua_core::{Blame, Call, End, Fault, FaultKind, Out, Reply, RunCall, RunId, RunPolicy, Thread};
 
 use crate::conversation::{ConversationBuilder, interrupt_data};
-use crate::{Reasoning, ResultScope, Route, WhileInterrupted, fault, wire};
+use crate::{Reasoning, ResultScope, Route, WhileInterrupted, fault, losses, wire};
 
 /// One call of the agent in a known session.
 pub(crate) struct Turn {
@@ -25,6 +26,7 @@ pub(crate) struct Turn {
     is_started: bool,
     /// True if the request is an answer to a question, not a query.
     is_resume: bool,
+    losses: Losses,
 }
 
 struct AgentAnswer {
@@ -43,6 +45,7 @@ impl Turn {
             answer: None,
             is_started: false,
             is_resume: false,
+            losses: Losses::new(),
         }
     }
 
@@ -66,6 +69,11 @@ impl Turn {
         let detached = !self.route.options.cancel_on_disconnect;
         run.policy = RunPolicy::attached().with_detached(detached).with_busy(Busy::Refuse);
         Call::Run(Box::new(run))
+    }
+
+    /// What the answer does not show.
+    pub(crate) fn losses(&self) -> &[Loss] {
+        self.losses.as_slice()
     }
 
     /// True once the turn has started: further replies belong to it.
@@ -122,6 +130,7 @@ impl Turn {
 
     fn handle_run(&mut self, view: &RunView<'_>, out: &mut Out) -> Result<Next, Fault> {
         let run = view.run();
+        losses::note(run, &self.route.options, &mut self.losses);
 
         let mut response = response(&self.route, &self.session, run, view.pending);
         if response.status != "completed" {

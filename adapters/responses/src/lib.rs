@@ -11,6 +11,7 @@ mod echo;
 mod encode;
 mod fault;
 mod ids;
+mod losses;
 mod options;
 mod serve;
 mod wire;

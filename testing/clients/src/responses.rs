@@ -171,7 +171,7 @@ fn read_item(item: &Value, items: &mut Vec<Item>, open: &mut Vec<Open>) {
         "function_call" => items.push(Item::call(K::ClientCall, text(item, "name"), text(item, "arguments"))),
         "mcp_call" => {
             items.push(Item::call(K::AgentCall, text(item, "name"), text(item, "arguments")));
-            let output = item["output"].as_str().or(item["error"].as_str()).or(item["error"]["message"].as_str());
+            let output = item["output"].as_str().or(item["error"]["content"][0]["text"].as_str());
             items.extend(output.map(|output| Item::new(K::AgentOutput, output)));
         }
         "mcp_approval_request" => {

@@ -18,9 +18,10 @@ use std::sync::Arc;
 use interlingua_core::answer::{NOT_TAKEN, UNDECIDED};
 use interlingua_core::call::{Call, Reply, RunState, RunView, Target};
 use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::out::Head;
 use interlingua_core::step::Step;
-use interlingua_core::{Fault, FaultKind, Out, Request, RunId};
+use interlingua_core::{Event, Fault, FaultKind, Out, Request, RunId};
 
 pub(crate) use fallback::Fallback;
 pub(crate) use push::{COLLECTION, Config};
@@ -30,6 +31,7 @@ use crate::Route;
 use crate::card;
 use crate::dialect::{Binding, Dialect, Generation, Operation};
 use crate::errors::{self, Problem};
+use crate::losses;
 use crate::task::{self, TaskDetail};
 use crate::updates::Updates;
 use crate::wire::{Encoded, read};
@@ -48,6 +50,7 @@ pub(crate) struct A2aExchange {
     agent: String,
     state: OperationState,
     streaming: Option<Streaming>,
+    losses: Losses,
 }
 
 /// The binding a request came in on.
@@ -92,6 +95,7 @@ impl A2aExchange {
             agent: route.agents[0].name.clone(),
             state: OperationState::Idle,
             streaming: None,
+            losses: Losses::new(),
         }
     }
 
@@ -340,9 +344,18 @@ impl Exchange for A2aExchange {
 
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         match &mut self.streaming {
-            Some(streaming) => streaming.encode(step, &self.writer, out),
+            Some(streaming) => {
+                if matches!(step.event, Event::TurnFinished { .. }) && !streaming.is_subscription() {
+                    losses::note(step.run, &self.route.options, &mut self.losses);
+                }
+                streaming.encode(step, &self.writer, out)
+            }
             None => Flow::Close,
         }
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.losses.as_slice()
     }
 
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {

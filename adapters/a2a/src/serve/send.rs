@@ -23,6 +23,7 @@ use crate::dialect::{Dialect, WireFormat};
 use crate::direct::{self, DirectMode};
 use crate::errors::{self, Problem};
 use crate::input;
+use crate::losses;
 use crate::options::{Deduplicate, WhileWorking};
 use crate::task::{self, TaskDetail};
 use crate::updates::Updates;
@@ -370,6 +371,7 @@ impl A2aExchange {
                     self.state = OperationState::Send(operation);
                     return Ok(Next::Call(forget));
                 }
+                losses::note(view.run(), &self.route.options, &mut self.losses);
                 self.write_task_result(&operation, view, out);
                 return Ok(Next::Done);
             }

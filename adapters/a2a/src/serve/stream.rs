@@ -100,6 +100,11 @@ impl Streaming {
         }
     }
 
+    /// True if it follows a task that another request works on.
+    pub(super) const fn is_subscription(&self) -> bool {
+        matches!(self.start, StreamStart::Subscription)
+    }
+
     /// Writes the current task. A new task is written at its first step instead.
     pub(super) fn begin(&mut self, route: &Route, view: RunView<'_>, writer: &Writer, out: &mut Out) {
         self.task = view.run().id.to_string();

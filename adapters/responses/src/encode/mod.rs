@@ -21,12 +21,14 @@ use std::sync::Arc;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
+use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::run::{Message, Run};
 use interlingua_core::step::Step;
 use interlingua_core::{Json, Out};
 
 use crate::echo::{DeclaredTools, Echo};
+use crate::losses;
 use crate::options::{CustomItems, Reasoning};
 use crate::serve::Shared;
 use crate::wire::{Item, Response, Status, Usage};
@@ -59,6 +61,7 @@ pub(crate) struct Encoder {
     reports_outputs: bool,
     /// Ids of the pending items already sent. They are item ids, which must be unique.
     sent_pending: BTreeSet<String>,
+    losses: Losses,
 }
 
 /// State of an unfinished message.
@@ -107,11 +110,17 @@ impl Encoder {
             unanswered: BTreeMap::new(),
             reports_outputs: false,
             sent_pending: BTreeSet::new(),
+            losses: Losses::new(),
         }
     }
 
-    /// Writes the response object of a run in its current state.
-    pub(crate) fn write_response(shared: Arc<Shared>, view: RunView<'_>, out: &mut Out) {
+    /// What the response does not show, once its run has ended.
+    pub(crate) fn losses(&self) -> &[Loss] {
+        self.losses.as_slice()
+    }
+
+    /// Writes the response object of a run in its current state. Returns what it does not show.
+    pub(crate) fn write_response(shared: Arc<Shared>, view: RunView<'_>, out: &mut Out) -> Losses {
         let run = view.run();
         let echo = Echo::from_labels(&view.info.labels, &run.agent);
         let mut encoder = Self::new(shared, echo, run, Frames::new(Target::Discard, None));
@@ -124,6 +133,7 @@ impl Encoder {
 
         let output: Vec<Json> = std::mem::take(&mut encoder.items).into_iter().flatten().collect();
         out.json(&encoder.response(run, &output));
+        encoder.losses
     }
 
     #[inline]
@@ -306,6 +316,7 @@ impl Encoder {
     /// Closes all open items and sends the end. Invariant: nothing is written after it.
     fn finished(&mut self, run: &Run, end: End, out: &mut Out) {
         self.close_calls(run, end, out);
+        losses::note(run, &self.shared.options, &mut self.losses);
         self.status = match end {
             End::Completed => Status::Completed,
             End::Incomplete => Status::Incomplete,

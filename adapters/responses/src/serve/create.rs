@@ -9,6 +9,7 @@ use std::sync::Arc;
 use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunView};
 use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::out::Head;
 use interlingua_core::policy::{FirstResponse, RunPolicy};
 use interlingua_core::tree::Node;
@@ -41,6 +42,8 @@ pub(crate) struct Create {
     request: Option<decode::CreateRequest>,
     context: Option<Context>,
     encoder: Option<Encoder>,
+    /// Of an answer that is not streamed.
+    losses: Losses,
 }
 
 impl Create {
@@ -55,6 +58,7 @@ impl Create {
             request: None,
             context: None,
             encoder: None,
+            losses: Losses::new(),
         }
     }
 
@@ -185,7 +189,7 @@ impl Exchange for Create {
         match reply {
             Reply::Run(view) => {
                 self.headers.apply(&mut out.head);
-                Encoder::write_response(Arc::clone(&self.shared), view, out);
+                self.losses = Encoder::write_response(Arc::clone(&self.shared), view, out);
                 Ok(Next::Done)
             }
             Reply::Waiting(view) => {
@@ -235,6 +239,10 @@ impl Exchange for Create {
         if !self.socket {
             out.comment("ping");
         }
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.encoder.as_ref().map_or(self.losses.as_slice(), Encoder::losses)
     }
 }
 

@@ -1,0 +1,28 @@
+//! What a task does not show of a turn, or shows in another form (docs/protocols/a2a.md#what-a-client-receives).
+
+use interlingua_core::contents::{self, Fate, Found};
+use interlingua_core::loss::{Change, ContentKind, Losses};
+use interlingua_core::run::Run;
+
+use crate::options::{Options, Reasoning, Tools};
+
+/// Notes the losses of the last turn.
+pub(crate) fn note(run: &Run, options: &Options, losses: &mut Losses) {
+    contents::note(run, losses, |found| fate(found, options));
+}
+
+fn fate(found: &Found<'_>, options: &Options) -> Fate {
+    use ContentKind as K;
+    match found.kind {
+        K::Reasoning if options.reasoning == Reasoning::Drop => {
+            Some((Change::Lost, "hidden by the route's option reasoning"))
+        }
+        K::AgentCall | K::AgentOutput if options.tools == Tools::Drop => {
+            Some((Change::Lost, "hidden by the route's option tools"))
+        }
+        K::Annotation => Some((Change::Lost, "artifacts have no annotations")),
+        K::EndReason => Some((Change::Lost, "a task says that an answer is incomplete, and not why")),
+        K::ProtocolEvent => Some((Change::Changed, "shown as data in a status")),
+        _ => None,
+    }
+}

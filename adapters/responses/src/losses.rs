@@ -1,0 +1,34 @@
+//! What a response does not show of a turn, or shows in another form (docs/protocols/responses.md#what-is-lost).
+
+use interlingua_core::contents::{self, Fate, Found};
+use interlingua_core::loss::{Change, ContentKind, Losses};
+use interlingua_core::run::Run;
+
+use crate::options::{DataDisplay, Options, Reasoning, ToolItems};
+
+/// Notes the losses of the last turn.
+pub(crate) fn note(run: &Run, options: &Options, losses: &mut Losses) {
+    contents::note(run, losses, |found| fate(found, options));
+}
+
+fn fate(found: &Found<'_>, options: &Options) -> Fate {
+    use ContentKind as K;
+    match found.kind {
+        K::Reasoning if options.reasoning == Reasoning::Hide => {
+            Some((Change::Lost, "hidden by the route's option reasoning"))
+        }
+        K::AgentCall | K::AgentOutput if options.tool_items == ToolItems::Hide => {
+            Some((Change::Lost, "hidden by the route's option tool_items"))
+        }
+        K::Question | K::Schema | K::Login => Some((Change::Changed, "asked as a call of a function")),
+        K::ProtocolEvent => Some((Change::Lost, "events of another protocol")),
+        K::ImageOut if found.is_inline() => Some((Change::Changed, "shown as a generated image")),
+        K::ImageOut | K::VideoOut | K::AudioOut | K::FileOut => Some((Change::Changed, "shown as a link in the text")),
+        K::DataOut => Some(if options.data == DataDisplay::Text {
+            (Change::Changed, "shown as text")
+        } else {
+            (Change::Lost, "hidden by the route's option data")
+        }),
+        _ => None,
+    }
+}

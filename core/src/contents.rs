@@ -1,0 +1,129 @@
+//! What the last turn of a run has for its client, as kinds of content. A client protocol goes through it once, at the
+//! end of its response, and notes what it did not show ([`crate::exchange::Exchange::losses`]).
+//!
+//! Not here: what a protocol shows. What is not in a run any more, because it was evicted, keeps its kind.
+
+use crate::event::End;
+use crate::json::{Extra, Json};
+use crate::loss::{Change, ContentKind, Losses};
+use crate::model::{Body, ContentType, MessageType, Role};
+use crate::pending::PendingKind;
+use crate::run::{Message, Run, Slot};
+
+/// What becomes of a kind of content in a protocol, and how. `None`: it is shown as it is.
+pub type Fate = Option<(Change, &'static str)>;
+
+/// A content of a turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// What it is.
+    pub kind: ContentKind,
+    /// The message it stands in. `None`: it belongs to the turn as a whole.
+    pub message: Option<&'a Message>,
+    /// Its place in the message, if it is a content of its own.
+    pub slot: Option<&'a Slot>,
+}
+
+impl Found<'_> {
+    /// True if it is media with its bytes inline, not by a URL.
+    #[must_use]
+    pub fn is_inline(&self) -> bool {
+        let Some(value) = self.slot.and_then(|slot| slot.value.as_ref()) else { return false };
+        let url = match &value.body {
+            Body::Image(url) | Body::Video(url) => url.as_deref(),
+            Body::Audio { data, .. } => data.as_deref(),
+            Body::File(file) => file.url.as_deref(),
+            _ => return false,
+        };
+        !url.is_some_and(|url| url.starts_with("https://") || url.starts_with("http://"))
+    }
+}
+
+/// Notes what becomes of each content of the last turn.
+pub fn note(run: &Run, losses: &mut Losses, fate: impl Fn(&Found<'_>) -> Fate) {
+    each(run, |found| match fate(&found) {
+        Some((Change::Lost, how)) => losses.lost(found.kind, how),
+        Some((Change::Changed, how)) => losses.changed(found.kind, how),
+        None => {}
+    });
+}
+
+/// Goes through the contents of the last turn.
+pub fn each<'r>(run: &'r Run, mut found: impl FnMut(Found<'r>)) {
+    let Some(turn) = run.turns.len().checked_sub(1) else { return };
+    let mut texts = 0;
+    for message in run.messages_of(turn) {
+        let mut has_text = false;
+        for slot in &message.slots {
+            if let Some(kind) = kind_of(message, slot) {
+                has_text |= kind == ContentKind::Text;
+                found(Found { kind, message: Some(message), slot: Some(slot) });
+            }
+            if has_annotations(slot, message) {
+                found(Found { kind: ContentKind::Annotation, message: Some(message), slot: Some(slot) });
+            }
+        }
+        texts += usize::from(has_text);
+        if has_text && texts > 1 {
+            found(Found { kind: ContentKind::Structure, message: Some(message), slot: None });
+        }
+    }
+
+    let mut whole = |kind| found(Found { kind, message: None, slot: None });
+    for item in run.pending() {
+        match item.kind {
+            PendingKind::Tool => {}
+            PendingKind::Approval => whole(ContentKind::Approval),
+            PendingKind::Auth => whole(ContentKind::Login),
+            PendingKind::Input => {
+                whole(ContentKind::Question);
+                if item.response_schema.is_some() {
+                    whole(ContentKind::Schema);
+                }
+            }
+        }
+    }
+    let turn = &run.turns[turn];
+    if turn.usage.is_some() {
+        whole(ContentKind::Usage);
+    }
+    if turn.error.is_some() {
+        whole(if turn.end == Some(End::Incomplete) { ContentKind::EndReason } else { ContentKind::ErrorCode });
+    }
+}
+
+/// The kind of one content. `None`: nothing that is shown.
+fn kind_of(message: &Message, slot: &Slot) -> Option<ContentKind> {
+    use ContentKind as K;
+    Some(match &message.kind {
+        MessageType::Reasoning => K::Reasoning,
+        MessageType::FunctionCall => K::ClientCall,
+        MessageType::ProtocolEvent => K::ProtocolEvent,
+        kind if kind.is_call() => K::AgentCall,
+        kind if kind.is_output() => K::AgentOutput,
+        MessageType::Message if matches!(message.role, Role::Assistant | Role::Tool) => match &slot.kind {
+            ContentType::Text if slot.text_len() == 0 => return None,
+            ContentType::Text => K::Text,
+            ContentType::Refusal => K::Refusal,
+            ContentType::Image => K::ImageOut,
+            ContentType::Audio => K::AudioOut,
+            ContentType::Video => K::VideoOut,
+            ContentType::File => K::FileOut,
+            ContentType::Data => K::DataOut,
+            ContentType::Other(_) => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// Whether a text has citations: of its own, or its message's if it is the last.
+fn has_annotations(slot: &Slot, message: &Message) -> bool {
+    let is_full = |list: &Json| list.decode::<Vec<serde::de::IgnoredAny>>().is_some_and(|list| !list.is_empty());
+    let own = slot.extra.get("annotations").is_some_and(is_full);
+    let is_last = message.slots.last().is_some_and(|last| std::ptr::eq(last, slot));
+    let of_message = || {
+        let metadata: Option<Extra> = message.metadata.as_ref().and_then(Json::decode);
+        metadata.is_some_and(|metadata| metadata.get("annotations").is_some_and(is_full))
+    };
+    slot.kind == ContentType::Text && (own || (is_last && of_message()))
+}
