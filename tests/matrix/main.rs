@@ -56,8 +56,3 @@ async fn plays(protocol: &str) {
 async fn agent_api() {
     plays("agent-api").await;
 }
-
-#[tokio::test]
-async fn chat_completions() {
-    plays("chat-completions").await;
-}

@@ -78,7 +78,7 @@ impl Stand {
         let (status, answer) = read(&mut open, client.leaves_at()).await;
         let id = open.header("x-request-id").await.expect("every answer has an id");
         drop(open);
-        let reported = self.losses.of_requests(&[id]).await;
+        let reported = self.log.lost_in(&id).await;
         PlayedTurn {
             shown: client.read(status, &answer, talk),
             heard: None,

@@ -10,7 +10,7 @@ use interlingua_core::testkit::scenario::{AgentAct, Ask, ClientAct, Scenario};
 use interlingua_testing_agents::{ScriptedAgent, Stage, Upstream};
 use interlingua_testing_clients::ScriptedClient;
 
-use crate::losses::Losses;
+use crate::losses::AccessLog;
 use crate::support::gateway::Gateway;
 
 /// See the module.
@@ -18,7 +18,7 @@ pub(crate) struct Stand {
     pub(crate) gateway: Gateway,
     pub(crate) agent: Arc<dyn ScriptedAgent>,
     pub(crate) stage: Arc<Stage>,
-    pub(crate) losses: Losses,
+    pub(crate) log: AccessLog,
     pub(crate) server: Upstream,
     capabilities: UpstreamCapabilities,
 }
@@ -52,7 +52,6 @@ fn client_capabilities(protocol: &str) -> ClientCapabilities {
 impl Stand {
     /// Starts it.
     pub(crate) async fn start(of: Arc<dyn ScriptedAgent>) -> Self {
-        let losses = Losses::watch();
         let stage = Arc::new(Stage::default());
         let server = interlingua_testing_agents::serve(Arc::clone(&of), Arc::clone(&stage));
         let agent = agent(&*of, &server.address().to_string());
@@ -63,10 +62,10 @@ impl Stand {
                 format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"{path}\"\n{}\n", client.route_settings())
             })
             .collect();
-        let source = format!("[store]\nkind = \"memory\"\n{}\n{agent}\n{routes}", Losses::CONFIG);
+        let source = format!("[store]\nkind = \"memory\"\n{}\n{agent}\n{routes}", AccessLog::CONFIG);
         let gateway = Gateway::with_config(&source).await;
         Self {
-            losses: losses.of(&gateway.folder()),
+            log: AccessLog::of(&gateway.folder()),
             gateway,
             stage,
             server,

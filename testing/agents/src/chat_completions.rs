@@ -4,7 +4,7 @@
 //! Not here: how other servers deviate (the tests of the connector).
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Ending, Item};
+use interlingua_core::testkit::scenario::{AgentAct, Ending, Item, Turn};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
@@ -38,6 +38,12 @@ impl ScriptedAgent for ChatCompletions {
             act,
             AgentAct::Call(_) | AgentAct::Result(..) | AgentAct::Ask(_) | AgentAct::Show(_) | AgentAct::State(_)
         )
+    }
+
+    fn plays(&self, turn: &Turn) -> bool {
+        // An answer is one message.
+        let texts = turn.agent.iter().filter(|act| matches!(act, AgentAct::Text(_))).count();
+        texts < 2 && turn.agent.iter().all(|act| self.speaks(act))
     }
 
     fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply {

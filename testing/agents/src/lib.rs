@@ -67,11 +67,7 @@ pub trait ScriptedAgent: Send + Sync + 'static {
 /// Every agent.
 #[must_use]
 pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
-    vec![
-        Arc::new(agent_api::AgentApi),
-        Arc::new(chat_completions::ChatCompletions),
-        Arc::new(responses::Responses),
-    ]
+    vec![Arc::new(agent_api::AgentApi), Arc::new(chat_completions::ChatCompletions), Arc::new(responses::Responses)]
 }
 
 /// Puts an agent on a socket. Where a play is to be cut, its reply is.

@@ -121,6 +121,10 @@ fn check_deltas(frames: &[Value], messages: &[&Value]) {
 }
 
 fn read_message(message: &Value, items: &mut Vec<Item>, open: &mut Vec<Open>) {
+    let notes = list(message, "content").flat_map(|content| list(content, "annotations"));
+    for note in notes.chain(list(&message["metadata"], "annotations")) {
+        items.push(Item::new(K::Annotation, citation(note)));
+    }
     for content in list(message, "content") {
         let data = &content["data"];
         match text(message, "type") {
@@ -157,6 +161,11 @@ fn read_content(content: &Value) -> Option<Item> {
         "data" => Item::new(K::DataOut, content["data"].to_string()),
         other => panic!("a content of type {other:?}"),
     })
+}
+
+/// The URL of a citation, in either form of OpenAI's.
+fn citation(note: &Value) -> &str {
+    note["url_citation"]["url"].as_str().unwrap_or_else(|| text(note, "url"))
 }
 
 /// A request for an approval, an answer or a login.
