@@ -493,3 +493,51 @@ fn incomplete(reason: String) -> (String, String) {
 pub(super) fn metadata(fields: Extra) -> Option<JsonRef<'static>> {
     (!fields.is_empty()).then(|| JsonRef::Owned(Json::from_serialize(&fields)))
 }
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::agent_event::AgentEvent;
+
+    use super::*;
+
+    /// Where the text of the last delta stood, and how many there were.
+    #[derive(Default)]
+    struct Borrowed {
+        count: usize,
+        at: usize,
+    }
+
+    impl EventSink for Borrowed {
+        fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
+            let AgentEvent::Content(content) = event else { return Ok(()) };
+            let ContentValue::Text(Cow::Borrowed(text)) = content.value else { panic!("{event:?} owns its text") };
+            assert!(matches!(content.message, Some(Cow::Borrowed(_))), "{event:?} owns its id");
+            assert_eq!(content.extra.capacity(), 0);
+            self.count += 1;
+            self.at = text.as_ptr().addr();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_text_delta_allocates_nothing() {
+        let mut reader = Reader::new("answer".to_owned(), String::new());
+        let mut sink = Borrowed::default();
+        let added = br#"{"type":"response.output_item.added","output_index":0,"item":{"id":"m","type":"message"}}"#;
+        reader.read(added, None, &mut sink).expect("an item");
+
+        let plain = br#"{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"Hello"}"#;
+        reader.read(plain, None, &mut sink).expect("a delta");
+        let frame = plain.as_ptr_range();
+        assert!((frame.start.addr()..frame.end.addr()).contains(&sink.at), "the text is that of the frame");
+
+        let escaped = br#"{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"\"a\"\n\u00e9"}"#;
+        reader.read(escaped, None, &mut sink).expect("a delta");
+        let first = sink.at;
+        for _ in 0..10 {
+            reader.read(escaped, None, &mut sink).expect("a delta");
+            assert_eq!(sink.at, first, "the memory for unescaping is used again");
+        }
+        assert_eq!(sink.count, 12);
+    }
+}
