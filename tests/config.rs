@@ -616,6 +616,11 @@ fn the_shipped_file_is_valid_with_its_examples_uncommented() {
         Ok((settings, warnings)) => {
             assert!(warnings.is_empty(), "{warnings}");
             assert!(settings.agent("friday").is_some());
+
+            for protocol in Gateway::builtin().protocols().upstream_names() {
+                let example = format!("protocol = \"{protocol}\"");
+                assert!(uncommented.contains(&example), "the shipped file has no agent with {example}");
+            }
         }
         Err(found) => panic!("{found}"),
     }
