@@ -191,4 +191,13 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    // 150 MB of packages.
+    Suite {
+        name: "upstream-responses",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream { script: "agent.py", ready: "/readiness" }),
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
 ];
