@@ -29,6 +29,7 @@ pub mod lenient;
 pub mod loss;
 pub mod model;
 pub mod model_error;
+pub mod model_probe;
 pub mod network;
 pub mod normalize;
 pub mod opaque;

@@ -84,7 +84,7 @@ impl Complaint {
             "context_length_exceeded" => return Some(CONTEXT_LENGTH),
             "insufficient_quota" => return Some(QUOTA),
             "model_not_found" => return Some(MODEL_NOT_FOUND),
-            // Anthropic says of what in the text alone.
+            // Of what, the text alone says.
             "not_found_error" if self.message.starts_with("model:") => return Some(MODEL_NOT_FOUND),
             _ => {}
         }

@@ -2,13 +2,14 @@
 
 mod support;
 
-use interlingua_core::Json;
 use interlingua_core::answer::Decided;
-use interlingua_core::capability::{HistoryNeed, Media};
+use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs};
 use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::{Decision, Pending};
+use interlingua_core::probe::ProbeAnswer;
 use interlingua_core::testkit::{self, Answer};
+use interlingua_core::{Change, ContentKind, Json};
 use serde_json::{Value, json};
 use support::{chunk, connector, sent, stream, turn_of};
 
@@ -54,6 +55,98 @@ fn every_field_has_its_place() {
     });
     let options = r#"{"model":"m","user_field":"user","session_field":"session","forward_extras":["top_k"]}"#;
     insta::assert_json_snapshot!(sent(options, &body.to_string(), "null"));
+}
+
+/// What a request loses, in short.
+fn losses(options: &str, request: &Value) -> Vec<(ContentKind, Change)> {
+    let turn = turn_of(options, &request.to_string(), "null");
+    turn.losses().iter().map(|loss| (loss.kind, loss.change)).collect()
+}
+
+#[test]
+fn what_the_operator_adds_gives_way_to_the_request() {
+    let options = r#"{"instructions":"Be brief.","parameters":{"temperature":0.2,"top_k":4},
+        "tools":[{"type":"function","function":{"name":"f","description":"the operator's"}},
+                 {"type":"function","function":{"name":"g"}},{"type":"web_search"}]}"#;
+    let tools = json!([{ "type": "function", "function": { "name": "f" } }]);
+    let body = json!({ "input": [said("system", "be kind"), said("user", "hi")], "temperature": 0.9, "tools": tools });
+    let with_own = sent(options, &body.to_string(), "null");
+    assert_eq!(
+        with_own["messages"],
+        json!([
+            { "role": "system", "content": "Be brief." },
+            { "role": "system", "content": "be kind" },
+            { "role": "user", "content": "hi" }
+        ])
+    );
+    assert_eq!((&with_own["temperature"], &with_own["top_k"]), (&json!(0.9), &json!(4)));
+    let function = |name: &str| json!({ "type": "function", "function": { "name": name } });
+    assert_eq!(with_own["tools"], json!([function("f"), function("g"), { "type": "web_search" }]));
+
+    let plain = sent(options, &json!({ "input": [] }).to_string(), "null");
+    assert_eq!(
+        (&plain["temperature"], &plain["tools"][0]["function"]["description"]),
+        (&json!(0.2), &json!("the operator's"))
+    );
+}
+
+#[test]
+fn what_is_not_sent_is_counted() {
+    let (lost, changed) = (Change::Lost, Change::Changed);
+    for (options, request, wanted) in [
+        ("{}", json!({ "n": 2 }), vec![(ContentKind::Sampling, lost)]),
+        ("{}", json!({ "seed": 2, "n": 1 }), vec![]),
+        ("{}", json!({ "tools": [{ "type": "web_search" }] }), vec![(ContentKind::ToolDeclaration, lost)]),
+        (
+            "{}",
+            json!({ "tools": [{ "type": "function", "function": { "name": "f" } }], "tool_choice": { "type": "mcp" } }),
+            vec![(ContentKind::ToolChoice, lost)],
+        ),
+        ("{}", json!({ "user_id": "u" }), vec![(ContentKind::User, lost)]),
+        (r#"{"user_field":"user"}"#, json!({ "user_id": "u" }), vec![]),
+        (
+            "{}",
+            json!({ "input": [call("function_call", "a", "f", "{}"), output("function_call_output", "b", "")] }),
+            vec![(ContentKind::ClientCall, lost), (ContentKind::ClientOutput, lost)],
+        ),
+        (
+            "{}",
+            json!({ "input": [call("function_call", "a", "f", "x"), output("function_call_output", "a", "")] }),
+            vec![(ContentKind::ClientCall, changed)],
+        ),
+        ("{}", json!({ "input": [reasoning("hm"), said("assistant", "a")] }), vec![(ContentKind::History, lost)]),
+        (r#"{"reasoning_input":"always"}"#, json!({ "input": [reasoning("hm"), said("assistant", "a")] }), vec![]),
+        (
+            "{}",
+            json!({ "input": [{ "role": "user", "content": [
+                { "type": "image", "image_url": "https://a/b.png" },
+                { "type": "file", "file_url": "https://a/b.pdf" },
+                { "type": "data", "data": { "x": 1 } }
+            ] }] }),
+            vec![(ContentKind::FileIn, lost), (ContentKind::DataIn, changed)],
+        ),
+        (
+            r#"{"parts":[]}"#,
+            json!({ "input": [{ "role": "user", "content": [{ "type": "image", "image_url": "https://a/b.png" }] }] }),
+            vec![(ContentKind::ImageIn, lost)],
+        ),
+    ] {
+        let mut request = request;
+        if request.get("input").is_none() {
+            request["input"] = json!([]);
+        }
+        assert_eq!(losses(options, &request), wanted, "{request}");
+    }
+}
+
+#[test]
+fn a_server_is_asked_for_its_models_beside_its_endpoint() {
+    let mut probe = connector(r#"{"model":"m"}"#).probe();
+    assert_eq!(probe.next().map(|request| request.url).as_deref(), Some("http://agent/v1/models"));
+    let body = br#"{"data":[{"id":"m"}]}"#;
+    probe.on_answer(Ok(ProbeAnswer { status: 200, headers: &[], body }));
+    let texts: Vec<&str> = probe.findings().iter().map(|finding| finding.text.as_str()).collect();
+    assert_eq!(texts, ["reachable: 200", "the server has the model \"m\""]);
 }
 
 #[test]
@@ -159,8 +252,13 @@ fn reasoning_goes_back_where_the_server_wants_it() {
 fn a_signature_goes_back_with_its_call() {
     let mut signed = call("function_call", "a", "f", "{}");
     signed["metadata"] = json!({ "extra_content": { "google": { "thought_signature": "s" } } });
-    let messages = messages("{}", &json!([signed, output("function_call_output", "a", "1")]), "null");
+    let messages = messages("{}", &json!([signed.clone(), output("function_call_output", "a", "1")]), "null");
     assert_eq!(messages[0]["tool_calls"][0]["extra_content"]["google"]["thought_signature"], "s");
+
+    signed["metadata"]["origin"] = json!("chat-completions/another");
+    let foreign = json!({ "input": [signed, output("function_call_output", "a", "1")] });
+    assert_eq!(sent("{}", &foreign.to_string(), "null")["messages"][0]["tool_calls"][0].get("extra_content"), None);
+    assert_eq!(losses("{}", &foreign), [(ContentKind::Opaque, Change::Lost)]);
 }
 
 #[test]
@@ -247,6 +345,7 @@ fn the_session_is_named_where_the_operator_wants_it() {
 fn capabilities_follow_the_options() {
     let capabilities = connector(r#"{"parts":["text","file"],"usage":false}"#).capabilities();
     assert_eq!(capabilities.history, HistoryNeed::SentEachTime);
+    assert_eq!(capabilities.tool_outputs, ToolOutputs::Together);
     assert_eq!(capabilities.input_media, Media { file: true, ..Media::NONE });
     assert!(capabilities.client_tools && capabilities.reasoning && !capabilities.usage);
     assert!(capabilities.decisions.is_empty());

@@ -15,6 +15,8 @@ mod wire;
 use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
 use interlingua_core::http_url::{Url, below};
+use interlingua_core::model_probe::ModelProbe;
+use interlingua_core::probe::{AgentProbe, NoProbe};
 use interlingua_core::sticky::StickyTools;
 use interlingua_core::{Fault, FaultKind, opaque};
 
@@ -74,6 +76,12 @@ impl Connector for MessagesConnector {
         }))
     }
 
+    fn probe(&self) -> Box<dyn AgentProbe> {
+        let Some(models) = models(&self.url) else { return Box::new(NoProbe::default()) };
+        let version = vec![("anthropic-version", self.options.version.clone())];
+        Box::new(ModelProbe::new(&models, self.options.model.as_deref(), version))
+    }
+
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.options.model.is_none() && self.options.body_version.is_none() {
@@ -117,9 +125,30 @@ fn endpoint(url: &str) -> Result<String, String> {
     Ok(below(url, rest))
 }
 
+/// Where a server with this endpoint lists its models. None: nowhere.
+fn models(endpoint: &str) -> Option<String> {
+    let (path, query) = endpoint.split_at(endpoint.find('?').unwrap_or(endpoint.len()));
+    Some(format!("{}/models{query}", path.strip_suffix("/messages")?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn models_are_listed_beside_the_endpoint() {
+        assert_eq!(
+            models("http://a/messages/v1/messages?b=/messages").as_deref(),
+            Some("http://a/messages/v1/models?b=/messages")
+        );
+        assert_eq!(models("https://a/models/m:streamRawPredict"), None);
+        let connect = |url: &str| {
+            let connector = AnthropicMessagesUpstream::connect(url, UpstreamOptions::default()).expect("a URL");
+            connector.probe().next().map(|request| request.url)
+        };
+        assert_eq!(connect("http://a").as_deref(), Some("http://a/v1/models"));
+        assert_eq!(connect("https://a/models/m:streamRawPredict"), None);
+    }
 
     #[test]
     fn the_endpoint_is_appended_unless_it_is_there() {

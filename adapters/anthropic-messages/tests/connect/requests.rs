@@ -174,7 +174,7 @@ fn thoughts_go_back_to_their_author_alone() {
     let request = json!({ "input": [thought("hm", &other), said("assistant", "a")] });
     assert_eq!(
         losses("{}", &request)[..2],
-        [(ContentKind::Opaque, Change::Lost), (ContentKind::Reasoning, Change::Lost)]
+        [(ContentKind::Opaque, Change::Lost), (ContentKind::History, Change::Lost)]
     );
     let alone = messages("{}", &json!([said("user", "u"), thought("hm", &own)]));
     assert_eq!(alone.as_array().map(Vec::len), Some(1), "no message of nothing but thoughts");

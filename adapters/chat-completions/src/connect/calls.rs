@@ -8,7 +8,7 @@ use interlingua_core::agent_event::{AgentEvent, CallPart, JsonRef, MessageEvent}
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::MessageType;
 use interlingua_core::turn_ids::TurnIds;
-use interlingua_core::{End, Extra, Fault, Json};
+use interlingua_core::{End, Extra, Fault, Json, opaque};
 
 use super::chunk::CallPiece;
 
@@ -18,6 +18,8 @@ const MAX_NAME: usize = 4096;
 /// The calls of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    /// The author's name of opaque values.
+    origin: String,
     all: Vec<Call>,
     /// The latest call of each index.
     by_index: HashMap<i64, usize>,
@@ -36,7 +38,8 @@ struct Call {
     name: String,
     has_arguments: bool,
     arguments: Extent,
-    extra_content: Option<Json>,
+    /// What the server wants back with the call.
+    metadata: Option<Json>,
     /// The chunk that its latest piece came in.
     chunk: u64,
     closed: bool,
@@ -52,6 +55,15 @@ struct Extent {
 }
 
 impl Calls {
+    /// No calls so far. `origin`: the author's name of opaque values.
+    pub(super) fn new(origin: String) -> Self {
+        Self { origin, ..Self::default() }
+    }
+
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
+    }
+
     /// True if there is any.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -93,7 +105,10 @@ impl Calls {
         }
 
         if let Some(extra) = piece.extra_content {
-            call.extra_content = Some(Json::from_raw(extra));
+            let mut metadata = Extra::new();
+            metadata.push("extra_content", Json::from_raw(extra));
+            metadata.push(opaque::ORIGIN, Json::from_serialize(&self.origin));
+            call.metadata = Some(Json::from_serialize(&metadata));
         }
 
         if arguments.is_empty() {
@@ -196,11 +211,7 @@ impl Call {
 
     fn close(&mut self, end: End, sink: &mut dyn EventSink) -> Result<(), Fault> {
         self.closed = true;
-        let metadata = self.extra_content.take().map(|extra| {
-            let mut metadata = Extra::new();
-            metadata.push("extra_content", extra);
-            JsonRef::Owned(Json::from_serialize(&metadata))
-        });
+        let metadata = self.metadata.take().map(JsonRef::Owned);
         let id = Some(self.message.as_str().into());
         sink.emit(&AgentEvent::Message(MessageEvent { id, end: Some(end), metadata, ..MessageEvent::default() }))
     }

@@ -14,10 +14,12 @@ mod state;
 mod think;
 mod turn;
 
-use interlingua_core::capability::{HistoryNeed, Media, UpstreamCapabilities};
+use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
+use interlingua_core::model_probe::ModelProbe;
+use interlingua_core::probe::AgentProbe;
 use interlingua_core::sticky::StickyTools;
-use interlingua_core::{Fault, FaultKind};
+use interlingua_core::{Fault, FaultKind, Losses, opaque};
 
 pub use options::{LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField};
 
@@ -67,6 +69,7 @@ impl Connector for ChatConnector {
             file: self.options.takes(Part::File),
         };
 
+        capabilities.tool_outputs = ToolOutputs::Together;
         capabilities.output_media = Media { image: true, audio: true, ..Media::NONE };
         capabilities
     }
@@ -74,15 +77,18 @@ impl Connector for ChatConnector {
     fn turn(&self, turn: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
         let stored = SessionState::parse(turn.session_state);
         let kept = if self.options.sticky_tools { stored.tools.clone() } else { StickyTools::default() };
+        let origin = opaque::origin(ChatCompletionsUpstream::NAME, turn.agent);
         let body = RequestBody {
             options: &self.options,
             limit_field: self.limit_field,
             turn,
             tools: kept.in_force(turn.request),
             reasoning: stored.reasoning,
+            origin: &origin,
         };
 
-        let body = serde_json::to_vec(&body.to_json()).map_err(|error| {
+        let mut losses = Losses::new();
+        let body = serde_json::to_vec(&body.to_json(&mut losses)).map_err(|error| {
             Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_detail(error)
         })?;
 
@@ -95,11 +101,15 @@ impl Connector for ChatConnector {
         }
         Ok(Box::new(ChatTurn {
             request: Some(request),
-            reader: Reader::new(turn.request, self.options.think_tags),
+            reader: Reader::new(turn.request, self.options.think_tags, origin, losses),
             is_done: false,
             tools: self.options.sticky_tools.then(|| kept.after(turn.request)),
             stored,
         }))
+    }
+
+    fn probe(&self) -> Box<dyn AgentProbe> {
+        Box::new(ModelProbe::new(&self.url.models(), self.options.model.as_deref(), Vec::new()))
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -135,6 +145,14 @@ struct Url {
 }
 
 impl Url {
+    /// Where the server lists its models.
+    fn models(&self) -> String {
+        let (path, query) = self.endpoint.split_once('?').unwrap_or((&self.endpoint, ""));
+        let base = path.strip_suffix(ENDPOINT).unwrap_or(path);
+        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+        format!("{base}/models{query}")
+    }
+
     /// Reads the operator's URL. A query, such as Azure's `api-version`, stays.
     fn parse(url: &str) -> Result<Self, String> {
         let scheme = ["http://", "https://"].into_iter().find(|scheme| url.starts_with(scheme));
@@ -183,6 +201,9 @@ mod tests {
         ] {
             assert_eq!(Url::parse(url).expect("a URL").endpoint, endpoint);
         }
+
+        let azure = Url::parse("https://x.openai.azure.com/openai/d?api-version=1").expect("a URL");
+        assert_eq!(azure.models(), "https://x.openai.azure.com/openai/d/models?api-version=1");
 
         let url = Url::parse("https://user:pass@API.OpenAI.com:443/v1").expect("a URL");
         assert_eq!((url.host.as_str(), url.has_path), ("api.openai.com", true));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Request fields that the connector writes itself, or that would change what an answer is.
 const RESERVED: &[&str] = &["model", "messages", "stream", "stream_options", "n", "tools", "functions"];
@@ -14,6 +15,12 @@ const RESERVED: &[&str] = &["model", "messages", "stream", "stream_options", "n"
 pub struct UpstreamOptions {
     /// The model's name. None: the name that the client gave is forwarded.
     pub model: Option<String>,
+    /// Instructions in front of those of every request.
+    pub instructions: Option<String>,
+    /// Fields of every request, as they are, such as `temperature`. What a request says itself wins.
+    pub parameters: Map<String, Value>,
+    /// Tools of every request in the form of this protocol, as they are. A tool of the client with the same name wins.
+    pub tools: Vec<Map<String, Value>>,
     /// The role of instructions.
     pub system_role: SystemRole,
     /// Joins all instructions into one message at the front, for chat templates that allow only that.
@@ -44,6 +51,9 @@ impl Default for UpstreamOptions {
     fn default() -> Self {
         Self {
             model: None,
+            instructions: None,
+            parameters: Map::new(),
+            tools: Vec::new(),
             system_role: SystemRole::default(),
             merge_system: false,
             parts: BTreeSet::from([Part::Text, Part::Image]),
@@ -176,6 +186,7 @@ impl UpstreamOptions {
     /// A sentence for the operator.
     pub(super) fn check(&self) -> Result<(), String> {
         let fields = self.forward_extras.iter().map(|name| ("forward_extras", name));
+        let fields = fields.chain(self.parameters.keys().map(|name| ("parameters", name)));
         let fields = fields.chain(self.session_field.iter().map(|name| ("session_field", name)));
         for (option, name) in fields {
             if name.is_empty() || RESERVED.contains(&name.as_str()) {
@@ -195,7 +206,7 @@ impl UpstreamOptions {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -218,6 +229,7 @@ mod tests {
         for wrong in [
             json!({ "forward_extras": ["stream"] }),
             json!({ "session_field": "messages" }),
+            json!({ "parameters": { "stream": false } }),
             json!({ "session_header": "a b" }),
         ] {
             assert!(options(wrong.clone()).is_err(), "{wrong}");

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use interlingua_core::agent_event::{AgentError, AgentEvent, JsonRef, ResponseEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::AgentRequest;
-use interlingua_core::{End, Extra, Fault, FaultKind, Json};
+use interlingua_core::{End, Extra, Fault, FaultKind, Json, Losses, opaque};
 use serde_json::value::RawValue;
 
 use super::besides::{Audio, Details, Entries, ExecutedTools, Held};
@@ -42,16 +42,19 @@ pub(super) struct Reader {
     details: Details,
     annotations: Entries,
     executed: ExecutedTools,
+    pub(super) losses: Losses,
 }
 
 impl Reader {
-    pub(super) fn new(request: &AgentRequest, tags: ThinkTags) -> Self {
+    /// `origin`: the author's name of opaque values; `losses`: those of the request.
+    pub(super) fn new(request: &AgentRequest, tags: ThinkTags, origin: String, losses: Losses) -> Self {
         Self {
             ids: TurnIds::new(request),
             started: false,
             ended: false,
             messages: Messages::new(Splitter::new(tags)),
-            calls: Calls::default(),
+            calls: Calls::new(origin),
+            losses,
             reason: None,
             usage: None,
             reasoning: None,
@@ -299,6 +302,7 @@ impl Reader {
     fn settle(&mut self) {
         if let Some(details) = self.details.take() {
             append(&mut self.messages.of_reasoning, "reasoning_details", details);
+            self.messages.of_reasoning.set(opaque::ORIGIN, Json::from_serialize(self.calls.origin()));
         }
 
         if let Some(annotations) = self.annotations.take() {
@@ -312,6 +316,11 @@ impl Reader {
     }
 
     fn fail(&mut self, complaint: Complaint, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        // As if it were a status: nothing has begun.
+        if let Some(fault) = complaint.not_now().filter(|_| !self.started) {
+            return Err(fault);
+        }
+
         self.flush(sink)?;
         self.ended = true;
         let (code, message) = complaint.into_error();

@@ -4,7 +4,7 @@ use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refus
 use interlingua_core::event::Millis;
 use interlingua_core::sse::{Decoder, Frame};
 use interlingua_core::sticky::StickyTools;
-use interlingua_core::{Fault, FaultKind, Json};
+use interlingua_core::{Fault, FaultKind, Json, Loss};
 use serde_json::value::RawValue;
 
 use super::chunk::Chunk;
@@ -136,6 +136,10 @@ impl AgentTurn for ChatTurn {
 
     fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
         map_refusal(refusal)
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.reader.losses.as_slice()
     }
 
     fn session_state(&self) -> Option<Json> {

@@ -31,7 +31,7 @@ pub fn turn(options: &str) -> Box<dyn AgentTurn> {
 pub fn turn_of(options: &str, body: &str, state: &str) -> Box<dyn AgentTurn> {
     let request = request(body);
     let state = Json::parse(state).expect("JSON");
-    let turn = TurnRequest::new(&request, &state, &[]);
+    let turn = TurnRequest::new(&request, &state, &[]).with_agent("friday");
     connector(options).turn(&turn).expect("it can be expressed")
 }
 

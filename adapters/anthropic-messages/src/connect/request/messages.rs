@@ -156,7 +156,7 @@ impl Writer<'_> {
         if self.options.unsigned_thinking == UnsignedThinking::Send && !text.is_empty() {
             return Some(thinking(&text, ""));
         }
-        self.losses.lost(ContentKind::Reasoning, "earlier thoughts without a signature of this agent are not sent");
+        self.losses.lost(ContentKind::History, "earlier thoughts without a signature of this agent are not sent");
         None
     }
 

@@ -2,14 +2,13 @@
 //!
 //! Not here: what belongs to one assistant message, and which output to which call ([`interlingua_core::transcript`]).
 
-use interlingua_core::connector::TurnRequest;
-use interlingua_core::model::Message;
-use interlingua_core::transcript::{OpenCalls, PairedCall, Part, Passage, Stretch, Transcript};
-use interlingua_core::{Extra, Json};
+use interlingua_core::transcript::{Entry, OpenCalls, PairedCall, Part, Passage, Stretch, Transcript};
+use interlingua_core::{ContentKind, Extra, Json, Losses, opaque};
 use serde::Serialize;
 
+use super::RequestBody;
 use super::parts::{plain_text, user_content};
-use crate::connect::options::{ReasoningInput, SystemRole, UpstreamOptions};
+use crate::connect::options::{ReasoningInput, SystemRole};
 use crate::connect::state::ReasoningField;
 
 /// A message of the request.
@@ -46,27 +45,34 @@ struct ChatFunction {
     arguments: String,
 }
 
-/// The messages of a request. `reasoning`: the field that this server's reasoning comes in, if it sent some in this session.
-pub(super) fn messages(
-    turn: &TurnRequest<'_>,
-    options: &UpstreamOptions,
-    reasoning: Option<ReasoningField>,
-) -> Vec<ChatMessage> {
-    let transcript = Transcript::read(&turn.request.input, turn.answered, OpenCalls::LeftOut);
-    let mut writer =
-        Writer { options, reasoning, transcript: &transcript, written: Vec::with_capacity(turn.request.input.len()) };
+/// The messages of a request.
+pub(super) fn messages(request: &RequestBody<'_>, losses: &mut Losses) -> Vec<ChatMessage> {
+    let options = request.options;
+    let input = &request.turn.request.input;
+    let transcript = Transcript::read(input, request.turn.answered, OpenCalls::LeftOut);
+    transcript.note_losses(losses);
+    let mut writer = Writer { request, transcript: &transcript, losses, written: Vec::with_capacity(input.len() + 1) };
+
+    let system_role = match options.system_role {
+        SystemRole::System => "system",
+        SystemRole::Developer => "developer",
+    };
+    if let Some(instructions) = &options.instructions {
+        writer.write(system_role, Json::from_serialize(instructions));
+    }
 
     for passage in &transcript.passages {
         match passage {
             Passage::System(entry) => {
-                let role = match options.system_role {
-                    SystemRole::System => "system",
-                    SystemRole::Developer => "developer",
-                };
-                writer.write(role, Json::from_serialize(&plain_text(&entry.content)));
+                let text = plain_text(&entry.content, writer.losses);
+                writer.write(system_role, Json::from_serialize(&text));
             }
-            Passage::User(entry) => writer.write("user", user_content(&entry.content, options)),
+            Passage::User(entry) => {
+                let content = user_content(&entry.content, options, writer.losses);
+                writer.write("user", content);
+            }
             Passage::Decision(entry) => {
+                writer.losses.changed(ContentKind::Approval, "sent as text: the protocol has no approvals");
                 for words in transcript.in_words(*entry) {
                     writer.write("user", Json::from_serialize(&words));
                 }
@@ -83,9 +89,9 @@ pub(super) fn messages(
 }
 
 struct Writer<'a> {
-    options: &'a UpstreamOptions,
-    reasoning: Option<ReasoningField>,
+    request: &'a RequestBody<'a>,
     transcript: &'a Transcript<'a>,
+    losses: &'a mut Losses,
     written: Vec<ChatMessage>,
 }
 
@@ -96,7 +102,11 @@ impl Writer<'_> {
 
     /// One message of the assistant, and the outputs of its calls behind it.
     fn assistant(&mut self, stretch: &Stretch<'_>) {
-        let texts: Vec<String> = stretch.parts.iter().flat_map(|part| self.texts(part)).collect();
+        let mut texts = Vec::new();
+        for part in &stretch.parts {
+            texts.extend(self.texts(part));
+        }
+
         let mut outputs = Vec::new();
         let mut tool_calls = Vec::new();
         for PairedCall { entry, call, output } in stretch.calls() {
@@ -107,8 +117,8 @@ impl Writer<'_> {
                 tool_call_id: Some(call.call_id.clone()),
                 ..ChatMessage::default()
             });
-            let function = ChatFunction { name: call.name.clone(), arguments: object_or_empty(&call.arguments) };
-            let extra_content = metadata(entry).get("extra_content").cloned();
+            let function = ChatFunction { name: call.name.clone(), arguments: self.arguments(&call.arguments) };
+            let extra_content = self.opaque(*entry, "extra_content");
             tool_calls.push(ChatCall { id: call.call_id.clone(), kind: "function", function, extra_content });
         }
 
@@ -124,6 +134,10 @@ impl Writer<'_> {
 
         if self.sends_reasoning(!tool_calls.is_empty()) {
             self.reasoning(stretch, &mut message);
+        } else {
+            for _ in stretch.reasoning() {
+                self.losses.lost(ContentKind::History, "earlier reasoning is not sent back");
+            }
         }
 
         message.tool_calls = tool_calls;
@@ -132,49 +146,61 @@ impl Writer<'_> {
     }
 
     /// What a part says in words.
-    fn texts(&self, part: &Part<'_>) -> Vec<String> {
+    fn texts(&mut self, part: &Part<'_>) -> Vec<String> {
         match part {
             Part::Said(entry) => {
-                let text = plain_text(&entry.content);
+                let text = plain_text(&entry.content, self.losses);
                 if text.is_empty() { Vec::new() } else { vec![text] }
             }
-            Part::Asked(entry) => self.transcript.in_words(*entry),
+            Part::Asked(entry) => {
+                self.losses.changed(ContentKind::Approval, "sent as text: the protocol has no approvals");
+                self.transcript.in_words(*entry)
+            }
             Part::Reasoning(_) | Part::Call(_) => Vec::new(),
         }
     }
 
-    fn reasoning(&self, stretch: &Stretch<'_>, message: &mut ChatMessage) {
+    fn reasoning(&mut self, stretch: &Stretch<'_>, message: &mut ChatMessage) {
         let texts: Vec<String> =
             stretch.reasoning().map(|entry| entry.text()).filter(|text| !text.is_empty()).collect();
         let text = (!texts.is_empty()).then(|| texts.join("\n\n"));
-        match self.reasoning.unwrap_or(ReasoningField::ReasoningContent) {
+        match self.request.reasoning.unwrap_or(ReasoningField::ReasoningContent) {
             ReasoningField::ReasoningContent => message.reasoning_content = text,
             ReasoningField::Reasoning => message.reasoning = text,
         }
 
         for entry in stretch.reasoning() {
-            let details = metadata(&entry).get("reasoning_details").and_then(Json::decode::<Vec<Json>>);
+            let details = self.opaque(entry, "reasoning_details").and_then(|details| details.decode::<Vec<Json>>());
             message.reasoning_details.extend(details.unwrap_or_default());
         }
     }
 
     fn sends_reasoning(&self, has_calls: bool) -> bool {
-        match self.options.reasoning_input {
+        match self.request.options.reasoning_input {
             ReasoningInput::Never => false,
             ReasoningInput::Always => true,
-            ReasoningInput::Auto => has_calls || self.reasoning.is_some(),
+            ReasoningInput::Auto => has_calls || self.request.reasoning.is_some(),
         }
     }
-}
 
-fn metadata(message: &Message) -> Extra {
-    message.metadata.as_ref().and_then(Json::decode).unwrap_or_default()
-}
+    /// A value in a message's metadata that its author alone may get back.
+    fn opaque(&mut self, entry: Entry<'_>, name: &str) -> Option<Json> {
+        let found = entry.metadata.as_ref().and_then(Json::decode::<Extra>)?.get(name).cloned()?;
+        if opaque::of_message_may_return(&entry, self.request.origin) {
+            return Some(found);
+        }
+        self.losses.lost(ContentKind::Opaque, "made by another agent");
+        None
+    }
 
-/// Arguments that are a JSON object; others would make servers refuse this history for ever.
-fn object_or_empty(arguments: &str) -> String {
-    let is_object = serde_json::from_str::<Extra>(arguments).is_ok();
-    if is_object { arguments.to_owned() } else { "{}".to_owned() }
+    /// Arguments that are a JSON object; others would make servers refuse this history for ever.
+    fn arguments(&mut self, arguments: &str) -> String {
+        if serde_json::from_str::<Extra>(arguments).is_ok() {
+            return arguments.to_owned();
+        }
+        self.losses.changed(ContentKind::ClientCall, "arguments that are no JSON object are sent as an empty one");
+        "{}".to_owned()
+    }
 }
 
 /// Joins all instructions into one message at the front.

@@ -6,8 +6,10 @@ mod history;
 mod parts;
 mod tools;
 
+use std::collections::HashSet;
+
 use interlingua_core::connector::TurnRequest;
-use interlingua_core::{Extra, Json};
+use interlingua_core::{ContentKind, Extra, Json, Losses};
 use serde::Serialize;
 use serde_json::json;
 
@@ -23,25 +25,31 @@ pub(super) struct RequestBody<'a> {
     pub(super) tools: &'a [Json],
     /// The field that this server's reasoning comes in. None: it sent none in this session.
     pub(super) reasoning: Option<ReasoningField>,
+    /// The author's name of opaque values that this server may get back.
+    pub(super) origin: &'a str,
 }
 
 impl RequestBody<'_> {
     /// The body, in the order in which people write it.
-    pub(super) fn to_json(&self) -> Extra {
+    pub(super) fn to_json(&self, losses: &mut Losses) -> Extra {
         let request = self.turn.request;
         let mut body = Extra::new();
         // The operator's name wins: what a client calls the agent is no name of a model.
         set(&mut body, "model", self.options.model.as_ref().or(request.model.as_ref()));
-        set(&mut body, "messages", Some(&history::messages(self.turn, self.options, self.reasoning)));
+        set(&mut body, "messages", Some(&history::messages(self, losses)));
         set(&mut body, "stream", Some(&true));
         if self.options.usage {
             set(&mut body, "stream_options", Some(&json!({ "include_usage": true })));
         }
 
-        self.tools(&mut body);
-        self.settings(&mut body);
-        if let Some(field) = self.options.user_field {
-            set(&mut body, field.as_str(), request.user_id.as_ref());
+        self.tools(&mut body, losses);
+        self.settings(&mut body, losses);
+        match self.options.user_field {
+            Some(field) => set(&mut body, field.as_str(), request.user_id.as_ref()),
+            None if request.user_id.is_some() => {
+                losses.lost(ContentKind::User, "not named to this agent by its option user_field");
+            }
+            None => {}
         }
 
         if let Some(field) = &self.options.session_field {
@@ -52,11 +60,28 @@ impl RequestBody<'_> {
             set(&mut body, name, request.extra.get(name));
         }
 
+        for (name, value) in &self.options.parameters {
+            if body.get(name).is_none() {
+                set(&mut body, name, Some(value));
+            }
+        }
+
         body
     }
 
-    fn tools(&self, body: &mut Extra) {
-        let tools: Vec<&Json> = self.tools.iter().filter(|tool| tools::is_function(tool)).collect();
+    fn tools(&self, body: &mut Extra, losses: &mut Losses) {
+        let mut tools: Vec<Json> = Vec::with_capacity(self.tools.len());
+        for tool in self.tools {
+            if tools::is_function(tool) {
+                tools.push(tool.clone());
+            } else {
+                losses.lost(ContentKind::ToolDeclaration, "a tool of another form than a function");
+            }
+        }
+
+        let named: HashSet<String> = tools.iter().filter_map(tools::name).collect();
+        let own = self.options.tools.iter().map(Json::from_serialize);
+        tools.extend(own.filter(|tool| tools::name(tool).is_none_or(|name| !named.contains(&name))));
         // Several servers refuse an empty list, and a choice without one.
         if tools.is_empty() {
             return;
@@ -64,11 +89,16 @@ impl RequestBody<'_> {
 
         set(body, "tools", Some(&tools));
         let extra = &self.turn.request.extra;
-        set(body, "tool_choice", extra.get("tool_choice").and_then(tools::nested_choice).as_ref());
+        let choice = extra.get("tool_choice").filter(|choice| !choice.is_null());
+        let nested = choice.and_then(tools::nested_choice);
+        if choice.is_some() && nested.is_none() {
+            losses.lost(ContentKind::ToolChoice, "a choice among tools that this protocol cannot say");
+        }
+        set(body, "tool_choice", nested.as_ref());
         set(body, "parallel_tool_calls", extra.get("parallel_tool_calls").filter(|parallel| !parallel.is_null()));
     }
 
-    fn settings(&self, body: &mut Extra) {
+    fn settings(&self, body: &mut Extra, losses: &mut Losses) {
         let request = self.turn.request;
         let sampling = &request.sampling;
         set(body, self.limit_field.as_str(), sampling.max_tokens.as_ref());
@@ -78,6 +108,9 @@ impl RequestBody<'_> {
         set(body, "presence_penalty", sampling.presence_penalty.as_ref());
         set(body, "stop", sampling.stop.as_ref());
         set(body, "seed", sampling.seed.as_ref());
+        if sampling.n.is_some_and(|n| n > 1) {
+            losses.lost(ContentKind::Sampling, "n: a run has one answer");
+        }
 
         let field = |object: &str, name: &str| {
             let fields: Extra = request.extra.get(object)?.decode()?;

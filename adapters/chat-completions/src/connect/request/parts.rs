@@ -1,15 +1,15 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
 use interlingua_core::model::{Body, Content, File};
-use interlingua_core::transcript::as_text;
-use interlingua_core::{Extra, Json};
+use interlingua_core::transcript::{as_text, note_as_text};
+use interlingua_core::{Extra, Json, Losses};
 use serde_json::{Value, json};
 
 use crate::connect::options::{Part, UpstreamOptions};
 
 /// What a user's message holds: one text, or parts.
-pub(super) fn user_content(contents: &[Content], options: &UpstreamOptions) -> Json {
-    let parts: Vec<Value> = contents.iter().filter_map(|content| part(content, options)).collect();
+pub(super) fn user_content(contents: &[Content], options: &UpstreamOptions, losses: &mut Losses) -> Json {
+    let parts: Vec<Value> = contents.iter().filter_map(|content| part(content, options, losses)).collect();
     match parts.as_slice() {
         [] => Json::from_serialize(""),
         [only] if only["type"] == "text" => Json::from_serialize(&only["text"]),
@@ -18,12 +18,13 @@ pub(super) fn user_content(contents: &[Content], options: &UpstreamOptions) -> J
 }
 
 /// The texts of a message that can hold nothing else, joined with a blank line.
-pub(super) fn plain_text(contents: &[Content]) -> String {
+pub(super) fn plain_text(contents: &[Content], losses: &mut Losses) -> String {
+    contents.iter().for_each(|content| note_as_text(content, losses));
     let texts: Vec<String> = contents.iter().map(as_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")
 }
 
-fn part(content: &Content, options: &UpstreamOptions) -> Option<Value> {
+fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Option<Value> {
     let taken = match &content.body {
         Body::Image(Some(url)) if options.takes(Part::Image) => Some(image(url, &content.extra)),
         Body::Audio { data: Some(data), format } if options.takes(Part::Audio) => audio(data, format.as_deref()),
@@ -35,6 +36,7 @@ fn part(content: &Content, options: &UpstreamOptions) -> Option<Value> {
     };
 
     taken.or_else(|| {
+        note_as_text(content, losses);
         let text = as_text(content);
         (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
     })

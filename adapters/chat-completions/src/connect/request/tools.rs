@@ -11,6 +11,12 @@ pub(super) fn is_function(tool: &Json) -> bool {
     })
 }
 
+/// The name of a tool in this form. None: it has none.
+pub(super) fn name(tool: &Json) -> Option<String> {
+    let function: Extra = tool.decode::<Extra>()?.get("function")?.decode()?;
+    Some(word(&function, "name")).filter(|name| !name.is_empty())
+}
+
 /// The choice among tools. None: it cannot be said.
 pub(super) fn nested_choice(choice: &Json) -> Option<Json> {
     let Some(fields) = choice.decode::<Extra>() else {
