@@ -3,6 +3,7 @@
 use interlingua_a2a::{A2a, A2aUpstream};
 use interlingua_ag_kit::{AgKit, AgKitUpstream};
 use interlingua_ag_ui::AgUiUpstream;
+use interlingua_anthropic_messages::AnthropicMessagesUpstream;
 use interlingua_chat_completions::ChatCompletionsUpstream;
 use interlingua_hitl::{Hitl, HitlUpstream};
 use interlingua_native::{Native, NativeUpstream};
@@ -23,6 +24,7 @@ impl Gateway {
             .upstream::<NativeUpstream>()
             .upstream::<A2aUpstream>()
             .upstream::<ChatCompletionsUpstream>()
+            .upstream::<AnthropicMessagesUpstream>()
             .upstream::<ResponsesUpstream>()
             .upstream::<AgKitUpstream>()
             .upstream::<AgUiUpstream>()
