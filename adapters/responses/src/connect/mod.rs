@@ -1,9 +1,11 @@
 //! Agents and model servers that speak Responses: the connector, and what it is made of.
 //!
-//! See `docs/protocols/responses.md#agents-that-speak-responses`. A turn sends one request (`request`) and reads the
+//! See `docs/upstreams/responses.md`. A turn sends one request (`request`) and reads the
 //! answer, streamed or polled (`reader`, `items`, `slots`, `wire`), takes it up again if the server works on without a
 //! connection (`turn`), and keeps what the next request needs (`session`). Not here: what serves Responses to clients.
 
+mod calls;
+mod endpoint;
 mod errors;
 mod items;
 mod options;
@@ -20,7 +22,6 @@ use std::sync::Arc;
 use interlingua_core::Fault;
 use interlingua_core::capability::{Asks, Cancel, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
-use interlingua_core::http_url::{self, Url};
 use interlingua_core::loss::Losses;
 use interlingua_core::opaque;
 use interlingua_core::pending::Decision;
@@ -28,13 +29,11 @@ use interlingua_core::probe::AgentProbe;
 
 pub use options::{Background, Chain, Incomplete, McpHistory, Part, Penalties, SystemRole, UpstreamOptions, User};
 
+use self::endpoint::{Endpoint, PATH};
 use self::reader::Reader;
 use self::request::RequestBody;
 use self::session::SessionState;
 use self::turn::ResponsesTurn;
-
-/// What the URL of an operator is completed with.
-const PATH: &str = "/responses";
 
 /// Calls agents and model servers that speak Responses.
 #[derive(Clone, Copy, Debug)]
@@ -145,93 +144,5 @@ impl Connector for ResponsesConnector {
 
     fn probe(&self) -> Box<dyn AgentProbe> {
         Box::new(probe::ResponsesProbe::new(&self.endpoint, &self.options))
-    }
-}
-
-/// Where the server is.
-#[derive(Debug, PartialEq, Eq)]
-struct Endpoint {
-    /// The operator's URL, without [`PATH`], with its query.
-    base: String,
-    /// The operator gave a path.
-    has_path: bool,
-}
-
-impl Endpoint {
-    /// Reads the operator's URL. A query, such as Azure's `api-version`, stays.
-    fn parse(url: &str) -> Result<Self, String> {
-        let parsed = Url::parse(url).ok_or_else(|| format!("\"{url}\" is no http or https URL"))?;
-        let path = parsed.path();
-        let base = path.strip_suffix(PATH).unwrap_or(path);
-        let query = parsed.rest.split('#').next().unwrap_or_default().split_once('?');
-        let query = query.map(|(_, query)| format!("?{query}")).unwrap_or_default();
-        let has_path = !path.trim_matches('/').is_empty();
-        Ok(Self { base: format!("{}{base}{query}", parsed.origin), has_path })
-    }
-
-    /// Of responses.
-    fn url(&self) -> String {
-        http_url::below(&self.base, PATH)
-    }
-
-    /// Of one response. `query` goes in front of the operator's own.
-    fn response(&self, id: &str, below: &str, query: &str) -> String {
-        let url = http_url::below(&self.base, &format!("{PATH}/{}{below}", http_url::segment(id)));
-        match (query.is_empty(), url.split_once('?')) {
-            (true, _) => url,
-            (false, Some((path, own))) => format!("{path}?{query}&{own}"),
-            (false, None) => format!("{url}?{query}"),
-        }
-    }
-
-    /// Of conversations.
-    fn conversations(&self) -> String {
-        http_url::below(&self.base, "/conversations")
-    }
-
-    /// Of models.
-    fn models(&self) -> String {
-        http_url::below(&self.base, "/models")
-    }
-
-    /// A place on the same server, from its root.
-    fn root(&self, path: &str) -> String {
-        let origin = Url::parse(&self.base).map_or("", |url| url.origin);
-        format!("{origin}{path}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_path_is_appended_unless_it_is_there() {
-        for (url, expected) in [
-            ("http://a/v1", "http://a/v1/responses"),
-            ("http://a/v1/", "http://a/v1/responses"),
-            ("http://a/v1/responses", "http://a/v1/responses"),
-            ("http://a/v1/responses/", "http://a/v1/responses"),
-            ("http://a", "http://a/responses"),
-            (
-                "https://x.openai.azure.com/openai/v1?api-version=1#f",
-                "https://x.openai.azure.com/openai/v1/responses?api-version=1",
-            ),
-        ] {
-            assert_eq!(Endpoint::parse(url).expect("a URL").url(), expected);
-        }
-        assert!(Endpoint::parse("ftp://a").is_err());
-    }
-
-    #[test]
-    fn a_response_has_a_url_of_its_own() {
-        let endpoint = Endpoint::parse("https://a/v1/responses?api-version=1").expect("a URL");
-        assert_eq!(endpoint.response("r/1", "/cancel", ""), "https://a/v1/responses/r%2F1/cancel?api-version=1");
-        assert_eq!(
-            endpoint.response("r", "", "stream=true&starting_after=3"),
-            "https://a/v1/responses/r?stream=true&starting_after=3&api-version=1"
-        );
-        assert_eq!(endpoint.conversations(), "https://a/v1/conversations?api-version=1");
-        assert_eq!(endpoint.root("/version"), "https://a/version");
     }
 }

@@ -5,7 +5,7 @@ use interlingua_core::connector::HttpRequest;
 use interlingua_core::probe::{AgentProbe, Finding, ProbeAnswer};
 use serde_json::Value;
 
-use super::Endpoint;
+use super::endpoint::Endpoint;
 use super::options::{Background, Chain, UpstreamOptions};
 
 /// How many names of models a finding lists.

@@ -1,6 +1,6 @@
 //! Events to events: what each event of the protocol means for the run.
 //!
-//! See `docs/protocols/responses.md#agents-that-speak-responses`. Items that are whole are read in `items`, which item an
+//! See `docs/upstreams/responses.md`. Items that are whole are read in `items`, which item an
 //! event is about is found in `slots`.
 
 use std::borrow::Cow;
@@ -12,9 +12,10 @@ use interlingua_core::connector::EventSink;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::model_error::garbage;
-use interlingua_core::{End, Extra, Fault, FaultKind, Json};
+use interlingua_core::{End, Fault, FaultKind};
 use serde_json::value::RawValue;
 
+use super::calls::{INPUT_OPENS, head, push_escaped};
 use super::errors::{complaint, error_of, foreign};
 use super::slots::{Kind, MAX_ITEMS, Slots};
 use super::wire::{Event, Object, Raw, index, json_text, lent_text, number, text};
@@ -354,9 +355,9 @@ impl Reader {
 
         let slot = &mut self.slots.all[place];
         let piece = lent_text(event.delta, &mut self.scratch);
-        let mut arguments = if slot.has_arguments { String::new() } else { super::items::INPUT_OPENS.to_owned() };
+        let mut arguments = if slot.has_arguments { String::new() } else { INPUT_OPENS.to_owned() };
         slot.has_arguments = true;
-        super::items::push_escaped(piece, &mut arguments);
+        push_escaped(piece, &mut arguments);
         sink.emit(&AgentEvent::call(&slot.id, CallPart { arguments: arguments.into(), ..CallPart::default() }))
     }
 
@@ -453,7 +454,7 @@ impl Reader {
             Kind::Hosted => MessageType::PluginCall,
             Kind::Whole => return sink.emit(&AgentEvent::KeepAlive),
         };
-        let call = slot.kind.is_call().then(|| super::items::head(slot.kind, item));
+        let call = slot.kind.is_call().then(|| head(slot.kind, item));
         if call.as_ref().is_some_and(|call| call.name.is_empty()) {
             // A call without a name cannot be shown: its end has one.
             return sink.emit(&AgentEvent::KeepAlive);
@@ -487,11 +488,6 @@ fn incomplete(reason: String) -> (String, String) {
         _ => "the agent did not complete its answer",
     };
     (reason, message.to_owned())
-}
-
-/// Metadata of a message, or nothing.
-pub(super) fn metadata(fields: Extra) -> Option<JsonRef<'static>> {
-    (!fields.is_empty()).then(|| JsonRef::Owned(Json::from_serialize(&fields)))
 }
 
 #[cfg(test)]

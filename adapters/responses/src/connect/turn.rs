@@ -18,7 +18,7 @@ use interlingua_core::model_error::{garbage, map_refusal};
 use interlingua_core::sse::{Decoder, Frame};
 use interlingua_core::{End, Extra, Fault, FaultKind, Json};
 
-use super::Endpoint;
+use super::endpoint::Endpoint;
 use super::errors::{FORGOTTEN, is_forgotten};
 use super::options::{Background, Chain, UpstreamOptions};
 use super::reader::{Progress, Reader};

@@ -4,6 +4,7 @@ mod background;
 mod deviations;
 mod events;
 mod hostile;
+mod probe;
 mod requests;
 mod state;
 mod support;
