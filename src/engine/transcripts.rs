@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use interlingua_core::call::SessionItem;
 use interlingua_core::model::{Message, MessageType};
-use interlingua_core::{End, Fault, Run, RunId};
+use interlingua_core::{End, Fault, Run, RunId, run};
 
 use super::agent::HistoryLimit;
 use super::message_ids::{MessageOrigin, input_id};
@@ -324,7 +324,8 @@ fn turn_items(id: RunId, turn: u32, run: &Run) -> Vec<SessionItem> {
         run: Some(id),
         message: message.clone(),
     });
-    let answer = run.messages_of(index).iter().enumerate().filter(|(_, message)| message.kind != MessageType::Error);
+    let is_item = |message: &run::Message| !matches!(message.kind, MessageType::Error | MessageType::ProtocolEvent);
+    let answer = run.messages_of(index).iter().enumerate().filter(|(_, message)| is_item(message));
     let answer = answer.map(|(place, message)| SessionItem {
         id: id.message_id(asked.first_message + place),
         run: Some(id),

@@ -2,7 +2,7 @@
 //! docs/protocols/ag-kit.md#from-the-agent-to-the-client): each call is sent once, in order, and never a result before
 //! its call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use interlingua_core::model::{Body, MessageType, ToolCall, ToolOutput};
 use interlingua_core::run::{Message, Slot};
@@ -154,11 +154,13 @@ impl Calls {
     }
 
     /// Sends the missing results at the end: a call of the agent without a result would look like a call for the client
-    /// (docs/protocols/ag-kit.md#order-4). `is_success`: the run ended well, so that its other calls are for the client to
-    /// run. Else they may be cut off, and no one waits for their results.
-    pub(crate) fn finish(&mut self, is_success: bool, out: &mut Out) {
+    /// (docs/protocols/ag-kit.md#order-4). `waits_for`: the ids of the calls that the client has to run, which is known at
+    /// the end alone if the agent did not say so before. None: the run did not end well. Its calls may be cut off, and no
+    /// one waits for their results.
+    pub(crate) fn finish(&mut self, waits_for: Option<&HashSet<String>>, out: &mut Out) {
         for call in self.remembered..self.calls.len() {
-            let is_for_client = is_success && !self.calls[call].agent_side;
+            let is_clients = |call: &Call| waits_for.is_some_and(|ids| !call.agent_side || ids.contains(&call.id));
+            let is_for_client = is_clients(&self.calls[call]);
             if !is_for_client && !self.calls[call].has_result {
                 self.result(call, String::new(), out);
             }

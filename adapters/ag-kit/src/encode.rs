@@ -84,11 +84,13 @@ impl Encoder {
     }
 
     fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
-        let waits = run.pending().into_iter().find(|item| item.kind != PendingKind::Tool);
+        let (calls, others): (Vec<_>, Vec<_>) =
+            run.pending().into_iter().partition(|item| item.kind == PendingKind::Tool);
+        let waits = others.into_iter().next();
         match (end, waits) {
             (End::Completed | End::Incomplete, Some(item)) => write_interrupt(&self.route, &run.agent, &item, out),
             (End::Completed | End::Incomplete, None) => {
-                self.calls.finish(true, out);
+                self.calls.finish(Some(&calls.into_iter().map(|call| call.id).collect()), out);
                 // An error that did not end the run is sent only if there is no other output.
                 if !self.has_output()
                     && let Some(error) = nonfatal_error(run)
@@ -98,14 +100,14 @@ impl Encoder {
             }
 
             (End::Failed | End::Rejected, _) => {
-                self.calls.finish(false, out);
+                self.calls.finish(None, out);
                 let default_message =
                     if end == End::Rejected { "the agent rejected the request" } else { "the agent failed" };
                 let error = run.error().map_or(default_message, |error| error.message.as_str());
                 wire::Event::Error { error }.write(out);
             }
             (End::Canceled, _) => {
-                self.calls.finish(false, out);
+                self.calls.finish(None, out);
                 if !self.has_output() {
                     wire::Event::Error { error: "canceled" }.write(out);
                 }

@@ -2,10 +2,12 @@
 
 mod support;
 
+use interlingua_core::agent_event::{AgentEvent, CallPart, MessageEvent};
 use interlingua_core::call::RunInfo;
+use interlingua_core::model::{Message, MessageType};
 use interlingua_core::run::Record;
 use interlingua_core::testkit::{self, Feature, TestRun, laws, scripts};
-use interlingua_core::{Exchange, Json, ProtocolAdapter};
+use interlingua_core::{End, Exchange, Json, ProtocolAdapter};
 use proptest::prelude::*;
 use support::*;
 
@@ -99,4 +101,31 @@ fn the_calls_of_a_script_are_remembered_for_the_next_stream() {
         "data: [DONE]\n\n",
         "a call is sent once in a conversation"
     );
+}
+
+/// Agents that do not say at first whose a call is: one without a result at the end is the client's, and the others are
+/// not.
+#[test]
+fn a_call_that_is_the_clients_after_all_gets_no_result() {
+    let end = |id: &'static str, kind: Option<MessageType>| {
+        AgentEvent::Message(MessageEvent {
+            id: Some(id.into()),
+            kind,
+            end: Some(End::Completed),
+            ..MessageEvent::default()
+        })
+    };
+    let mut recorder = testkit::Recorder::new(vec![Message::user("hi")]);
+    for id in ["c1", "c2"] {
+        recorder.emit(&AgentEvent::message(id, MessageType::PluginCall));
+        let part = CallPart { call_id: id.into(), name: "locate".into(), arguments: "{}".into(), server_label: None };
+        recorder.emit(&AgentEvent::call(id, part));
+    }
+    recorder.emit(&end("c1", Some(MessageType::FunctionCall)));
+    recorder.emit(&end("c2", None));
+    recorder.emit(&AgentEvent::completed());
+
+    let output = encode(&recorder.finish(), "{}");
+    let results: Vec<&str> = output.lines().filter(|line| line.contains("tool-result")).collect();
+    assert!(matches!(results.as_slice(), [only] if only.contains("\"c2\"")), "{output}");
 }

@@ -45,6 +45,25 @@ fn an_undeclared_function() {
     }));
 }
 
+/// Agents that do not say at first whose a call is: the tool that they seemed to run is the client's.
+#[test]
+fn a_call_that_is_the_clients_after_all() {
+    for (name, options) in [("shown", "{}"), ("hidden", r#"{"tool_items":"hide"}"#)] {
+        let read = streamed(options, HELLO, End::Completed, |run| {
+            let message = run.message(MessageType::PluginCall);
+            let head = CallHead { call_id: "call_1".to_owned(), name: "locate".to_owned(), server_label: None };
+            let content = run.0.start_content(message, ContentType::Data, Some(head));
+            run.0.push(message, content, "{\"a\":1}");
+            run.0.finish_content(message, content, None, Extra::new());
+            run.0.finish_message(
+                message,
+                MessageEnd { kind: Some(MessageType::FunctionCall), ..MessageEnd::new(End::Completed) },
+            );
+        });
+        insta::assert_snapshot!(format!("a_call_that_is_the_clients_after_all_{name}"), read);
+    }
+}
+
 #[test]
 fn tools_the_agent_runs_itself() {
     insta::assert_snapshot!(streamed("{}", HELLO, End::Completed, |run| {

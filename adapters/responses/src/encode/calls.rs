@@ -167,14 +167,29 @@ impl Encoder {
     }
 
     /// The message is final: finishes the calls in it that the client runs.
-    pub(super) fn calls_finished(&mut self, index: usize, message: &Message, out: &mut Out) {
+    pub(super) fn calls_finished(&mut self, run: RunId, index: usize, message: &Message, out: &mut Out) {
         let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) else { return };
+        // Some agents say at the end alone that a call is the client's.
+        let is_clients_after_all = message.kind == MessageType::FunctionCall && message.announced != message.kind;
         for number in std::mem::take(&mut open.calls) {
             let call = &self.calls[number];
-            if matches!(call.form, Form::Function { .. } | Form::Custom { .. }) {
+            if is_clients_after_all && matches!(call.form, Form::Mcp { .. } | Form::Hidden) && !call.done {
+                self.hand_over(number, run, out);
+            }
+            if matches!(self.calls[number].form, Form::Function { .. } | Form::Custom { .. }) {
                 self.close_call(number, messages::status_of(message.end), None, out);
             }
         }
+    }
+
+    /// A call that was shown as the agent's is the client's: its item ends, and another one follows.
+    fn hand_over(&mut self, number: usize, run: RunId, out: &mut Out) {
+        let arguments = self.calls[number].arguments.clone();
+        self.close_call(number, "incomplete", None, out);
+        let call = &mut self.calls[number];
+        call.done = false;
+        call.arguments = arguments;
+        self.release(number, Form::Function { namespace: None }, "fc_", run, out);
     }
 
     /// Finishes the item of a call.

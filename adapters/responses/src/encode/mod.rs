@@ -225,7 +225,7 @@ impl Encoder {
         let Some((index, message)) = step.message() else { return };
         let run = step.run.id;
 
-        self.calls_finished(index, message, out);
+        self.calls_finished(run, index, message, out);
 
         match self.shape(message) {
             Shape::Message | Shape::Reasoning => self.text_finished(run, index, message, out),
@@ -254,7 +254,7 @@ impl Encoder {
             MessageType::McpListTools => Shape::ToolList,
             MessageType::McpApprovalRequest => Shape::Approval,
             MessageType::Error => Shape::Error,
-            MessageType::McpApprovalResponse | MessageType::Heartbeat => Shape::Hidden,
+            MessageType::McpApprovalResponse | MessageType::Heartbeat | MessageType::ProtocolEvent => Shape::Hidden,
             _ if self.shared.options.custom_items == CustomItems::Extension => Shape::Custom,
             _ => Shape::Hidden,
         }
