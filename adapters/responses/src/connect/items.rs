@@ -287,7 +287,9 @@ impl Reader {
         }
         let failed = error.is_some() || item.text("status").as_deref() == Some("failed");
         let end = if failed || output.is_some() { End::Completed } else { end_of(item) };
-        self.end_call(slot, MessageType::McpCall, call, end, fields, sink)?;
+        if !self.slots.all[slot].has_called {
+            self.end_call(slot, MessageType::McpCall, call, end, fields, sink)?;
+        }
 
         let output = output.or_else(|| failed.then(|| "the tool failed".to_owned()));
         let Some(output) = output else { return Ok(()) };

@@ -12,7 +12,7 @@ use interlingua_core::connector::EventSink;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::model_error::garbage;
-use interlingua_core::{End, Fault, FaultKind};
+use interlingua_core::{End, Extra, Fault, FaultKind, Json};
 use serde_json::value::RawValue;
 
 use super::calls::{INPUT_OPENS, head, push_escaped};
@@ -370,7 +370,16 @@ impl Reader {
         let slot = &mut self.slots.all[place];
         slot.has_arguments = true;
         let call = ContentValue::Call(CallPart { arguments, ..CallPart::default() });
-        sink.emit(&AgentEvent::Content(ContentEvent::new(&slot.id, ContentUpdate::Final, call)))
+        let content = ContentEvent::new(&slot.id, ContentUpdate::Final, call);
+        if slot.kind != Kind::McpCall {
+            return sink.emit(&AgentEvent::Content(content));
+        }
+
+        // The call is whole, and its output may take long: other calls begin and end meanwhile.
+        slot.has_called = true;
+        let id = Some(Cow::Borrowed(slot.id.as_str()));
+        let (end, contents) = (Some(End::Completed), vec![content]);
+        sink.emit(&AgentEvent::Message(MessageEvent { id, end, contents, ..MessageEvent::default() }))
     }
 
     fn audio(&mut self, is_transcript: bool, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
@@ -466,7 +475,14 @@ impl Reader {
             None => Role::Assistant,
         });
         let id = Some(Cow::Borrowed(slot.id.as_str()));
-        sink.emit(&AgentEvent::Message(MessageEvent { id, kind: Some(kind), role, ..MessageEvent::default() }))?;
+        let metadata = approval(item);
+        sink.emit(&AgentEvent::Message(MessageEvent {
+            id,
+            kind: Some(kind),
+            role,
+            metadata,
+            ..MessageEvent::default()
+        }))?;
         match call {
             Some(call) => {
                 slot.has_arguments |= !call.arguments.is_empty();
@@ -475,6 +491,14 @@ impl Reader {
             None => Ok(()),
         }
     }
+}
+
+/// Which question a call was approved by, as metadata.
+pub(super) fn approval(item: &Object<'_>) -> Option<JsonRef<'static>> {
+    let request = item.text("approval_request_id").filter(|request| !request.is_empty())?;
+    let mut fields = Extra::new();
+    fields.push("approval_request_id", Json::from_serialize(&request));
+    Some(JsonRef::Owned(Json::from_serialize(&fields)))
 }
 
 /// Words for an answer that has ended.

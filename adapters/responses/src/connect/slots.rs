@@ -59,6 +59,8 @@ pub(super) struct Slot {
     pub(super) is_closed: bool,
     /// Pieces of its arguments, or of its code, came.
     pub(super) has_arguments: bool,
+    /// It is a call whose message has ended, and whose output is still to come.
+    pub(super) has_called: bool,
     output_index: Option<u32>,
 }
 
@@ -155,7 +157,15 @@ impl Slots {
             self.by_id.insert(wire_id.to_owned(), number);
         }
 
-        self.all.push(Slot { id, kind, is_open: false, is_closed: false, has_arguments: false, output_index: place });
+        self.all.push(Slot {
+            id,
+            kind,
+            is_open: false,
+            is_closed: false,
+            has_arguments: false,
+            has_called: false,
+            output_index: place,
+        });
         self.current = Some(number);
         Some(number)
     }

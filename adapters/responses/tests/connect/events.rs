@@ -128,7 +128,7 @@ fn calls_of_the_server() {
         (
             "an MCP tool",
             &[
-                r#"output_item.added {"output_index":0,"item":{"id":"mcp_1","type":"mcp_call","server_label":"geo","name":"weather","arguments":"","output":null,"error":null}}"#,
+                r#"output_item.added {"output_index":0,"item":{"id":"mcp_1","type":"mcp_call","server_label":"geo","name":"weather","arguments":"","output":null,"error":null,"approval_request_id":"mcpr_1"}}"#,
                 r#"mcp_call.in_progress {"output_index":0,"item_id":"mcp_1"}"#,
                 r#"mcp_call_arguments.delta {"output_index":0,"item_id":"mcp_1","delta":"{\"city\":\"Paris\"}"}"#,
                 r#"mcp_call_arguments.done {"output_index":0,"item_id":"mcp_1","arguments":"{\"city\":\"Paris\"}"}"#,
@@ -314,4 +314,31 @@ fn pieces_go_out_as_they_come() {
     ];
     let driven = driven(&mut *turn, [Answer::stream(&whole_stream(&events))]);
     insta::assert_snapshot!(testkit::render(&driven.record));
+}
+
+#[test]
+fn a_call_of_the_server_ends_before_its_output_comes() {
+    let added = |place: usize, id: &str| {
+        format!(
+            r#"output_item.added {{"output_index":{place},"item":{{"id":"{id}","type":"mcp_call","server_label":"geo","name":"f","arguments":""}}}}"#
+        )
+    };
+    let called = |place: usize, id: &str| {
+        format!(r#"mcp_call_arguments.done {{"output_index":{place},"item_id":"{id}","arguments":"{{}}"}}"#)
+    };
+    let done = |place: usize, id: &str| {
+        format!(
+            r#"output_item.done {{"output_index":{place},"item":{{"id":"{id}","type":"mcp_call","server_label":"geo","name":"f","arguments":"{{}}","output":"{id}"}}}}"#
+        )
+    };
+    let events = [added(0, "a"), called(0, "a"), added(1, "b"), called(1, "b"), done(1, "b"), done(0, "a")];
+    let mut turn = turn("{}");
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let driven = driven(&mut *turn, [Answer::stream(&whole_stream(&events))]);
+    let ids: Vec<&str> = driven.record.run().messages.iter().map(|message| message.id.as_str()).collect();
+    assert_eq!(ids, ["a", "b", "b_output", "a_output"]);
+    let order = testkit::render(&driven.record);
+    let at = |line: &str| order.find(line).unwrap_or_else(|| panic!("{line} in {order}"));
+    assert!(at("message 0 completed") < at("message 1 completed"), "{order}");
+    assert!(at("message 1 completed") < at("message 2 b_output"), "{order}");
 }
