@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
 #[derive(Debug, Default)]
 pub struct Text<'a>(pub Option<Cow<'a, str>>);
 
-impl<'de> Deserialize<'de> for Text<'de> {
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct AnyText;
         impl<'de> Visitor<'de> for AnyText {
@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for Number {
 #[derive(Debug, Default)]
 pub struct Raw<'a>(pub Option<&'a RawValue>);
 
-impl<'de> Deserialize<'de> for Raw<'de> {
+impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(deserializer)?;
         Ok(Self((raw.get() != "null").then_some(raw)))
