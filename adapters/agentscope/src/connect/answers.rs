@@ -1,0 +1,150 @@
+//! Answers to what a reply waits for: decisions, and outputs of calls that the client ran.
+
+use interlingua_core::answer::{self, AnswerBody};
+use interlingua_core::connector::TurnRequest;
+use interlingua_core::loss::{ContentKind, Losses};
+use interlingua_core::pending::{Decision, Pending, PendingKind};
+use interlingua_core::{Extra, Fault, FaultKind, Json};
+use serde::{Deserialize, Serialize};
+
+/// What an item says about where it comes from: kept with it, and found again when it is answered.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct ItemSource {
+    pub(super) protocol: String,
+    pub(super) reply_id: String,
+}
+
+/// A call that is answered: the service's id, the run's, and its name.
+#[derive(Clone, Debug)]
+pub(super) struct AnsweredCall {
+    pub(super) own_id: String,
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) is_external: bool,
+}
+
+/// The answers of a turn.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    /// Decisions, as `confirm_results`.
+    pub(super) confirmed: Vec<Json>,
+    /// Outputs, as `execution_results`.
+    pub(super) executed: Vec<Json>,
+    pub(super) calls: Vec<AnsweredCall>,
+    /// The reply that asked. Empty: no item says it.
+    pub(super) reply: String,
+}
+
+impl Answers {
+    /// The answers in the new messages.
+    ///
+    /// # Errors
+    /// If one decides nothing: it must not be taken for a yes.
+    pub(super) fn read(turn: &TurnRequest<'_>, losses: &mut Losses) -> Result<Self, Fault> {
+        let mut answers = Self::default();
+        for (_, message) in turn.new_messages() {
+            for answer in answer::native(message) {
+                // Outputs of the history, and answers to what nobody asked.
+                let Some(item) = turn.answered.iter().find(|item| item.id == answer.id) else { continue };
+                match (item.kind, answer.given) {
+                    (PendingKind::Tool, AnswerBody::Text(output)) => answers.execute(item, &output),
+                    (_, AnswerBody::Decided { decision, arguments, text, payload }) => {
+                        // What nobody decided has no reason of anybody's.
+                        let has_reason = text.is_some_and(|text| !text.is_empty()) && decision != Decision::Cancel;
+                        if has_reason {
+                            losses.lost(ContentKind::ApprovalReason, "the service takes no reason");
+                        }
+                        answers.confirm(item, decision, arguments.as_deref(), payload.as_ref());
+                    }
+                    _ => {
+                        let message = "the answer decides nothing";
+                        return Err(Fault::new(FaultKind::Invalid, message).with_code(answer::UNDECIDED));
+                    }
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    fn execute(&mut self, item: &Pending, output: &str) {
+        #[derive(Serialize)]
+        struct Executed<'a> {
+            r#type: &'static str,
+            id: &'a str,
+            name: &'a str,
+            output: [Text<'a>; 1],
+            state: &'static str,
+        }
+        #[derive(Serialize)]
+        struct Text<'a> {
+            r#type: &'static str,
+            text: &'a str,
+        }
+        let text = Text { r#type: "text", text: output };
+        self.executed.push(Json::from_serialize(&Executed {
+            r#type: "tool_result",
+            id: &item.id,
+            name: &item.name,
+            output: [text],
+            state: "success",
+        }));
+        self.calls.push(AnsweredCall {
+            own_id: item.id.clone(),
+            id: item.id.clone(),
+            name: item.name.clone(),
+            is_external: true,
+        });
+    }
+
+    fn confirm(&mut self, item: &Pending, decision: Decision, arguments: Option<&str>, payload: Option<&Json>) {
+        let Extension { source, payload: asked } = extension(item);
+        let call_id = item.call_id.clone().unwrap_or_else(|| item.id.clone());
+        // The service wants the call back as it sent it.
+        let mut call: Extra = asked.as_ref().and_then(Json::decode).unwrap_or_else(|| {
+            let mut call = Extra::new();
+            call.push("type", Json::from_serialize("tool_call"));
+            call.push("id", Json::from_serialize(&call_id));
+            call.push("name", Json::from_serialize(&item.name));
+            call.push("input", Json::from_serialize(&item.arguments));
+            call
+        });
+        if let Some(arguments) = arguments.filter(|_| decision == Decision::Edit) {
+            call.set("input", Json::from_serialize(arguments));
+        }
+
+        let confirmed = matches!(decision, Decision::Accept | Decision::Edit);
+        let own_id = call.get("id").and_then(Json::decode::<String>).unwrap_or_else(|| call_id.clone());
+        let mut result = Extra::new();
+        result.push("confirmed", Json::from_serialize(&confirmed));
+        result.push("tool_call", Json::from_serialize(&call));
+        // What the person permits for the future, in the service's own form.
+        let rules = payload.and_then(Json::decode::<Extra>).and_then(|mut payload| payload.remove("rules"));
+        if let Some(rules) = rules.filter(|rules| confirmed && rules.text().starts_with('[')) {
+            result.push("rules", rules);
+        }
+        self.confirmed.push(Json::from_serialize(&result));
+        self.calls.push(AnsweredCall { own_id, id: call_id, name: item.name.clone(), is_external: false });
+        if self.reply.is_empty() {
+            self.reply = source.reply_id;
+        }
+    }
+}
+
+/// What an item of this protocol said beside the call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Extension {
+    source: ItemSource,
+    /// The call as the service sent it.
+    payload: Option<Json>,
+}
+
+fn extension(item: &Pending) -> Extension {
+    let extension = item.extension.as_ref().and_then(Json::decode::<Extension>);
+    extension.filter(|extension| extension.source.protocol == crate::NAME).unwrap_or_default()
+}

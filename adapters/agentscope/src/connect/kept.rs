@@ -1,0 +1,79 @@
+//! Events of this protocol that the model has no word for: hints and custom events. A client of the same protocol gets them
+//! as they came.
+
+use std::borrow::Cow;
+
+use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
+use interlingua_core::connector::EventSink;
+use interlingua_core::loss::{ContentKind, Losses};
+use interlingua_core::model::{MessageType, Role};
+use interlingua_core::{End, Fault, Json};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::options::Events;
+
+/// The largest event that is kept, in bytes.
+const MAX_EVENT: usize = 256 << 10;
+/// The most that all events of a turn may have, in bytes.
+const MAX_EVENTS: usize = 4 << 20;
+
+/// Why an event is not kept, mostly.
+const NOT_READ: &str = "no client of this agent reads such events";
+
+/// Which events are kept, and what they have cost so far.
+#[derive(Debug)]
+pub(super) struct Kept {
+    is_on: bool,
+    bytes: usize,
+    count: u32,
+}
+
+impl Kept {
+    /// `are_read`: some client reads them.
+    pub(super) const fn new(option: Events, are_read: bool) -> Self {
+        let is_on = match option {
+            Events::Auto => are_read,
+            Events::Keep => true,
+            Events::Drop => false,
+        };
+        Self { is_on, bytes: 0, count: 0 }
+    }
+
+    /// An event that is not there any more.
+    pub(super) fn miss(&self, losses: &mut Losses) {
+        let how = if self.is_on { "the service has forgotten it" } else { NOT_READ };
+        losses.lost(ContentKind::ProtocolEvent, how);
+    }
+
+    /// Keeps an event.
+    pub(super) fn keep(&mut self, event: &[u8], losses: &mut Losses, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        #[derive(Serialize)]
+        struct EventData<'a> {
+            protocol: &'static str,
+            event: &'a RawValue,
+        }
+        if !self.is_on {
+            losses.lost(ContentKind::ProtocolEvent, NOT_READ);
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+        if event.len() > MAX_EVENT || self.bytes + event.len() > MAX_EVENTS {
+            losses.lost(ContentKind::ProtocolEvent, "it is too large to be kept");
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+        let Ok(event) = serde_json::from_slice::<&RawValue>(event) else { return sink.emit(&AgentEvent::Ignored) };
+
+        self.bytes += event.get().len();
+        self.count += 1;
+        let data = Json::from_serialize(&EventData { protocol: crate::NAME, event });
+        let id = format!("event_{}", self.count);
+        sink.emit(&AgentEvent::Message(MessageEvent {
+            id: Some(Cow::Borrowed(&id)),
+            kind: Some(MessageType::ProtocolEvent),
+            role: Some(Role::Assistant),
+            end: Some(End::Completed),
+            contents: vec![ContentEvent::new(&id, ContentUpdate::Final, ContentValue::OwnedData(data)).at(0)],
+            ..MessageEvent::default()
+        }))
+    }
+}

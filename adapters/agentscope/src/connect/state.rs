@@ -1,0 +1,53 @@
+//! What a connector stores for a session: the session of the service, and the reply that waits.
+
+use interlingua_core::Json;
+use serde::{Deserialize, Serialize};
+
+use super::wire::Usage;
+
+/// The longest id that is stored, in bytes.
+const MAX_ID: usize = 512;
+
+/// What is stored for a session and user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SessionState {
+    /// The service's session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<String>,
+    /// The reply that was read last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reply: Option<String>,
+    /// What of that reply was read, if it waits for answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waiting: Option<WaitingReply>,
+}
+
+/// A reply that waits for answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct WaitingReply {
+    /// How many of its blocks were told.
+    pub(super) blocks: usize,
+    /// What they cost.
+    pub(super) usage: Usage,
+    /// The event that asked. The stream begins with it when the reply goes on.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) event: String,
+}
+
+impl SessionState {
+    /// The stored state. If it cannot be read, the session starts without state.
+    pub(super) fn read(stored: &Json) -> Self {
+        stored.decode().unwrap_or_default()
+    }
+
+    pub(super) fn to_json(&self) -> Json {
+        Json::from_serialize(self)
+    }
+}
+
+/// An id that may be stored and sent back. Others are as good as none.
+pub(super) fn storable(id: &str) -> Option<String> {
+    (!id.is_empty() && id.len() <= MAX_ID && !id.contains(char::is_control)).then(|| id.to_owned())
+}
