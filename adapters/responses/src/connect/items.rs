@@ -241,7 +241,7 @@ impl Reader {
         }
     }
 
-    /// The server waits for the output of this call.
+    /// The server waits for the output of this call, or for a decision about it.
     fn remember(&mut self, call_id: &str) {
         if self.open_calls.len() < MAX_OPEN_CALLS && call_id.len() <= MAX_KEPT / 256 {
             self.open_calls.push(call_id.to_owned());
@@ -416,6 +416,9 @@ impl Reader {
         let is_request = kind == MessageType::McpApprovalRequest;
         if is_request && (item.word("id").is_empty() || item.word("name").is_empty()) {
             return sink.emit(&AgentEvent::Ignored);
+        }
+        if is_request {
+            self.remember(&item.word("id"));
         }
         let content = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Data(Some(raw)));
         sink.emit(&AgentEvent::Message(MessageEvent {

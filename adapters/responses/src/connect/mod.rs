@@ -17,14 +17,16 @@ mod slots;
 mod turn;
 mod wire;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use interlingua_core::Fault;
 use interlingua_core::capability::{Asks, Cancel, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::loss::Losses;
+use interlingua_core::model::{Content, Message, MessageType};
 use interlingua_core::opaque;
-use interlingua_core::pending::Decision;
+use interlingua_core::pending::{Decision, approval_id};
 use interlingua_core::probe::AgentProbe;
 
 pub use options::{Background, Chain, Incomplete, McpHistory, Part, Penalties, SystemRole, UpstreamOptions, User};
@@ -90,12 +92,9 @@ impl Connector for ResponsesConnector {
         let conversation = stored.conversation.clone().filter(|_| !is_new && options.chain == Chain::Conversation);
         let goes_on = previous.is_some() || conversation.is_some();
 
-        let answered = |call: &String| {
-            let outputs = turn.request.input.iter().flat_map(|message| message.outputs());
-            outputs.into_iter().any(|output| output.call_id == *call)
-        };
-        // The server would refuse to go on from calls without outputs. In the history they are left out.
-        let needs_history = goes_on && !stored.open_calls.iter().all(answered);
+        // The server would refuse to go on from what is left open. In the history it is left out.
+        let answered = answered(&turn.request.input);
+        let needs_history = goes_on && !stored.open_calls.iter().all(|open| answered.contains(open));
 
         let named = turn.request.tools.as_deref();
         let kept = if options.sticky_tools { stored.tools.as_slice() } else { &[] };
@@ -145,4 +144,12 @@ impl Connector for ResponsesConnector {
     fn probe(&self) -> Box<dyn AgentProbe> {
         Box::new(probe::ResponsesProbe::new(&self.endpoint, &self.options))
     }
+}
+
+/// The calls and questions that these messages answer.
+fn answered(input: &[Message]) -> HashSet<String> {
+    let outputs = input.iter().flat_map(Message::outputs).map(|output| output.call_id);
+    let responses = input.iter().filter(|message| message.kind == MessageType::McpApprovalResponse);
+    let decided = responses.flat_map(|message| message.content.iter().filter_map(Content::as_data));
+    outputs.chain(decided.filter_map(approval_id)).collect()
 }

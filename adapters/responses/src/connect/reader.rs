@@ -41,7 +41,7 @@ pub(super) struct Reader {
     pub(super) reports: u64,
     /// The server's id of the answer.
     pub(super) response_id: Option<String>,
-    /// Calls whose output the server waits for.
+    /// Calls whose output the server waits for, and questions whose decision.
     pub(super) open_calls: Vec<String>,
     /// Calls of the server's own kinds that have no output so far.
     pub(super) own_calls: Vec<String>,

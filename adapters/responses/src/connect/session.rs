@@ -16,7 +16,7 @@ pub(super) struct SessionState {
     /// The server's conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) conversation: Option<String>,
-    /// Calls whose output the server waits for.
+    /// Calls whose output the server waits for, and questions whose decision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) open_calls: Vec<String>,
     /// The tools of the latest request that named some.

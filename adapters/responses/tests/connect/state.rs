@@ -69,6 +69,18 @@ fn a_call_without_an_output_needs_the_history() {
 }
 
 #[test]
+fn a_question_without_a_decision_needs_the_history() {
+    let asks = r#"output_item.done {"output_index":0,"item":{"id":"mcpr_1","type":"mcp_approval_request","name":"f","arguments":"{}"}}"#;
+    let state = state_after("{}", WORD, "null", &[asks]).expect("a state").to_string();
+    assert!(turn_of("{}", WORD, &state).needs_history());
+
+    let decides = r#"{"input":[{"type":"mcp_approval_response","content":[{"type":"data","data":{"approval_request_id":"mcpr_1","approve":true}}]}]}"#;
+    let mut turn = turn_of("{}", decides, &state);
+    assert!(!turn.needs_history());
+    assert_eq!(body_of(&mut *turn)["previous_response_id"], "resp_1");
+}
+
+#[test]
 fn a_server_that_has_forgotten_is_sent_the_history() {
     let body = br#"{"error":{"code":"previous_response_not_found","message":"Previous response with id 'resp_1' not found."}}"#;
     for (options, state) in
