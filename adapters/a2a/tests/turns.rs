@@ -4,6 +4,7 @@ mod support;
 
 use interlingua_core::answer::{AnswerBody, AnswerPolicy, AskContext, NATIVE_DECISIONS, Outcome, Waiting};
 use interlingua_core::call::{Call, Delivery, Reply, RunInfo, RunState, Target, Thread};
+use interlingua_core::capability::ToolOutputs;
 use interlingua_core::model::MessageType;
 use interlingua_core::model::{ContentType, Role};
 use interlingua_core::policy::FirstResponse;
@@ -175,8 +176,14 @@ fn history_shows_messages_as_they_were_sent() {
 
     // The engine replaces the answer with a message for the agent.
     let mut open = Waiting::default();
-    let by =
-        AskContext { run: NEW_ID, now: 0, terms: AnswerPolicy::default(), tools: &[], decisions: NATIVE_DECISIONS };
+    let by = AskContext {
+        run: NEW_ID,
+        now: 0,
+        terms: AnswerPolicy::default(),
+        tools: &[],
+        decisions: NATIVE_DECISIONS,
+        tool_outputs: ToolOutputs::Each,
+    };
     open.ask(record.run().pending(), &by);
     let outcome = open.take(next.request.input.clone(), next.answers.clone(), next.answer_policy, 0);
     let Outcome::Send { input, .. } = outcome else { panic!("the run continues: {outcome:?}") };

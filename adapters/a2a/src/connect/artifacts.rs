@@ -14,7 +14,7 @@ use interlingua_core::{End, Extra, Fault, FaultKind, Json};
 
 use super::content::{self, PartKind};
 use super::digest::Digest;
-use super::slots::{Group, Slot, groups};
+use super::slots::{Group, Slot, groups, unmarked};
 use super::wire::{self, filled};
 use crate::dialect::WireFormat;
 use crate::wire::Content;
@@ -52,6 +52,8 @@ pub(super) struct Artifacts {
     by_id: HashMap<String, usize>,
     /// Events that were emitted of them in this turn.
     pub(super) emitted: u64,
+    /// The one that was read last: nearly always the next one, too.
+    latest: usize,
 }
 
 impl Artifacts {
@@ -94,6 +96,30 @@ impl Artifacts {
         let artifact = Artifact { id, message, slots: Vec::new(), earlier: 0, announced: false, finished: false };
         self.all.push(artifact);
         self.all.len() - 1
+    }
+
+    /// The hot path: one more fragment of the text that an artifact ends with. False if it is anything else; then nothing
+    /// was done.
+    pub(super) fn append_text(&mut self, id: &str, text: &str, sink: &mut dyn EventSink) -> Result<bool, Fault> {
+        if self.all.get(self.latest).is_none_or(|artifact| artifact.id != id) {
+            let Some(place) = self.by_id.get(id) else { return Ok(false) };
+            self.latest = *place;
+        }
+        let artifact = &mut self.all[self.latest];
+        if !artifact.announced || artifact.finished || text.is_empty() {
+            return Ok(false);
+        }
+        let place = u32::try_from(artifact.slots.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let Some(slot) = artifact.slots.last_mut().filter(|slot| slot.text && slot.mark == unmarked()) else {
+            return Ok(false);
+        };
+        let value = ContentValue::Text(Cow::Borrowed(text));
+        let event = ContentEvent::new(&artifact.message, ContentUpdate::Append, value).at(place);
+        sink.emit(&AgentEvent::Content(event))?;
+        slot.len += text.len() as u64;
+        slot.digest.update(text.as_bytes());
+        self.emitted += 1;
+        Ok(true)
     }
 
     /// Reads an artifact, or more of it.

@@ -143,7 +143,16 @@ impl ItemReader {
             Kind::Artifact(update) => {
                 self.start(sink)?;
                 let Some(mut artifact) = update.artifact else { return sink.emit(&AgentEvent::Ignored) };
-                let mode = if update.append == Some(true) { Mode::Append } else { Mode::Replace };
+                let is_append = update.append == Some(true);
+                if is_append
+                    && update.last_chunk != Some(true)
+                    && let Some(text) = artifact.only_text()
+                    && let Some(id) = filled(&artifact.artifact_id)
+                    && self.artifacts.append_text(id, text, sink)?
+                {
+                    return Ok(());
+                }
+                let mode = if is_append { Mode::Append } else { Mode::Replace };
                 self.artifacts.read(&mut artifact, mode, self.form, self.task.as_deref(), sink)?;
                 if update.last_chunk == Some(true) {
                     self.artifacts.finish(filled(&artifact.artifact_id).unwrap_or_default(), sink)?;
@@ -155,9 +164,8 @@ impl ItemReader {
 
     /// Takes over the ids of an item. False if it belongs to another task.
     fn learn(&mut self, task: Option<&str>, context: Option<&str>, is_first: bool) -> bool {
-        if let Some(task) = task.and_then(storable) {
+        if let Some(task) = task.filter(|task| self.task.as_deref() != Some(task)).and_then(storable) {
             match &self.task {
-                Some(known) if *known == task => {}
                 // The first answer to a message says which task it went to.
                 Some(_) if !is_first => return false,
                 _ => {
@@ -170,7 +178,10 @@ impl ItemReader {
                 }
             }
         }
-        if let Some(context) = context.and_then(storable) {
+        // A task stays in its context, even if the agent names another one for the answer to its question.
+        let is_known = self.session.context_id.is_some() && self.task.is_some() && self.task == self.session.task_id;
+        let is_new = |context: &&str| !is_known && self.session.context_id.as_deref() != Some(*context);
+        if let Some(context) = context.filter(is_new).and_then(storable) {
             self.session.context_id = Some(context);
         }
         true

@@ -59,7 +59,7 @@ impl RequestWriter<'_> {
             let name = if dialect.is_v03() { "x-a2a-extensions" } else { "a2a-extensions" };
             headers.push((name.into(), self.extensions.join(",")));
         }
-        HttpRequest { method, url, headers, body, purpose: Purpose::Ask, is_trusted: false }
+        HttpRequest { method, url, headers, body, purpose: Purpose::Ask, is_trusted: self.interface.is_trusted }
     }
 
     /// The body of a JSON-RPC call.

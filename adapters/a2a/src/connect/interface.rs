@@ -21,6 +21,10 @@ pub(super) struct Interface {
     pub(super) streaming: bool,
     /// Goes into each request. Version 1.0 only.
     pub(super) tenant: Option<String>,
+    /// The card named another host, which the operator did not allow: the configured one is asked at the card's path.
+    pub(super) is_replaced: bool,
+    /// The URL is of another origin than the configured one, and may have its credentials.
+    pub(super) is_trusted: bool,
 }
 
 impl Interface {
@@ -28,7 +32,8 @@ impl Interface {
     pub(super) fn from_options(url: &str, options: &UpstreamOptions) -> Option<Self> {
         let dialect = Dialect { binding: options.binding?, generation: options.version? };
         let streaming = options.streaming.unwrap_or(true);
-        Some(Self { url: url.to_owned(), dialect, streaming, tenant: options.tenant.clone() })
+        let tenant = options.tenant.clone();
+        Some(Self { url: url.to_owned(), dialect, streaming, tenant, is_replaced: false, is_trusted: false })
     }
 
     /// The first interface of a card that is spoken here. `url`: the one that is configured.
@@ -47,21 +52,23 @@ impl Interface {
             let binding = candidate.binding().filter(|binding| options.binding.is_none_or(|only| only == *binding))?;
             let generation =
                 candidate.generation().filter(|known| options.version.is_none_or(|only| only == *known))?;
-            let url = reachable(url, &candidate.url, &options.allow_hosts)?;
-            Some((url, Dialect { binding, generation }, candidate.tenant))
+            let (url, is_replaced) = reachable(url, &candidate.url, &options.allow_hosts)?;
+            Some((url, is_replaced, Dialect { binding, generation }, candidate.tenant))
         });
 
-        let Some((url, dialect, tenant)) = chosen else {
+        let Some((chosen, is_replaced, dialect, tenant)) = chosen else {
             let message = "the agent's card names no interface that the gateway can use";
             return Err(Fault::new(FaultKind::UpstreamRefused, message));
         };
         let capabilities = card.get("capabilities").and_then(|node| node.object().ok());
         let streams = capabilities.and_then(|object| object.boolean("streaming").ok().flatten()).unwrap_or(false);
         Ok(Self {
-            url,
+            is_trusted: is_trusted(url, &chosen, &options.allow_hosts),
+            url: chosen,
             dialect,
             streaming: options.streaming.unwrap_or(streams),
             tenant: options.tenant.clone().or(tenant),
+            is_replaced,
         })
     }
 }
@@ -160,15 +167,25 @@ fn old(card: &Object<'_>) -> Vec<Candidate> {
     preferred.into_iter().chain(others).collect()
 }
 
-/// The URL of a card as the gateway uses it. A card that names a host which is neither the configured one nor allowed
+/// True for a URL of another origin that may have the credentials of the configured one: another port of the same host,
+/// and hosts that the operator allows.
+pub(super) fn is_trusted(configured: &str, url: &str, allowed: &[String]) -> bool {
+    let (Some(own), Some(other)) = (Url::parse(configured), Url::parse(url)) else { return false };
+    own.origin != other.origin && own.trusts(&other, allowed)
+}
+
+/// The URL of a card as the gateway uses it, and whether its host was replaced. A card that names a host which is neither the configured one nor allowed
 /// (an internal name, `0.0.0.0`, that of someone else) only contributes its path: credentials go to no other host.
-fn reachable(configured: &str, url: &str, allowed: &[String]) -> Option<String> {
+fn reachable(configured: &str, url: &str, allowed: &[String]) -> Option<(String, bool)> {
     let own = Url::parse(configured)?;
     if url.starts_with('/') && !url.starts_with("//") && !url.contains(['\\', '\n', '\r', ' ']) {
-        return Some(format!("{}{url}", own.origin));
+        return Some((format!("{}{url}", own.origin), false));
     }
     let other = Url::parse(url)?;
-    if own.trusts(&other, allowed) { Some(url.to_owned()) } else { Some(format!("{}{}", own.origin, other.rest)) }
+    if own.trusts(&other, allowed) {
+        return Some((url.to_owned(), false));
+    }
+    Some((format!("{}{}", own.origin, other.rest), true))
 }
 
 #[cfg(test)]
@@ -182,7 +199,7 @@ mod tests {
 
     fn line(card: &str, options: &str) -> String {
         match chosen(card, options) {
-            Ok(Interface { url, dialect, streaming, tenant }) => {
+            Ok(Interface { url, dialect, streaming, tenant, .. }) => {
                 let (binding, version) = (dialect.binding.as_str(), dialect.generation.as_str());
                 format!("{version} {binding} {url} {streaming} {}", tenant.as_deref().unwrap_or("-"))
             }
@@ -228,6 +245,14 @@ mod tests {
         }
         let allowed = r#"{"allow_hosts":["evil.example"]}"#;
         assert_eq!(line(&card("https://evil.example/a"), allowed), "1.0 JSONRPC https://evil.example/a false -");
+        let marks = |url: &str, options: &str| {
+            let chosen = chosen(&card(url), options).expect("an interface");
+            (chosen.is_replaced, chosen.is_trusted)
+        };
+        assert_eq!(marks("https://agent.example/a", "{}"), (false, false));
+        assert_eq!(marks("https://agent.example:9/a", "{}"), (false, true));
+        assert_eq!(marks("https://evil.example/a", "{}"), (true, false));
+        assert_eq!(marks("https://evil.example/a", allowed), (false, true));
         for url in ["file:///etc/passwd", "https://agent.example@evil/", "//evil.example/x"] {
             assert!(chosen(&card(url), "{}").is_err(), "{url}");
         }

@@ -18,6 +18,7 @@ mod interface;
 mod messages;
 mod options;
 mod outgoing;
+mod probe;
 mod questions;
 mod recovery;
 mod session;
@@ -32,6 +33,7 @@ use interlingua_core::Fault;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Cancel, HistoryNeed, Media, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
+use interlingua_core::probe::AgentProbe;
 
 pub use options::{UpstreamContext, UpstreamOptions, UpstreamStatusText};
 
@@ -59,8 +61,12 @@ impl Connector for A2aConnector {
         let mut capabilities = UpstreamCapabilities::default();
         capabilities.streaming = self.options.streaming != Some(false);
         capabilities.history = HistoryNeed::KeptByAgent;
+        capabilities.client_tools = self.options.client_tools;
         // Which of them an agent takes, it says with each item.
         capabilities.decisions = ALL_DECISIONS;
+        capabilities.asks.approval = true;
+        capabilities.asks.input = true;
+        capabilities.asks.auth = true;
         capabilities.input_media = Media::ALL;
         capabilities.output_media = Media::ALL;
         capabilities.cancel = Cancel::Request;
@@ -72,6 +78,10 @@ impl Connector for A2aConnector {
 
     fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
         Ok(Box::new(turn::A2aTurn::new(&self.url, &self.options, request)?))
+    }
+
+    fn probe(&self) -> Box<dyn AgentProbe> {
+        Box::new(probe::A2aProbe::new(&self.url, &self.options))
     }
 
     fn warnings(&self) -> Vec<String> {

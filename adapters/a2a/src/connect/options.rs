@@ -40,6 +40,8 @@ pub struct UpstreamOptions {
     pub follow_auth: bool,
     /// URIs of the extensions that are asked for.
     pub extensions: Vec<String>,
+    /// The agent reads the tools of clients in `metadata.agent_api` of a request, as this gateway does.
+    pub client_tools: bool,
 }
 
 impl Default for UpstreamOptions {
@@ -58,6 +60,7 @@ impl Default for UpstreamOptions {
             status_text: UpstreamStatusText::default(),
             follow_auth: false,
             extensions: Vec::new(),
+            client_tools: false,
         }
     }
 }
@@ -125,8 +128,11 @@ impl UpstreamOptions {
         }
         let secure = Url::parse(url).zip(self.card_url.as_deref().and_then(Url::parse));
         if secure.is_some_and(|(own, card)| !own.trusts(&card, &self.allow_hosts)) {
-            warnings
-                .push("card_url is on another host than url: this upstream's headers are sent there too".to_owned());
+            warnings.push(
+                "card_url is on another host than url: it is fetched without this upstream's headers; name the host in \
+                 allow_hosts to send them there too"
+                    .to_owned(),
+            );
         }
         warnings
     }

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use interlingua_core::connector::TurnRequest;
+use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{self, MessageType, Role};
 use interlingua_core::{Extra, Fault, Json};
 use serde::Deserialize;
@@ -63,9 +64,10 @@ impl Outgoing {
     ///
     /// # Errors
     /// If it has an answer that decides nothing.
-    pub(super) fn new(turn: &TurnRequest<'_>, options: &UpstreamOptions) -> Result<Self, Fault> {
+    pub(super) fn new(turn: &TurnRequest<'_>, options: &UpstreamOptions, losses: &mut Losses) -> Result<Self, Fault> {
         let request = turn.request;
-        let (earlier, new) = split(&request.input);
+        let (earlier, new) = earlier_and_new(turn);
+        note_losses(request, &earlier, options, losses);
 
         let mut id = None;
         let mut parts = Vec::new();
@@ -110,6 +112,11 @@ impl Outgoing {
         })
     }
 
+    /// Earlier messages were given, for an agent that does not know them.
+    pub(super) const fn has_transcript(&self) -> bool {
+        !self.transcript.is_empty()
+    }
+
     /// The message, for a context and a task.
     pub(super) fn message<'m>(
         &'m self,
@@ -131,6 +138,40 @@ impl Outgoing {
             // A task that goes on refers to nothing but itself.
             references: last_task.filter(|_| task.is_none()).map(Cow::Borrowed).into_iter().collect(),
         }
+    }
+}
+
+/// Earlier messages, and those that are new. Where the gateway put the history in, it says which they are.
+fn earlier_and_new<'a>(turn: &TurnRequest<'a>) -> (Vec<&'a model::Message>, Vec<&'a model::Message>) {
+    let input: &'a [model::Message] = &turn.request.input;
+    if turn.history.is_empty() {
+        return split(input);
+    }
+    (input[turn.history.clone()].iter().collect(), turn.new_messages().map(|(_, message)| message).collect())
+}
+
+/// Notes what reaches the agent only in metadata that few agents read, or not at all.
+fn note_losses(
+    request: &model::AgentRequest,
+    earlier: &[&model::Message],
+    options: &UpstreamOptions,
+    losses: &mut Losses,
+) {
+    const IN_METADATA: &str = "sent in metadata.agent_api, which few agents read";
+    if request.tools.as_ref().is_some_and(|tools| !tools.is_empty()) && !options.client_tools {
+        losses.lost(ContentKind::ToolDeclaration, IN_METADATA);
+    }
+    if request.sampling != model::Sampling::default() {
+        losses.changed(ContentKind::Sampling, IN_METADATA);
+    }
+    let is_text = |message: &&&model::Message| message.kind == MessageType::Message;
+    if !earlier.is_empty() && options.transcript {
+        losses.changed(ContentKind::History, "earlier messages go ahead as texts, with their role in metadata");
+        if earlier.iter().filter(is_text).count() < earlier.len() {
+            losses.lost(ContentKind::History, "of earlier turns only texts are sent");
+        }
+    } else if !earlier.is_empty() {
+        losses.lost(ContentKind::History, "left out by the option transcript");
     }
 }
 

@@ -79,6 +79,11 @@ pub(super) fn groups<'p, 'a>(parts: &'p [Part<'a>]) -> Vec<Group<'p, 'a>> {
     groups
 }
 
+/// The mark of a part without metadata.
+pub(super) fn unmarked() -> u64 {
+    Digest::default().value()
+}
+
 fn mark(part: &Part<'_>) -> u64 {
     let mut digest = Digest::default();
     if let Some(metadata) = &part.metadata {

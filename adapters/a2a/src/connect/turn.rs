@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
 use interlingua_core::event::Millis;
+use interlingua_core::loss::{ContentKind, Loss, Losses};
 use interlingua_core::{Fault, FaultKind, Json, sse};
 
 use super::errors::{AgentFault, garbage};
 use super::events::{ItemReader, Source};
 use super::http::{Params, RequestWriter, SendParams};
-use super::interface::{Interface, card_urls};
+use super::interface::{Interface, card_urls, is_trusted};
 use super::options::{UpstreamContext, UpstreamOptions};
 use super::outgoing::Outgoing;
 use super::session::SessionState;
@@ -29,6 +30,9 @@ use crate::dialect::{Generation, Operation};
 pub(super) const MAX_RESUMES: u32 = 5;
 /// So many of them by subscribing. Then the task itself is asked for.
 const MAX_SUBSCRIBES: u32 = 2;
+/// How often a task of 0.3 whose stream was cut is asked for without a change. Servers of that version leave a task as it
+/// was if the agent's code fails, so that it never ends.
+const MAX_STALE_POLLS: u32 = 20;
 
 /// What is done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +72,11 @@ pub(super) struct A2aTurn {
     /// How often it was since then, in vain.
     pub(super) resumes: u32,
     polls: u32,
+    /// The stream was cut.
+    was_cut: bool,
+    /// How often the task was asked for since, without a change.
+    stale_polls: u32,
+    losses: Losses,
     pub(super) can_subscribe: bool,
     pub(super) subscribes_by_get: bool,
     pub(super) tried_version: bool,
@@ -80,7 +89,8 @@ impl A2aTurn {
         options: &Arc<UpstreamOptions>,
         request: &TurnRequest<'_>,
     ) -> Result<Self, Fault> {
-        let outgoing = Outgoing::new(request, options)?;
+        let mut losses = Losses::new();
+        let outgoing = Outgoing::new(request, options, &mut losses)?;
         let stored = SessionState::read(request.session_state);
         let mut session = stored.clone();
         if let Some(asked) = &outgoing.task_id
@@ -109,6 +119,9 @@ impl A2aTurn {
             progress: 0,
             resumes: 0,
             polls: 0,
+            was_cut: false,
+            stale_polls: 0,
+            losses,
             can_subscribe: true,
             subscribes_by_get: false,
             tried_version: false,
@@ -120,6 +133,12 @@ impl A2aTurn {
     fn choose(&mut self, mut interface: Interface) {
         if let Some(learned) = self.reader.session.generation().filter(|_| self.options.version.is_none()) {
             interface.dialect.generation = learned;
+        }
+        if interface.is_replaced {
+            self.losses.changed(
+                ContentKind::Routing,
+                "the agent's card names a host that allow_hosts does not: the configured host is asked",
+            );
         }
         self.interface = Some(interface);
         self.step = Some(Step::Send);
@@ -146,6 +165,9 @@ impl A2aTurn {
             let last = session.last_task_id.as_deref();
             let message =
                 self.outgoing.message(&self.reader.message_id, context, self.reader.task.as_deref(), last, is_known);
+            if is_known && self.outgoing.has_transcript() {
+                self.losses.lost(ContentKind::History, "the agent keeps its own");
+            }
             let params = SendParams {
                 message: &message,
                 accepted_output_modes: &self.outgoing.accepted_output_modes,
@@ -233,10 +255,21 @@ impl A2aTurn {
         grown.min(self.options.max_poll_interval.0)
     }
 
+    fn note_progress(&mut self) {
+        if self.reader.progress() > self.progress {
+            self.progress = self.reader.progress();
+            self.resumes = 0;
+            self.stale_polls = 0;
+        }
+    }
+
     /// What follows a pause.
     fn resumption(&self) -> Step {
         let streams = self.interface.as_ref().is_some_and(|interface| interface.streaming);
-        let subscribes = streams && self.can_subscribe && self.resumes <= MAX_SUBSCRIBES;
+        // A second reader of a task of 0.3 doubles what the server stores of it, and two of them can block the whole
+        // server. The task itself has everything.
+        let is_v03 = self.interface.as_ref().is_some_and(|interface| interface.dialect.is_v03());
+        let subscribes = streams && !is_v03 && self.can_subscribe && self.resumes <= MAX_SUBSCRIBES;
         if subscribes { Step::Subscribe } else { Step::Poll }
     }
 }
@@ -253,7 +286,11 @@ impl AgentTurn for A2aTurn {
         }
         Ok(match self.step.take().unwrap_or(Step::Done) {
             Step::Lookup => match self.card_urls.last() {
-                Some(url) => Next::Send(HttpRequest::lookup(url).with_header("a2a-version", Generation::V1.as_str())),
+                Some(url) => {
+                    let mut card = HttpRequest::published(url).with_header("a2a-version", Generation::V1.as_str());
+                    card.is_trusted = is_trusted(&self.url, url, &self.options.allow_hosts);
+                    Next::Send(card)
+                }
                 None => Next::Finished,
             },
             Step::Send => self.send(self.sending()),
@@ -318,12 +355,10 @@ impl AgentTurn for A2aTurn {
             self.step = Some(Step::Done);
             return Ok(());
         }
-        if self.reader.progress() > self.progress {
-            self.progress = self.reader.progress();
-            self.resumes = 0;
-        }
+        self.note_progress();
 
         if self.asked.is_streaming() {
+            self.was_cut = true;
             if self.resumes >= MAX_RESUMES {
                 self.can_subscribe = false;
             }
@@ -333,6 +368,12 @@ impl AgentTurn for A2aTurn {
             self.resumes = 0;
             let pause = self.backoff(self.polls);
             self.polls += 1;
+            self.stale_polls += 1;
+            let is_v03 = self.interface.as_ref().is_some_and(|interface| interface.dialect.is_v03());
+            if is_v03 && self.was_cut && self.stale_polls > MAX_STALE_POLLS {
+                let message = "the agent broke off its answer, and its task does not go on";
+                return Err(Fault::new(FaultKind::UpstreamTruncated, message));
+            }
             self.can_subscribe = false;
             self.step = Some(Step::Pause(pause));
         }
@@ -343,10 +384,8 @@ impl AgentTurn for A2aTurn {
         if self.step.is_some() {
             return Ok(());
         }
-        if self.reader.progress() > self.progress {
-            self.progress = self.reader.progress();
-            self.resumes = 0;
-        }
+        self.note_progress();
+        self.was_cut |= self.asked.is_streaming();
         let problem = fault.code.as_deref().and_then(AgentFault::problem_of);
         self.recover(problem, fault)
     }
@@ -366,6 +405,28 @@ impl AgentTurn for A2aTurn {
             subscribes_by_get: self.subscribes_by_get,
         };
         Some(writer.request(Operation::Cancel, &Params::Task(task), self.call + 1))
+    }
+
+    fn cancels_once_known(&self) -> bool {
+        let sends = matches!(self.asked, Operation::Send | Operation::Stream);
+        self.call > 0 && sends && self.reader.task.is_none() && !self.reader.ended && self.step.is_none()
+    }
+
+    fn cancel_refused(&self, status: u16, body: &[u8]) -> Option<String> {
+        let found = serde_json::from_slice::<Envelope<'_>>(body).ok().and_then(|envelope| envelope.error);
+        let found = found.map(AgentFault::read).or_else(|| (status >= 400).then(|| AgentFault::from_body(body))?);
+        match found {
+            Some(AgentFault { problem: Some(problem), fault }) => {
+                Some(format!("{}: {}", problem.row().reason, fault.message))
+            }
+            Some(AgentFault { fault, .. }) => Some(fault.message),
+            None if status >= 400 => Some(format!("it answers with status {status}")),
+            None => None,
+        }
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.losses.as_slice()
     }
 
     fn session_state(&self) -> Option<Json> {

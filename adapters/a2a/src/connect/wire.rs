@@ -4,8 +4,11 @@
 //! generation, fields that are missing. What cannot be read at all fails as a whole. Not here: what it means.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use interlingua_core::Json;
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -73,6 +76,7 @@ pub(super) struct Item<'a> {
 
 /// What an item is.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "the largest is the most frequent, and must not allocate")]
 pub(super) enum Kind<'a> {
     Task(Task<'a>),
     Message(Message<'a>),
@@ -143,7 +147,7 @@ pub(super) struct Artifact<'a> {
     #[serde(borrow)]
     pub(super) description: Option<Text<'a>>,
     #[serde(borrow)]
-    parts: Option<Vec<RawPart<'a>>>,
+    parts: Option<Parts<'a>>,
     #[serde(borrow)]
     pub(super) metadata: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -168,6 +172,35 @@ pub(super) struct Message<'a> {
     pub(super) metadata: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) extensions: Option<&'a RawValue>,
+}
+
+/// The parts of an artifact. Nearly every piece of a text has one, which needs no allocation.
+#[derive(Debug, Default)]
+struct Parts<'a> {
+    first: Option<RawPart<'a>>,
+    rest: Vec<RawPart<'a>>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Parts<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for List<'a> {
+            type Value = Parts<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of parts")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Parts<'a>, A::Error> {
+                let mut parts = Parts { first: list.next_element()?, rest: Vec::new() };
+                while let Some(part) = list.next_element()? {
+                    parts.rest.push(part);
+                }
+                Ok(parts)
+            }
+        }
+        deserializer.deserialize_seq(List(PhantomData))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -268,19 +301,28 @@ impl<'a> Message<'a> {
 
     /// Its parts, in a form's way of writing data.
     pub(super) fn take_parts(&mut self, form: WireFormat) -> Vec<Part<'a>> {
-        parts(self.parts.take(), form)
+        parts(self.parts.take().unwrap_or_default(), form)
     }
 }
 
 impl<'a> Artifact<'a> {
+    /// The text, if it is all that its parts say.
+    pub(super) fn only_text(&self) -> Option<&str> {
+        let parts = self.parts.as_ref().filter(|parts| parts.rest.is_empty())?;
+        let part = parts.first.as_ref()?;
+        let is_plain = part.metadata.is_none() && part.media_type.is_none() && part.filename.is_none();
+        part.text.as_ref().filter(|_| is_plain).map(|text| text.0.as_ref())
+    }
+
     /// Its parts, in a form's way of writing data.
     pub(super) fn take_parts(&mut self, form: WireFormat) -> Vec<Part<'a>> {
-        parts(self.parts.take(), form)
+        let Parts { first, rest } = self.parts.take().unwrap_or_default();
+        parts(first.into_iter().chain(rest), form)
     }
 }
 
-fn parts<'a>(parts: Option<Vec<RawPart<'a>>>, form: WireFormat) -> Vec<Part<'a>> {
-    parts.unwrap_or_default().into_iter().filter_map(|part| part.into_part(form)).collect()
+fn parts<'a>(parts: impl IntoIterator<Item = RawPart<'a>>, form: WireFormat) -> Vec<Part<'a>> {
+    parts.into_iter().filter_map(|part| part.into_part(form)).collect()
 }
 
 impl<'a> RawPart<'a> {
@@ -316,6 +358,9 @@ impl<'a> RawPart<'a> {
         if form != WireFormat::V1 && matches!(part.content, Content::Text(_) | Content::Data(_)) {
             restore_fields(&mut part);
         }
+        if form == WireFormat::V03Rest {
+            undouble(&mut part);
+        }
         Some(part)
     }
 }
@@ -328,6 +373,28 @@ fn bytes(text: Cow<'_, str>) -> Content<'_> {
         None => return Content::Url(text),
     };
     Content::Bytes(standard.map_or(text, Cow::Owned))
+}
+
+/// a2a-sdk 0.3 encodes bytes twice over REST. Undone where the bytes are base64 of a file of the type that the part names.
+fn undouble(part: &mut Part<'_>) {
+    let Content::Bytes(text) = &part.content else { return };
+    let Some(inner) = base64::decode(text).and_then(|bytes| String::from_utf8(bytes).ok()) else { return };
+    let Some(file) = base64::decode(&inner) else { return };
+    let begins: &[&[u8]] = match part.media_type.as_deref().unwrap_or_default() {
+        "image/png" => &[b"\x89PNG"],
+        "image/jpeg" => &[b"\xff\xd8\xff"],
+        "image/gif" => &[b"GIF8"],
+        "image/webp" | "audio/wav" | "audio/x-wav" => &[b"RIFF"],
+        "application/pdf" => &[b"%PDF"],
+        "application/zip" => &[b"PK"],
+        "audio/mpeg" => &[b"ID3", b"\xff\xfb", b"\xff\xf3"],
+        "audio/ogg" | "video/ogg" => &[b"OggS"],
+        // Of a text or an unknown type nobody can say whether it is meant to be base64.
+        _ => return,
+    };
+    if begins.iter().any(|begin| file.starts_with(begin)) {
+        part.content = Content::Bytes(Cow::Owned(inner));
+    }
 }
 
 /// Data of 0.3 over REST stand in an object of their own: `{"data":{…}}`.
