@@ -200,4 +200,40 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    // 45 MB of packages.
+    Suite {
+        name: "upstream-ag-ui",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream { script: "agent.py", ready: "/health" }),
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // 110 MB of packages.
+    Suite {
+        name: "upstream-ag-ui-langgraph",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream { script: "agent.py", ready: "/health" }),
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // 75 MB of packages.
+    Suite {
+        name: "upstream-pydantic-ai",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream { script: "agent.py", ready: "/health" }),
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // 180 MB of packages.
+    Suite {
+        name: "upstream-agno",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream { script: "agent.py", ready: "/status" }),
+        in_ci: false,
+        limit: Duration::from_secs(180),
+    },
 ];

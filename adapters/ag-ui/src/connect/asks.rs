@@ -71,6 +71,13 @@ pub(super) struct Asked {
     metadata: Option<Json>,
 }
 
+/// What is shown of a call that lacks arguments.
+#[derive(Serialize)]
+struct CallPayload<'a> {
+    name: &'a str,
+    arguments: Json,
+}
+
 impl Asked {
     /// An entry of an outcome.
     pub(super) fn from_outcome(raw: &RawValue, place: usize) -> Option<Self> {
@@ -122,16 +129,21 @@ impl Asked {
 
     /// A call that waits for a person.
     pub(super) fn from_call(call: &Call, way: Way) -> Self {
+        let asks_for_values = way == Way::Values;
+        let payload = || {
+            let arguments = call.known_arguments().and_then(Json::parse).unwrap_or_else(Json::null);
+            Json::from_serialize(&CallPayload { name: &call.name, arguments })
+        };
         Self {
             id: format!("{}-confirmation", call.key),
             own_id: None,
             way,
-            reason: Some(if way == Way::Confirmation { "confirmation" } else { "input_required" }.to_owned()),
-            message: None,
+            reason: Some(if asks_for_values { "input_required" } else { "confirmation" }.to_owned()),
+            message: asks_for_values.then(|| format!("The tool {} needs more arguments.", call.name)),
             call_id: Some(call.key.clone()),
             schema: None,
             expires_at: None,
-            payload: None,
+            payload: asks_for_values.then(payload),
             metadata: None,
         }
     }

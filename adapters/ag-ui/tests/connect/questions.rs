@@ -274,7 +274,8 @@ fn calls_that_ask_by_being_left_unanswered_are_answered_by_their_output() {
     assert_eq!(
         line(&asked),
         "Approval c1-confirmation delete_file {\"path\":\"a.txt\"} call \"c1\" message \"\" [accept reject]\n\
-         Input c2-confirmation input_required {} call \"c2\" message \"\" [respond]"
+         Input c2-confirmation input_required {\"name\":\"paint\",\"arguments\":{\"what\":\"wall\"}} call \"c2\" \
+         message \"The tool paint needs more arguments.\" [respond]"
     );
 
     let outputs = |decisions: &[Value]| {
