@@ -1,6 +1,6 @@
 """A TCP proxy between the gateway and an agent that can cut an answer in the middle of a server-sent event.
 
-    proxy = CuttingProxy()          # listens on PROXY_ADDRESS, forwards to UPSTREAM_URL
+    proxy = CuttingProxy()          # listens on PROXY_ADDRESS, forwards to UPSTREAM_URL unless another is given
     proxy.cut_next(3)               # the next event stream is cut in its fourth event
 
 URLs of the agent in what it sends (its card) are replaced by the proxy's, so that the gateway stays on this way. Not
@@ -19,8 +19,8 @@ EVENT = b"\ndata: "
 
 
 class CuttingProxy:
-    def __init__(self):
-        where = urllib.parse.urlsplit(UPSTREAM_URL)
+    def __init__(self, target=UPSTREAM_URL):
+        where = urllib.parse.urlsplit(target)
         self.target = (where.hostname, where.port)
         host, port = os.environ["PROXY_ADDRESS"].rsplit(":", 1)
         self.own, self.other = f":{port}".encode(), f":{where.port}".encode()

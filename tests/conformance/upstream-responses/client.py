@@ -1,15 +1,18 @@
 """The gateway as a client of SMG, which speaks Responses and keeps them: every word, with and without its memory."""
 
+import json
 import time
-import urllib.error
 import urllib.request
 
-from checks import UPSTREAM_URL, check, close
+from checks import GATEWAY_URL, UPSTREAM_URL, check, close
+from cutting_proxy import CuttingProxy
 from native import Connection, question
-from upstreams import Agent, Expect, concurrent_sessions, log, new_id, probe, words
+from upstreams import Agent, Expect, concurrent_sessions, log, new_id, parts, probe, words
 
 chained, conversation, full = Agent("chained"), Agent("conversation"), Agent("full")
 polled, streamed = Agent("polled"), Agent("streamed")
+own = [Agent(name) for name in ("own", "own-conversation", "own-polled", "own-streamed")]
+cut = Agent("own-cut")
 ALL = (chained, conversation, full, polled, streamed)
 
 UNICODE = "žluťoučký 🦊 line\u2028paragraph\u2029next\u0085end\r\n\U0001f468\u200d\U0001f469"
@@ -156,6 +159,87 @@ for agent in (chained, full):
             seen.extend(frames)
         assert seen[-1]["status"] == "canceled", seen[-1]
         assert agent.turn("hello there", session).text == "You said: hello there "
+
+
+def newest_run(agent):
+    with urllib.request.urlopen(f"{GATEWAY_URL}/agents/{agent}/runs?limit=1") as answer:
+        body = json.load(answer)
+    return (body.get("runs") or body["data"])[0]
+
+
+def both_outputs(stream):
+    """In the order in which they came, or in that of the calls."""
+    outputs = [data["output"] for data in parts(stream, "mcp_call_output")]
+    assert sorted(outputs) == ["18 C, sunny", "4 C, rain"], outputs
+
+
+GREETING = "You said: hello there\nSay help to see what else I can do."
+WEATHER = [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Oslo"})]
+OWN_WORDS = {
+    "hello there": Expect(GREETING),
+    "tool": Expect("It is 18 degrees and sunny in Paris.", calls=WEATHER[:1], outputs=["18 C, sunny"]),
+    "parallel": Expect(calls=WEATHER, more=[both_outputs]),
+    "image": Expect("Here is a picture:", media=["image"]),
+    "approval": Expect("I would like to send a mail. May I?", asks=["approval"]),
+    "fail": Expect("So far everything went well, but", status="failed", responses=False),
+    "cancel": Expect(status="canceled", responses=False),
+}
+
+for agent in own:
+    words(agent, OWN_WORDS)
+
+    @check(f"{agent.name}: an approval is decided, with a reason for a no")
+    def _():
+        session = new_id()
+        second = agent.decide(session, agent.turn("approval", session), True)
+        assert second.status == "completed" and second.messages("mcp_call"), second.last
+        session = new_id()
+        second = agent.decide(session, agent.turn("approval", session), False, "not today")
+        assert second.text == "I did not send it, because you rejected it: not today", second.text
+
+    @check(f"{agent.name}: the demo agent remembers its session")
+    def _():
+        session = new_id()
+        for text in ("hello one", "hello two"):
+            agent.turn(text, session)
+        third = agent.turn("history", session)
+        assert "message 3 of yours" in third.text and "hello one" in third.text, third.text
+
+    @check(f"{agent.name}: canceling the run cancels the response of the agent")
+    def _():
+        with Connection(f"{agent.url}/process", question("long 500 20", session_id=new_id())) as connection:
+            frames = connection.frames()
+            seen = [next(frames) for _ in range(5)]
+            with Connection(f"{agent.url}/runs/{seen[0]['id']}/cancel", {}) as canceled:
+                assert canceled.status == 200, canceled.answer.read()
+            seen.extend(frames)
+        assert seen[-1]["status"] == "canceled", seen[-1]
+        deadline = time.monotonic() + 20
+        while (found := newest_run("demo"))["status"] != "canceled":
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+
+
+proxy = CuttingProxy(GATEWAY_URL)
+
+for place in (1, 2, 4, 7, 12):
+
+    @check(f"a stream in the background that is cut in event {place + 1} is taken up again exactly")
+    def _():
+        made = proxy.made
+        proxy.cut_next(place)
+        stream = cut.turn("long 24 10")
+        assert proxy.made == made + 1, "nothing was cut"
+        assert stream.status == "completed", stream.last
+        assert stream.text == stream.streamed_text == "".join(f"{n} " for n in range(1, 25)), stream.text
+
+
+@check("a stream in the background that is cut again and again is taken up each time")
+def _():
+    for place in (6, 4):
+        proxy.cut_next(place)
+    stream = cut.turn("long 40 10")
+    assert stream.text == stream.streamed_text == "".join(f"{n} " for n in range(1, 41)), stream.text
 
 
 for agent in (chained, polled):
