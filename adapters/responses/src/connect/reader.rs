@@ -475,7 +475,7 @@ impl Reader {
             None => Role::Assistant,
         });
         let id = Some(Cow::Borrowed(slot.id.as_str()));
-        let metadata = approval(item);
+        let metadata = early_metadata(item);
         sink.emit(&AgentEvent::Message(MessageEvent {
             id,
             kind: Some(kind),
@@ -493,12 +493,15 @@ impl Reader {
     }
 }
 
-/// Which question a call was approved by, as metadata.
-pub(super) fn approval(item: &Object<'_>) -> Option<JsonRef<'static>> {
-    let request = item.text("approval_request_id").filter(|request| !request.is_empty())?;
+/// What an item says of itself from the beginning, as metadata.
+fn early_metadata(item: &Object<'_>) -> Option<JsonRef<'static>> {
     let mut fields = Extra::new();
-    fields.push("approval_request_id", Json::from_serialize(&request));
-    Some(JsonRef::Owned(Json::from_serialize(&fields)))
+    for name in ["phase", "approval_request_id"] {
+        if let Some(word) = item.text(name).filter(|word| !word.is_empty()) {
+            fields.push(name, Json::from_serialize(&word));
+        }
+    }
+    (!fields.is_empty()).then(|| JsonRef::Owned(Json::from_serialize(&fields)))
 }
 
 /// Words for an answer that has ended.

@@ -280,6 +280,16 @@ fn each_end_is_what_it_is() {
             "{}",
             r#"failed {"response":{"id":"resp_1","status":"failed","error":{"code":"context_length_exceeded","message":"Too long."}}}"#,
         ),
+        (
+            "too many requests",
+            "{}",
+            r#"failed {"response":{"id":"resp_1","status":"failed","error":{"code":"rate_limit_exceeded","message":"Try again in 2 s."}}}"#,
+        ),
+        (
+            "a prompt that is not taken",
+            "{}",
+            r#"failed {"response":{"id":"resp_1","status":"failed","error":{"code":"invalid_prompt","message":"Not that."}}}"#,
+        ),
         ("canceled in a failure", "{}", r#"failed {"response":{"id":"resp_1","status":"cancelled","error":null}}"#),
         ("canceled", "{}", r#"cancelled {"response":{"id":"resp_1","status":"cancelled"}}"#),
         ("an error, flat", "{}", r#"error {"code":"rate_limit_exceeded","message":"Slow down.","param":null}"#),
