@@ -21,8 +21,11 @@
 //!
 //! Not here: scenarios, and what clients are shown.
 
+mod a2a;
+mod ag_kit;
 mod agent_api;
 mod chat_completions;
+mod hitl;
 mod responses;
 pub mod server;
 mod stage;
@@ -67,7 +70,14 @@ pub trait ScriptedAgent: Send + Sync + 'static {
 /// Every agent.
 #[must_use]
 pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
-    vec![Arc::new(agent_api::AgentApi), Arc::new(chat_completions::ChatCompletions), Arc::new(responses::Responses)]
+    vec![
+        Arc::new(agent_api::AgentApi),
+        Arc::new(chat_completions::ChatCompletions),
+        Arc::new(responses::Responses),
+        Arc::new(a2a::A2a::default()),
+        Arc::new(ag_kit::AgKit),
+        Arc::new(hitl::Hitl::default()),
+    ]
 }
 
 /// Puts an agent on a socket. Where a play is to be cut, its reply is.

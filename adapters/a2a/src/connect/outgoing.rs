@@ -161,8 +161,8 @@ fn note_losses(
     if request.tools.as_ref().is_some_and(|tools| !tools.is_empty()) && !options.client_tools {
         losses.lost(ContentKind::ToolDeclaration, IN_METADATA);
     }
-    if request.sampling != model::Sampling::default() {
-        losses.changed(ContentKind::Sampling, IN_METADATA);
+    if request.sampling != model::Sampling::default() && !options.client_tools {
+        losses.lost(ContentKind::Sampling, IN_METADATA);
     }
     let is_text = |message: &&&model::Message| message.kind == MessageType::Message;
     if !earlier.is_empty() && options.transcript {

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlingua_core::agent_event::AgentEvent;
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{ContentKind, Loss, Losses};
@@ -197,21 +198,24 @@ impl A2aTurn {
             return Ok(());
         }
         match self.parse(data)? {
-            Ok(item) => {
+            Ok(Some(item)) => {
                 self.items += 1;
                 self.reader.read(item, source, sink)
             }
+            // Of a version to come: the task goes on without it.
+            Ok(None) if source != Source::Body && self.asked.is_streaming() => sink.emit(&AgentEvent::Ignored),
+            Ok(None) => Err(garbage(data)),
             Err(found) => self.recover(found.problem, found.fault),
         }
     }
 
-    /// An item, or the error in its place.
-    fn parse<'d>(&self, data: &'d [u8]) -> Result<Result<Kind<'d>, AgentFault>, Fault> {
+    /// An item, or the error in its place. None: an item that no version has.
+    fn parse<'d>(&self, data: &'d [u8]) -> Result<Result<Option<Kind<'d>>, AgentFault>, Fault> {
         let is_rpc = self.interface.as_ref().is_some_and(|interface| interface.dialect.is_rpc());
         if !is_rpc {
             let item = serde_json::from_slice::<Item<'_>>(data).ok().and_then(Item::into_kind);
             return match item {
-                Some(item) => Ok(Ok(item)),
+                Some(item) => Ok(Ok(Some(item))),
                 None => AgentFault::from_body(data).map(Err).ok_or_else(|| garbage(data)),
             };
         }
@@ -227,7 +231,8 @@ impl A2aTurn {
         if let Some(error) = envelope.error {
             return Ok(Err(AgentFault::read(error)));
         }
-        envelope.result.and_then(Item::into_kind).map(Ok).ok_or_else(|| garbage(data))
+        let result = envelope.result.ok_or_else(|| garbage(data))?;
+        Ok(Ok(result.into_kind()))
     }
 
     /// Where an item stands that comes now.

@@ -70,11 +70,11 @@ fn what_few_agents_read_is_reported() {
         losses(&options, &asked, 0..0),
         [
             "Lost tool_declaration (sent in metadata.agent_api, which few agents read)",
-            "Changed sampling (sent in metadata.agent_api, which few agents read)"
+            "Lost sampling (sent in metadata.agent_api, which few agents read)"
         ]
     );
     options["client_tools"] = json!(true);
-    assert_eq!(losses(&options, &asked, 0..0).len(), 1);
+    assert_eq!(losses(&options, &asked, 0..0).len(), 0);
     assert!(connector(&options).capabilities().client_tools);
 
     let asked = request(vec![Message::user("one"), Message::user("two")]);

@@ -4,8 +4,8 @@ use interlingua_core::testkit::{self, Answer};
 use serde_json::{Value, json};
 
 use super::agent::{
-    ALL, Session, V1, V1_REST, V03, artifact, fixed, message, request, request_text, status, status_with, submitted,
-    task, text, texts, transcript,
+    ALL, Session, V1, V1_REST, V03, artifact, end, fixed, message, request, request_text, status, status_with,
+    submitted, task, text, texts, transcript,
 };
 
 fn story() -> Vec<Value> {
@@ -196,5 +196,23 @@ fn ends_are_told_apart() {
     ] {
         let driven = Session::new(&fixed(V1_REST)).send_text("Paris?", [V1_REST.stream(1, &[submitted(), last])]);
         assert_eq!(super::agent::end(&driven), end);
+    }
+}
+
+#[test]
+fn an_item_of_a_version_to_come_is_left_out() {
+    for dialect in ALL {
+        let mut frames = dialect.frames(1, &[submitted()]);
+        let unknown = json!({ "weatherUpdate": { "sky": "blue" } });
+        let unknown = if dialect.binding == "JSONRPC" {
+            json!({ "jsonrpc": "2.0", "id": 1, "result": unknown })
+        } else {
+            // Over REST nothing tells it from an error.
+            continue;
+        };
+        frames.push_str(&format!("data: {unknown}\n\n"));
+        frames.push_str(&dialect.frames(1, &[text("a-1", "18 C.", false), status("COMPLETED")]));
+        let driven = Session::new(&fixed(dialect)).send_text("Paris?", [Answer::stream(&frames)]);
+        assert_eq!((end(&driven).as_str(), texts(&driven)), ("completed", vec![("message".into(), "18 C.".into())]));
     }
 }

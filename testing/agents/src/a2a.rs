@@ -1,0 +1,379 @@
+//! An A2A agent of version 1.0 over JSON-RPC, as a2a-sdk 1.3.0 writes one: found by its card, answers with a task and its
+//! artifacts, keeps its tasks, and shows one from its begin to whoever subscribes to it.
+//!
+//! Not here: version 0.3 and HTTP+JSON, which the connector's own tests have.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use interlingua_core::loss::ContentKind;
+use interlingua_core::pending::Decision;
+use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Mark, Media, Turn, normal};
+use serde_json::{Value, json};
+
+use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct A2a {
+    /// Tasks as they were left, by their ids.
+    tasks: Mutex<HashMap<String, Value>>,
+}
+
+impl ScriptedAgent for A2a {
+    fn protocol(&self) -> &'static str {
+        "a2a"
+    }
+
+    fn path(&self) -> &'static str {
+        ""
+    }
+
+    fn settings(&self) -> &'static str {
+        "options = { poll_interval = \"10ms\", max_poll_interval = \"20ms\" }"
+    }
+
+    fn speaks(&self, act: &AgentAct) -> bool {
+        // No words for any of these. Calls of the client exist only between gateways.
+        !matches!(
+            act,
+            AgentAct::Refusal(_)
+                | AgentAct::Cite(..)
+                | AgentAct::Usage(..)
+                | AgentAct::State(_)
+                | AgentAct::ClientCall(_)
+        )
+    }
+
+    fn plays(&self, turn: &Turn) -> bool {
+        // A question that no one decides cancels its task, which then has nothing more to say.
+        let is_canceled = turn.client.iter().any(|act| matches!(act, ClientAct::Decide(_, Decision::Cancel)));
+        !is_canceled && !matches!(turn.ending, Ending::Incomplete(_)) && turn.agent.iter().all(|act| self.speaks(act))
+    }
+
+    fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply {
+        if request.path == "/.well-known/agent-card.json" {
+            return Reply::complete(200, JSON, card(request).to_string());
+        }
+        if request.path != "/" {
+            return Reply::complete(404, JSON, r#"{"detail":"Not Found"}"#);
+        }
+        let body = request.json();
+        match body["method"].as_str() {
+            Some("SendStreamingMessage") => self.send(request, &body, stage),
+            Some("SubscribeToTask") => self.subscribe(&body),
+            Some("GetTask") => self.task(&body),
+            Some("CancelTask") => self.cancel(&body),
+            _ => error(&body, -32601, "Method not found", "METHOD_NOT_FOUND"),
+        }
+    }
+}
+
+const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
+
+fn card(request: &ReceivedRequest) -> Value {
+    let host = request.headers.get("host").map(String::as_str).unwrap_or_default();
+    json!({
+        "name": "Scripted", "description": "Plays scenarios.", "version": "1.0.0", "skills": [],
+        "supportedInterfaces": [{ "url": format!("http://{host}/"), "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }],
+        "capabilities": { "streaming": true }, "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+    })
+}
+
+fn error(body: &Value, code: i32, message: &str, reason: &str) -> Reply {
+    let info =
+        json!({ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "a2a-protocol.org" });
+    let error = json!({ "code": code, "message": message, "data": [info] });
+    Reply::complete(200, JSON, json!({ "jsonrpc": "2.0", "id": body["id"], "error": error }).to_string())
+}
+
+impl A2a {
+    fn known(&self, body: &Value) -> Option<Value> {
+        self.tasks.lock().expect("no player panics").get(body["params"]["id"].as_str()?).cloned()
+    }
+
+    fn send(&self, request: &ReceivedRequest, body: &Value, stage: &Stage) -> Reply {
+        let Some(play) = play_of(request, body, stage) else {
+            return error(body, -32602, "Invalid params", "INVALID_PARAMS");
+        };
+        note_received(&play, request, &body["params"]["message"]);
+        if let Ending::Refused(status) = play.turn.ending {
+            return Reply::complete(status, JSON, r#"{"detail":"not now"}"#);
+        }
+        // An answer goes on with the task that asked.
+        let asked = body["params"]["message"]["taskId"].as_str().filter(|id| !id.is_empty());
+        let is_new = asked.is_none();
+        let task = asked.map_or_else(|| format!("task_{}_{}", play.mark.play, play.mark.turn), str::to_owned);
+        let mut answer = Answer::begin(&play, body, &task, is_new);
+        for act in &play.turn.agent {
+            answer.act(&play, act);
+        }
+        let (reply, whole) = answer.end(&play);
+        let mut tasks = self.tasks.lock().expect("no player panics");
+        // What broke off is nowhere.
+        if play.turn.ending == Ending::BrokenOff {
+            tasks.remove(&task);
+        } else {
+            tasks.insert(task, whole);
+        }
+        reply
+    }
+
+    /// The task as it is, and its last status.
+    fn subscribe(&self, body: &Value) -> Reply {
+        let Some(task) = self.known(body) else { return error(body, -32001, "Task not found", "TASK_NOT_FOUND") };
+        let status = json!({ "taskId": task["id"], "contextId": task["contextId"], "status": task["status"] });
+        let mut working = task;
+        working["status"] = json!({ "state": "TASK_STATE_WORKING" });
+        let reply = frame(Reply::events(), body, &json!({ "task": working }));
+        frame(reply, body, &json!({ "statusUpdate": status })).done()
+    }
+
+    fn task(&self, body: &Value) -> Reply {
+        let Some(task) = self.known(body) else { return error(body, -32001, "Task not found", "TASK_NOT_FOUND") };
+        Reply::complete(200, JSON, json!({ "jsonrpc": "2.0", "id": body["id"], "result": task }).to_string())
+    }
+
+    fn cancel(&self, body: &Value) -> Reply {
+        let mut task = self.known(body).unwrap_or_else(|| json!({ "id": body["params"]["id"] }));
+        task["status"] = json!({ "state": "TASK_STATE_CANCELED" });
+        Reply::complete(200, JSON, json!({ "jsonrpc": "2.0", "id": body["id"], "result": task }).to_string())
+    }
+}
+
+/// The turn of a message: its parts have the mark, in words or in the id of what they answer.
+fn play_of<'s>(request: &ReceivedRequest, body: &Value, stage: &'s Stage) -> Option<Play<'s>> {
+    let parts = body["params"]["message"]["parts"].to_string();
+    Mark::last_in(parts.as_bytes()).map_or_else(|| stage.play(request), |mark| stage.at(mark))
+}
+
+/// One frame, with the line ends that uvicorn's event streams have.
+fn frame(reply: Reply, body: &Value, result: &Value) -> Reply {
+    reply.chunk(format!("data: {}\r\n\r\n", json!({ "result": result, "id": body["id"], "jsonrpc": "2.0" })))
+}
+
+/// Reports what is new in a message.
+fn note_received(play: &Play<'_>, request: &ReceivedRequest, message: &Value) {
+    use ContentKind as K;
+    let context = message["contextId"].as_str().unwrap_or_default();
+    if play.remembers(request, context) {
+        play.heard([Item::new(K::History, "remembered")]);
+    }
+    play.note("session", &context_id(play));
+
+    let mut received = Vec::new();
+    for part in message["parts"].as_array().into_iter().flatten() {
+        let text = part["text"].as_str();
+        if part["metadata"]["role"] == "system" {
+            received.extend(text.map(|text| Item::new(K::Instructions, text)));
+        } else if let Some(words) = text.and_then(|text| play.words(text)) {
+            received.push(Item::new(K::Text, words));
+        } else if part["data"].get("interrupt_id").is_some() {
+            received.extend(answered(play, &part["data"]));
+        } else {
+            received.extend(media(part));
+        }
+    }
+    play.heard(received);
+}
+
+fn context_id(play: &Play<'_>) -> String {
+    format!("context_{}", play.mark.play)
+}
+
+/// A part that is no text.
+fn media(part: &Value) -> Option<Item> {
+    use ContentKind as K;
+    if let Some(data) = part.get("data") {
+        return Some(Item::new(K::DataIn, normal(&data.to_string())));
+    }
+    let value = part["url"].as_str().or(part["raw"].as_str())?;
+    let kind = match part["mediaType"].as_str().unwrap_or_default().split('/').next() {
+        Some("image") => K::ImageIn,
+        Some("audio") => K::AudioIn,
+        Some("video") => K::VideoIn,
+        _ => K::FileIn,
+    };
+    Some(Item::new(kind, value))
+}
+
+/// A decision, or an answer to a question.
+fn answered(play: &Play<'_>, data: &Value) -> Option<Item> {
+    use ContentKind as K;
+    let id = data["interrupt_id"].as_str().filter(|id| id.starts_with(&play.mark.to_string()))?;
+    let asked = play.noted(id).unwrap_or_default();
+    Some(match (asked.as_str(), data["decision"].as_str()?) {
+        ("login", "accept") => Item::new(K::Login, "done"),
+        ("question", _) => {
+            let payload = data.get("payload").map(|payload| normal(&payload.to_string()));
+            Item::new(K::Question, payload.or_else(|| Some(data["text"].as_str()?.to_owned()))?)
+        }
+        (_, "edit") => Item::new(K::ApprovalEdit, normal(&data["arguments"].to_string())),
+        (_, "respond") => Item::new(K::ApprovalReason, data["text"].as_str()?),
+        (_, decision) => Item::new(K::Approval, decision),
+    })
+}
+
+/// A task that grows.
+struct Answer<'b> {
+    reply: Reply,
+    /// The request.
+    body: &'b Value,
+    /// The task as it is.
+    task: Value,
+    /// The parts of the question at its end.
+    asks: Vec<Value>,
+    /// The state at the end.
+    state: &'static str,
+    messages: usize,
+}
+
+impl<'b> Answer<'b> {
+    fn begin(play: &Play<'_>, body: &'b Value, task: &str, is_new: bool) -> Self {
+        let task = json!({
+            "id": task, "contextId": context_id(play), "status": { "state": "TASK_STATE_SUBMITTED" },
+            "history": [body["params"]["message"]], "artifacts": [],
+        });
+        let state = "TASK_STATE_COMPLETED";
+        let mut answer = Self { reply: Reply::events(), body, task, asks: Vec::new(), state, messages: 0 };
+        if is_new {
+            let mut first = answer.task.clone();
+            first.as_object_mut().expect("an object").remove("artifacts");
+            answer.frame(&json!({ "task": first }));
+        }
+        answer.status("TASK_STATE_WORKING", &[]);
+        answer
+    }
+
+    fn frame(&mut self, result: &Value) {
+        self.reply = frame(std::mem::take(&mut self.reply), self.body, result);
+    }
+
+    fn message(&mut self, parts: &[Value]) -> Value {
+        self.messages += 1;
+        let id = format!("{}-{}", self.task["id"].as_str().unwrap_or_default(), self.messages);
+        json!({
+            "messageId": id, "contextId": self.task["contextId"], "taskId": self.task["id"], "role": "ROLE_AGENT",
+            "parts": parts,
+        })
+    }
+
+    fn status(&mut self, state: &str, parts: &[Value]) {
+        let mut status = json!({ "state": state });
+        if !parts.is_empty() {
+            status["message"] = self.message(parts);
+            if state == "TASK_STATE_WORKING" {
+                self.task["history"].as_array_mut().expect("a list").push(status["message"].clone());
+            }
+        }
+        self.task["status"] = status.clone();
+        let update = json!({ "taskId": self.task["id"], "contextId": self.task["contextId"], "status": status });
+        self.frame(&json!({ "statusUpdate": update }));
+    }
+
+    /// An artifact in pieces.
+    fn artifact(&mut self, pieces: &[Value]) {
+        let id = format!("artifact-{}", self.task["artifacts"].as_array().map_or(0, Vec::len));
+        for (number, piece) in pieces.iter().enumerate() {
+            let mut update = json!({
+                "taskId": self.task["id"], "contextId": self.task["contextId"],
+                "artifact": { "artifactId": id, "parts": [piece] },
+            });
+            // Fields that are false are left out.
+            if number > 0 {
+                update["append"] = json!(true);
+            }
+            if number + 1 == pieces.len() {
+                update["lastChunk"] = json!(true);
+            }
+            self.frame(&json!({ "artifactUpdate": update }));
+        }
+        let whole = json!({ "artifactId": id, "parts": pieces });
+        self.task["artifacts"].as_array_mut().expect("a list").push(whole);
+    }
+
+    fn act(&mut self, play: &Play<'_>, act: &AgentAct) {
+        match act {
+            AgentAct::Text(pieces) => {
+                let pieces: Vec<Value> = pieces.iter().map(|piece| json!({ "text": piece })).collect();
+                self.artifact(&pieces);
+            }
+            AgentAct::Reasoning(pieces) => {
+                let thought = json!({ "text": pieces.concat(), "metadata": { "adk_thought": true } });
+                self.status("TASK_STATE_WORKING", &[thought]);
+            }
+            AgentAct::Call(call) => {
+                let call = json!({ "id": play.id(call.name), "name": call.tool, "args": arguments(call) });
+                let metadata = json!({ "adk_type": "function_call" });
+                self.status("TASK_STATE_WORKING", &[json!({ "data": call, "metadata": metadata })]);
+            }
+            AgentAct::Result(name, output, _) => {
+                let output = json!({ "id": play.id(name), "response": { "output": output } });
+                let metadata = json!({ "adk_type": "function_response" });
+                self.status("TASK_STATE_WORKING", &[json!({ "data": output, "metadata": metadata })]);
+            }
+            AgentAct::Show(media) => self.artifact(&[shown(*media)]),
+            AgentAct::Ask(ask) => self.ask(play, ask),
+            AgentAct::Unknown => self.frame(&json!({ "weatherUpdate": { "sky": "blue" } })),
+            AgentAct::Hang => self.reply = std::mem::take(&mut self.reply).hang(),
+            AgentAct::Refusal(_)
+            | AgentAct::Cite(..)
+            | AgentAct::Usage(..)
+            | AgentAct::State(_)
+            | AgentAct::ClientCall(_) => unreachable!("no word for it"),
+        }
+    }
+
+    fn ask(&mut self, play: &Play<'_>, ask: &Ask) {
+        self.state = "TASK_STATE_INPUT_REQUIRED";
+        let item = match ask {
+            Ask::Approval(call) => json!({
+                "id": play.id(call.name), "kind": "approval", "name": call.tool, "arguments": arguments(call),
+                "decisions": ["accept", "edit", "respond", "reject"],
+            }),
+            Ask::Question(name, words, schema) => {
+                play.note(&play.id(name), "question");
+                let mut item = json!({ "id": play.id(name), "kind": "input", "message": words });
+                if let Some(schema) = schema {
+                    item["response_schema"] = serde_json::from_str(schema).expect("a schema");
+                }
+                item
+            }
+            Ask::Login(name, url) => {
+                self.state = "TASK_STATE_AUTH_REQUIRED";
+                play.note(&play.id(name), "login");
+                json!({ "id": play.id(name), "kind": "auth", "message": "Log in first.", "payload": { "url": url } })
+            }
+        };
+        self.asks.push(json!({ "data": { "interrupt": item } }));
+    }
+
+    /// The rest of the answer, and the task as it is then.
+    fn end(mut self, play: &Play<'_>) -> (Reply, Value) {
+        let asks = std::mem::take(&mut self.asks);
+        match play.turn.ending {
+            Ending::Failed(words) => self.status("TASK_STATE_FAILED", &[json!({ "text": words })]),
+            Ending::BrokenOff => return (self.reply.close(), self.task),
+            _ => self.status(self.state, &asks),
+        }
+        (self.reply.done(), self.task)
+    }
+}
+
+fn arguments(call: &Call) -> Value {
+    serde_json::from_str(&call.whole()).expect("arguments are JSON")
+}
+
+/// A part that is no text.
+fn shown(media: Media) -> Value {
+    match media {
+        Media::Image(url) => json!({ "url": url, "mediaType": "image/png" }),
+        Media::Audio(base64) => json!({ "raw": base64, "mediaType": "audio/wav" }),
+        Media::Video(url) => json!({ "url": url, "mediaType": "video/mp4" }),
+        Media::File(url, name) => json!({ "url": url, "mediaType": "application/pdf", "filename": name }),
+        Media::Data(data) => {
+            let data: Value = serde_json::from_str(data).expect("data is JSON");
+            json!({ "data": data, "mediaType": "application/json" })
+        }
+    }
+}
