@@ -202,8 +202,8 @@ impl A2aTurn {
                 self.items += 1;
                 self.reader.read(item, source, sink)
             }
-            // Of a version to come: the task goes on without it.
-            Ok(None) if source != Source::Body && self.asked.is_streaming() => sink.emit(&AgentEvent::Ignored),
+            // Of a version to come: the task goes on without it. A first item that is none is another protocol.
+            Ok(None) if self.items > 0 => sink.emit(&AgentEvent::Ignored),
             Ok(None) => Err(garbage(data)),
             Err(found) => self.recover(found.problem, found.fault),
         }
