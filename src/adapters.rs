@@ -3,6 +3,7 @@
 use interlingua_a2a::{A2a, A2aUpstream};
 use interlingua_ag_kit::{AgKit, AgKitUpstream};
 use interlingua_ag_ui::AgUiUpstream;
+use interlingua_agentscope::AgentscopeUpstream;
 use interlingua_anthropic_messages::AnthropicMessagesUpstream;
 use interlingua_chat_completions::ChatCompletionsUpstream;
 use interlingua_hitl::{Hitl, HitlUpstream};
@@ -29,5 +30,6 @@ impl Gateway {
             .upstream::<AgKitUpstream>()
             .upstream::<AgUiUpstream>()
             .upstream::<HitlUpstream>()
+            .upstream::<AgentscopeUpstream>()
     }
 }

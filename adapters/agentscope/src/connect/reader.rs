@@ -22,7 +22,7 @@ use super::calls::{Calls, OutputEnd};
 use super::errors::reply_error;
 use super::kept::Kept;
 use super::media::{self, MediaBlock, Source};
-use super::wire::{Event, ReplyError, Usage, asked_calls, object, word};
+use super::wire::{Event, ReplyError, TextDelta, Usage, asked_calls, object, word};
 
 /// What is skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,24 +116,43 @@ impl Reader {
         if self.wants != Wants::Events || self.ended {
             return Ok(());
         }
-        if self.is_skipped(event) {
-            return sink.emit(&AgentEvent::KeepAlive);
+        if self.is_new(word(&event.kind), word(&event.id), word(&event.reply_id)) {
+            self.tell(event, data, sink)
+        } else {
+            sink.emit(&AgentEvent::KeepAlive)
         }
-        let reply = word(&event.reply_id);
+    }
+
+    /// Reads a piece of a block of text.
+    pub(super) fn read_delta(&mut self, event: &TextDelta<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if self.wants != Wants::Events || self.ended {
+            return Ok(());
+        }
+        if self.is_new(event.kind, event.id, event.reply_id) {
+            sink.emit(&AgentEvent::text(event.block_id, word(&event.delta)))
+        } else {
+            sink.emit(&AgentEvent::KeepAlive)
+        }
+    }
+
+    /// True for what is about this turn, and was not read before. It is remembered as read.
+    fn is_new(&mut self, kind: &str, id: &str, reply: &str) -> bool {
+        if self.is_skipped(kind, id, reply) {
+            return false;
+        }
+        // Another client's, or of the service's own accord.
         if !reply.is_empty() && reply != self.reply {
-            // Another client's, or of the service's own accord.
-            return sink.emit(&AgentEvent::KeepAlive);
+            return false;
         }
 
         self.progress += 1;
         self.last.clear();
-        self.last.push_str(word(&event.id));
-        self.tell(event, data, sink)
+        self.last.push_str(id);
+        true
     }
 
     /// True for what is not about this turn, or was read before.
-    fn is_skipped(&mut self, event: &Event<'_>) -> bool {
-        let (kind, id, reply) = (word(&event.kind), word(&event.id), word(&event.reply_id));
+    fn is_skipped(&mut self, kind: &str, id: &str, reply: &str) -> bool {
         if let Some(place) = self.awaited.iter().position(|awaited| awaited == id) {
             // The service has an answer: its reply goes on.
             self.awaited.swap_remove(place);
@@ -176,8 +195,7 @@ impl Reader {
         let block = word(&event.block_id);
         let call = word(&event.tool_call_id);
         match word(&event.kind) {
-            "TEXT_BLOCK_DELTA" => sink.emit(&AgentEvent::text(block, word(&event.delta))),
-            "THINKING_BLOCK_DELTA" => sink.emit(&AgentEvent::text(block, word(&event.delta))),
+            "TEXT_BLOCK_DELTA" | "THINKING_BLOCK_DELTA" => sink.emit(&AgentEvent::text(block, word(&event.delta))),
             "TOOL_CALL_DELTA" => self.calls.arguments(call, word(&event.delta), sink),
             "TEXT_BLOCK_START" => self.begin(block, MessageType::Message, sink),
             "THINKING_BLOCK_START" => self.begin(block, MessageType::Reasoning, sink),

@@ -28,7 +28,7 @@ use super::reader::{Reader, Skip, Wants};
 use super::request::{Service, Words, note_losses};
 use super::state::{SessionState, WaitingReply, storable};
 use super::whole::Found;
-use super::wire::{Event, Page, field, object};
+use super::wire::{Event, Page, TextDelta, field, object};
 
 /// How often a stream is taken up again without getting any further.
 const MAX_RESUMES: u32 = 5;
@@ -361,6 +361,9 @@ impl AgentTurn for AgentscopeTurn {
         }
         if frame.data.trim_ascii().is_empty() || frame.is_done() {
             return Ok(());
+        }
+        if let Some(delta) = TextDelta::parse(frame.data) {
+            return self.reader.read_delta(&delta, sink);
         }
         let event: Event<'_> = object(frame.data).ok_or_else(|| garbage(frame.data))?;
         if event.kind.0.is_none() && event.error.0.is_some() {

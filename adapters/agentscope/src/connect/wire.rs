@@ -1,9 +1,12 @@
 //! What the service sends: the events of a session's stream, and small documents. Every field is read for what it says,
 //! whatever its type: a wrong one is absent.
 
+use std::fmt;
+
 use interlingua_core::Json;
-use interlingua_core::lenient::{Number, Raw, Text};
-use serde::{Deserialize, Serialize};
+use interlingua_core::lenient::{Name, Number, Raw, Text};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 /// An event of a stream: the fields of all types, most of them absent.
@@ -68,6 +71,62 @@ impl Event<'_> {
 pub(super) fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
     // A list would be read field by field.
     if json.trim_ascii_start().first() == Some(&b'{') { serde_json::from_slice(json).ok() } else { None }
+}
+
+/// A piece of a block of text: nearly every event is one, so it is read with nothing else.
+#[derive(Debug)]
+pub(super) struct TextDelta<'a> {
+    pub(super) kind: &'a str,
+    pub(super) id: &'a str,
+    pub(super) reply_id: &'a str,
+    pub(super) block_id: &'a str,
+    pub(super) delta: Text<'a>,
+}
+
+impl<'a> TextDelta<'a> {
+    /// None: it is another event, or has fields of other forms.
+    pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
+        let delta: Self = serde_json::from_slice(data).ok()?;
+        matches!(delta.kind, "TEXT_BLOCK_DELTA" | "THINKING_BLOCK_DELTA").then_some(delta)
+    }
+}
+
+impl<'de> Deserialize<'de> for TextDelta<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyEvent;
+
+        impl<'de> Visitor<'de> for AnyEvent {
+            type Value = TextDelta<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an event")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut event = TextDelta { kind: "", id: "", reply_id: "", block_id: "", delta: Text::default() };
+                while let Some(Name(name)) = map.next_key()? {
+                    let field = match name.as_ref() {
+                        "type" => &mut event.kind,
+                        "id" => &mut event.id,
+                        "reply_id" => &mut event.reply_id,
+                        "block_id" => &mut event.block_id,
+                        "delta" => {
+                            event.delta = map.next_value()?;
+                            continue;
+                        }
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    *field = map.next_value()?;
+                }
+                Ok(event)
+            }
+        }
+
+        deserializer.deserialize_map(AnyEvent)
+    }
 }
 
 /// The text of a field. Empty: it is absent.
