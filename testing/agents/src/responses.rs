@@ -268,7 +268,9 @@ impl Answer {
         }
         self.event("content_part.added", with(json!({ "part": part })));
         for piece in pieces {
-            self.event(&format!("{part_type}.delta"), with(json!({ "delta": piece })));
+            let fields =
+                if field == "text" { json!({ "delta": piece, "logprobs": [] }) } else { json!({ "delta": piece }) };
+            self.event(&format!("{part_type}.delta"), with(fields));
         }
 
         let annotations: Vec<Value> = sources
