@@ -1,10 +1,12 @@
-//! A model server that speaks Chat Completions as OpenAI does: chunks with one choice, usage in a chunk of its own,
-//! `[DONE]` at the end. It remembers nothing.
+//! A model server that speaks Chat Completions, as OpenAI and most servers that call themselves compatible do: it remembers
+//! nothing, streams chunks, and refuses a conversation whose calls and outputs do not belong together.
 //!
-//! Not here: how other servers deviate (the tests of the connector).
+//! Not here: servers that deviate (the connector's own tests).
+
+use std::collections::HashSet;
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Ending, Item, Turn};
+use interlingua_core::testkit::scenario::{AgentAct, Ending, Item, Media, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
@@ -12,8 +14,6 @@ use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ChatCompletions;
-
-const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
 impl ScriptedAgent for ChatCompletions {
     fn protocol(&self) -> &'static str {
@@ -25,7 +25,7 @@ impl ScriptedAgent for ChatCompletions {
     }
 
     fn settings(&self) -> &'static str {
-        "options = { model = \"played\" }"
+        "options = { model = \"scripted\", parts = [\"text\", \"image\", \"audio\", \"file\", \"video\"] }"
     }
 
     fn agent_settings(&self) -> &'static str {
@@ -33,91 +33,135 @@ impl ScriptedAgent for ChatCompletions {
     }
 
     fn speaks(&self, act: &AgentAct) -> bool {
-        // It runs no tools, asks no one, and answers in words.
-        !matches!(
-            act,
-            AgentAct::Call(_) | AgentAct::Result(..) | AgentAct::Ask(_) | AgentAct::Show(_) | AgentAct::State(_)
-        )
+        match act {
+            AgentAct::Show(media) => matches!(media, Media::Image(_) | Media::Audio(_)),
+            // A model server runs no tools, asks nothing, and has no state.
+            AgentAct::Call(_) | AgentAct::Result(..) | AgentAct::Ask(_) | AgentAct::State(_) => false,
+            _ => true,
+        }
     }
 
     fn plays(&self, turn: &Turn) -> bool {
-        // An answer is one message.
-        let texts = turn.agent.iter().filter(|act| matches!(act, AgentAct::Text(_))).count();
-        texts < 2 && turn.agent.iter().all(|act| self.speaks(act))
+        // An answer is one message: there is nothing between two texts.
+        let is_text = |act: &AgentAct| matches!(act, AgentAct::Text(_));
+        let has_two = turn.agent.windows(2).any(|pair| pair.iter().all(is_text));
+        !has_two && turn.agent.iter().all(|act| self.speaks(act))
     }
 
     fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply {
-        let played = if request.path == "/v1/chat/completions" { stage.play(request) } else { None };
-        let Some(play) = played else { return refused(404, "no such thing") };
-        hear(&play, request);
+        let Some(play) = stage.play(request).filter(|_| request.path.ends_with("/chat/completions")) else {
+            return refusal(404, "not_found", "Not found.");
+        };
+        let body = request.json();
+        if let Err(complaint) = check(&body) {
+            return refusal(400, "invalid_request_error", &complaint);
+        }
+        note_received(&play, request, &body);
         if let Ending::Refused(status) = play.turn.ending {
-            return refused(status, "not now");
+            return refusal(status, "refused", "not now");
         }
 
-        let mut answer =
-            Answer { reply: Reply::events(), id: format!("chatcmpl-{}", play.mark), calls: 0, usage: None };
-        answer.delta(&json!({ "role": "assistant", "content": "" }), None);
+        let mut answer = Answer::begin(&play);
         for act in &play.turn.agent {
             answer.act(&play, act);
         }
-        answer.end(&play)
+        answer.end(&play, body["stream_options"]["include_usage"] == json!(true))
     }
 }
 
-/// An error as OpenAI writes it.
-fn refused(status: u16, words: &str) -> Reply {
-    let kind = if status < 500 { "invalid_request_error" } else { "server_error" };
-    let body = json!({ "error": { "message": words, "type": kind, "param": null, "code": null } });
-    Reply::complete(status, JSON, body.to_string())
+fn refusal(status: u16, code: &str, message: &str) -> Reply {
+    let error = json!({ "message": message, "type": "invalid_request_error", "param": null, "code": code });
+    Reply::complete(status, &[("content-type", "application/json")], json!({ "error": error }).to_string())
+}
+
+/// What a strict server refuses.
+fn check(body: &Value) -> Result<(), String> {
+    if body["model"].as_str().is_none_or(str::is_empty) {
+        return Err("you must provide a model parameter".to_owned());
+    }
+    if body["stream"] != json!(true) {
+        return Err("this server streams".to_owned());
+    }
+    if body["tools"].as_array().is_some_and(Vec::is_empty) {
+        return Err("[] is too short - 'tools'".to_owned());
+    }
+
+    let mut open: HashSet<&str> = HashSet::new();
+    for (place, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
+        let role = message["role"].as_str().unwrap_or_default();
+        if role == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            if !open.remove(id) {
+                return Err(format!("messages[{place}]: a tool message must follow a message with its call"));
+            }
+            continue;
+        }
+        if let Some(id) = open.iter().next() {
+            return Err(format!("messages[{place}]: no tool message answers the call {id}"));
+        }
+        if !matches!(role, "system" | "user" | "assistant") {
+            return Err(format!("messages[{place}]: unknown role {role:?}"));
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+            if !serde_json::from_str::<Value>(arguments).is_ok_and(|arguments| arguments.is_object()) {
+                return Err(format!("messages[{place}]: the arguments of a call are no JSON object"));
+            }
+            open.insert(call["id"].as_str().unwrap_or_default());
+        }
+    }
+    open.iter().next().map_or(Ok(()), |id| Err(format!("no tool message answers the call {id}")))
 }
 
 /// Reports what is new in a request.
-fn hear(play: &Play<'_>, request: &ReceivedRequest) {
+fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     use ContentKind as K;
-    let body = request.json();
-    assert_eq!(
-        (&body["stream"], &body["model"]),
-        (&json!(true), &json!("played")),
-        "the request is a stream of the model"
-    );
     if play.remembers(request, "") {
         play.heard([Item::new(K::History, "remembered")]);
     }
 
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for message in body["messages"].as_array().into_iter().flatten() {
-        let parts = match &message["content"] {
-            Value::String(words) => vec![json!({ "type": "text", "text": words })],
-            Value::Array(parts) => parts.clone(),
-            _ => Vec::new(),
-        };
-        let texts = || parts.iter().filter_map(|part| part["text"].as_str());
-        match message["role"].as_str() {
-            Some("system" | "developer") => heard.extend(texts().map(|words| Item::new(K::Instructions, words))),
-            Some("user") if texts().any(|text| play.words(text).is_some()) => {
-                heard.extend(parts.iter().filter_map(|part| user_part(play, part)));
+        let text = message["content"].as_str();
+        match message["role"].as_str().unwrap_or_default() {
+            "system" => received.extend(text.map(|text| Item::new(K::Instructions, text))),
+            "user" => {
+                let parts = message["content"].as_array().cloned().unwrap_or_default();
+                let texts = parts.iter().filter_map(|part| part["text"].as_str()).chain(text);
+                if texts.clone().any(|text| play.words(text).is_some()) {
+                    received.extend(text.and_then(|text| said(play, text)));
+                    received.extend(parts.iter().filter_map(|part| user_part(play, part)));
+                }
             }
-            Some("tool")
-                if message["tool_call_id"].as_str().is_some_and(|id| id.starts_with(&play.mark.to_string())) =>
-            {
-                heard.extend(texts().map(|output| Item::new(K::ClientOutput, output)));
+            "tool" => {
+                let is_new = message["tool_call_id"].as_str().is_some_and(|id| id.starts_with(&play.mark.to_string()));
+                received.extend(text.filter(|_| is_new).map(|text| Item::new(K::ClientOutput, text)));
             }
             _ => {}
         }
     }
+
     let tools = body["tools"].as_array().into_iter().flatten();
-    heard.extend(
-        tools.filter_map(|tool| tool["function"]["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)),
-    );
-    heard.extend(body["temperature"].as_f64().map(|value| Item::new(K::Sampling, format!("temperature {value}"))));
-    play.heard(heard);
+    let names = tools.filter_map(|tool| tool["function"]["name"].as_str());
+    received.extend(names.map(|name| Item::new(K::ToolDeclaration, name)));
+    received.extend(body["temperature"].as_f64().map(|value| Item::new(K::Sampling, format!("temperature {value}"))));
+    play.heard(received);
 }
 
-/// A part of a user's message.
+/// A text of the user. Data have no form of their own here.
+fn said(play: &Play<'_>, text: &str) -> Option<Item> {
+    match play.words(text) {
+        Some(words) => Some(Item::new(ContentKind::Text, words)),
+        None if text.starts_with('{') => Some(Item::new(ContentKind::DataIn, normal(text))),
+        None => None,
+    }
+}
+
+/// A part of what the user says.
 fn user_part(play: &Play<'_>, part: &Value) -> Option<Item> {
     use ContentKind as K;
     Some(match part["type"].as_str()? {
-        "text" => Item::new(K::Text, play.words(part["text"].as_str()?)?),
+        "text" => return said(play, part["text"].as_str()?),
         "image_url" => Item::new(K::ImageIn, part["image_url"]["url"].as_str()?),
         "input_audio" => Item::new(K::AudioIn, part["input_audio"]["data"].as_str()?),
         "video_url" => Item::new(K::VideoIn, part["video_url"]["url"].as_str()?),
@@ -129,23 +173,34 @@ fn user_part(play: &Play<'_>, part: &Value) -> Option<Item> {
 /// An answer that grows.
 struct Answer {
     reply: Reply,
+    /// The id of the completion. It must not look like a mark.
     id: String,
-    /// Calls so far.
     calls: usize,
     usage: Option<Value>,
 }
 
 impl Answer {
-    fn chunk(&mut self, choices: &Value, usage: &Value) {
-        let chunk = json!({
-            "id": self.id, "object": "chat.completion.chunk", "created": 1_795_168_800, "model": "played",
-            "system_fingerprint": "fp_1", "choices": choices, "usage": usage,
-        });
-        self.reply = std::mem::take(&mut self.reply).frame(&chunk.to_string());
+    fn begin(play: &Play<'_>) -> Self {
+        let id = format!("chatcmpl-{}x{}", play.mark.play, play.mark.turn);
+        let mut answer = Self { reply: Reply::events(), id, calls: 0, usage: None };
+        answer.delta(&json!({ "role": "assistant", "content": "", "refusal": null }), None);
+        answer
     }
 
-    fn delta(&mut self, delta: &Value, finish_reason: Option<&str>) {
-        let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason });
+    fn chunk(&mut self, choices: &Value, usage: &Value) {
+        let chunk = json!({
+            "id": self.id, "object": "chat.completion.chunk", "created": 1_795_168_800, "model": "scripted",
+            "choices": choices, "usage": usage,
+        });
+        self.frame(&chunk.to_string());
+    }
+
+    fn frame(&mut self, data: &str) {
+        self.reply = std::mem::take(&mut self.reply).frame(data);
+    }
+
+    fn delta(&mut self, delta: &Value, reason: Option<&str>) {
+        let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason });
         self.chunk(&json!([choice]), &Value::Null);
     }
 
@@ -161,52 +216,60 @@ impl Answer {
             AgentAct::Reasoning(pieces) => self.pieces("reasoning_content", pieces),
             AgentAct::Refusal(pieces) => self.pieces("refusal", pieces),
             AgentAct::ClientCall(call) => {
-                let index = self.calls;
-                self.calls += 1;
                 let function = json!({ "name": call.tool, "arguments": "" });
-                let begun =
-                    json!({ "index": index, "id": play.id(call.name), "type": "function", "function": function });
-                self.delta(&json!({ "tool_calls": [begun] }), None);
+                let head =
+                    json!({ "index": self.calls, "id": play.id(call.name), "type": "function", "function": function });
+                self.delta(&json!({ "tool_calls": [head] }), None);
                 for piece in call.arguments {
-                    let more = json!({ "index": index, "function": { "arguments": piece } });
+                    let more = json!({ "index": self.calls, "function": { "arguments": piece } });
                     self.delta(&json!({ "tool_calls": [more] }), None);
                 }
+                self.calls += 1;
+            }
+            AgentAct::Show(Media::Image(url)) => {
+                let image = json!({ "type": "image_url", "image_url": { "url": url }, "index": 0 });
+                self.delta(&json!({ "images": [image] }), None);
+            }
+            AgentAct::Show(Media::Audio(data)) => {
+                self.delta(&json!({ "audio": { "id": "audio_1", "data": data } }), None);
             }
             AgentAct::Cite(url, title) => {
                 let citation = json!({ "url": url, "title": title, "start_index": 0, "end_index": 2 });
                 self.delta(&json!({ "annotations": [{ "type": "url_citation", "url_citation": citation }] }), None);
             }
             AgentAct::Usage(input, output) => {
-                let usage =
-                    json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output });
-                self.usage = Some(usage);
+                self.usage = Some(json!({
+                    "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output,
+                }));
             }
-            AgentAct::Unknown => self.delta(&json!({ "weather": "sunny" }), None),
+            AgentAct::Unknown => self.frame(r#"{"object":"weather","sky":"blue"}"#),
             AgentAct::Hang => self.reply = std::mem::take(&mut self.reply).hang(),
-            AgentAct::Call(_) | AgentAct::Result(..) | AgentAct::Ask(_) | AgentAct::Show(_) | AgentAct::State(_) => {
+            AgentAct::Call(_) | AgentAct::Result(..) | AgentAct::Ask(_) | AgentAct::State(_) | AgentAct::Show(_) => {
                 unreachable!("no word for it")
             }
         }
     }
 
-    fn end(mut self, play: &Play<'_>) -> Reply {
+    fn end(mut self, play: &Play<'_>, with_usage: bool) -> Reply {
         let reason = match play.turn.ending {
             Ending::Completed if self.calls > 0 => "tool_calls",
             Ending::Completed => "stop",
             Ending::Incomplete("content_filter") => "content_filter",
             Ending::Incomplete(_) => "length",
             Ending::Failed(words) => {
-                let error =
-                    json!({ "error": { "message": words, "type": "server_error", "param": null, "code": null } });
-                return self.reply.frame(&error.to_string()).done();
+                let error = json!({ "message": words, "type": "server_error", "param": null, "code": null });
+                self.frame(&json!({ "error": error }).to_string());
+                return self.reply.done();
             }
             Ending::BrokenOff => return self.reply.close(),
             Ending::Refused(_) => unreachable!("answered at once"),
         };
+
         self.delta(&json!({}), Some(reason));
-        if let Some(usage) = self.usage.take() {
+        if let Some(usage) = self.usage.take().filter(|_| with_usage) {
             self.chunk(&json!([]), &usage);
         }
-        self.reply.frame("[DONE]").done()
+        self.frame("[DONE]");
+        self.reply.done()
     }
 }

@@ -24,6 +24,7 @@
 mod a2a;
 mod ag_kit;
 mod agent_api;
+mod anthropic_messages;
 mod chat_completions;
 mod hitl;
 mod responses;
@@ -77,6 +78,7 @@ pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
         Arc::new(a2a::A2a::default()),
         Arc::new(ag_kit::AgKit),
         Arc::new(hitl::Hitl::default()),
+        Arc::new(anthropic_messages::AnthropicMessages),
     ]
 }
 

@@ -1,0 +1,315 @@
+//! A model server that speaks Anthropic Messages as the original does: it remembers nothing, tells its answer block by
+//! block, runs tools of MCP servers itself, and refuses a conversation that breaks its rules.
+//!
+//! Not here: servers that imitate it and deviate (the connector's own tests).
+
+use interlingua_core::loss::ContentKind;
+use interlingua_core::testkit::scenario::{AgentAct, Call, Ending, Item, Turn, normal};
+use serde_json::{Value, json};
+
+use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct AnthropicMessages;
+
+impl ScriptedAgent for AnthropicMessages {
+    fn protocol(&self) -> &'static str {
+        "anthropic-messages"
+    }
+
+    fn path(&self) -> &'static str {
+        ""
+    }
+
+    fn settings(&self) -> &'static str {
+        "options = { model = \"scripted\" }"
+    }
+
+    fn agent_settings(&self) -> &'static str {
+        "history = \"gateway\""
+    }
+
+    fn speaks(&self, act: &AgentAct) -> bool {
+        // It shows nothing, asks nothing, and has no state.
+        !matches!(act, AgentAct::Show(_) | AgentAct::Ask(_) | AgentAct::State(_))
+    }
+
+    fn plays(&self, turn: &Turn) -> bool {
+        // Filters make it refuse, which is another end.
+        turn.ending != Ending::Incomplete("content_filter") && turn.agent.iter().all(|act| self.speaks(act))
+    }
+
+    fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply {
+        let Some(play) = stage.play(request).filter(|_| request.path.ends_with("/v1/messages")) else {
+            return refusal(404, "not_found_error", "Not found.");
+        };
+        let body = request.json();
+        if let Err(complaint) = check(&body) {
+            return refusal(400, "invalid_request_error", &complaint);
+        }
+        note_received(&play, request, &body);
+        if let Ending::Refused(status) = play.turn.ending {
+            return refusal(status, "api_error", "not now");
+        }
+
+        let mut answer = Answer::begin(&play);
+        let mut acts = play.turn.agent.iter().peekable();
+        while let Some(act) = acts.next() {
+            let source = match acts.peek() {
+                Some(AgentAct::Cite(url, title)) => Some((*url, *title)),
+                _ => None,
+            };
+            answer.act(&play, act, source);
+        }
+        answer.end(&play)
+    }
+}
+
+fn refusal(status: u16, kind: &str, message: &str) -> Reply {
+    let body = json!({ "type": "error", "error": { "type": kind, "message": message }, "request_id": "req_1" });
+    Reply::complete(status, &[("content-type", "application/json")], body.to_string())
+}
+
+fn blocks(message: &Value) -> Vec<Value> {
+    match &message["content"] {
+        Value::String(text) => vec![json!({ "type": "text", "text": text })],
+        content => content.as_array().cloned().unwrap_or_default(),
+    }
+}
+
+/// What the original refuses.
+fn check(body: &Value) -> Result<(), String> {
+    for (field, is_there) in [
+        ("model", body["model"].is_string()),
+        ("max_tokens", body["max_tokens"].as_u64().is_some_and(|limit| limit > 0)),
+        ("messages", body["messages"].as_array().is_some_and(|messages| !messages.is_empty())),
+        ("stream", body["stream"] == json!(true)),
+    ] {
+        if !is_there {
+            return Err(format!("{field}: field required"));
+        }
+    }
+
+    let mut open: Vec<String> = Vec::new();
+    let mut last = "assistant";
+    for (place, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
+        let role = message["role"].as_str().unwrap_or_default();
+        if role == last || !matches!(role, "user" | "assistant") {
+            return Err(format!("messages.{place}: roles must alternate between \"user\" and \"assistant\""));
+        }
+        last = if role == "user" { "user" } else { "assistant" };
+
+        let blocks = blocks(message);
+        if blocks.is_empty() {
+            return Err(format!("messages.{place}: must have non-empty content"));
+        }
+        let results: Vec<&str> = blocks
+            .iter()
+            .take_while(|block| block["type"] == "tool_result")
+            .filter_map(|block| block["tool_use_id"].as_str())
+            .collect();
+        if let Some(call) = open.iter().find(|call| !results.contains(&call.as_str())) {
+            return Err(format!("messages.{place}: `tool_use` ids without `tool_result` blocks: {call}"));
+        }
+        if let Some(result) = results.iter().find(|result| !open.iter().any(|call| call == *result)) {
+            return Err(format!("messages.{place}: unexpected `tool_use_id`: {result}"));
+        }
+        open = blocks
+            .iter()
+            .filter(|block| block["type"] == "tool_use")
+            .filter_map(|block| Some(block["id"].as_str()?.to_owned()))
+            .collect();
+        if let Some(wrong) = blocks.iter().find_map(|block| complaint(block)) {
+            return Err(format!("messages.{place}: {wrong}"));
+        }
+    }
+    open.first().map_or(Ok(()), |call| Err(format!("`tool_use` ids without `tool_result` blocks: {call}")))
+}
+
+fn complaint(block: &Value) -> Option<&'static str> {
+    let is_blank = |name: &str| block[name].as_str().is_none_or(|text| text.trim().is_empty());
+    let is_name = |name: &str| {
+        let text = block[name].as_str().unwrap_or_default();
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    };
+    match block["type"].as_str().unwrap_or_default() {
+        "text" if is_blank("text") => Some("text content blocks must be non-empty"),
+        "tool_use" if !is_name("id") || !is_name("name") => Some("String should match pattern '^[a-zA-Z0-9_-]+$'"),
+        "tool_use" if !block["input"].is_object() => Some("tool_use.input: Input should be a valid dictionary"),
+        "thinking" if block["signature"] != "c2lnbmVk" => Some("Invalid `signature` in `thinking` block"),
+        _ => None,
+    }
+}
+
+/// Reports what is new in a request.
+fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
+    use ContentKind as K;
+    if play.remembers(request, "") {
+        play.heard([Item::new(K::History, "remembered")]);
+    }
+
+    let mut received = Vec::new();
+    let system = body["system"].as_array().into_iter().flatten();
+    received.extend(system.filter_map(|block| block["text"].as_str()).map(|text| Item::new(K::Instructions, text)));
+    for message in body["messages"].as_array().into_iter().flatten().filter(|message| message["role"] == "user") {
+        let blocks = blocks(message);
+        let is_new = blocks.iter().filter_map(|block| block["text"].as_str()).any(|text| play.words(text).is_some());
+        received.extend(blocks.iter().filter_map(|block| user_block(play, block, is_new)));
+    }
+
+    let tools = body["tools"].as_array().into_iter().flatten();
+    received.extend(tools.filter_map(|tool| tool["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)));
+    received.extend(body["temperature"].as_f64().map(|value| Item::new(K::Sampling, format!("temperature {value}"))));
+    play.heard(received);
+}
+
+/// A block of the user. `is_new`: its message is of this turn.
+fn user_block(play: &Play<'_>, block: &Value, is_new: bool) -> Option<Item> {
+    use ContentKind as K;
+    let kind = block["type"].as_str()?;
+    if kind == "tool_result" {
+        let is_answer = block["tool_use_id"].as_str()?.starts_with(&play.mark.to_string());
+        return is_answer.then(|| Item::new(K::ClientOutput, block["content"].as_str().unwrap_or_default()));
+    }
+    if !is_new {
+        return None;
+    }
+    let source = &block["source"];
+    Some(match kind {
+        "text" => {
+            let text = block["text"].as_str()?;
+            match play.words(text) {
+                Some(words) => Item::new(K::Text, words),
+                // Data have no form of their own here.
+                None if text.starts_with('{') => Item::new(K::DataIn, normal(text)),
+                None => return None,
+            }
+        }
+        "image" => Item::new(K::ImageIn, source["url"].as_str().or(source["data"].as_str())?),
+        "document" => Item::new(K::FileIn, source["url"].as_str().or(source["data"].as_str())?),
+        _ => return None,
+    })
+}
+
+/// An answer that grows.
+struct Answer {
+    reply: Reply,
+    blocks: usize,
+    has_calls: bool,
+    refusal: Option<String>,
+    output_tokens: u64,
+}
+
+impl Answer {
+    fn begin(play: &Play<'_>) -> Self {
+        let usage = play.turn.agent.iter().find_map(|act| match act {
+            AgentAct::Usage(input, output) => Some((*input, *output)),
+            _ => None,
+        });
+        let (input, output) = usage.unwrap_or_default();
+        let mut answer =
+            Self { reply: Reply::events(), blocks: 0, has_calls: false, refusal: None, output_tokens: output };
+        // The id must not look like a mark.
+        let message = json!({
+            "id": format!("msg_{}x{}", play.mark.play, play.mark.turn), "type": "message", "role": "assistant",
+            "model": "scripted", "content": [], "stop_reason": null, "stop_sequence": null,
+            "usage": { "input_tokens": input, "output_tokens": u64::from(usage.is_some()),
+                       "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0 },
+        });
+        answer.event("message_start", json!({ "message": message }));
+        answer.event("ping", json!({}));
+        answer
+    }
+
+    fn event(&mut self, kind: &str, fields: Value) {
+        let mut event = json!({ "type": kind });
+        if let (Some(event), Value::Object(fields)) = (event.as_object_mut(), fields) {
+            event.extend(fields);
+        }
+        self.reply = std::mem::take(&mut self.reply).chunk(format!("event: {kind}\ndata: {event}\n\n"));
+    }
+
+    /// A block with deltas.
+    fn block(&mut self, start: &Value, deltas: impl IntoIterator<Item = Value>) {
+        let index = self.blocks;
+        self.event("content_block_start", json!({ "index": index, "content_block": start }));
+        for delta in deltas {
+            self.event("content_block_delta", json!({ "index": index, "delta": delta }));
+        }
+        self.event("content_block_stop", json!({ "index": index }));
+        self.blocks += 1;
+    }
+
+    fn act(&mut self, play: &Play<'_>, act: &AgentAct, source: Option<(&str, &str)>) {
+        match act {
+            AgentAct::Text(pieces) => {
+                let text = pieces.iter().map(|piece| json!({ "type": "text_delta", "text": piece }));
+                let citation = source.map(|(url, title)| {
+                    let citation = json!({ "type": "web_search_result_location", "url": url, "title": title,
+                        "cited_text": "It", "encrypted_index": "x" });
+                    json!({ "type": "citations_delta", "citation": citation })
+                });
+                self.block(&json!({ "type": "text", "text": "" }), text.chain(citation));
+            }
+            AgentAct::Reasoning(pieces) => {
+                let thoughts = pieces.iter().map(|piece| json!({ "type": "thinking_delta", "thinking": piece }));
+                let signature = json!({ "type": "signature_delta", "signature": "c2lnbmVk" });
+                let start = json!({ "type": "thinking", "thinking": "", "signature": "" });
+                self.block(&start, thoughts.chain([signature]));
+            }
+            AgentAct::Refusal(pieces) => self.refusal = Some(pieces.concat()),
+            AgentAct::Call(call) => {
+                let start = json!({ "type": "mcp_tool_use", "id": play.id(call.name), "name": call.tool,
+                    "server_name": "tools", "input": {} });
+                self.call(&start, call);
+            }
+            AgentAct::ClientCall(call) => {
+                let start = json!({ "type": "tool_use", "id": play.id(call.name), "name": call.tool, "input": {} });
+                self.call(&start, call);
+                self.has_calls = true;
+            }
+            AgentAct::Result(name, output, is_failed) => {
+                let start = json!({ "type": "mcp_tool_result", "tool_use_id": play.id(name), "is_error": is_failed,
+                    "content": [{ "type": "text", "text": output }] });
+                self.block(&start, []);
+            }
+            AgentAct::Unknown => self.event("weather", json!({ "sky": "blue" })),
+            AgentAct::Hang => self.reply = std::mem::take(&mut self.reply).hang(),
+            // Written with the text before it, and at the start and the end.
+            AgentAct::Cite(..) | AgentAct::Usage(..) => {}
+            AgentAct::Show(_) | AgentAct::Ask(_) | AgentAct::State(_) => unreachable!("no word for it"),
+        }
+    }
+
+    fn call(&mut self, start: &Value, call: &Call) {
+        let pieces = std::iter::once(&"").chain(call.arguments);
+        let deltas: Vec<Value> =
+            pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect();
+        self.block(start, deltas);
+    }
+
+    fn end(mut self, play: &Play<'_>) -> Reply {
+        let reason = match play.turn.ending {
+            Ending::Completed if self.refusal.is_some() => "refusal",
+            Ending::Completed if self.has_calls => "tool_use",
+            Ending::Completed => "end_turn",
+            Ending::Incomplete(_) => "max_tokens",
+            Ending::Failed(words) => {
+                self.event("error", json!({ "error": { "type": "api_error", "message": words } }));
+                return self.reply.done();
+            }
+            Ending::BrokenOff => return self.reply.close(),
+            Ending::Refused(_) => unreachable!("answered at once"),
+        };
+
+        let mut delta = json!({ "stop_reason": reason, "stop_sequence": null });
+        if let Some(words) = self.refusal.take() {
+            delta["stop_details"] = json!({ "type": "refusal", "category": null, "explanation": words });
+        }
+        let usage = json!({ "output_tokens": self.output_tokens });
+        self.event("message_delta", json!({ "delta": delta, "usage": usage }));
+        self.event("message_stop", json!({}));
+        self.reply.done()
+    }
+}
