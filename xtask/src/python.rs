@@ -11,6 +11,9 @@ use crate::{process, tools};
 /// The largest set (AgentScope Runtime, 550 MB) takes about two minutes.
 const INSTALL_LIMIT: Duration = Duration::from_secs(30 * 60);
 
+/// A line of requirements that name all they need: nothing else is installed.
+const ALONE: &str = "# pip: --no-deps";
+
 /// The interpreter of an environment with these requirements.
 pub(crate) fn interpreter(name: &str, requirements: &Path) -> Result<PathBuf> {
     let wanted = std::fs::read_to_string(requirements).with_context(|| format!("no {}", requirements.display()))?;
@@ -20,8 +23,11 @@ pub(crate) fn interpreter(name: &str, requirements: &Path) -> Result<PathBuf> {
         let mut venv = Command::new("python3");
         process::run(venv.args(["-m", "venv"]).arg(folder), INSTALL_LIMIT)?;
         let mut pip = Command::new(folder.join("bin/python"));
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "-r"]);
-        process::run(pip.arg(requirements), INSTALL_LIMIT)
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
+        if wanted.lines().any(|line| line == ALONE) {
+            pip.arg("--no-deps");
+        }
+        process::run(pip.arg("-r").arg(requirements), INSTALL_LIMIT)
     })?;
     Ok(folder.join("bin/python"))
 }

@@ -191,6 +191,24 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    // Servers of models: a script with the habits of thirteen of them.
+    Suite {
+        name: "upstream-model",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream::new("agent.py")),
+        in_ci: true,
+        limit: Duration::from_secs(240),
+    },
+    // 480 MB of packages.
+    Suite {
+        name: "upstream-litellm",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream { script: "agent.py", ready: "/health/liveliness" }),
+        in_ci: false,
+        limit: Duration::from_secs(300),
+    },
     // 150 MB of packages.
     Suite {
         name: "upstream-responses",

@@ -306,6 +306,7 @@ impl Reader {
         }
 
         if let Some(annotations) = self.annotations.take() {
+            let annotations = annotations.iter().map(flat_annotation).collect();
             append(&mut self.messages.of_text, "annotations", annotations);
         }
     }
@@ -380,6 +381,16 @@ impl Reader {
     fn take_usage(&mut self) -> Option<JsonRef<'static>> {
         self.usage.take().map(|usage| JsonRef::Owned(to_usage(&usage)))
     }
+}
+
+/// A source in the form that the gateway's protocols share, without the object around it; others stay as they are.
+fn flat_annotation(annotation: &Json) -> Json {
+    let fields: Extra = annotation.decode().unwrap_or_default();
+    let Some(citation) = fields.get("url_citation").and_then(Json::decode::<Extra>) else { return annotation.clone() };
+    let mut flat = Extra::new();
+    flat.push("type", Json::from_serialize("url_citation"));
+    flat.merge(citation);
+    Json::from_serialize(&flat)
 }
 
 /// Appends entries to a list among metadata.
