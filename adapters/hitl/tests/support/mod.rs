@@ -11,6 +11,7 @@ use interlingua_core::call::{
     AgentCard, Busy, Delivery, DocumentCall, Reply, RunInfo, RunState, RunView, SessionCall, SessionItem, SessionView,
     Target, Thread,
 };
+use interlingua_core::capability::ToolOutputs;
 use interlingua_core::exchange::{Mounted, Next};
 use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::pending::Pending;
@@ -227,8 +228,14 @@ impl Gateway {
             AgentAction::Fails(why) => normalized(run_id, id, input, &[], self.now, Some(why)),
         };
         session.waiting.confirm_sent();
-        let asked =
-            AskContext { run: run_id, now: self.now, terms: run.answer_policy, tools: &[], decisions: ALL_DECISIONS };
+        let asked = AskContext {
+            run: run_id,
+            now: self.now,
+            terms: run.answer_policy,
+            tools: &[],
+            decisions: ALL_DECISIONS,
+            tool_outputs: ToolOutputs::Each,
+        };
         session.waiting.ask(record.run().pending(), &asked);
         let pending = session.waiting.pending_of(run_id);
 
