@@ -186,16 +186,19 @@ fn opaque_values_go_back_to_their_author_alone() {
               "data": { "call_id": "ws_1", "name": "web_search", "arguments": "{}" } }] },
             output("plugin_call_output", "ws_1", "found"),
             { "type": "reasoning", "metadata": { "encrypted_content": "x", "origin": origin }, "content": [] },
+            said("assistant", "yes"),
         ])
     };
 
+    let yes = json!({ "type": "message", "role": "assistant",
+                      "content": [{ "type": "output_text", "text": "yes", "annotations": [] }] });
     let (own, lost) = items(FULL, &message("responses/travel"), "null");
-    assert_eq!(own, json!([search, { "type": "reasoning", "summary": [], "encrypted_content": "x" }]));
+    assert_eq!(own, json!([search, { "type": "reasoning", "summary": [], "encrypted_content": "x" }, yes]));
     assert_eq!(lost, [""; 0]);
 
     let (other, lost) = items(FULL, &message("responses/elsewhere"), "null");
     assert_eq!(other[0]["type"], "function_call");
-    assert_eq!(other.as_array().map(Vec::len), Some(2));
+    assert_eq!(other.as_array().map(Vec::len), Some(3));
     assert_eq!(
         lost,
         [
@@ -214,6 +217,27 @@ fn opaque_values_go_back_to_their_author_alone() {
     let brought = json!([{ "type": "plugin_call", "content": [{ "type": "data",
         "data": { "call_id": "ws_1", "name": "web_search", "arguments": "{}", "item": search } }] }]);
     assert_eq!(items(FULL, &brought, "null").0, json!([search]));
+}
+
+#[test]
+fn reasoning_goes_with_what_it_led_to() {
+    let thought = json!({ "type": "reasoning", "metadata": { "encrypted_content": "x" }, "content": [] });
+    let kinds = |found: &Value| -> Vec<String> {
+        let items = found.as_array().expect("items").iter();
+        items.map(|item| item["type"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let call = call("function_call", "a", "f", "{}");
+    let output = output("function_call_output", "a", "1");
+
+    let (found, lost) = items(FULL, &json!([thought, thought, call, output, said("user", "hi")]), "null");
+    assert_eq!(kinds(&found), ["reasoning", "reasoning", "function_call", "function_call_output", "message"]);
+    assert_eq!(lost, [""; 0]);
+
+    // The call is left out, since it has no output.
+    let (found, lost) = items(FULL, &json!([said("assistant", "I look"), thought, call, said("user", "hi")]), "null");
+    assert_eq!(kinds(&found), ["message", "message"]);
+    assert_eq!(lost.len(), 2, "{lost:?}");
+    assert_eq!(lost[1], "lost reasoning (reasoning about what is left out is left out, too)");
 }
 
 #[test]

@@ -47,7 +47,17 @@ pub(super) fn write(body: &RequestBody<'_>, losses: &mut Losses) -> Written {
     }
 
     input.iter().for_each(|message| writer.message(message));
+    writer.leave_out_loose_reasoning();
     writer.written
+}
+
+/// True if the assistant made it: what reasoning can be about.
+fn is_assistants(item: &Value) -> bool {
+    match item["type"].as_str() {
+        Some("message") => item["role"] == "assistant",
+        Some(kind) => !kind.ends_with("_output") && kind != "mcp_approval_response",
+        None => false,
+    }
 }
 
 /// The approvals that a message decides.
@@ -89,6 +99,22 @@ impl Writer<'_> {
 
     fn push(&mut self, item: Value) {
         self.written.items.push(item);
+    }
+
+    /// Servers refuse reasoning that is not followed by what it led to, such as a call that is left out.
+    fn leave_out_loose_reasoning(&mut self) {
+        let mut is_followed = false;
+        let mut kept: Vec<Value> = Vec::with_capacity(self.written.items.len());
+        for item in std::mem::take(&mut self.written.items).into_iter().rev() {
+            if item["type"] == "reasoning" && !is_followed {
+                self.losses.lost(ContentKind::Reasoning, "reasoning about what is left out is left out, too");
+                continue;
+            }
+            is_followed = is_assistants(&item);
+            kept.push(item);
+        }
+        kept.reverse();
+        self.written.items = kept;
     }
 
     fn said(&mut self, message: &Message) {
