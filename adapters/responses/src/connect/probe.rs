@@ -61,18 +61,14 @@ impl ResponsesProbe {
 
     fn models(&mut self, answer: &ProbeAnswer<'_>) {
         let status = answer.status;
-        match status {
-            200..=299 => self.findings.push(Finding::good(format!("reachable: {status}"))),
-            401 | 403 => {
-                let text =
-                    format!("the server refuses the gateway's credentials ({status}): set headers of the upstream");
-                return self.findings.push(Finding::problem(text));
-            }
-            // Gateways in front of a server that has no such list answer so, and serve nevertheless.
-            _ => {
-                let text = format!("reachable, but it lists no models ({status})");
-                return self.findings.push(Finding::note(text));
-            }
+        if matches!(status, 401 | 403) {
+            let text = format!("the server refuses the gateway's credentials ({status}): set headers of the upstream");
+            return self.findings.push(Finding::problem(text));
+        }
+        self.findings.push(Finding::good("reachable"));
+        if !matches!(status, 200..=299) {
+            // Gateways in front of a server without such a list answer so, and serve nevertheless.
+            return self.findings.push(Finding::note(format!("it lists no models ({status})")));
         }
 
         let listed: Option<Value> = serde_json::from_slice(answer.body).ok();
