@@ -254,4 +254,13 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: false,
         limit: Duration::from_secs(180),
     },
+    // 480 MB of packages.
+    Suite {
+        name: "upstream-agentscope",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream { script: "agent.py", ready: "/ready" }),
+        in_ci: false,
+        limit: Duration::from_secs(300),
+    },
 ];

@@ -15,7 +15,8 @@ pub struct UpstreamOptions {
     /// the service. None: the user of each request.
     pub user: Option<String>,
     /// Further fields of the request that makes a session, as they are: `chat_model_config`, which most services need,
-    /// `fallback_chat_model_config`, `tts_model_config`, `knowledge_config`, `workspace_id`, `name`.
+    /// `fallback_chat_model_config`, `tts_model_config`, `knowledge_config`, `workspace_id`, `name` (the
+    /// id of the session in the gateway, if it is not set).
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub session: SessionFields,
     /// Which events that only this protocol has are kept: hints, custom events.

@@ -104,7 +104,7 @@ impl AgentscopeTurn {
         reader.old_reply = stored.reply.clone().filter(|_| session.is_some()).unwrap_or_default();
         let mut this = Self {
             service: Service::new(url, options, turn.request.user_id.as_deref()),
-            session_fields: options.session.to_extra(),
+            session_fields: session_fields(options, turn),
             options: Arc::clone(options),
             step: Some(if session.is_some() { Step::Look } else { Step::Create }),
             session,
@@ -289,6 +289,15 @@ impl AgentscopeTurn {
         self.step = Some(if self.posts.is_empty() { Step::Listen } else { Step::Post });
         Ok(())
     }
+}
+
+/// The fields of a new session. One without a name would get one from the agent's model, at its cost, and be busy meanwhile.
+fn session_fields(options: &UpstreamOptions, turn: &TurnRequest<'_>) -> Extra {
+    let mut fields = options.session.to_extra();
+    if let Some(id) = turn.request.session_id.as_deref().filter(|_| fields.get("name").is_none()) {
+        fields.push("name", Json::from_serialize(id));
+    }
+    fields
 }
 
 /// A success that is none.

@@ -52,6 +52,18 @@ fn the_first_turn_makes_a_session_with_the_fields_of_the_operator() {
 }
 
 #[test]
+fn a_session_is_named_by_the_gateway_so_that_no_model_has_to() {
+    let name_of = |options: &Value| {
+        let mut said = says("hi");
+        said.session_id = Some("conversation-1".to_owned());
+        let outcome = Session::new(options).drive(&said, &[], [created(), started(), open(&reply(&[]))]);
+        sent(&outcome, 0)["name"].clone()
+    };
+    assert_eq!(name_of(&json!({})), "conversation-1");
+    assert_eq!(name_of(&json!({ "session": { "name": "support" } })), "support");
+}
+
+#[test]
 fn the_user_is_that_of_the_request_where_the_options_name_none() {
     let user_of = |user: Option<&str>| {
         let mut session = Session::new(&json!({ "user": null }));
