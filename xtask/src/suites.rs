@@ -182,6 +182,22 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    Suite {
+        name: "upstream-a2a-older",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream::with_card("agent.py")),
+        in_ci: false,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "upstream-a2a-node",
+        kind: Kind::Node,
+        scripts: &["client.py"],
+        upstream: Some(Upstream::with_card("agent.mjs")),
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
     // 110 MB of packages.
     Suite {
         name: "upstream-ag-kit",

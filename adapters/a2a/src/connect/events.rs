@@ -206,7 +206,10 @@ impl ItemReader {
     /// A whole task: what of it was not emitted before is emitted now.
     fn task(&mut self, task: Task<'_>, source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if let Some(history) = task.history {
-            self.missed(history, sink)?;
+            // Some servers put the message of the last status into the history, too: it is read with that status.
+            let status = task.status.as_ref().filter(|status| status.state() != Some(State::Working));
+            let current = status.and_then(|status| status.message).map(message_digest);
+            self.missed(history, current, sink)?;
         }
         for artifact in task.artifacts.into_iter().flatten() {
             let mut artifact = artifact;
@@ -216,7 +219,7 @@ impl ItemReader {
     }
 
     /// Status messages between two looks at a task stand in its history, after the message that was sent.
-    fn missed(&mut self, history: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn missed(&mut self, history: &RawValue, current: Option<u64>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Ok(history) = serde_json::from_str::<Vec<&RawValue>>(history.get()) else { return Ok(()) };
         let is_own = |raw: &&RawValue| {
             let message = wire::message(raw);
@@ -226,7 +229,8 @@ impl ItemReader {
         let Some(own) = history.iter().rposition(is_own) else { return Ok(()) };
         for raw in &history[own + 1..] {
             let message = wire::message(raw);
-            if message.is_some_and(|message| !message.is_from_user()) {
+            let is_current = || current == Some(message_digest(raw));
+            if message.is_some_and(|message| !message.is_from_user()) && !is_current() {
                 self.status_message(raw, sink)?;
             }
         }

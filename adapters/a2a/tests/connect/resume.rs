@@ -4,8 +4,8 @@ use interlingua_core::testkit::Answer;
 use serde_json::json;
 
 use super::agent::{
-    ALL, Session, V1, V1_REST, V03, body, broken, end, fixed, refusal, request, status, submitted, task, text, texts,
-    transcript,
+    ALL, Session, V1, V1_REST, V03, body, broken, end, fixed, message, refusal, request, status, submitted, task, text,
+    texts, transcript,
 };
 
 #[test]
@@ -159,4 +159,23 @@ fn a_task_of_0_3_that_does_not_go_on_after_a_cut_is_given_up() {
     let driven = Session::new(&fixed(V03)).send_text("Paris?", answers);
     let whole: String = (0..50).map(|number| format!("{number} ")).collect();
     assert_eq!((end(&driven).as_str(), texts(&driven)), ("completed", vec![("message".to_owned(), whole)]));
+}
+
+/// @a2a-js/sdk 1.3.0 lists the message of the last status in the history as well.
+#[test]
+fn the_message_of_the_last_status_is_read_once() {
+    let question = message("ask", &json!([{ "text": "Which?" }]));
+    for (state, expected) in [("INPUT_REQUIRED", 1), ("COMPLETED", 0)] {
+        let mut asking = task(state, &json!([]));
+        asking["status"]["message"] = question.clone();
+        asking["history"].as_array_mut().expect("a list").push(question.clone());
+        let begun = V1.cut(1, &[submitted()]);
+        let refused = V1.error(2, -32004, "not here");
+        let driven = Session::new(&fixed(V1)).send_text("Paris?", [begun, refused, V1.task(3, &asking)]);
+        let run = driven.record.run();
+        assert_eq!(run.pending().len(), expected, "{state}");
+        let kinds: Vec<&str> = run.messages.iter().map(|message| message.kind.as_str()).collect();
+        let kind = if expected == 1 { "mcp_approval_request" } else { "message" };
+        assert_eq!(kinds, [kind], "{state}");
+    }
 }
