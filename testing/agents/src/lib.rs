@@ -23,6 +23,7 @@
 
 mod a2a;
 mod ag_kit;
+mod ag_ui;
 mod agent_api;
 mod anthropic_messages;
 mod chat_completions;
@@ -75,6 +76,7 @@ pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
         Arc::new(agent_api::AgentApi),
         Arc::new(chat_completions::ChatCompletions),
         Arc::new(responses::Responses),
+        Arc::new(ag_ui::AgUi),
         Arc::new(a2a::A2a::default()),
         Arc::new(ag_kit::AgKit),
         Arc::new(hitl::Hitl::default()),
