@@ -41,7 +41,7 @@ impl ScriptedAgent for AgUi {
         for name in ["threadId", "runId"] {
             assert!(body[name].as_str().is_some_and(|id| !id.is_empty()), "{name} is missing: {body}");
         }
-        hear(&play, request, &body);
+        note_request(&play, request, &body);
         if let Ending::Refused(status) = play.turn.ending {
             return refused(status);
         }
@@ -61,7 +61,7 @@ fn refused(status: u16) -> Reply {
 }
 
 /// Reports what is new in a request.
-fn hear(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
+fn note_request(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     use ContentKind as K;
     let thread = body["threadId"].as_str().unwrap_or_default();
     if play.remembers(request, thread) {
@@ -69,30 +69,30 @@ fn hear(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     }
     play.note("session", thread);
 
-    let mut heard = Vec::new();
+    let mut items = Vec::new();
     for message in body["messages"].as_array().into_iter().flatten() {
         assert!(message["id"].is_string(), "every message has an id: {message}");
         match (message["role"].as_str(), &message["content"]) {
-            (Some("system"), Value::String(words)) => heard.push(Item::new(K::Instructions, words)),
+            (Some("system"), Value::String(words)) => items.push(Item::new(K::Instructions, words)),
             (Some("user"), Value::String(words)) => {
-                heard.extend(play.words(words).map(|words| Item::new(K::Text, words)));
+                items.extend(play.words(words).map(|words| Item::new(K::Text, words)));
             }
             (Some("user"), Value::Array(parts)) => {
                 let is_new =
                     parts.iter().filter_map(|part| part["text"].as_str()).any(|text| play.words(text).is_some());
-                heard.extend(parts.iter().filter(|_| is_new).filter_map(|part| user_part(play, part)));
+                items.extend(parts.iter().filter(|_| is_new).filter_map(|part| user_part(play, part)));
             }
             (Some("tool"), Value::String(output)) => {
                 let is_new = message["toolCallId"].as_str().is_some_and(|id| id.starts_with(&play.mark.to_string()));
-                heard.extend(is_new.then(|| Item::new(K::ClientOutput, output)));
+                items.extend(is_new.then(|| Item::new(K::ClientOutput, output)));
             }
             _ => {}
         }
     }
-    heard.extend(body["resume"].as_array().into_iter().flatten().map(answered));
+    items.extend(body["resume"].as_array().into_iter().flatten().map(answered));
     let tools = body["tools"].as_array().into_iter().flatten();
-    heard.extend(tools.filter_map(|tool| tool["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)));
-    play.heard(heard);
+    items.extend(tools.filter_map(|tool| tool["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)));
+    play.heard(items);
 }
 
 /// A part of a user's message.

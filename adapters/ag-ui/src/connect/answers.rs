@@ -121,7 +121,7 @@ fn to_entry(id: &str, group: &[Answered<'_>], losses: &mut Losses) -> Json {
 /// What the agent gets for an interrupt.
 fn to_payload(group: &[Answered<'_>], losses: &mut Losses) -> Json {
     let Some(first) = group.first() else { return Json::null() };
-    let style = first.source.style.unwrap_or_else(|| match first.item.kind {
+    let style = first.source.style.unwrap_or(match first.item.kind {
         PendingKind::Input => Style::Plain,
         _ => Style::Approved,
     });

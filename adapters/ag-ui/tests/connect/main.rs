@@ -2,6 +2,7 @@
 
 mod deviations;
 mod hostile;
+mod probe;
 mod questions;
 mod requests;
 mod support;
