@@ -8,13 +8,13 @@ use std::sync::LazyLock;
 use interlingua_core::connector::{Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::testkit::{Answer, Driven, drive, grammar, recorded_exchanges, render};
-use interlingua_core::{Json, Record};
+use interlingua_core::{Fault, FaultKind, Json, Record};
 use interlingua_fuzz::edited;
 use interlingua_responses::connect::Background;
 use interlingua_responses::{ResponsesUpstream, UpstreamOptions};
 use libfuzzer_sys::fuzz_target;
 
-/// The longest turn sends fewer requests.
+/// How often the server gives its answer.
 const ANSWERS: usize = 40;
 
 /// Everything that the description has, and deviations.
@@ -59,5 +59,9 @@ fn read(bytes: &[u8], cut: usize, background: Background) -> Driven {
         Some(b'{' | b'[' | b'<') => Answer::Body(bytes.to_vec()),
         _ => Answer::Stream(bytes.chunks(cut).map(<[u8]>::to_vec).collect()),
     };
-    drive(&mut *turn, std::iter::repeat_n(answer, ANSWERS))
+    // An answer that is never finished is asked for again and again, until the server has forgotten it.
+    let mut forgotten = Fault::new(FaultKind::UpstreamRefused, "gone");
+    forgotten.upstream_status = Some(404);
+    let forgotten = std::iter::repeat_n(Answer::Fault(forgotten), ANSWERS);
+    drive(&mut *turn, std::iter::repeat_n(answer, ANSWERS).chain(forgotten))
 }
