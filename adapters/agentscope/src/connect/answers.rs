@@ -55,6 +55,9 @@ impl Answers {
                         if has_reason {
                             losses.lost(ContentKind::ApprovalReason, "the service takes no reason");
                         }
+                        if decision == Decision::Cancel {
+                            losses.changed(ContentKind::Approval, "what nobody decided is sent as a rejection");
+                        }
                         answers.confirm(item, decision, arguments.as_deref(), payload.as_ref());
                     }
                     _ => {

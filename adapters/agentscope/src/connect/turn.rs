@@ -33,7 +33,7 @@ use super::wire::{Event, Page, TextDelta, field, object};
 /// How often a stream is taken up again without getting any further.
 const MAX_RESUMES: u32 = 5;
 /// How often a session that is not at work is looked at for a reply.
-const MAX_LOOKS: u32 = 12;
+const MAX_LOOKS: u32 = 7;
 /// How often a session that is at work is looked at for a reply that may not be the one whose end was seen.
 const MAX_FOREIGN_LOOKS: u32 = 3;
 /// The first pause before something is asked again. Pauses grow by half.

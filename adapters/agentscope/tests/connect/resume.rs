@@ -155,6 +155,7 @@ fn a_service_that_has_lost_the_reply_ends_the_run() {
     let mut answers = vec![created(), started(), open(&frames(&["REPLY_START {}", EVENTS[20]]))];
     answers.extend((0..20).map(|_| nothing()));
     let outcome = drive(answers);
+    assert!(outcome.driven.waited < std::time::Duration::from_secs(5), "{:?}", outcome.driven.waited);
     assert_eq!(
         (outcome.end().as_str(), outcome.texts().concat().as_str()),
         ("failed UPSTREAM_TRUNCATED: the agent broke off its answer", "It is ")
