@@ -45,18 +45,18 @@ impl Answers {
         let mut answers = Self::default();
         for (_, message) in turn.new_messages() {
             for answer in answer::native(message) {
-                // Outputs of the history, and answers to what nobody asked.
+                // Outputs of the history, and answers to what no one asked.
                 let Some(item) = turn.answered.iter().find(|item| item.id == answer.id) else { continue };
                 match (item.kind, answer.given) {
                     (PendingKind::Tool, AnswerBody::Text(output)) => answers.execute(item, &output),
                     (_, AnswerBody::Decided { decision, arguments, text, payload }) => {
-                        // What nobody decided has no reason of anybody's.
+                        // What no one decided has no reason of anybody's.
                         let has_reason = text.is_some_and(|text| !text.is_empty()) && decision != Decision::Cancel;
                         if has_reason {
                             losses.lost(ContentKind::ApprovalReason, "the service takes no reason");
                         }
                         if decision == Decision::Cancel {
-                            losses.changed(ContentKind::Approval, "what nobody decided is sent as a rejection");
+                            losses.changed(ContentKind::Approval, "what no one decided is sent as a rejection");
                         }
                         answers.confirm(item, decision, arguments.as_deref(), payload.as_ref());
                     }

@@ -1,7 +1,7 @@
-//! Calls of tools and their outputs, told apart by the service's ids.
+//! Calls of tools and their outputs, distinguished by the service's ids.
 //!
 //! Who runs a call is known only when it was permitted: by the agent (it gets a result), by the client (the service asks
-//! for its execution), or by nobody before a person agrees. So the end of a call is held until then.
+//! for its execution), or by no one before a person agrees. So the end of a call is held until then.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,11 +23,11 @@ struct Call {
     /// The run's id of it, and the message's: another one where the service repeats itself.
     id: String,
     name: String,
-    /// Its end was told. Calls of earlier turns were.
+    /// Its end was emitted. Calls of earlier turns were.
     has_ended: bool,
-    /// It was told that it waits.
+    /// It was reported as waiting.
     waits: bool,
-    /// Its output was told, or came from the client.
+    /// Its output was emitted, or came from the client.
     has_output: bool,
 }
 
@@ -72,7 +72,7 @@ impl Calls {
 
     /// A call begins.
     pub(super) fn start(&mut self, own_id: &str, name: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        // Models without ids of their own number their calls anew in each answer.
+        // Models without ids of their own number their calls again in each answer.
         let id = if own_id.is_empty() || self.by_id.contains_key(own_id) {
             format!("{own_id}_{}", self.all.len() + 1)
         } else {
@@ -154,7 +154,7 @@ impl Calls {
         Ok(call.id.clone())
     }
 
-    /// True if it was told of this call that it waits.
+    /// True if this call was reported as waiting.
     pub(super) fn is_waiting(&self, own_id: &str) -> bool {
         self.find(own_id).is_some_and(|place| self.all[place].waits)
     }
@@ -256,7 +256,7 @@ impl Calls {
         Ok(())
     }
 
-    /// True if the output of this call was told.
+    /// True if the output of this call was emitted.
     pub(super) fn has_output(&self, own_id: &str) -> bool {
         self.find(own_id).is_some_and(|place| self.all[place].has_output)
     }

@@ -24,7 +24,7 @@ pub(super) fn map_refusal(refusal: &Refusal<'_>, asked: Asked) -> Fault {
     if lacks_user {
         // No client can do anything about it.
         let mut fault = refusal.to_fault();
-        "the agent's service is not told who asks: options.user names the user".clone_into(&mut fault.message);
+        "the agent's service wants to know who asks: options.user names the user".clone_into(&mut fault.message);
         return fault;
     }
 

@@ -9,7 +9,7 @@ use super::options::UpstreamOptions;
 use super::request::Service;
 use super::wire::field;
 
-/// How many names are told.
+/// How many names are listed.
 const MAX_NAMES: usize = 5;
 
 /// What is asked next.

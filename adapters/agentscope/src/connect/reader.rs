@@ -56,7 +56,7 @@ pub(super) struct Reader {
     pub(super) reply: String,
     /// A reply of before.
     pub(super) old_reply: String,
-    /// Ids of answers that the service has not told yet.
+    /// Ids of answers that the stream has not shown yet.
     pub(super) awaited: Vec<String>,
     /// Ends with these ids are not about this turn.
     pub(super) old_ends: Vec<String>,
@@ -66,7 +66,7 @@ pub(super) struct Reader {
     pub(super) progress: u64,
     /// How many blocks the reply has so far, those of earlier turns included.
     pub(super) blocks: usize,
-    /// How many of them earlier turns told.
+    /// How many of them earlier turns had.
     pub(super) blocks_before: usize,
     /// What earlier turns of the reply cost.
     pub(super) usage_before: Usage,
@@ -74,12 +74,12 @@ pub(super) struct Reader {
     pub(super) usage: Usage,
     pub(super) calls: Calls,
     open_media: Vec<MediaBlock>,
-    pub(super) told_media: Vec<String>,
+    pub(super) emitted_media: Vec<String>,
     pub(super) kept: Kept,
     pub(super) losses: Losses,
     /// The turn ended with questions.
     pub(super) is_waiting: bool,
-    /// The end of the turn was told.
+    /// The end of the turn was emitted.
     pub(super) ended: bool,
     /// A message follows this reply.
     pub(super) has_next: bool,
@@ -102,7 +102,7 @@ impl Reader {
             usage: Usage::default(),
             calls: Calls::default(),
             open_media: Vec::new(),
-            told_media: Vec::new(),
+            emitted_media: Vec::new(),
             kept,
             losses: Losses::new(),
             is_waiting: false,
@@ -117,7 +117,7 @@ impl Reader {
             return Ok(());
         }
         if self.is_new(word(&event.kind), word(&event.id), word(&event.reply_id)) {
-            self.tell(event, data, sink)
+            self.apply(event, data, sink)
         } else {
             sink.emit(&AgentEvent::KeepAlive)
         }
@@ -191,7 +191,7 @@ impl Reader {
         true
     }
 
-    fn tell(&mut self, event: &Event<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn apply(&mut self, event: &Event<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let block = word(&event.block_id);
         let call = word(&event.tool_call_id);
         match word(&event.kind) {
@@ -273,18 +273,18 @@ impl Reader {
             }
             ("DATA_BLOCK_END", Some(place)) => {
                 let block = self.open_media.swap_remove(place);
-                self.tell_media(block, sink)
+                self.emit_media(block, sink)
             }
             _ => sink.emit(&AgentEvent::Ignored),
         }
     }
 
     /// A complete block of media is a message.
-    pub(super) fn tell_media(&mut self, block: MediaBlock, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn emit_media(&mut self, block: MediaBlock, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let id = block.id.clone();
-        self.told_media.push(id.clone());
+        self.emitted_media.push(id.clone());
         let Some(value) = block.value() else { return sink.emit(&AgentEvent::KeepAlive) };
-        tell_block(&id, MessageType::Message, value, sink)
+        emit_block(&id, MessageType::Message, value, sink)
     }
 
     fn output_media(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
@@ -310,7 +310,7 @@ impl Reader {
         if self.calls.are_settled() {
             return self.finish(End::Completed, None, sink);
         }
-        // Others run, or wait for the answer without being told of. Only the session knows when it has stopped.
+        // Others run, or wait for the answer without an event of their own. Only the session knows when it has stopped.
         self.wants = Wants::Messages;
         Ok(())
     }
@@ -337,7 +337,7 @@ impl Reader {
         let payload = raw.map(Json::from_raw);
         let item = approval(&id, name, input, payload.as_ref(), &source);
         let message = format!("{id}_approval");
-        tell_block(&message, MessageType::McpApprovalRequest, ContentValue::OwnedData(item), sink)
+        emit_block(&message, MessageType::McpApprovalRequest, ContentValue::OwnedData(item), sink)
     }
 
     /// The reply has ended.
@@ -364,7 +364,7 @@ impl Reader {
 
     fn finish(&mut self, end: End, error: Option<&RawValue>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         for block in std::mem::take(&mut self.open_media) {
-            self.tell_media(block, sink)?;
+            self.emit_media(block, sink)?;
         }
         if !self.is_waiting {
             self.calls.close(sink)?;
@@ -403,7 +403,7 @@ impl Reader {
         if self.is_waiting { self.finish(End::Completed, None, sink) } else { self.end(reason, error, sink) }
     }
 
-    /// A block of media is told as a whole.
+    /// A block of media is emitted as a whole.
     pub(super) fn forget_media(&mut self, id: &str) {
         self.open_media.retain(|block| block.id != id);
     }
@@ -439,7 +439,7 @@ fn end_block(block: &str, whole: Option<&str>, sink: &mut dyn EventSink) -> Resu
 }
 
 /// A message of one content, as a whole.
-pub(super) fn tell_block(
+pub(super) fn emit_block(
     id: &str,
     kind: MessageType,
     value: ContentValue<'_>,

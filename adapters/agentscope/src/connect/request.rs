@@ -46,7 +46,7 @@ impl Service {
         HttpRequest { method, url: below(&self.url, path), headers, body, purpose, is_trusted: false }
     }
 
-    /// A request about a session, whose agent the service wants to be told again. `query`: what else it is told.
+    /// A request about a session, whose agent the service wants to be named again. `query`: what else it is sent.
     fn in_session(
         &self,
         method: &'static str,
@@ -152,7 +152,7 @@ impl Words {
         for message in turn.request.input.iter() {
             let Some((role, content)) = words_of(message, losses) else { continue };
             last_id = format!("{run}-{}-{}", turn.turn, messages.len());
-            // Models read the name: it is nobody's.
+            // Models read the name: it is no one's.
             messages.push(Json::from_serialize(&WireMessage { id: &last_id, name: role, role, content }));
         }
         (!messages.is_empty()).then(|| Self { input: Json::from_serialize(&messages), last_id })

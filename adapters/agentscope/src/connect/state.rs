@@ -27,7 +27,7 @@ pub(super) struct SessionState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct WaitingReply {
-    /// How many of its blocks were told.
+    /// How many of its blocks were emitted.
     pub(super) blocks: usize,
     /// What they cost.
     pub(super) usage: Usage,

@@ -1,7 +1,7 @@
 //! A reply as the session remembers it: whole, once the service has stopped working on it.
 //!
-//! A stream forgets a reply when it ends, and the oldest events of one that is very long. Whoever comes later reads the
-//! session's messages. What was told from the stream before is not told again.
+//! A stream forgets a reply when it ends, and the oldest events of one that is very long. Who comes later reads the
+//! session's messages. What was emitted from the stream before is not emitted again.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ use serde_json::value::RawValue;
 
 use super::calls::OutputEnd;
 use super::media::{self, Source};
-use super::reader::{Reader, tell_block};
+use super::reader::{Reader, emit_block};
 use super::wire::{Block, DataSource, Page, StoredMessage, object, word};
 
 /// What a session's messages say about the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It has ended, or waits: all of it was told.
+    /// It has ended, or waits: all of it was emitted.
     Reply,
     /// The session is at work.
     AtWork,
@@ -54,7 +54,7 @@ impl Reader {
             word(&reply.id).clone_into(&mut self.reply);
         }
         sink.emit(&AgentEvent::started())?;
-        self.tell_blocks(&blocks, sink)?;
+        self.emit_blocks(&blocks, sink)?;
         if let Some(usage) = reply.usage {
             self.usage = usage.since(self.usage_before);
         }
@@ -74,13 +74,13 @@ impl Reader {
         page.messages[place + 1..].iter().find(is_reply)
     }
 
-    fn tell_blocks(&mut self, blocks: &[(Block<'_>, &RawValue)], sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn emit_blocks(&mut self, blocks: &[(Block<'_>, &RawValue)], sink: &mut dyn EventSink) -> Result<(), Fault> {
         // Blocks of earlier turns come first.
         for (place, (block, raw)) in blocks.iter().enumerate().skip(self.blocks_before) {
             let id = word(&block.id);
             match word(&block.kind) {
-                "text" => tell_text(id, MessageType::Message, word(&block.text), sink)?,
-                "thinking" => tell_text(id, MessageType::Reasoning, word(&block.thinking), sink)?,
+                "text" => emit_text(id, MessageType::Message, word(&block.text), sink)?,
+                "thinking" => emit_text(id, MessageType::Reasoning, word(&block.thinking), sink)?,
                 "tool_call" => {
                     let (name, input) = (word(&block.name), word(&block.input));
                     match word(&block.state) {
@@ -89,8 +89,8 @@ impl Reader {
                         _ => self.calls.whole(id, name, input, sink)?,
                     }
                 }
-                "tool_result" => self.tell_output(block, sink)?,
-                "data" => self.tell_data(block, sink)?,
+                "tool_result" => self.emit_output(block, sink)?,
+                "data" => self.emit_data(block, sink)?,
                 // A hint has no event any more that could be passed on as it came.
                 "hint" if place >= self.blocks => self.kept.miss(&mut self.losses),
                 _ => {}
@@ -100,7 +100,7 @@ impl Reader {
         Ok(())
     }
 
-    fn tell_output(&mut self, block: &Block<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn emit_output(&mut self, block: &Block<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let (id, name, state) = (word(&block.id), word(&block.name), word(&block.state));
         if state == "running" || self.calls.has_output(id) || self.calls.is_waiting(id) {
             return Ok(());
@@ -126,15 +126,15 @@ impl Reader {
         self.calls.output_end(id, name, OutputEnd { state, metadata: block.metadata.0 }, sink)
     }
 
-    fn tell_data(&mut self, block: &Block<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn emit_data(&mut self, block: &Block<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let id = word(&block.id);
         self.forget_media(id);
-        if self.told_media.iter().any(|told| told == id) {
+        if self.emitted_media.iter().any(|emitted| emitted == id) {
             return Ok(());
         }
         let Some(value) = self.data_of(block)? else { return Ok(()) };
-        self.told_media.push(id.to_owned());
-        tell_block(id, MessageType::Message, value, sink)
+        self.emitted_media.push(id.to_owned());
+        emit_block(id, MessageType::Message, value, sink)
     }
 
     /// The content of a block of media. None: it is empty.
@@ -153,8 +153,8 @@ impl Reader {
     }
 }
 
-/// A block of text as a whole: what of it was told is not told again.
-fn tell_text(id: &str, kind: MessageType, text: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
+/// A block of text as a whole: what of it was emitted is not emitted again.
+fn emit_text(id: &str, kind: MessageType, text: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
     sink.emit(&AgentEvent::Message(MessageEvent {
         id: Some(Cow::Borrowed(id)),
         kind: Some(kind),

@@ -79,7 +79,7 @@ fn each_event_of_the_table() {
             ],
         ),
         (
-            "a model that numbers its calls anew",
+            "a model that numbers its calls again",
             &[
                 CALL[0],
                 CALL[1],
@@ -109,7 +109,7 @@ fn each_event_of_the_table() {
                 r#"CUSTOM {"reply_id":null,"name":"session_updated","value":{}}"#,
             ],
         ),
-        ("an event that nobody knows", &["SOMETHING {\"x\":1}"]),
+        ("an event that no one knows", &["SOMETHING {\"x\":1}"]),
     ];
     let mut tales = String::new();
     for (name, events) in rows {

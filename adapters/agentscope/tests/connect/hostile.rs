@@ -86,7 +86,7 @@ fn each_status_ends_a_turn_before_it_begins() {
 }
 
 #[test]
-fn what_follows_the_end_belongs_to_nobody() {
+fn what_follows_the_end_belongs_to_no_one() {
     let end = r#"REPLY_END {"finished_reason":"error","error":{"message":"late"}}"#;
     let stream = reply(&[HELLO]) + &frames(&[HELLO, end]);
     let outcome = read(&json!({}), &stream);

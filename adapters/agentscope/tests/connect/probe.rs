@@ -79,8 +79,8 @@ fn what_does_not_work_is_said_with_a_remedy() {
 
     let mut unreachable = connector(&json!({})).probe();
     unreachable.next();
-    let fault = interlingua_core::Fault::new(interlingua_core::FaultKind::UpstreamUnreachable, "nobody is there");
+    let fault = interlingua_core::Fault::new(interlingua_core::FaultKind::UpstreamUnreachable, "no one is there");
     unreachable.on_answer(Err(&fault));
-    assert_eq!(unreachable.findings()[0].text, "the service cannot be asked: nobody is there");
+    assert_eq!(unreachable.findings()[0].text, "the service cannot be asked: no one is there");
     assert!(unreachable.next().is_none());
 }

@@ -157,7 +157,7 @@ fn a_history_goes_to_a_session_of_its_own() {
 }
 
 #[test]
-fn a_session_that_the_service_has_forgotten_is_made_anew_with_the_history() {
+fn a_session_that_the_service_has_forgotten_is_made_again_with_the_history() {
     let mut session = Session::known();
     let turn = session.turn(&says("hi"), &[]);
     let gone = refusal(turn.as_ref(), 404, r#"{"detail":"Session 's1' not found."}"#);

@@ -87,7 +87,7 @@ fn a_cut_at_any_place_loses_nothing_and_repeats_nothing() {
     let bytes = whole.as_bytes();
     for at in (0..bytes.len() - 60).step_by(3) {
         let cut = || Answer::Cut(vec![bytes[..at].to_vec()]);
-        // The reply goes on, and the stream begins anew.
+        // The reply goes on, and the stream begins again.
         let goes_on = drive(vec![created(), started(), cut(), at_work(), open(&whole)]);
         assert_eq!(content(&goes_on), expected, "cut at {at}");
         if at % 9 == 0 {
@@ -164,7 +164,7 @@ fn a_service_that_has_lost_the_reply_ends_the_run() {
 
 #[test]
 fn a_service_that_cannot_be_reached_any_more_is_asked_some_times() {
-    let unreachable = || Answer::Fault(Fault::new(FaultKind::UpstreamUnreachable, "nobody is there"));
+    let unreachable = || Answer::Fault(Fault::new(FaultKind::UpstreamUnreachable, "no one is there"));
     let start = || vec![created(), started(), open(&frames(&["REPLY_START {}", EVENTS[20]]))];
     let mut answers = start();
     answers.extend([unreachable(), unreachable(), at_work(), unreachable()]);
