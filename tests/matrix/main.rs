@@ -56,3 +56,13 @@ async fn plays(protocol: &str) {
 async fn agent_api() {
     plays("agent-api").await;
 }
+
+#[tokio::test]
+async fn chat_completions() {
+    plays("chat-completions").await;
+}
+
+#[tokio::test]
+async fn anthropic_messages() {
+    plays("anthropic-messages").await;
+}

@@ -82,6 +82,28 @@ fn a_body_that_is_no_answer_fails_the_turn() {
 }
 
 #[test]
+fn answers_of_other_protocols_are_named() {
+    for (data, protocol) in [
+        (r#"{"type":"message_start","message":{"id":"msg_1"}}"#, "anthropic-messages"),
+        (r#"{"type":"message","content":[]}"#, "anthropic-messages"),
+        (r#"{"type":"response.created","response":{}}"#, "responses"),
+    ] {
+        for answer in [Answer::body(data), Answer::stream(&stream(&[data]))] {
+            let mut turn = turn("{}");
+            let fault = match &answer {
+                Answer::Body(body) => turn.on_body(body, &mut Recorder::new(Vec::new())),
+                _ => {
+                    let frame = interlingua_core::sse::Frame { data: data.as_bytes(), ..Default::default() };
+                    turn.on_frame(frame, &mut Recorder::new(Vec::new()))
+                }
+            };
+            let detail = fault.expect_err("another protocol").detail.expect("a remedy");
+            assert!(detail.contains(protocol), "{detail}");
+        }
+    }
+}
+
+#[test]
 fn an_answer_that_breaks_off_stands_if_its_reason_came() {
     let cut = |short: &[&str]| {
         let lines = chunks(short);

@@ -14,6 +14,8 @@ use interlingua_core::lenient::{Fields, JsonText, List, Number, Object, Raw, Tex
 pub(super) struct Chunk<'a> {
     pub(super) id: Option<Cow<'a, str>>,
     pub(super) object: Option<Cow<'a, str>>,
+    /// Of events of other protocols.
+    pub(super) kind: Option<Cow<'a, str>>,
     /// None: the field is missing or `null`.
     pub(super) choices: Option<List<Choice<'a>>>,
     pub(super) usage: Option<&'a RawValue>,
@@ -123,6 +125,15 @@ impl<'a> Chunk<'a> {
         self.usage.or_else(of_choice).or(self.groq_usage)
     }
 
+    /// The protocol that the object is an event of, if it is another one: its name in the configuration.
+    pub(super) fn other_protocol(&self) -> Option<&'static str> {
+        match self.kind.as_deref()? {
+            "message_start" | "content_block_start" | "message" => Some("anthropic-messages"),
+            kind if kind.starts_with("response.") => Some("responses"),
+            _ => None,
+        }
+    }
+
     /// True for an object that reports an error, in any of the forms that servers use instead of a status.
     pub(super) fn is_error(&self) -> bool {
         self.error.is_some()
@@ -136,6 +147,7 @@ impl<'de> Fields<'de> for Chunk<'de> {
         match name {
             "id" => self.id = object.next_value::<Text<'de>>()?.0,
             "object" => self.object = object.next_value::<Text<'de>>()?.0,
+            "type" => self.kind = object.next_value::<Text<'de>>()?.0,
             "choices" => self.choices = object.next_value::<Option<List<Choice<'de>>>>()?,
             "usage" => self.usage = object.next_value::<Raw<'de>>()?.0,
             "x_groq" => self.groq_usage = object.next_value::<Object<Groq<'de>>>()?.0.and_then(|groq| groq.usage),

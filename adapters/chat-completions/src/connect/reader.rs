@@ -86,6 +86,13 @@ impl Reader {
 
     /// Reads a chunk, or a whole completion. `data`: its JSON.
     pub(super) fn read(&mut self, chunk: Chunk<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let other = chunk.other_protocol().filter(|_| !self.started && chunk.choices.is_none());
+        if let Some(protocol) = other {
+            let message = "the agent does not answer with Chat Completions";
+            return Err(Fault::new(FaultKind::UpstreamGarbage, message)
+                .with_detail(format_args!("set protocol = \"{protocol}\" if its URL is right")));
+        }
+
         let is_error = chunk.is_error();
         if !is_error && chunk.choices.is_none() && chunk.usage().is_none() {
             // JSON of another kind, such as a ping.
