@@ -1,4 +1,4 @@
-//! What names a call, and the arguments of a call that has a free text instead.
+//! What names a call, and the arguments of a call that has a text instead.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,33 +8,53 @@ use interlingua_core::agent_event::CallPart;
 use super::slots::Kind;
 use super::wire::{Object, json_text};
 
-/// What stands before the free text of a call that becomes the only argument of a function.
-pub(super) const INPUT_OPENS: &str = "{\"input\":\"";
-/// What stands behind it.
-pub(super) const INPUT_CLOSES: &str = "\"}";
+/// What stands in front of a text in pieces, which becomes the only argument of a call.
+pub(super) const fn opening(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Hosted => "{\"code\":\"",
+        _ => "{\"input\":\"",
+    }
+}
 
-/// What names a call, and its arguments as far as the item has them.
+/// A text as the only argument of a call.
+pub(super) fn text_argument(kind: Kind, text: &str) -> String {
+    let mut arguments = opening(kind).to_owned();
+    push_escaped(text, &mut arguments);
+    arguments.push_str("\"}");
+    arguments
+}
+
+/// What names a call, and its arguments as far as an item has them that is announced. A text may come in pieces.
 pub(super) fn head<'a>(kind: Kind, item: &Object<'a>) -> CallPart<'a> {
     let id = item.word("id");
     let call_id = item.text("call_id").filter(|call_id| !call_id.is_empty()).unwrap_or(id);
-    match kind {
+    let (name, arguments) = match kind {
         Kind::Hosted => {
             let word = item.word("type");
             let name = word.strip_suffix("_call").unwrap_or(&word).to_owned();
-            let fields = ["action", "queries", "code", "input", "operation", "arguments"];
-            let arguments = fields.iter().find_map(|field| json_text(item.get(field))).unwrap_or_default();
-            CallPart { call_id, name: name.into(), arguments, server_label: None }
+            (name.into(), hosted_arguments(item, false))
         }
-        // The free text comes in pieces, which begin with what makes it an argument.
-        Kind::CustomCall => {
-            CallPart { call_id, name: item.word("name"), arguments: Cow::Borrowed(""), server_label: None }
-        }
-        _ => CallPart {
-            call_id,
-            name: item.word("name"),
-            arguments: json_text(item.get("arguments")).unwrap_or_default(),
-            server_label: item.text("server_label"),
-        },
+        Kind::CustomCall => (item.word("name"), Cow::Borrowed("")),
+        _ => (item.word("name"), json_text(item.get("arguments")).unwrap_or_default()),
+    };
+    CallPart { call_id, name, arguments, server_label: item.text("server_label") }
+}
+
+/// The arguments of a call of the server's own kind, as a JSON object: what the server is asked to do. `is_whole`: a text
+/// is not to come in pieces.
+pub(super) fn hosted_arguments<'a>(item: &Object<'a>, is_whole: bool) -> Cow<'a, str> {
+    if let Some(arguments) = json_text(item.get("arguments")) {
+        return arguments;
+    }
+    if let Some(code) = item.text("code") {
+        return if is_whole { text_argument(Kind::Hosted, &code).into() } else { Cow::Borrowed("") };
+    }
+
+    let found = ["action", "queries", "operation", "input"].iter().find_map(|field| Some((field, item.get(field)?)));
+    match found {
+        Some((_, value)) if value.get().starts_with('{') => Cow::Borrowed(value.get()),
+        Some((field, value)) => format!("{{\"{field}\":{}}}", value.get()).into(),
+        None => Cow::Borrowed(""),
     }
 }
 

@@ -13,7 +13,7 @@ use interlingua_core::opaque::ORIGIN;
 use interlingua_core::{End, Extra, Fault, Json};
 use serde_json::value::RawValue;
 
-use super::calls::{INPUT_CLOSES, INPUT_OPENS, head, push_escaped};
+use super::calls::{head, hosted_arguments, text_argument};
 use super::reader::Reader;
 use super::slots::Kind;
 use super::wire::{Event, Object, index, json_text, text};
@@ -211,10 +211,7 @@ impl Reader {
 
         let end = end_of(item);
         if kind == Kind::CustomCall {
-            let mut arguments = INPUT_OPENS.to_owned();
-            push_escaped(&item.word("input"), &mut arguments);
-            arguments.push_str(INPUT_CLOSES);
-            call.arguments = arguments.into();
+            call.arguments = text_argument(kind, &item.word("input")).into();
         } else if call.arguments.is_empty() && end == End::Completed && !self.slots.all[slot].has_arguments {
             // Clients parse them, and an empty text is no JSON.
             call.arguments = "{}".into();
@@ -306,7 +303,8 @@ impl Reader {
         item: &Object<'_>,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
-        let call = head(Kind::Hosted, item);
+        let mut call = head(Kind::Hosted, item);
+        call.arguments = hosted_arguments(item, true);
         let (call_id, name) = (call.call_id.clone().into_owned(), call.name.clone().into_owned());
         let output = ["results", "outputs", "output"].iter().find_map(|field| json_text(item.get(field)));
         let image = item.text("result").filter(|_| name == "image_generation");

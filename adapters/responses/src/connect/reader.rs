@@ -15,7 +15,7 @@ use interlingua_core::model_error::garbage;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json};
 use serde_json::value::RawValue;
 
-use super::calls::{INPUT_OPENS, head, push_escaped};
+use super::calls::{head, opening, push_escaped, text_argument};
 use super::errors::{complaint, error_of, foreign};
 use super::slots::{Kind, MAX_ITEMS, Slots};
 use super::wire::{Event, Object, Raw, index, json_text, lent_text, number, text};
@@ -145,11 +145,11 @@ impl Reader {
                 self.arguments_delta(event, sink)
             }
             "function_call_arguments.done" | "mcp_call_arguments.done" | "mcp_call.arguments_done" => {
-                self.arguments_done(event, event.arguments, sink)
+                self.arguments_done(event, sink)
             }
-            "custom_tool_call_input.delta" => self.input_delta(event, sink),
-            "code_interpreter_call_code.delta" | "shell_call_command.delta" => self.arguments_delta(event, sink),
-            "code_interpreter_call_code.done" => self.arguments_done(event, event.code, sink),
+            "custom_tool_call_input.delta" | "code_interpreter_call_code.delta" => self.input_delta(event, sink),
+            "custom_tool_call_input.done" => self.input_done(event, event.input, sink),
+            "code_interpreter_call_code.done" => self.input_done(event, event.code, sink),
             "reasoning_summary_text.delta" => self.thought(event, 0, sink),
             "reasoning_text.delta" | "reasoning.delta" => self.thought(event, 1, sink),
             "reasoning_summary_text.done" => self.thought_done(event, sink),
@@ -334,7 +334,7 @@ impl Reader {
         sink.emit(&AgentEvent::Content(content))
     }
 
-    /// A piece of a call's arguments, or of the code that a tool of the server runs.
+    /// A piece of a call's arguments.
     fn arguments_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(place) = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open) else {
             // No one can run a call without a name: its end has both.
@@ -347,7 +347,7 @@ impl Reader {
         sink.emit(&AgentEvent::call(&slot.id, CallPart { arguments: arguments.into(), ..CallPart::default() }))
     }
 
-    /// A piece of the free text of a call, which is the only argument of a function.
+    /// A piece of the free text of a call, or of the code that a tool of the server runs: its only argument.
     fn input_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(place) = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open) else {
             return sink.emit(&AgentEvent::KeepAlive);
@@ -355,16 +355,28 @@ impl Reader {
 
         let slot = &mut self.slots.all[place];
         let piece = lent_text(event.delta, &mut self.scratch);
-        let mut arguments = if slot.has_arguments { String::new() } else { INPUT_OPENS.to_owned() };
+        let mut arguments = if slot.has_arguments { String::new() } else { opening(slot.kind).to_owned() };
         slot.has_arguments = true;
         push_escaped(piece, &mut arguments);
         sink.emit(&AgentEvent::call(&slot.id, CallPart { arguments: arguments.into(), ..CallPart::default() }))
     }
 
-    /// The arguments of a call are whole.
-    fn arguments_done(&mut self, event: &Event<'_>, whole: Raw<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    /// The text of a call is whole.
+    fn input_done(&mut self, event: &Event<'_>, whole: Raw<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let place = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open);
-        let whole = json_text(whole).filter(|whole| !whole.is_empty());
+        let (Some(place), Some(whole)) = (place, text(whole)) else { return sink.emit(&AgentEvent::KeepAlive) };
+
+        let slot = &mut self.slots.all[place];
+        slot.has_arguments = true;
+        let arguments = text_argument(slot.kind, &whole).into();
+        let call = ContentValue::Call(CallPart { arguments, ..CallPart::default() });
+        sink.emit(&AgentEvent::Content(ContentEvent::new(&slot.id, ContentUpdate::Final, call)))
+    }
+
+    /// The arguments of a call are whole.
+    fn arguments_done(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let place = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open);
+        let whole = json_text(event.arguments).filter(|whole| !whole.is_empty());
         let (Some(place), Some(arguments)) = (place, whole) else { return sink.emit(&AgentEvent::KeepAlive) };
 
         let slot = &mut self.slots.all[place];

@@ -30,12 +30,40 @@ impl SessionState {
         stored.decode().unwrap_or_default()
     }
 
-    /// Without what is too large: tools, which the client can name again.
+    /// Without what is too large: tools, which the client can name again, and then open calls, which the server names when
+    /// it refuses to go on.
     pub(super) fn to_json(&self) -> Json {
+        let without_tools = || Self { tools: Vec::new(), ..self.clone() };
+        let without_calls = || Self { open_calls: Vec::new(), ..without_tools() };
+        let fits = |state: &Json| state.text().len() <= MAX_STATE;
         let whole = Json::from_serialize(self);
-        if whole.text().len() <= MAX_STATE {
+        if fits(&whole) {
             return whole;
         }
-        Json::from_serialize(&Self { tools: Vec::new(), ..self.clone() })
+        Some(Json::from_serialize(&without_tools()))
+            .filter(fits)
+            .unwrap_or_else(|| Json::from_serialize(&without_calls()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_stays_small() {
+        let large = |count: usize| (0..count).map(|number| format!("{number:01000}")).collect::<Vec<_>>();
+        let tools = |count: usize| large(count).iter().map(Json::from_serialize).collect();
+        let state = SessionState { response: Some("resp_1".to_owned()), ..SessionState::default() };
+        let kept = |state: SessionState| {
+            let json = state.to_json();
+            assert!(json.text().len() <= MAX_STATE);
+            let found = SessionState::parse(&json);
+            assert_eq!(found.response.as_deref(), Some("resp_1"));
+            (found.open_calls.len(), found.tools.len())
+        };
+        assert_eq!(kept(SessionState { open_calls: large(2), tools: tools(2), ..state.clone() }), (2, 2));
+        assert_eq!(kept(SessionState { open_calls: large(2), tools: tools(99), ..state.clone() }), (2, 0));
+        assert_eq!(kept(SessionState { open_calls: large(99), tools: tools(2), ..state }), (0, 0));
     }
 }
