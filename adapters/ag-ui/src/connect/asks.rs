@@ -19,6 +19,8 @@ use super::ids::digest;
 
 /// At most so many calls of the turn are remembered with an item.
 const MAX_CALLS: usize = 64;
+/// At most so many calls are compared with what an approval says of one.
+const MAX_COMPARED: usize = 8;
 
 /// How the answer reaches the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,7 +151,7 @@ impl Asked {
     }
 
     /// Emits the items of an interrupt: one for each action in its payload.
-    pub(super) fn emit(&self, calls: &Calls, after: Option<&str>, context: &mut Context<'_>) -> Result<(), Fault> {
+    pub(super) fn emit(&self, calls: &Calls, scene: &Scene, context: &mut Context<'_>) -> Result<(), Fault> {
         let (questions, style) = self.questions(calls);
         let is_one = questions.len() == 1;
         for (question, place) in questions.into_iter().zip(0..) {
@@ -160,8 +162,8 @@ impl Asked {
                 id: self.own_id.clone(),
                 way: self.way,
                 style: Some(style),
-                calls: open_calls(calls),
-                after: after.map(str::to_owned),
+                calls: scene.calls.clone(),
+                after: scene.after.clone(),
             };
             let data = self.to_data(&id, &question, call_id, &source);
             context.emit_data(&id, MessageType::McpApprovalRequest, data)?;
@@ -278,15 +280,25 @@ fn concerned_call(question: &Question, calls: &Calls) -> Option<String> {
         return None;
     }
     let has_name = |call: &&Call| !call.is_answered && call.name == question.name;
-    let mut open = calls.iter().rev().filter(has_name);
+    let open = calls.iter().rev().filter(has_name);
     let fits = |call: &&Call| call.known_arguments().is_none_or(|known| is_same_json(known, &question.arguments));
-    open.find(fits).map(|call| call.key.clone())
+    open.take(MAX_COMPARED).find(fits).map(|call| call.key.clone())
 }
 
-/// Calls without an output, which the next turn may announce again.
-fn open_calls(calls: &Calls) -> Vec<(String, String)> {
-    let open = calls.iter().filter(|call| !call.is_answered);
-    open.take(MAX_CALLS).map(|call| (call.key.clone(), call.name.clone())).collect()
+/// What the next turn has to know of the one that asks.
+#[derive(Debug)]
+pub(super) struct Scene {
+    calls: Vec<(String, String)>,
+    after: Option<String>,
+}
+
+impl Scene {
+    /// `after`: the agent's id of the last message.
+    pub(super) fn new(calls: &Calls, after: Option<String>) -> Self {
+        let open = calls.iter().filter(|call| !call.is_answered);
+        let calls = open.take(MAX_CALLS).map(|call| (call.key.clone(), call.name.clone())).collect();
+        Self { calls, after }
+    }
 }
 
 /// True if a schema of an object names this property.

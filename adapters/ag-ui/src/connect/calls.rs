@@ -71,12 +71,9 @@ impl Call {
         self.message.is_none()
     }
 
-    /// True if what came of its arguments is not whole, and a snapshot may have the rest.
-    pub(super) fn lacks_arguments(&self) -> bool {
-        match &self.arguments {
-            Arguments::Held(text) => !is_whole(text),
-            Arguments::Streamed(_) | Arguments::Whole(_) => false,
-        }
+    /// True if what came of its arguments is held back, since a snapshot may have the rest.
+    pub(super) const fn lacks_arguments(&self) -> bool {
+        matches!(self.arguments, Arguments::Held(_)) && !self.was_shown_before()
     }
 
     const fn kind(&self) -> MessageType {
@@ -306,18 +303,31 @@ impl Calls {
     fn complete(&mut self, place: usize, arguments: &str, context: &mut Context<'_>) -> Result<(), Fault> {
         let call = &mut self.all[place];
         let Some(message) = call.message.as_deref().filter(|_| !call.is_closed) else { return Ok(()) };
-        match &call.arguments {
-            Arguments::Held(held) if !is_whole(held) => {}
-            // What came makes no sense, and this does.
-            Arguments::Streamed(Some(text)) if !is_whole(text) && is_whole(arguments) => {}
-            Arguments::Streamed(Some(text)) if !is_same_json(text, arguments) => {
-                let kind = call.content_kind();
-                context.shared.losses.changed(kind, "a snapshot has other arguments than the call that was streamed");
+        // Whatever comes of it, the arguments are whole then: an agent that repeats them costs nothing more.
+        let known = match std::mem::replace(&mut call.arguments, Arguments::Whole(String::new())) {
+            Arguments::Held(held) if is_whole(&held) => Some(held),
+            Arguments::Held(_) => None,
+            Arguments::Streamed(Some(text)) => {
+                let is_sound = is_whole(&text);
+                if !is_sound && is_whole(arguments) {
+                    // What came makes no sense, and this does.
+                    None
+                } else {
+                    if !is_same_json(&text, arguments) {
+                        let how = "a snapshot has other arguments than the call that was streamed";
+                        context.shared.losses.changed(call.content_kind(), how);
+                    }
+                    call.arguments = Arguments::Whole(text);
+                    return Ok(());
+                }
+            }
+            other => {
+                call.arguments = other;
                 return Ok(());
             }
-            _ => return Ok(()),
-        }
+        };
 
+        let arguments = known.as_deref().unwrap_or(arguments);
         let part = CallPart {
             call_id: Cow::Borrowed(&call.key),
             name: Cow::Borrowed(&call.name),
@@ -400,6 +410,12 @@ fn is_whole(text: &str) -> bool {
 
 /// True if both are the same JSON, whatever the spaces and the order of their fields.
 pub(super) fn is_same_json(one: &str, other: &str) -> bool {
+    /// Spaces make a text so many times longer, at most.
+    const SPACES: usize = 4;
+    let (shorter, longer) = (one.len().min(other.len()), one.len().max(other.len()));
+    if longer > 64 + SPACES * shorter {
+        return false;
+    }
     let value = |text: &str| Json::parse(text.trim_ascii()).and_then(|json| json.decode::<serde_json::Value>());
     one == other || value(one).zip(value(other)).is_some_and(|(one, other)| one == other)
 }

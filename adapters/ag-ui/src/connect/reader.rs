@@ -12,7 +12,7 @@ use interlingua_core::model::MessageType;
 use interlingua_core::model_error::{Complaint, garbage};
 use interlingua_core::{End, Fault, Json};
 
-use super::asks::{Asked, Way};
+use super::asks::{Asked, Scene, Way};
 use super::calls::{Call, Calls};
 use super::context::{Context, Shared};
 use super::finish::{Outcome, read_usage};
@@ -232,6 +232,7 @@ impl Reader {
             "CUSTOM" if event.text("name").as_deref() == Some("on_interrupt") => {
                 // An outcome may say the same later, and better.
                 if self.asked.len() < MAX_ASKED {
+                    context.shared.count_held(text.len())?;
                     self.asked.push(Asked::from_event(event, &self.thread));
                 }
                 return context.sink.emit(&AgentEvent::KeepAlive);
@@ -350,14 +351,15 @@ impl Reader {
 
         let latest = context.shared.latest_message().map(str::to_owned);
         let after = latest.or_else(|| start.after.clone()).or_else(|| (!start.is_answer).then(String::new));
+        let scene = Scene::new(calls, after);
         for asked in asked {
-            asked.emit(calls, after.as_deref(), context)?;
+            asked.emit(calls, &scene, context)?;
         }
         let waiting = calls.iter().filter(|call| is_complete && !call.is_answered && !call.was_shown_before());
         let waiting: Vec<Asked> =
             waiting.filter_map(|call| Some(Asked::from_call(call, is_asked_by_call(call)?))).collect();
         for asked in waiting {
-            asked.emit(calls, after.as_deref(), context)?;
+            asked.emit(calls, &scene, context)?;
         }
         Ok(())
     }
