@@ -125,6 +125,10 @@ impl Reader {
         if annotated > 1 {
             self.losses.changed(ContentKind::Annotation, "those of all parts of a message stand together");
         }
+        if contents.is_empty() && !self.slots.all[slot].has_spoken {
+            // Servers that call a tool end a message, too, that never began.
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
         let mut fields = Extra::new();
         if !annotations.is_empty() {
             fields.push("annotations", Json::from_serialize(&annotations));
@@ -174,7 +178,7 @@ impl Reader {
         let place = |parity: u32| (parity..).step_by(2);
         let repeated = if is_repeated { 0 } else { thoughts.len() };
         let all = place(0).zip(summary).chain(place(1).zip(thoughts.into_iter().take(repeated)));
-        let contents = all
+        let contents: Vec<ContentEvent<'_>> = all
             .filter(|(_, text)| !text.is_empty())
             .map(|(place, text)| ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Text(text)).at(place))
             .collect();
@@ -190,6 +194,10 @@ impl Reader {
             }
         }
 
+        if contents.is_empty() && fields.is_empty() && !self.slots.all[slot].has_spoken {
+            // Models that do not show their thoughts.
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
         sink.emit(&AgentEvent::Message(MessageEvent {
             id: Some(Cow::Borrowed(&id)),
             kind: Some(MessageType::Reasoning),

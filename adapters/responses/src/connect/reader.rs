@@ -111,6 +111,10 @@ impl Reader {
     fn text_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
         let delta = lent_text(event.delta, &mut self.scratch);
+        if delta.is_empty() {
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+        self.slots.all[place].has_spoken = true;
         let content = ContentEvent {
             message: Some(Cow::Borrowed(&self.slots.all[place].id)),
             index: index(event.content_index),
@@ -289,6 +293,7 @@ impl Reader {
         let Some(whole) = text(whole).filter(|whole| !whole.is_empty()) else {
             return sink.emit(&AgentEvent::KeepAlive);
         };
+        self.slots.all[place].has_spoken = true;
         let value = if is_refusal { ContentValue::Refusal(whole) } else { ContentValue::Text(whole) };
         let content = ContentEvent::new(&self.slots.all[place].id, ContentUpdate::Final, value);
         sink.emit(&AgentEvent::Content(ContentEvent { index: index(event.content_index), ..content }))
@@ -307,6 +312,10 @@ impl Reader {
     fn refusal_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
         let delta = lent_text(event.delta, &mut self.scratch);
+        if delta.is_empty() {
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+        self.slots.all[place].has_spoken = true;
         let content = ContentEvent::append(&self.slots.all[place].id, ContentValue::Refusal(Cow::Borrowed(delta)));
         sink.emit(&AgentEvent::Content(ContentEvent { index: index(event.content_index), ..content }))
     }
@@ -317,6 +326,10 @@ impl Reader {
         let part = if parity == 0 { event.summary_index.or(event.content_index) } else { event.content_index };
         let part = index(part).unwrap_or(0);
         let delta = lent_text(event.delta, &mut self.scratch);
+        if delta.is_empty() {
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+        self.slots.all[place].has_spoken = true;
         let content = ContentEvent::append(&self.slots.all[place].id, ContentValue::Text(Cow::Borrowed(delta)));
         sink.emit(&AgentEvent::Content(content.at(2 * part + parity)))
     }
@@ -328,6 +341,7 @@ impl Reader {
         let Some(whole) = text(event.text).filter(|whole| !whole.is_empty()) else {
             return sink.emit(&AgentEvent::KeepAlive);
         };
+        self.slots.all[place].has_spoken = true;
         let part = index(event.summary_index).unwrap_or(0);
         let content =
             ContentEvent::new(&self.slots.all[place].id, ContentUpdate::Final, ContentValue::Text(whole)).at(2 * part);
@@ -397,6 +411,7 @@ impl Reader {
     fn audio(&mut self, is_transcript: bool, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
         let delta = Cow::Borrowed(lent_text(event.delta, &mut self.scratch));
+        self.slots.all[place].has_spoken |= !delta.is_empty();
         let value = if is_transcript {
             ContentValue::Text(delta)
         } else {

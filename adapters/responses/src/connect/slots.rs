@@ -61,6 +61,8 @@ pub(super) struct Slot {
     pub(super) has_arguments: bool,
     /// It is a call whose message has ended, and whose output is still to come.
     pub(super) has_called: bool,
+    /// It is a message or reasoning that said something.
+    pub(super) has_spoken: bool,
     output_index: Option<u32>,
 }
 
@@ -164,6 +166,7 @@ impl Slots {
             is_closed: false,
             has_arguments: false,
             has_called: false,
+            has_spoken: false,
             output_index: place,
         });
         self.current = Some(number);

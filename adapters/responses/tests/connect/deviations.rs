@@ -198,6 +198,23 @@ fn servers_that_deviate_are_read() {
         ],
     );
     case(
+        "items that say nothing",
+        &[
+            r#"output_item.added {"output_index":0,"item":{"id":"m","type":"message","role":"assistant","content":[]}}"#,
+            r#"output_text.delta {"output_index":0,"content_index":0,"delta":""}"#,
+            r#"output_text.done {"output_index":0,"content_index":0,"text":""}"#,
+            r#"output_item.done {"output_index":0,"item":{"id":"m","type":"message","role":"assistant","content":[{"type":"output_text","text":""}]}}"#,
+            r#"output_item.done {"output_index":1,"item":{"id":"rs","type":"reasoning","summary":[]}}"#,
+        ],
+    );
+    case(
+        "an end without the words that came",
+        &[
+            r#"output_text.delta {"item_id":"m","output_index":0,"content_index":0,"delta":"hi"}"#,
+            r#"output_item.done {"output_index":0,"item":{"id":"m","type":"message","role":"assistant","content":[]}}"#,
+        ],
+    );
+    case(
         "events of no description",
         &[
             "data: {\"type\":\"ping\"}\n\n",
