@@ -25,6 +25,7 @@ mod a2a;
 mod ag_kit;
 mod ag_ui;
 mod agent_api;
+mod agentscope;
 mod anthropic_messages;
 mod chat_completions;
 mod hitl;
@@ -81,6 +82,7 @@ pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
         Arc::new(ag_kit::AgKit),
         Arc::new(hitl::Hitl::default()),
         Arc::new(anthropic_messages::AnthropicMessages),
+        Arc::new(agentscope::Agentscope::default()),
     ]
 }
 

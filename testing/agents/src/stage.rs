@@ -73,6 +73,12 @@ impl Stage {
         Some(Play { stage: self, mark, turn: turn.flatten()? })
     }
 
+    /// A turn by its mark, of a request whose reply is not the agent's answer: no cut is meant for it.
+    pub fn peek(&self, mark: Mark) -> Option<Play<'_>> {
+        let turn = self.playing(mark.play, |playing| playing.scenario.turns.get(mark.turn as usize).cloned());
+        Some(Play { stage: self, mark, turn: turn.flatten()? })
+    }
+
     /// The reply, cut where the play it belongs to is to be cut.
     pub(crate) fn cut(&self, reply: Reply) -> Reply {
         let mut plays = self.plays.lock().expect("no player panics");
