@@ -21,6 +21,7 @@ pub(crate) struct Agentscope {
 /// A session.
 #[derive(Debug, Default)]
 struct Session {
+    id: String,
     mark: Option<Mark>,
     /// The message or the answer that the reply follows, and the id of the latter.
     asked: String,
@@ -73,7 +74,7 @@ impl ScriptedAgent for Agentscope {
         match (request.method.as_str(), path) {
             ("POST", "/sessions/") => {
                 let id = format!("session-{}", sessions.len());
-                sessions.insert(id.clone(), Session::default());
+                sessions.insert(id.clone(), Session { id: id.clone(), ..Session::default() });
                 Reply::complete(201, JSON, json!({ "session_id": id }).to_string())
             }
             ("POST", "/chat/") => chat(&mut sessions, request, stage),
@@ -196,7 +197,9 @@ impl Session {
             return self.last.iter().fold(Reply::events(), |reply, last| reply.frame(last)).hang();
         };
         let mut frames: Vec<Value> = std::mem::take(&mut self.answers);
-        frames.push(json!({ "type": "REPLY_START", "name": "scripted", "role": "assistant" }));
+        frames.push(json!({
+            "type": "REPLY_START", "session_id": self.id, "name": "scripted", "role": "assistant",
+        }));
         let mut asks = Vec::new();
         for (number, act) in play.turn.agent.iter().enumerate() {
             self.act(&play, number, act, &mut frames, &mut asks);
@@ -213,6 +216,7 @@ impl Session {
             };
             let mut event = end.clone();
             event["type"] = json!("REPLY_END");
+            event["session_id"] = json!(self.id);
             frames.push(event);
             self.end = Some(end);
         }
@@ -324,7 +328,11 @@ fn pieces_of(kind: &str, block: &str, pieces: &[&str]) -> Vec<Value> {
     frames.extend(
         pieces.iter().map(|piece| json!({ "type": format!("{kind}_DELTA"), "block_id": block, "delta": piece })),
     );
-    frames.push(json!({ "type": format!("{kind}_END"), "block_id": block }));
+    let mut end = json!({ "type": format!("{kind}_END"), "block_id": block });
+    if kind == "TEXT_BLOCK" {
+        end["text"] = Value::Null;
+    }
+    frames.push(end);
     frames
 }
 
