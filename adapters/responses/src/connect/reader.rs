@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::calls::{head, opening, push_escaped, text_argument};
 use super::errors::{complaint, error_of, foreign};
-use super::slots::{Kind, MAX_ITEMS, Slots};
+use super::slots::{Kind, MAX_ITEMS, Slot, Slots};
 use super::wire::{Event, Object, Raw, index, json_text, lent_text, number, text};
 
 /// How far the answer is.
@@ -246,7 +246,9 @@ impl Reader {
         let kind = Kind::of(&item.word("type"));
         let place = index(event.output_index);
         let wire_id = item.word("id");
-        if self.slots.is_known(place, &wire_id) {
+        // One that has ended is announced again by servers that use one label for all, or that repeat what came before a cut.
+        let is_again = |known: &Slot| !known.is_closed || self.repeated.is_some();
+        if self.slots.labelled(place, &wire_id, kind).is_some_and(is_again) {
             return sink.emit(&AgentEvent::KeepAlive);
         }
 
@@ -271,7 +273,7 @@ impl Reader {
 
         let wire_id = text(event.item_id).unwrap_or_default();
         let output_index = index(event.output_index);
-        if self.slots.is_known(output_index, &wire_id) {
+        if self.slots.labelled(output_index, &wire_id, kind).is_some() {
             sink.emit(&AgentEvent::Ignored)?;
             return Ok(None);
         }

@@ -137,10 +137,10 @@ impl Slots {
             .or(by_index.filter(|_| is_final))
     }
 
-    /// True if the item with this id and this place was announced or has ended: whatever comes, comes late or twice.
-    pub(super) fn is_known(&self, place: Option<u32>, wire_id: &str) -> bool {
-        let known = self.by_id.get(wire_id).filter(|_| !wire_id.is_empty());
-        known.is_some_and(|&known| place.is_none() || self.all[known].output_index == place)
+    /// The item of this kind with this id and this place, open or not.
+    pub(super) fn labelled(&self, place: Option<u32>, wire_id: &str, kind: Kind) -> Option<&Slot> {
+        let known = self.by_id.get(wire_id).filter(|_| !wire_id.is_empty()).map(|&known| &self.all[known])?;
+        (known.kind == kind && (place.is_none() || known.output_index == place)).then_some(known)
     }
 
     /// A new item. `None`: there are too many.

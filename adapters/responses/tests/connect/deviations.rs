@@ -191,6 +191,20 @@ fn servers_that_deviate_are_read() {
         ],
     );
     case(
+        "one label for all",
+        &[
+            r#"output_item.added {"output_index":0,"item":{"id":"x","type":"reasoning","summary":[]}}"#,
+            r#"reasoning_text.delta {"item_id":"x","output_index":0,"content_index":0,"delta":"Hm"}"#,
+            r#"output_item.done {"output_index":0,"item":{"id":"x","type":"reasoning","summary":[],"content":[{"text":"Hm"}]}}"#,
+            r#"output_item.added {"output_index":0,"item":{"id":"x","type":"message","role":"assistant"}}"#,
+            r#"output_text.delta {"item_id":"x","output_index":0,"delta":"one"}"#,
+            r#"output_item.done {"output_index":0,"item":{"id":"x","type":"message","role":"assistant","content":[{"type":"output_text","text":"one"}]}}"#,
+            r#"output_item.added {"output_index":0,"item":{"id":"x","type":"message","role":"assistant"}}"#,
+            r#"output_text.delta {"item_id":"x","output_index":0,"delta":"two"}"#,
+            r#"output_item.done {"output_index":0,"item":{"id":"x","type":"message","role":"assistant","content":[{"type":"output_text","text":"two"}]}}"#,
+        ],
+    );
+    case(
         "a text that its end corrects",
         &[
             r#"output_text.delta {"output_index":0,"delta":"helo"}"#,
