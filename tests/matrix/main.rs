@@ -2,8 +2,9 @@
 //! What one end says is compared with what the other end is shown; what differs must be in the gateway's log.
 //!
 //! ```text
-//! cargo test --test matrix                                      the part that CI runs
-//! cargo xtask matrix                                            the whole
+//! cargo test --test matrix                                      what CI runs: every scenario of every pair, some cuts
+//! cargo xtask matrix                                            the whole: answers are cut at every frame
+//! cargo xtask matrix --write                                    and writes docs/matrix.md
 //! MATRIX=hitl,a2a,two-approvals cargo test --test matrix        one client, agent, scenario; each may be empty
 //! ```
 //!
@@ -12,49 +13,123 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cuts;
+mod leaving;
 mod losses;
 mod oracle;
 mod play;
 mod stand;
+mod table;
 
+use interlingua_core::testkit::scenario::scenarios;
 use oracle::judge;
 use stand::Stand;
+use table::Table;
 
-/// What `MATRIX` chooses: a client, an agent, a scenario. Empty ones choose all.
-fn chosen(place: usize, name: &str) -> bool {
-    let wanted = std::env::var("MATRIX").unwrap_or_default();
-    let wanted = wanted.split(',').nth(place).unwrap_or_default().to_owned();
-    wanted.is_empty() || wanted == name
+/// What is played. By the environment: all, or one client, agent or scenario.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choice(Vec<String>);
+
+impl Choice {
+    fn of_environment() -> Self {
+        let wanted = std::env::var("MATRIX").unwrap_or_default();
+        Self(wanted.split(',').map(str::to_owned).collect())
+    }
+
+    fn takes(&self, place: usize, name: &str) -> bool {
+        self.0.get(place).is_none_or(|wanted| wanted.is_empty() || wanted == name)
+    }
+
+    fn client(&self, name: &str) -> bool {
+        self.takes(0, name)
+    }
+
+    fn agent(&self, name: &str) -> bool {
+        self.takes(1, name)
+    }
+
+    fn scenario(&self, name: &str) -> bool {
+        self.takes(2, name)
+    }
+
+    fn is_all(&self) -> bool {
+        self.0.iter().all(String::is_empty)
+    }
 }
 
-/// Plays every scenario with this agent and every client that can.
-async fn plays(protocol: &str) {
-    if !chosen(1, protocol) {
+/// Whether everything is tried, not only what CI has time for.
+fn is_whole() -> bool {
+    std::env::var_os("MATRIX_WHOLE").is_some()
+}
+
+/// Plays every scenario with this agent and every client that can, and compares the table.
+async fn contents(protocol: &str) {
+    let choice = Choice::of_environment();
+    if !choice.agent(protocol) {
         return;
     }
-    let agent = interlingua_testing_agents::find(protocol);
-    let stand = Stand::start(agent).await;
+    let stand = Stand::start(interlingua_testing_agents::find(protocol)).await;
+    let mut table = Table::default();
     let mut wrong = Vec::new();
-    for client in interlingua_testing_clients::all().iter().filter(|client| chosen(0, client.protocol())) {
-        if client.protocol() != "agent-api" && std::env::var_os("MATRIX").is_none() {
-            continue;
-        }
-        for scenario in interlingua_core::testkit::scenario::scenarios() {
-            if !chosen(2, scenario.name) || !stand.can_play(&**client, &scenario) {
+    for client in interlingua_testing_clients::all().iter().filter(|client| choice.client(client.protocol())) {
+        for scenario in scenarios().iter().filter(|scenario| choice.scenario(scenario.name)) {
+            if !stand.can_play(&**client, scenario) {
                 continue;
             }
-            let played = stand.play(&**client, &scenario, None).await;
-            let verdict = judge(&scenario, &played);
-            let place = format!("{} ← {protocol}, {}", client.protocol(), scenario.name);
-            wrong.extend(verdict.wrong.iter().map(|wrong| format!("{place}: {wrong}")));
+            let played = stand.play(&**client, scenario, None).await;
+            let verdict = judge(scenario, &played);
+            let pair = format!("{} ← {protocol}, {:?}", client.protocol(), scenario.name);
+            wrong.extend(verdict.wrong.iter().map(|wrong| format!("{pair}: {wrong}")));
+            table.add(client.protocol(), &verdict);
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    if choice.is_all() {
+        table.check(protocol);
+    }
 }
 
-#[tokio::test]
-async fn agent_api() {
-    plays("agent-api").await;
+macro_rules! agents {
+    ($($name:ident = $protocol:literal),+ $(,)?) => {
+        $(mod $name {
+            #[tokio::test]
+            async fn contents_arrive_or_are_reported() {
+                super::contents($protocol).await;
+            }
+
+            #[tokio::test]
+            async fn answers_that_are_cut_end_well() {
+                super::cuts::play($protocol).await;
+            }
+
+            #[tokio::test]
+            async fn clients_cancel_leave_and_come_back() {
+                super::leaving::play($protocol).await;
+            }
+        })+
+
+        /// The protocols with tests here.
+        const AGENTS: &[&str] = &[$($protocol),+];
+    };
+}
+
+agents! {
+    agent_api = "agent-api",
+    a2a = "a2a",
+    ag_kit = "ag-kit",
+    anthropic_messages = "anthropic-messages",
+    chat_completions = "chat-completions",
+    hitl = "hitl",
+    responses = "responses",
+}
+
+#[test]
+fn every_scripted_agent_has_its_tests() {
+    let mut scripted: Vec<&str> = interlingua_testing_agents::all().iter().map(|agent| agent.protocol()).collect();
+    let mut tested = AGENTS.to_vec();
+    scripted.sort_unstable();
+    tested.sort_unstable();
+    assert_eq!(scripted, tested);
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ pub(crate) enum Fate {
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     /// Of each kind that the scenario has.
-    pub(crate) fates: BTreeMap<ContentKind, Fate>,
+    pub(crate) fates: BTreeMap<ContentKind, BTreeSet<Fate>>,
     /// In what ways contents were changed or lost.
     pub(crate) how: BTreeMap<ContentKind, BTreeSet<Reported>>,
     /// What must not be.
@@ -32,12 +32,13 @@ pub(crate) struct Verdict {
 pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Verdict {
     let mut verdict = Verdict::default();
     for (number, (turn, played)) in scenario.turns.iter().zip(&played.turns).enumerate() {
-        let mut wrong = verdict.judge_end(turn, played);
+        let mut wrong = judge_end(turn, played);
         match &played.heard {
             Some(heard) => wrong.extend(verdict.compare("sent", &turn.sent(), heard, &played.reported)),
             None => wrong.push("no request reached the agent".to_owned()),
         }
         wrong.extend(verdict.compare("shown", &turn.shown(), &played.shown.items, &played.reported));
+        wrong.extend(lost_and_there(turn, played));
         if !wrong.is_empty() {
             verdict.wrong.push(format!("turn {number}: {}\n{}", wrong.join("; "), played.answers.join("\n")));
         }
@@ -45,19 +46,43 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Verdict {
     verdict
 }
 
+/// The end that the client was shown fits the agent's.
+fn judge_end(turn: &Turn, played: &PlayedTurn) -> Vec<String> {
+    let shown = played.shown.end;
+    let fits = match turn.ending {
+        Ending::Completed => shown == Some(End::Completed),
+        // Some protocols have no word for it, and say so.
+        Ending::Incomplete(_) => matches!(shown, Some(End::Incomplete | End::Completed)),
+        Ending::Failed(_) | Ending::BrokenOff | Ending::Refused(_) => {
+            matches!(shown, Some(End::Failed)) || matches!(shown, Some(End::Refused(status)) if status >= 400)
+        }
+    };
+    if fits { Vec::new() } else { vec![format!("{:?} is shown as {shown:?}", turn.ending)] }
+}
+
+/// What was reported as lost and arrives in both directions.
+fn lost_and_there(turn: &Turn, played: &PlayedTurn) -> Vec<String> {
+    let nothing = Vec::new();
+    let heard = played.heard.as_ref().unwrap_or(&nothing);
+    let (sent, shown) = (turn.sent(), turn.shown());
+    let ways = [(by_kind(&sent), by_kind(heard)), (by_kind(&shown), by_kind(&played.shown.items))];
+    let kinds: BTreeSet<ContentKind> = ways.iter().flat_map(|(expected, _)| expected.keys().copied()).collect();
+    let arrives = |kind: &ContentKind| {
+        ways.iter().all(|(expected, found)| {
+            let found = found.get(kind).map_or(&[][..], Vec::as_slice);
+            expected.get(kind).is_none_or(|expected| is_same(*kind, expected, found))
+        })
+    };
+    let is_lost = |kind: &&ContentKind| played.reported.iter().any(|one| one.is_lost && one.is_about(**kind));
+    let wrong = kinds.iter().filter(is_lost).filter(|kind| arrives(kind));
+    wrong.map(|kind| format!("{kind:?} is reported as lost, and arrives")).collect()
+}
+
 impl Verdict {
-    /// The end that the client was shown fits the agent's.
-    fn judge_end(&mut self, turn: &Turn, played: &PlayedTurn) -> Vec<String> {
-        let shown = played.shown.end;
-        let fits = match turn.ending {
-            Ending::Completed => shown == Some(End::Completed),
-            // Some protocols have no word for it, and say so.
-            Ending::Incomplete(_) => matches!(shown, Some(End::Incomplete | End::Completed)),
-            Ending::Failed(_) | Ending::BrokenOff | Ending::Refused(_) => {
-                matches!(shown, Some(End::Failed)) || matches!(shown, Some(End::Refused(status)) if status >= 400)
-            }
-        };
-        if fits { Vec::new() } else { vec![format!("{:?} is shown as {shown:?}", turn.ending)] }
+    /// Notes what became of a kind, in this or another turn.
+    fn note(&mut self, kind: ContentKind, fate: Fate, how: BTreeSet<Reported>) {
+        self.fates.entry(kind).or_default().insert(fate);
+        self.how.entry(kind).or_default().extend(how);
     }
 
     /// Compares the items of one direction.
@@ -70,24 +95,22 @@ impl Verdict {
             let found = got.get(kind).unwrap_or(&nothing);
             let about: BTreeSet<Reported> = reported.iter().filter(|one| one.is_about(*kind)).cloned().collect();
             let is_lost = about.iter().any(|one| one.is_lost);
+            let is_joined = *kind == ContentKind::Text && is_joined(values, found);
             let fate = if is_same(*kind, values, found) {
-                if is_lost {
-                    wrong.push(format!("{kind:?} is reported as lost, and arrives"));
-                }
-                if about.is_empty() { Fate::Carried } else { Fate::Changed }
+                if about.iter().all(|one| one.is_lost) { Fate::Carried } else { Fate::Changed }
+            } else if is_joined && reported.iter().any(|one| one.is_about(ContentKind::Structure)) {
+                // The words arrive, and the bounds between messages do not.
+                let how = reported.iter().filter(|one| one.is_about(ContentKind::Structure)).cloned().collect();
+                self.note(ContentKind::Structure, Fate::Changed, how);
+                Fate::Carried
             } else {
-                let is_joined = *kind == ContentKind::Text && is_joined(values, found);
-                let is_said =
-                    !about.is_empty() || (is_joined && reported.iter().any(|one| one.is_about(ContentKind::Structure)));
-                if !is_said {
+                if about.is_empty() {
                     wrong.push(format!("{kind:?} {way} as {values:?} arrives as {found:?}, and no loss is reported"));
                 }
                 if is_lost { Fate::Lost } else { Fate::Changed }
             };
             is_any_changed |= fate == Fate::Changed;
-            let known = self.fates.entry(*kind).or_insert(fate);
-            *known = (*known).max(fate);
-            self.how.entry(*kind).or_default().extend(about);
+            self.note(*kind, fate, about);
         }
 
         let is_extra = |kind: &ContentKind| match kind {
@@ -114,8 +137,8 @@ fn by_kind(items: &[Item]) -> BTreeMap<ContentKind, Vec<&str>> {
 
 fn is_same(kind: ContentKind, expected: &[&str], found: &[&str]) -> bool {
     match kind {
-        // Outputs and calls of one turn may come in any order.
-        ContentKind::AgentOutput | ContentKind::ClientOutput => {
+        // Calls that run at once may be shown in any order.
+        ContentKind::AgentCall | ContentKind::AgentOutput | ContentKind::ClientOutput => {
             let sorted = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<BTreeSet<_>>();
             sorted(expected) == sorted(found)
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use interlingua_core::testkit::scenario::{ClientAct, Item, Mark, Scenario, Turn};
 use interlingua_testing_agents::Cut;
-use interlingua_testing_clients::{ScriptedClient, Shown, Talk};
+use interlingua_testing_clients::{Request, ScriptedClient, Shown, Talk};
 
 use crate::losses::Reported;
 use crate::stand::{AGENT, Stand};
@@ -69,12 +69,17 @@ impl Stand {
         played
     }
 
+    /// Sends a request.
+    pub(crate) async fn send(&self, request: &Request) -> Exchange {
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend(&request.headers);
+        self.gateway.open(request.method, &request.path, &headers, request.body.as_bytes()).await
+    }
+
     /// One request and its answer.
     async fn exchange(&self, client: &dyn ScriptedClient, acts: &[ClientAct], talk: &mut Talk) -> PlayedTurn {
         let request = client.request(acts, talk);
-        let mut headers = vec![("content-type", "application/json")];
-        headers.extend(&request.headers);
-        let mut open = self.gateway.open(request.method, &request.path, &headers, request.body.as_bytes()).await;
+        let mut open = self.send(&request).await;
         let (status, answer) = read(&mut open, client.leaves_at()).await;
         let id = open.header("x-request-id").await.expect("every answer has an id");
         drop(open);
@@ -92,7 +97,7 @@ impl Stand {
 async fn read(open: &mut Exchange, leaves_at: Option<&str>) -> (u16, String) {
     let status = open.status().await;
     let is_stream = open.header("content-type").await.is_some_and(|kind| kind.starts_with("text/event-stream"));
-    if !is_stream {
+    if !is_stream || open.header("content-length").await.is_some() {
         return (status, open.read_response().await.text().to_owned());
     }
     let mut text = String::new();

@@ -6,6 +6,8 @@
 //! cargo xtask conformance [NAME]…       conformance suites by name, also those CI skips; no name: lists them
 //! cargo xtask bench [micro|load …]      micro benchmarks, and the load rig against nginx (benches/README.md)
 //! cargo xtask faults [NAME]…            fault scenarios against a release build; no name: all (faults/)
+//! cargo xtask matrix [--write] [--only CLIENT,AGENT,SCENARIO]
+//!                                       every pair of protocols, cut at every frame; --write: docs/matrix.md
 //! cargo xtask fuzz [--seconds N] [NAME] every fuzz target, N seconds each (60)
 //! cargo xtask audit                     cargo-deny with the advisory database, which needs the network
 //! ```
@@ -41,6 +43,7 @@ mod browser;
 mod conformance;
 mod faults;
 mod fuzz;
+mod matrix;
 mod node;
 mod process;
 mod python;
@@ -76,11 +79,12 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["conformance", names @ ..] => conformance::by_name(names),
         ["bench", rest @ ..] => bench::run(rest),
         ["faults", names @ ..] => faults::run(names),
+        ["matrix", rest @ ..] => matrix::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["audit"] => steps::audit(),
         _ => bail!(
             "usage: cargo xtask test [--only NAME]… | check | conformance [NAME]… | bench [micro|load …] | \
-             faults [NAME]… | fuzz [--seconds N] [TARGET] | audit"
+             faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | fuzz [--seconds N] [TARGET] | audit"
         ),
     }
 }

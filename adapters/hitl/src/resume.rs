@@ -89,13 +89,22 @@ impl Resume {
         // The core parses this form of answers.
         let mut payload = Extra::new();
         payload.push("type", Json::from_serialize(&self.response_type));
-        payload.push("args", self.args.take().unwrap_or_else(Json::null));
+        let args = self.args.take().map(|args| if decision == Decision::Respond { text_in(&args) } else { args });
+        payload.push("args", args.unwrap_or_else(Json::null));
         let answer = Answer::new(item.id.clone(), AnswerBody::Payload(Json::from_serialize(&payload)));
 
         // If the session was started over another route, that route determined its user towards the agent.
         let user_id = Some(self.user.clone()).filter(|user| Names::is_created_for(user, &view.id));
         Ok(self.turn.start(AgentRequest { user_id, ..AgentRequest::default() }, Some(answer)))
     }
+}
+
+/// The text of a response, which stands in an object here, and in the forms of agents on its own.
+fn text_in(args: &Json) -> Json {
+    let fields: Option<Extra> = args.decode();
+    let only = fields.filter(|fields| fields.len() == 1);
+    let text = only.and_then(|fields| fields.get("args").or(fields.get("message")).cloned());
+    text.unwrap_or_else(|| args.clone())
 }
 
 impl Exchange for Resume {

@@ -97,12 +97,17 @@ fn user_content(play: &Play<'_>, content: &Value) -> Option<Item> {
     Some(match content["type"].as_str()? {
         "text" => Item::new(K::Text, play.words(text("text")?)?),
         "image" => Item::new(K::ImageIn, text("image_url")?),
-        "audio" => Item::new(K::AudioIn, text("data")?),
+        "audio" => Item::new(K::AudioIn, base64_of(text("data")?)),
         "video" => Item::new(K::VideoIn, text("video_url")?),
         "file" => Item::new(K::FileIn, text("file_url").or(text("file_data"))?),
         "data" => Item::new(K::DataIn, content["data"].to_string()),
         _ => return None,
     })
+}
+
+/// The base64 text of a `data:` URL, or of itself: both forms are in use.
+fn base64_of(data: &str) -> &str {
+    data.strip_prefix("data:").and_then(|url| url.split_once(";base64,")).map_or(data, |(_, base64)| base64)
 }
 
 /// An output or a decision that answers what was asked in the turn before.

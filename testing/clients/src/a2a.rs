@@ -32,6 +32,15 @@ impl ScriptedClient for A2a {
         Some("TASK_STATE_AUTH_REQUIRED")
     }
 
+    fn leaves_runs_behind(&self) -> bool {
+        true
+    }
+
+    fn cancel(&self, run: &str, talk: &Talk) -> Option<Request> {
+        let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "CancelTask", "params": { "id": run } });
+        Some(Request { headers: vec![("a2a-version", "1.0")], ..Request::post(format!("/a2a/{}", talk.agent), &call) })
+    }
+
     fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
         let mut parts = Vec::new();
         for act in acts {

@@ -169,6 +169,11 @@ impl Reader {
         let request = &payload["action_request"];
         if let Some(url) = payload["url"].as_str() {
             self.items.push(Item::new(K::Login, url));
+        } else if payload["interrupt_type"] == "input" {
+            // The payload of an agent behind the human-in-the-loop service.
+            self.items.push(Item::new(K::Question, text(payload, "description")));
+            let schema = Some(&payload["response_schema"]).filter(|schema| schema.is_object());
+            self.items.extend(schema.map(|schema| Item::new(K::Schema, schema.to_string())));
         } else if request.is_object() {
             self.items.push(Item::call(K::Approval, text(request, "action"), &request["args"].to_string()));
         } else {

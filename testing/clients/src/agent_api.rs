@@ -26,6 +26,10 @@ impl ScriptedClient for AgentApi {
         true
     }
 
+    fn cancel(&self, run: &str, talk: &Talk) -> Option<Request> {
+        Some(Request::post(format!("/agents/{}/runs/{run}/cancel", talk.agent), &json!({})))
+    }
+
     fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
         let mut body = json!({ "session_id": talk.session });
         let (mut input, mut content) = (Vec::new(), Vec::new());
@@ -155,12 +159,17 @@ fn read_content(content: &Value) -> Option<Item> {
         "text" => Item::new(K::Text, text(content, "text")),
         "refusal" => Item::new(K::Refusal, text(content, "refusal")),
         "image" => Item::new(K::ImageOut, text(content, "image_url")),
-        "audio" => Item::new(K::AudioOut, text(content, "data")),
+        "audio" => Item::new(K::AudioOut, base64_of(text(content, "data"))),
         "video" => Item::new(K::VideoOut, text(content, "video_url")),
         "file" => Item::new(K::FileOut, content["file_url"].as_str().unwrap_or_else(|| text(content, "file_data"))),
         "data" => Item::new(K::DataOut, content["data"].to_string()),
         other => panic!("a content of type {other:?}"),
     })
+}
+
+/// The base64 text of a `data:` URL, or of itself: both forms are in use.
+fn base64_of(data: &str) -> &str {
+    data.strip_prefix("data:").and_then(|url| url.split_once(";base64,")).map_or(data, |(_, base64)| base64)
 }
 
 /// The URL of a citation, in either form of OpenAI's.

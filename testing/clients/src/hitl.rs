@@ -31,6 +31,15 @@ impl ScriptedClient for Hitl {
         true
     }
 
+    fn leaves_runs_behind(&self) -> bool {
+        true
+    }
+
+    fn cancel(&self, _: &str, talk: &Talk) -> Option<Request> {
+        let path = format!("/hitl/{}/agent/session/{}/{}", talk.agent, talk.session, talk.session);
+        Some(Request { method: "DELETE", path, headers: Vec::new(), body: String::new() })
+    }
+
     fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
         let mut body = json!({ "user_id": talk.session, "session_id": talk.session });
         let answer = acts.iter().find(|act| act.answers().is_some());

@@ -45,6 +45,17 @@ pub trait ScriptedClient: Send + Sync + 'static {
         None
     }
 
+    /// Whether its run goes on when it leaves.
+    fn leaves_runs_behind(&self) -> bool {
+        false
+    }
+
+    /// The request that cancels a run, by its id without a prefix. `None`: it leaves instead.
+    fn cancel(&self, run: &str, talk: &Talk) -> Option<Request> {
+        let _ = (run, talk);
+        None
+    }
+
     /// The request of a turn.
     fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request;
 

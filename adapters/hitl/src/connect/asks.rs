@@ -127,7 +127,9 @@ pub(super) fn answered(turn: &TurnRequest<'_>, words: Words, losses: &mut Losses
                 return Err(Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(answer::UNDECIDED));
             }
         };
-        let said = || payload.as_ref().map_or_else(|| json!(text.as_deref().unwrap_or_default()), to_value);
+        // What stands for a call's result is a text, in whatever form the client gave it.
+        let value = payload.as_ref().filter(|_| item.kind == PendingKind::Input || text.is_none());
+        let said = || value.map_or_else(|| json!(text.as_deref().unwrap_or_default()), to_value);
         let (response_type, args) = match (decision, words) {
             (Decision::Accept, Words::Accept) => ("accept", None),
             (Decision::Accept, Words::Approve) => ("approve", None),
@@ -139,6 +141,9 @@ pub(super) fn answered(turn: &TurnRequest<'_>, words: Words, losses: &mut Losses
             (Decision::Respond, Words::Accept) => ("response", Some(json!({ "args": said() }))),
             (Decision::Respond, Words::Approve) => ("response", Some(json!({ "message": said() }))),
             (Decision::Reject | Decision::Cancel, _) => {
+                if decision == Decision::Cancel {
+                    losses.changed(ContentKind::Approval, "withdrawing is sent as a rejection");
+                }
                 if decision == Decision::Reject && text.as_deref().is_some_and(|text| !text.is_empty()) {
                     losses.lost(ContentKind::ApprovalReason, "a rejection has no reason in this protocol");
                 }
