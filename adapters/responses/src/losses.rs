@@ -3,12 +3,20 @@
 use interlingua_core::contents::{self, Fate, Found};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::run::Run;
+use interlingua_core::{Extra, Json};
 
 use crate::options::{DataDisplay, Options, Reasoning, ToolItems};
 
-/// Notes the losses of the last turn.
-pub(crate) fn note(run: &Run, options: &Options, losses: &mut Losses) {
+/// Notes the losses of the last turn. `tools`: what the request declared.
+pub(crate) fn note(run: &Run, tools: &[Json], options: &Options, losses: &mut Losses) {
+    let hosted =
+        tools.iter().filter(|tool| !matches!(kind(tool).as_deref(), Some("function" | "custom" | "namespace")));
+    hosted.for_each(|_| losses.lost(ContentKind::ToolDeclaration, "tools that OpenAI would run are not run"));
     contents::note(run, losses, |found| fate(found, options));
+}
+
+fn kind(tool: &Json) -> Option<String> {
+    tool.decode::<Extra>()?.get("type")?.decode()
 }
 
 fn fate(found: &Found<'_>, options: &Options) -> Fate {

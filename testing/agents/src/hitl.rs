@@ -58,7 +58,7 @@ impl ScriptedAgent for Hitl {
     fn plays(&self, turn: &Turn) -> bool {
         // An answer that failed or asks has nothing else in it, and one question at a time.
         let is_alone = match turn.ending {
-            Ending::Failed(_) => turn.agent.is_empty(),
+            Ending::Failed(_) | Ending::BrokenOff => turn.agent.is_empty(),
             Ending::Incomplete(_) => false,
             _ => true,
         };

@@ -316,7 +316,7 @@ impl Encoder {
     /// Closes all open items and sends the end. Invariant: nothing is written after it.
     fn finished(&mut self, run: &Run, end: End, out: &mut Out) {
         self.close_calls(run, end, out);
-        losses::note(run, &self.shared.options, &mut self.losses);
+        losses::note(run, &self.echo.tools, &self.shared.options, &mut self.losses);
         self.status = match end {
             End::Completed => Status::Completed,
             End::Incomplete => Status::Incomplete,
