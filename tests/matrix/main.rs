@@ -117,6 +117,7 @@ agents! {
     agent_api = "agent-api",
     a2a = "a2a",
     ag_kit = "ag-kit",
+    ag_ui = "ag-ui",
     anthropic_messages = "anthropic-messages",
     chat_completions = "chat-completions",
     hitl = "hitl",
@@ -130,6 +131,23 @@ fn every_scripted_agent_has_its_tests() {
     scripted.sort_unstable();
     tested.sort_unstable();
     assert_eq!(scripted, tested);
+
+    // The demo agent is built in. The service of AgentScope is tried as it is (tests/conformance).
+    let protocols = interlingua::Gateway::builtin().protocols();
+    let mut built_in: Vec<&str> =
+        protocols.upstream_names().filter(|name| !["demo", "agentscope"].contains(name)).collect();
+    built_in.sort_unstable();
+    assert_eq!(tested, built_in, "each protocol of agents is played");
+}
+
+#[test]
+fn every_client_protocol_is_played() {
+    let mut scripted: Vec<&str> = interlingua_testing_clients::all().iter().map(|client| client.protocol()).collect();
+    let protocols = interlingua::Gateway::builtin().protocols();
+    let mut built_in: Vec<&str> = protocols.client_names().collect();
+    scripted.sort_unstable();
+    built_in.sort_unstable();
+    assert_eq!(scripted, built_in);
 }
 
 #[tokio::test]

@@ -176,6 +176,8 @@ impl Reader {
             self.items.extend(schema.map(|schema| Item::new(K::Schema, schema.to_string())));
         } else if request.is_object() {
             self.items.push(Item::call(K::Approval, text(request, "action"), &request["args"].to_string()));
+        } else if let Some(words) = payload.as_str() {
+            self.items.push(Item::new(K::Question, words));
         } else {
             self.items.push(Item::new(K::Question, text(payload, "message")));
             let schema = Some(&payload["response_schema"]).filter(|schema| schema.is_object());
