@@ -4,7 +4,8 @@
 //! Not here: what its LangGraph adapter does wrong (the connector's own tests).
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, Ending, Item, Turn, normal};
+use interlingua_core::pending::Decision;
+use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
@@ -41,7 +42,10 @@ impl ScriptedAgent for AgKit {
         let is_text = |act: &AgentAct| matches!(act, AgentAct::Text(_));
         let are_joined = turn.agent.windows(2).any(|pair| pair.iter().all(is_text));
         let asks = turn.agent.iter().filter(|act| matches!(act, AgentAct::Ask(_))).count();
+        // Its question offers to ignore it, and no rejection.
+        let is_rejected = turn.client.iter().any(|act| matches!(act, ClientAct::Decide(_, Decision::Reject)));
         !are_joined
+            && !is_rejected
             && asks <= 1
             && !matches!(turn.ending, Ending::Incomplete(_))
             && turn.agent.iter().all(|act| self.speaks(act))
@@ -114,8 +118,7 @@ fn answered(play: &Play<'_>, resume: &Value) -> Option<Item> {
         "accept" => Item::new(K::Approval, "accept"),
         "edit" => Item::new(K::ApprovalEdit, normal(&payload["args"]["args"].to_string())),
         "response" => Item::new(K::ApprovalReason, payload["args"].as_str()?),
-        // The word for both.
-        "ignore" if play.noted("decision").is_none() => Item::new(K::Approval, "reject"),
+        "ignore" => Item::new(K::Approval, "cancel"),
         _ => return None,
     })
 }

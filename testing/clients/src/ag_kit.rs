@@ -5,7 +5,7 @@ use interlingua_core::loss::ContentKind as K;
 use interlingua_core::testkit::scenario::{ClientAct, Item, Media};
 use serde_json::{Value, json};
 
-use crate::frames::{Frames, text};
+use crate::frames::{Frames, list, text};
 use crate::{End, Open, Request, ScriptedClient, Shown, Talk};
 
 /// See the module.
@@ -174,6 +174,9 @@ impl Reader {
             self.items.push(Item::new(K::Question, text(payload, "description")));
             let schema = Some(&payload["response_schema"]).filter(|schema| schema.is_object());
             self.items.extend(schema.map(|schema| Item::new(K::Schema, schema.to_string())));
+        } else if let Some(action) = list(payload, "action_requests").next() {
+            // The payload of LangGraph's review of actions.
+            self.items.push(Item::call(K::Approval, text(action, "name"), &action["args"].to_string()));
         } else if request.is_object() {
             self.items.push(Item::call(K::Approval, text(request, "action"), &request["args"].to_string()));
         } else if let Some(words) = payload.as_str() {

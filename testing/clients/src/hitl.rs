@@ -97,6 +97,7 @@ fn resume(act: &ClientAct) -> (&'static str, Value) {
     match act {
         ClientAct::Decide(_, Decision::Accept) | ClientAct::LoggedIn(_) => ("accept", Value::Null),
         ClientAct::Decide(_, Decision::Reject) => ("reject", Value::Null),
+        ClientAct::Decide(_, Decision::Cancel) => ("ignore", Value::Null),
         ClientAct::Decide(_, decision) => (decision.as_str(), Value::Null),
         ClientAct::Edit(_, arguments) => ("edit", json!({ "args": json_or_text(arguments) })),
         ClientAct::Respond(_, words) | ClientAct::Output(_, words) => ("response", json!({ "args": words })),
