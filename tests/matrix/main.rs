@@ -149,13 +149,3 @@ fn every_client_protocol_is_played() {
     built_in.sort_unstable();
     assert_eq!(scripted, built_in);
 }
-
-#[tokio::test]
-async fn chat_completions() {
-    plays("chat-completions").await;
-}
-
-#[tokio::test]
-async fn anthropic_messages() {
-    plays("anthropic-messages").await;
-}

@@ -20,8 +20,8 @@ pub(crate) enum Fate {
 /// What became of the contents of a scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// Of each kind that the scenario has.
-    pub(crate) fates: BTreeMap<ContentKind, BTreeSet<Fate>>,
+    /// Of each kind that the scenario has, with the direction: it was sent, or shown.
+    pub(crate) fates: BTreeMap<ContentKind, BTreeSet<(&'static str, Fate)>>,
     /// In what ways contents were changed or lost.
     pub(crate) how: BTreeMap<ContentKind, BTreeSet<Reported>>,
     /// What must not be.
@@ -80,13 +80,19 @@ fn lost_and_there(turn: &Turn, played: &PlayedTurn) -> Vec<String> {
 
 impl Verdict {
     /// Notes what became of a kind, in this or another turn.
-    fn note(&mut self, kind: ContentKind, fate: Fate, how: BTreeSet<Reported>) {
+    fn note(&mut self, kind: ContentKind, fate: (&'static str, Fate), how: BTreeSet<Reported>) {
         self.fates.entry(kind).or_default().insert(fate);
         self.how.entry(kind).or_default().extend(how);
     }
 
     /// Compares the items of one direction.
-    fn compare(&mut self, way: &str, expected: &[Item], got: &[Item], reported: &BTreeSet<Reported>) -> Vec<String> {
+    fn compare(
+        &mut self,
+        way: &'static str,
+        expected: &[Item],
+        got: &[Item],
+        reported: &BTreeSet<Reported>,
+    ) -> Vec<String> {
         let mut wrong = Vec::new();
         let (expected, got) = (by_kind(expected), by_kind(got));
         let mut is_any_changed = false;
@@ -101,7 +107,7 @@ impl Verdict {
             } else if is_joined && reported.iter().any(|one| one.is_about(ContentKind::Structure)) {
                 // The words arrive, and the bounds between messages do not.
                 let how = reported.iter().filter(|one| one.is_about(ContentKind::Structure)).cloned().collect();
-                self.note(ContentKind::Structure, Fate::Changed, how);
+                self.note(ContentKind::Structure, (way, Fate::Changed), how);
                 Fate::Carried
             } else {
                 if about.is_empty() {
@@ -110,7 +116,7 @@ impl Verdict {
                 if is_lost { Fate::Lost } else { Fate::Changed }
             };
             is_any_changed |= fate == Fate::Changed;
-            self.note(*kind, fate, about);
+            self.note(*kind, (way, fate), about);
         }
 
         let is_extra = |kind: &ContentKind| match kind {

@@ -27,7 +27,8 @@ pub(crate) struct Table {
 
 #[derive(Default)]
 struct Cell {
-    fates: BTreeSet<Fate>,
+    /// With the direction.
+    fates: BTreeSet<(&'static str, Fate)>,
     /// In what ways it was lost, or else changed.
     how: BTreeSet<(bool, String)>,
 }
@@ -88,10 +89,12 @@ impl Table {
 
 impl Cell {
     fn text(&self, kind: ContentKind, notes: &mut Vec<String>) -> String {
-        let worst = self.fates.last().copied().unwrap_or(Fate::Carried);
+        let worst = self.fates.iter().map(|(_, fate)| *fate).max().unwrap_or(Fate::Carried);
+        // What arrives in some case, in each direction in which there is any.
+        let is_in_part = self.fates.iter().all(|(way, _)| self.fates.contains(&(*way, Fate::Carried)));
         let word = match worst {
             Fate::Carried => return "yes".to_owned(),
-            _ if self.fates.contains(&Fate::Carried) => "mostly",
+            _ if is_in_part => "mostly",
             Fate::Changed => "changed",
             Fate::Lost => "no",
         };
