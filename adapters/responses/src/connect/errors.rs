@@ -44,7 +44,11 @@ pub(super) fn is_forgotten(refusal: &Refusal<'_>) -> bool {
     let is_state = ["response", "conversation"].iter().any(|word| text.contains(word));
     // What was said before cannot be gone on from: a call in it has no output.
     let is_open = text.contains("no tool output found");
-    is_open || (is_missing && is_state && !text.contains("model"))
+    // A server that keeps nothing, and says so.
+    let is_field = text.contains("previous_response_id") || text.contains("conversation");
+    let is_unknown =
+        is_field && ["unsupported", "not supported", "not implemented"].iter().any(|words| text.contains(words));
+    is_open || is_unknown || (is_missing && is_state && !text.contains("model"))
 }
 
 /// An answer of a neighbouring protocol, which the operator named wrongly.
@@ -71,6 +75,7 @@ mod tests {
             r#"{"error":{"message":"Conversation with id 'conv_1' not found."}}"#,
             r#"{"detail":"No such response"}"#,
             r#"{"error":{"message":"No tool output found for function call call_1."}}"#,
+            r#"{"error":{"message":"property 'previous_response_id' is unsupported"}}"#,
         ] {
             assert!(refused(400, body) && refused(404, body), "{body}");
             assert!(!refused(500, body) && !refused(401, body), "{body}");
