@@ -9,9 +9,10 @@ use std::time::Instant;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::model::Input;
 use interlingua_core::normalize::Normalizer;
-use interlingua_core::{End, Fault, FaultKind};
+use interlingua_core::{End, Fault, FaultKind, RunId};
 
 use super::active_run::{ActiveRun, Publish};
+use super::agent::Agent;
 use super::calling::{self, Caller};
 use super::conclude::{Concluded, Concluder};
 use super::connection::ConnectionCache;
@@ -28,7 +29,7 @@ use super::waits::unless_canceled;
 use super::{commit, faults};
 use crate::clock;
 use crate::store::StoreFuture;
-use crate::upstream::Conversation;
+use crate::upstream::{Conversation, Stopped};
 
 /// What taking turns needs of the engine.
 pub(super) struct TurnServices {
@@ -124,16 +125,15 @@ impl<'a> TurnDriver<'a> {
             conversation.report(calling::outcome(self.cause.as_ref(), error.as_ref(), is_reported));
         }
 
-        self.stop_agent(conversation.as_ref());
         self.discard_if_unreached();
 
         let mut losses = prepared.as_ref().map(|prepared| prepared.losses.clone()).unwrap_or_default();
         losses.extend(conversation.as_ref().map_or(&[], Conversation::losses));
         let connector_state = conversation.as_ref().and_then(Conversation::session_state);
         let first_ignored = conversation.as_ref().and_then(Conversation::first_ignored).map(str::to_owned);
-        if let Some(conversation) = conversation
-            && !self.run.cancel.is_set()
-        {
+        if self.run.cancel.is_set() {
+            self.stop_agent(conversation);
+        } else if let Some(conversation) = conversation {
             conversation.release();
         }
 
@@ -255,7 +255,7 @@ impl<'a> TurnDriver<'a> {
         // A run that cannot be stored is not begun: that drops the call.
         let begun = async { tokio::try_join!(calling, stored) }.await;
         if begun.is_err() {
-            self.stop_agent(conversation.as_ref());
+            self.stop_agent(conversation.take());
         }
 
         begun.map(|_| conversation)
@@ -334,11 +334,12 @@ impl<'a> TurnDriver<'a> {
     }
 
     /// Tells the agent to stop if the turn was canceled. Not waited for: the connection is closed anyway.
-    fn stop_agent(&self, conversation: Option<&Conversation>) {
+    fn stop_agent(&self, conversation: Option<Conversation>) {
         if self.run.cancel.is_set()
-            && let Some(cancel) = conversation.and_then(Conversation::cancel)
+            && let Some(stopping) = conversation.and_then(Conversation::stop)
         {
-            tokio::task::spawn_local(cancel);
+            let (run, agent) = (self.run.id(), Arc::clone(&self.turn.agent));
+            tokio::task::spawn_local(async move { note_stop(run, &agent, stopping.await) });
         }
     }
 
@@ -352,4 +353,26 @@ impl<'a> TurnDriver<'a> {
             discard(self.run, &self.turn.session);
         }
     }
+}
+
+/// Counts that an agent was told to stop, and says why if it goes on.
+fn note_stop(run: RunId, agent: &Agent, stopped: Stopped) {
+    let result = match stopped {
+        Stopped::Sent => "sent",
+        Stopped::Refused(why) => {
+            tracing::warn!(%run, agent = agent.name, "the agent did not stop: {why}");
+            "refused"
+        }
+        Stopped::Failed(fault) => {
+            let detail = fault.detail.as_deref();
+            tracing::warn!(%run, agent = agent.name, detail, "the agent could not be told to stop: {}", fault.message);
+            "failed"
+        }
+        Stopped::Unknown => {
+            tracing::warn!(%run, agent = agent.name, "the agent did not stop: the id that it is stopped by is not known");
+            "unknown"
+        }
+        Stopped::Ended => return,
+    };
+    agent.metrics.canceled(result);
 }

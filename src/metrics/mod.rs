@@ -7,6 +7,7 @@
 //! Not here: who may read them (`crate::server`).
 
 mod caller;
+mod carried;
 mod gen_ai;
 mod histogram;
 mod process;
@@ -24,6 +25,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 use self::caller::{CallerLabel, Callers};
 
+use self::carried::Carried;
+
+pub use self::carried::ContentLost;
 pub use self::gen_ai::{Distribution, GenAiMetrics, TurnEnd, TurnSeries};
 pub use self::histogram::{Histogram, LocalCounts};
 pub use self::text::Format;
@@ -90,38 +94,6 @@ struct EndpointLabels {
     endpoint: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LossLabels {
-    agent: Arc<str>,
-    protocol: &'static str,
-    side: &'static str,
-    kind: &'static str,
-    change: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CancelLabels {
-    agent: Arc<str>,
-    result: &'static str,
-}
-
-/// Content that did not arrive as it was.
-#[derive(Clone, Debug)]
-pub struct ContentLost {
-    /// The agent's name.
-    pub agent: Arc<str>,
-    /// The protocol of the client.
-    pub protocol: &'static str,
-    /// Where: towards the client, or towards the agent.
-    pub side: &'static str,
-    /// What it is.
-    pub kind: &'static str,
-    /// Whether it was lost, or only changed.
-    pub change: &'static str,
-    /// How often.
-    pub count: u32,
-}
-
 type Named = Family<[(&'static str, &'static str); 1], Counter>;
 
 /// Everything that is counted. One per gateway.
@@ -131,8 +103,7 @@ pub struct Metrics {
     run_duration: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     first_event: Family<AgentLabels, Histogram, fn() -> Histogram>,
     event_gap: Family<AgentLabels, Histogram, fn() -> Histogram>,
-    content_lost: Family<LossLabels, Counter>,
-    agent_cancels: Family<CancelLabels, Counter>,
+    carried: Carried,
     streams_open: Family<RouteLabels, Gauge>,
     requests: Family<RequestLabels, Counter>,
     auth_failures: Named,
@@ -270,8 +241,7 @@ impl AgentMetrics {
 
     /// Counts that the agent was told to stop. `result`: what came of it.
     pub fn canceled(&self, result: &'static str) {
-        let labels = CancelLabels { agent: Arc::clone(&self.name), result };
-        self.metrics.agent_cancels.get_or_create(&labels).inc();
+        self.metrics.carried.canceled(&self.name, result);
     }
 
     /// Counts how long the agent took from the beginning of a turn to its first event.
@@ -308,8 +278,7 @@ impl Metrics {
             run_duration: Family::new_with_constructor(duration),
             first_event: Family::new_with_constructor(first_event),
             event_gap: Family::new_with_constructor(gap),
-            content_lost: Family::default(),
-            agent_cancels: Family::default(),
+            carried: Carried::default(),
             streams_open: Family::default(),
             requests: Family::default(),
             auth_failures: Family::default(),
@@ -370,10 +339,7 @@ impl Metrics {
         registry.register("connections", "Open connections of clients", levels.connections.clone());
         registry.register("sockets", "Open WebSockets of clients", levels.sockets.clone());
         registry.register("streams_open", "Responses that are being streamed", self.streams_open.clone());
-        let help = "Content that did not reach the client or the agent, or reached it in another form";
-        registry.register("content_lost", help, self.content_lost.clone());
-        let help = "Agents that were told to stop, by what came of it";
-        registry.register("agent_cancels", help, self.agent_cancels.clone());
+        self.carried.register(registry);
         registry.register("requests", "Answers to requests, by status", self.requests.clone());
         registry.register("auth_failures", "Credentials that were refused", self.auth_failures.clone());
         registry.register("limited", "Requests that exceeded a limit", self.limited.clone());
@@ -462,9 +428,7 @@ impl Metrics {
 
     /// Counts content that did not arrive as it was.
     pub fn content_lost(&self, lost: &ContentLost) {
-        let ContentLost { agent, protocol, side, kind, change, count } = lost.clone();
-        let labels = LossLabels { agent, protocol, side, kind, change };
-        self.content_lost.get_or_create(&labels).inc_by(u64::from(count));
+        self.carried.lost(lost);
     }
 
     /// Counts one open stream until the guard is dropped.

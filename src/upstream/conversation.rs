@@ -5,8 +5,11 @@
 //!
 //! Not here: connections and retries ([`super::http`]), and what becomes of a run whose agent fails (the engine).
 
+mod stop;
+
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +23,7 @@ use interlingua_core::sse::{DecodeError, Decoder};
 use interlingua_core::{Fault, FaultKind, Json, filter, tree};
 use tokio::time::{Instant, Sleep};
 
+pub use self::stop::{StopAnswer, Stopped};
 use super::ResponseTimeouts;
 use super::pool::{Outcome, Seat};
 use super::send_error::{BEGINNING, Reach, SendCause, SendError, sanitized};
@@ -36,8 +40,8 @@ pub trait Transport: Send + 'static {
     /// the turn began.
     fn send(&self, request: HttpRequest, since: Instant) -> BoxFuture<'static, Result<Reply, SendError>>;
 
-    /// Sends a request whose answer does not matter. Bounded in time; failures are logged.
-    fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, ()>;
+    /// Sends a request that tells the agent to stop. Bounded in time.
+    fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, Result<StopAnswer, Fault>>;
 }
 
 /// What a request was answered with.
@@ -45,7 +49,7 @@ pub enum Reply {
     /// An answer whose body is to come.
     Answer(Box<Body>),
     /// A complete document.
-    Document(Vec<u8>),
+    Document(Arc<[u8]>),
 }
 
 /// How an answer comes.
@@ -539,13 +543,6 @@ impl Conversation {
     #[must_use]
     pub fn session_state(&self) -> Option<Json> {
         self.turn.session_state()
-    }
-
-    /// Asks the agent to stop, where closing the connection is not enough, with what the turn has learned so far. Best
-    /// effort, bounded in time. `None`: nothing has to be sent.
-    #[must_use]
-    pub fn cancel(&self) -> Option<BoxFuture<'static, ()>> {
-        self.turn.cancel().map(|request| self.transport.cancel(request))
     }
 
     /// Lets go of a turn that has ended. Its connection can serve another request.

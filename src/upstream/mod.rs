@@ -7,10 +7,10 @@
 //! agent fails, and when to stop reading because there is no follower (the engine).
 
 mod attempts;
-mod card;
 pub mod client;
 mod conversation;
 pub mod demo;
+mod documents;
 mod forwarded;
 mod headers;
 pub mod http;
@@ -37,7 +37,7 @@ use serde::de::DeserializeOwned;
 use pool::{EndpointPool, Seat};
 
 pub use attempts::{Attempts, Noted, Retry};
-pub use conversation::{Body, Conversation, Flow, Form, Reply, Transport};
+pub use conversation::{Body, Conversation, Flow, Form, Reply, StopAnswer, Stopped, Transport};
 pub use forwarded::Forwarded;
 pub use headers::Identity;
 pub use send_error::{Reach, Refused, SendCause, SendError};

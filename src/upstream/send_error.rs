@@ -18,6 +18,7 @@ pub(super) const BEGINNING: usize = 512;
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Why a request was not answered with success.
+#[derive(Clone, Debug)]
 pub struct SendError {
     /// What went wrong.
     pub cause: SendCause,
@@ -26,6 +27,7 @@ pub struct SendError {
 }
 
 /// What went wrong with a request.
+#[derive(Clone, Debug)]
 pub enum SendCause {
     /// The agent could not be asked, or did not answer.
     Fault(Fault),
@@ -46,6 +48,11 @@ pub enum Reach {
 }
 
 impl SendError {
+    /// A refusal that is remembered.
+    pub(super) const fn refused(refused: Refused) -> Self {
+        Self { cause: SendCause::Refused(refused), reach: Reach::Maybe }
+    }
+
     /// What went wrong, in a word or two: a code, or the status that it was answered with.
     pub(super) fn to_reason(&self) -> String {
         match &self.cause {
@@ -85,6 +92,7 @@ impl From<Fault> for SendError {
 }
 
 /// A refusal, with what the log needs of it.
+#[derive(Clone, Debug)]
 pub struct Refused {
     /// The HTTP status.
     pub status: u16,

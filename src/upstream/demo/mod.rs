@@ -28,7 +28,7 @@ use interlingua_core::{Fault, FaultKind, sse};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Body, Conversation, Form, InProcessAgent, Reply, SendError, Transport, Upstream, Via};
+use super::{Body, Conversation, Form, InProcessAgent, Reply, SendError, StopAnswer, Transport, Upstream, Via};
 use memory::Memory;
 use stage::Performance;
 
@@ -156,7 +156,7 @@ impl Transport for Stage {
         ready(Ok(Reply::Answer(Box::new(Body::new(body, Form::Frames, MAX_EVENT, None))))).boxed()
     }
 
-    fn cancel(&self, _: HttpRequest) -> BoxFuture<'static, ()> {
-        ready(()).boxed()
+    fn cancel(&self, _: HttpRequest) -> BoxFuture<'static, Result<StopAnswer, Fault>> {
+        ready(Ok(StopAnswer { status: 200, body: Vec::new() })).boxed()
     }
 }

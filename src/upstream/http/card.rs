@@ -3,26 +3,57 @@
 //! The agent's URL may be that of its server, of a folder, or of one endpoint: documents are looked for below it, below
 //! its parent folder, and below the root. With the same credentials as other requests, and at the same origin only.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use interlingua_core::connector::{HttpRequest, Purpose};
 use interlingua_core::fault::error_chain;
-use interlingua_core::well_known::WellKnownDocument;
+use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use reqwest::header::{self, HeaderMap};
 use reqwest::{StatusCode, Url};
 
 use super::failure::shown;
 use super::{Agent, unpacked};
-use crate::upstream::card::Fetched;
+use crate::clock;
+use crate::upstream::documents::{Documents, Fetched, Missing, Noted, Times};
 use crate::upstream::headers::TurnHeaders;
+
+/// The documents of an agent's server, by the paths where they may be found.
+pub(super) type Cards = Documents<&'static [&'static str], Arc<FetchedDocument>, String>;
+
+/// As many as there are protocols that publish some.
+const MAX_CARDS: usize = 16;
+
+/// No documents yet. One that says the same as before keeps its date.
+pub(super) fn no_cards() -> Cards {
+    Documents::new(Times::DEFAULT, MAX_CARDS, |known, new| known.document == new.document)
+}
 
 /// The largest document, in bytes.
 const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 
 impl Agent {
+    /// A document that the agent's server publishes, as far as it is known after a bounded time.
+    pub(super) async fn card(self: Arc<Self>, wanted: WellKnownDocument) -> Option<Arc<FetchedDocument>> {
+        let (fetcher, sought, agent) = (Arc::clone(&self), wanted.clone(), wanted.agent.clone());
+        let fetch = || async move { fetcher.fetch(&sought).await };
+        let late = |bound| format!("no complete answer after {bound:?}");
+        let note = move |noted| match noted {
+            Noted::Again => tracing::info!(agent, "the agent's own card was read again"),
+            Noted::Gone { why, is_kept } => {
+                let instead = if is_kept { "the old one" } else { "what the configuration says" };
+                tracing::warn!(agent, why, "the agent's own card cannot be read: {instead} is shown");
+            }
+        };
+        match self.cards.get(wanted.paths, fetch, late, note).await {
+            Ok(found) => Some(found),
+            Err(Missing::Failed(_) | Missing::Late) => None,
+        }
+    }
+
     /// Looks for a document at every candidate URL. The error is a sentence for the log.
-    pub(super) async fn fetch(&self, wanted: &WellKnownDocument) -> Result<Fetched, String> {
+    async fn fetch(&self, wanted: &WellKnownDocument) -> Result<Fetched<Arc<FetchedDocument>>, String> {
         let endpoint = self.pool.first_available();
         let base_url = self.endpoints[endpoint].url.as_ref().ok_or("its URL is not known")?;
         let mut why = None;
@@ -37,7 +68,12 @@ impl Agent {
         Err(why.unwrap_or_else(|| format!("there is none, neither below {} nor below its origin", shown(base_url))))
     }
 
-    async fn fetch_from(&self, endpoint: usize, url: &Url, wanted: &WellKnownDocument) -> Result<Fetched, NotFound> {
+    async fn fetch_from(
+        &self,
+        endpoint: usize,
+        url: &Url,
+        wanted: &WellKnownDocument,
+    ) -> Result<Fetched<Arc<FetchedDocument>>, NotFound> {
         let fatal = |reason: String| NotFound::Fatal(reason);
         let fault = |fault: interlingua_core::Fault| NotFound::Fatal(fault.detail.unwrap_or(fault.message));
         let headers = wanted.headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
@@ -77,7 +113,10 @@ impl Agent {
             body.extend_from_slice(&chunk);
         }
         match (wanted.extract)(url.as_str(), &body) {
-            Some(document) => Ok(Fetched { document, max_age }),
+            Some(document) => {
+                let document = Arc::new(FetchedDocument { document, since: clock::now() });
+                Ok(Fetched { document, max_age })
+            }
             None => Err(NotFound::Here(Some("what is there is no such document".to_owned()))),
         }
     }
@@ -109,7 +148,7 @@ fn candidates(base_url: &Url, paths: &[&str]) -> Vec<Url> {
 }
 
 /// How long the answer is fresh according to the server. `None`: it does not say.
-fn max_age(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let words: Vec<String> =
         values.flat_map(|value| value.split(',')).map(|word| word.trim().to_ascii_lowercase()).collect();

@@ -21,6 +21,7 @@
 mod card;
 mod client_pool;
 mod failure;
+mod lookup;
 mod probe;
 mod request;
 mod unpack;
@@ -41,22 +42,21 @@ use reqwest::{Request, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::card::WellKnownCache;
 use super::headers::{CallerHeader, TurnHeaders};
 use super::pool::{CheckThresholds, EndpointPool, PoolSettings, Seat};
 use super::{
     Attempts, Body, Conversation, Form, Identity, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError,
-    Transport, Upstream, Via,
+    StopAnswer, Transport, Upstream, Via,
 };
 use crate::secrets;
+use card::{Cards, no_cards};
 use client_pool::{Attempt, ClientPool};
+use lookup::{Lookups, no_lookups};
 
 pub use client_pool::{ConnectionSettings, Proxy};
 
 /// How much of a refusal's body is read, in bytes.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
-/// The largest document that is looked up, in bytes.
-const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 /// How long a refusal's body, or the answer to a stop call, is waited for.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause before a retry; it doubles each time.
@@ -147,7 +147,8 @@ struct Agent {
     settings: HttpSettings,
     headers: HeaderMap,
     clients: ClientPool,
-    cache: WellKnownCache,
+    cards: Cards,
+    lookups: Lookups,
 }
 
 impl HttpUpstream {
@@ -177,10 +178,11 @@ impl HttpUpstream {
         Ok(Self(Arc::new(Agent {
             pool: Arc::new(pool),
             endpoints,
+            lookups: no_lookups(settings.total),
             settings,
             headers,
             clients,
-            cache: WellKnownCache::default(),
+            cards: no_cards(),
         })))
     }
 }
@@ -217,12 +219,7 @@ impl Upstream for HttpUpstream {
     }
 
     fn published(&self, wanted: &WellKnownDocument) -> BoxFuture<'static, Option<Arc<FetchedDocument>>> {
-        let (agent, wanted) = (Arc::clone(&self.0), wanted.clone());
-        async move {
-            let (fetcher, sought) = (Arc::clone(&agent), wanted.clone());
-            agent.cache.get(&wanted, || async move { fetcher.fetch(&sought).await }).await
-        }
-        .boxed()
+        Arc::clone(&self.0).card(wanted.clone()).boxed()
     }
 }
 
@@ -242,6 +239,7 @@ struct HttpTransport {
 /// How a request is sent, and whether it may be sent again.
 struct Resend {
     endpoint: usize,
+    is_trusted: bool,
     caller: Option<CallerHeader>,
     /// False: the turn is begun again at another endpoint.
     is_here: bool,
@@ -250,7 +248,19 @@ struct Resend {
     attempts: Arc<Attempts>,
 }
 
+/// Which servers are the agent's own for a request.
+#[derive(Clone, Copy)]
+struct Known {
+    endpoint: usize,
+    /// The request goes to a host that the operator allowed.
+    is_trusted: bool,
+}
+
 impl Resend {
+    const fn known(&self) -> Known {
+        Known { endpoint: self.endpoint, is_trusted: self.is_trusted }
+    }
+
     fn allows(&self, error: &SendError) -> bool {
         let is_safe = match error.reach {
             // One that was not made in time is no use trying again: it would take as long.
@@ -269,12 +279,17 @@ impl Transport for HttpTransport {
         let is_answered = Arc::clone(&self.is_answered);
         let resend = Resend {
             endpoint: self.endpoint,
-            caller: self.headers.caller.clone(),
+            is_trusted: request.is_trusted,
+            // What is the same for all is asked for by no one in particular.
+            caller: self.headers.caller.clone().filter(|_| purpose != Purpose::Published),
             is_here: agent.endpoints.len() == 1 || is_answered.load(Ordering::Relaxed),
             is_decision: self.is_decision,
             is_lookup: purpose != Purpose::Ask,
             attempts: Arc::clone(&self.attempts),
         };
+        if purpose == Purpose::Published {
+            return agent.published(request, resend).boxed();
+        }
         let request = agent.request(request, self.endpoint, &self.headers);
         async move {
             let response = agent.send(request?, &resend, since).await?;
@@ -283,18 +298,18 @@ impl Transport for HttpTransport {
                     is_answered.store(true, Ordering::Relaxed);
                     agent.answer(response, since).map(|body| Reply::Answer(Box::new(body)))?
                 }
-                Purpose::Lookup | Purpose::Published => agent.document(response).await.map(Reply::Document)?,
+                Purpose::Lookup | Purpose::Published => Reply::Document(agent.document(response).await?.into()),
             };
             Ok(reply)
         }
         .boxed()
     }
 
-    fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, ()> {
+    fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, Result<StopAnswer, Fault>> {
         let agent = Arc::clone(&self.agent);
-        let (endpoint, caller) = (self.endpoint, self.headers.caller.clone());
+        let (endpoint, caller, is_trusted) = (self.endpoint, self.headers.caller.clone(), request.is_trusted);
         let request = agent.request(request, endpoint, &self.headers);
-        async move { agent.cancel(request, endpoint, caller.as_ref()).await }.boxed()
+        async move { agent.stop(request?, Known { endpoint, is_trusted }, caller.as_ref()).await }.boxed()
     }
 }
 
@@ -321,54 +336,36 @@ impl Agent {
         }
     }
 
-    /// Reads a complete document.
-    async fn document(&self, response: Response) -> Result<Vec<u8>, Fault> {
-        let mut chunks = unpacked(response)?;
-        let read = timeout(self.settings.first_byte, async {
-            let mut document = Vec::new();
-            while let Some(chunk) = chunks.next().await {
-                document.extend_from_slice(&chunk?);
-                if document.len() > MAX_DOCUMENT_BYTES {
-                    let message = format!("the agent sent a document larger than {MAX_DOCUMENT_BYTES} bytes");
-                    return Err(Fault::new(FaultKind::UpstreamTooLarge, message));
-                }
-            }
-            Ok(document)
-        });
-        read.await.unwrap_or_else(|_| {
-            Err(failure::timed_out(
-                "the agent took too long to answer",
-                format_args!("a document was not complete after {:?} (timeouts.first_byte)", self.settings.first_byte),
-            ))
-        })
-    }
-
-    async fn cancel(&self, request: Result<Request, Fault>, endpoint: usize, caller: Option<&CallerHeader>) {
+    /// Tells the agent to stop.
+    async fn stop(
+        &self,
+        mut request: Request,
+        known: Known,
+        caller: Option<&CallerHeader>,
+    ) -> Result<StopAnswer, Fault> {
         let limit = self.clients.connect() + REFUSAL_TIMEOUT;
         let sent = async {
-            let mut request = request?;
-            self.identify(&mut request, endpoint, caller)?;
+            self.identify(&mut request, known, caller)?;
             let url = request.url().clone();
-            let is_own = self.is_own(endpoint, &url);
-            self.clients.send(request, is_own)?.await.map_err(|error| failure::before_answer(error, &url))
+            let is_own = self.is_own(known, &url);
+            let response = self.clients.send(request, is_own)?.await;
+            let response = response.map_err(|error| failure::before_answer(error, &url))?;
+            let status = response.status().as_u16();
+            Ok(StopAnswer { status, body: self.beginning_of(response).await.into_bytes() })
         };
-        match timeout(limit, sent).await {
-            Ok(Ok(response)) if response.status().is_success() => {}
-            Ok(Ok(response)) => tracing::warn!(status = response.status().as_u16(), "the agent refused to stop"),
-            Ok(Err(fault)) => {
-                tracing::warn!(%fault, detail = fault.detail, "the stop request could not be sent to the agent")
-            }
-            Err(_) => tracing::warn!("the agent did not confirm that it stopped"),
-        }
+        timeout(limit, sent).await.unwrap_or_else(|_| {
+            let detail = format_args!("no answer to the request to stop after {limit:?}");
+            Err(failure::timed_out("the agent did not confirm that it stopped", detail))
+        })
     }
 
     /// Sends a request once and waits for the head of the answer.
     async fn attempt(&self, request: &Request, resend: &Resend, since: Instant) -> Result<Response, SendError> {
         let url = request.url().clone();
         let mut request = request.try_clone().expect("a body in memory can be sent twice");
-        self.identify(&mut request, resend.endpoint, resend.caller.as_ref())?;
+        self.identify(&mut request, resend.known(), resend.caller.as_ref())?;
         let attempt = Arc::new(Attempt::default());
-        let sending = attempt.watch(self.clients.send(request, self.is_own(resend.endpoint, &url))?);
+        let sending = attempt.watch(self.clients.send(request, self.is_own(resend.known(), &url))?);
         tokio::pin!(sending);
 
         let began = Instant::now();
@@ -430,6 +427,17 @@ impl Agent {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers());
         let target = response.headers().get(header::LOCATION).and_then(|target| url.join(target.to_str().ok()?).ok());
+        let body = self.beginning_of(response).await;
+        // An operator has to know who was asked, and where a redirect leads: both without what URLs may hide.
+        let asked = match target.filter(|_| (300..400).contains(&status)) {
+            Some(target) => format!("{} answered {status}, to {}", failure::shown(url), failure::shown(&target)),
+            None => format!("{} answered {status}", failure::shown(url)),
+        };
+        Refused { status, body, retry_after, asked }
+    }
+
+    /// As much of an answer's body as is read of a refusal.
+    async fn beginning_of(&self, response: Response) -> String {
         let mut body = Vec::new();
         if let Ok(mut chunks) = unpacked(response) {
             // What was read until then is used.
@@ -444,13 +452,7 @@ impl Agent {
         }
 
         // Masked before anything of it is cut or quoted: half a secret is one too.
-        let body = secrets::mask(&String::from_utf8_lossy(&body)).into_owned();
-        // An operator has to know who was asked, and where a redirect leads: both without what URLs may hide.
-        let asked = match target.filter(|_| (300..400).contains(&status)) {
-            Some(target) => format!("{} answered {status}, to {}", failure::shown(url), failure::shown(&target)),
-            None => format!("{} answered {status}", failure::shown(url)),
-        };
-        Refused { status, body, retry_after, asked }
+        secrets::mask(&String::from_utf8_lossy(&body)).into_owned()
     }
 }
 

@@ -6,7 +6,7 @@ use interlingua_core::{Fault, FaultKind};
 use reqwest::header::{self, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
 
-use super::Agent;
+use super::{Agent, Known};
 use crate::upstream::headers::{CallerHeader, TurnHeaders};
 
 impl Agent {
@@ -19,7 +19,7 @@ impl Agent {
     ) -> Result<Request, Fault> {
         let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
-        let its_own = self.is_own(endpoint, &url);
+        let its_own = self.is_own(Known { endpoint, is_trusted: ask.is_trusted }, &url);
         let mut request = Request::new(method, url);
         let headers = request.headers_mut();
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json;q=0.9"));
@@ -67,11 +67,11 @@ impl Agent {
     pub(super) fn identify(
         &self,
         request: &mut Request,
-        endpoint: usize,
+        known: Known,
         caller: Option<&CallerHeader>,
     ) -> Result<(), Fault> {
         if let Some(caller) = caller
-            && self.is_own(endpoint, request.url())
+            && self.is_own(known, request.url())
         {
             let (name, value) = caller.header();
             let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
@@ -80,9 +80,11 @@ impl Agent {
         Ok(())
     }
 
-    /// True if a URL has the origin of this endpoint.
-    pub(super) fn is_own(&self, endpoint: usize, url: &Url) -> bool {
-        self.endpoints[endpoint].url.as_ref().is_none_or(|own| own.origin() == url.origin())
+    /// True if a URL has the origin of this endpoint, or the operator allowed its host for the agent: such a server may know
+    /// what the agent knows.
+    pub(super) fn is_own(&self, known: Known, url: &Url) -> bool {
+        let own = self.endpoints[known.endpoint].url.as_ref();
+        known.is_trusted || own.is_none_or(|own| own.origin() == url.origin())
     }
 }
 

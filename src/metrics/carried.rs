@@ -1,0 +1,66 @@
+//! What is counted of translations: content that did not arrive as it was, and agents that were told to stop.
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LossLabels {
+    agent: Arc<str>,
+    protocol: &'static str,
+    side: &'static str,
+    kind: &'static str,
+    change: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CancelLabels {
+    agent: Arc<str>,
+    result: &'static str,
+}
+
+/// Content that did not arrive as it was.
+#[derive(Clone, Debug)]
+pub struct ContentLost {
+    /// The agent's name.
+    pub agent: Arc<str>,
+    /// The protocol of the client.
+    pub protocol: &'static str,
+    /// Where: towards the client, or towards the agent.
+    pub side: &'static str,
+    /// What it is.
+    pub kind: &'static str,
+    /// Whether it was lost, or only changed.
+    pub change: &'static str,
+    /// How often.
+    pub count: u32,
+}
+
+/// The counters.
+#[derive(Default)]
+pub(super) struct Carried {
+    lost: Family<LossLabels, Counter>,
+    cancels: Family<CancelLabels, Counter>,
+}
+
+impl Carried {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        let help = "Content that did not reach the client or the agent, or reached it in another form";
+        registry.register("content_lost", help, self.lost.clone());
+        let help = "Agents that were told to stop, by what came of it";
+        registry.register("agent_cancels", help, self.cancels.clone());
+    }
+
+    pub(super) fn lost(&self, lost: &ContentLost) {
+        let ContentLost { agent, protocol, side, kind, change, count } = lost.clone();
+        let labels = LossLabels { agent, protocol, side, kind, change };
+        self.lost.get_or_create(&labels).inc_by(u64::from(count));
+    }
+
+    pub(super) fn canceled(&self, agent: &Arc<str>, result: &'static str) {
+        self.cancels.get_or_create(&CancelLabels { agent: Arc::clone(agent), result }).inc();
+    }
+}

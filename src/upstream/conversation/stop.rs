@@ -1,0 +1,118 @@
+//! Telling an agent to stop, where closing the connection is not enough.
+//!
+//! Some agents are stopped by an id that only their answer has. If a turn is canceled before that, its answer is read on
+//! for a moment, and thrown away. Not here: when a turn is canceled (the engine).
+
+use std::time::Duration;
+
+use futures_util::future::{FutureExt as _, LocalBoxFuture};
+use interlingua_core::Fault;
+use interlingua_core::agent_event::AgentEvent;
+use interlingua_core::connector::{EventSink, HttpRequest};
+use tokio::time::timeout;
+
+use super::{Conversation, Flow};
+
+/// How long an answer is read for the id that the agent is stopped by.
+const ID_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What came of telling an agent to stop.
+#[derive(Clone, Debug)]
+pub enum Stopped {
+    /// It was told.
+    Sent,
+    /// It goes on: why, as a clause.
+    Refused(String),
+    /// It could not be told.
+    Failed(Fault),
+    /// The id that it is stopped by did not come in time.
+    Unknown,
+    /// It ended by itself.
+    Ended,
+}
+
+/// What an agent answered when it was told to stop.
+pub struct StopAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body, cut at a bound, secrets masked.
+    pub body: Vec<u8>,
+}
+
+impl Conversation {
+    /// Asks the agent to stop, with what the turn has learned, or learns within a moment. Best effort, bounded in time.
+    /// `None`: nothing has to be sent, so that dropping the conversation is enough.
+    #[must_use]
+    pub fn stop(mut self) -> Option<LocalBoxFuture<'static, Stopped>> {
+        let known = self.turn.cancel();
+        if known.is_none() && (self.requests == 0 || !self.turn.cancels_once_known()) {
+            return None;
+        }
+
+        let stopping = async move {
+            let request = match known {
+                Some(request) => request,
+                None => match timeout(ID_TIMEOUT, self.learn()).await {
+                    Ok(Ok(request)) => request,
+                    Ok(Err(stopped)) => return stopped,
+                    Err(_) => return Stopped::Unknown,
+                },
+            };
+            let answer = self.transport.cancel(request).await;
+            self.interpret(answer)
+        };
+        Some(stopping.boxed_local())
+    }
+
+    /// Reads on until the turn knows how it is canceled.
+    async fn learn(&mut self) -> Result<HttpRequest, Stopped> {
+        let mut sink = Discard::default();
+        loop {
+            let goes_on = match self.chunk().await {
+                Ok(Some(chunk)) => self.feed(&chunk, &mut sink).is_ok(),
+                Ok(None) => matches!(self.finish(&mut sink), Ok(Flow::Continues)),
+                Err(_) => false,
+            };
+            if sink.has_ended {
+                return Err(Stopped::Ended);
+            }
+            match self.turn.cancel() {
+                Some(request) => return Ok(request),
+                None if goes_on => {}
+                None => return Err(Stopped::Unknown),
+            }
+        }
+    }
+
+    fn interpret(&self, answer: Result<StopAnswer, Fault>) -> Stopped {
+        match answer {
+            Ok(StopAnswer { status, body }) => match self.turn.cancel_refused(status, &body) {
+                Some(why) => Stopped::Refused(crate::secrets::mask(&why).into_owned()),
+                None if (200..300).contains(&status) => Stopped::Sent,
+                None => Stopped::Refused(format!("it answered {status}")),
+            },
+            Err(fault) => Stopped::Failed(fault),
+        }
+    }
+}
+
+/// Takes events of a turn that no one waits for any more.
+#[derive(Default)]
+struct Discard {
+    has_ended: bool,
+}
+
+impl EventSink for Discard {
+    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
+        self.has_ended |= match event {
+            AgentEvent::Response(response) => response.end.is_some(),
+            AgentEvent::Error(_) => true,
+            _ => false,
+        };
+        Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+}

@@ -1,0 +1,111 @@
+//! Documents that connectors look up: fetched for each turn, or, if they are the same for all, kept by the rules of HTTP.
+//!
+//! What is kept is fetched without anything of the caller: neither its headers nor who it is. Not here: how long
+//! documents are kept ([`crate::upstream::documents`]), and the cards that clients are shown ([`super::card`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use interlingua_core::connector::HttpRequest;
+use interlingua_core::{Fault, FaultKind};
+use reqwest::{Response, Url};
+use tokio::time::{Instant, timeout};
+
+use super::card::max_age;
+use super::{Agent, Resend, failure, unpacked};
+use crate::upstream::Reply;
+use crate::upstream::documents::{Documents, Fetched, Missing, Noted, Times};
+use crate::upstream::headers::TurnHeaders;
+use crate::upstream::send_error::{Refused, SendCause, SendError};
+
+/// The largest document that is looked up, in bytes.
+const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
+/// The most documents that are kept for an agent.
+const MAX_DOCUMENTS: usize = 64;
+/// How long it is remembered that there is no document.
+const MISSING: Duration = Duration::from_secs(60);
+
+/// A document, or that there is none.
+#[derive(Clone, Debug)]
+pub(super) enum Published {
+    Document(Arc<[u8]>),
+    Missing(Refused),
+}
+
+/// The documents of an agent that connectors look up, by endpoint and URL.
+pub(super) type Lookups = Documents<(usize, String), Published, SendError>;
+
+/// No documents yet. `total`: how long a turn may take, which waits for the first fetch.
+pub(super) fn no_lookups(total: Duration) -> Lookups {
+    // Without a document a turn fails, so the next one asks again.
+    let times = Times { first: total, fetch: total, pause_without: Duration::ZERO, ..Times::DEFAULT };
+    Documents::new(times, MAX_DOCUMENTS, |_, _| false)
+}
+
+impl Agent {
+    /// A document that is the same for all, from what is kept if it is fresh.
+    pub(super) async fn published(self: Arc<Self>, ask: HttpRequest, resend: Resend) -> Result<Reply, SendError> {
+        let fetcher = Arc::clone(&self);
+        let asked = Url::parse(&ask.url).map(|url| failure::shown(&url)).unwrap_or_default();
+        let key = (resend.endpoint, ask.url.clone());
+        let fetch = || async move { fetcher.fetch_published(ask, resend).await };
+        let late = |bound| {
+            let detail = format_args!("a document was not complete after {bound:?} (timeouts.total)");
+            SendError::from(failure::timed_out("the agent took too long to answer", detail))
+        };
+        let agent = self.settings.agent.clone();
+        let note = move |noted: Noted<SendError>| match noted {
+            Noted::Gone { why, is_kept: true } => {
+                let why = super::shown(&why);
+                tracing::warn!(agent, asked, why, "a document of the agent cannot be read: the old one is used");
+            }
+            Noted::Gone { .. } | Noted::Again => {}
+        };
+        match self.lookups.get(key, fetch, late, note).await {
+            Ok(Published::Document(document)) => Ok(Reply::Document(document)),
+            Ok(Published::Missing(refused)) => Err(SendError::refused(refused)),
+            Err(Missing::Failed(error)) => Err(error),
+            Err(Missing::Late) => Err(SendError::from(failure::timed_out(
+                "the agent took too long to answer",
+                format_args!("a document was not there in time (timeouts.total)"),
+            ))),
+        }
+    }
+
+    async fn fetch_published(&self, ask: HttpRequest, resend: Resend) -> Result<Fetched<Published>, SendError> {
+        let request = self.request(ask, resend.endpoint, &TurnHeaders::default())?;
+        match self.send(request, &resend, Instant::now()).await {
+            Ok(response) => {
+                let max_age = max_age(response.headers());
+                Ok(Fetched { document: Published::Document(self.document(response).await?.into()), max_age })
+            }
+            Err(SendError { cause: SendCause::Refused(refused), .. }) if matches!(refused.status, 404 | 410) => {
+                Ok(Fetched { document: Published::Missing(refused), max_age: Some(MISSING) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a complete document.
+    pub(super) async fn document(&self, response: Response) -> Result<Vec<u8>, Fault> {
+        let mut chunks = unpacked(response)?;
+        let read = timeout(self.settings.first_byte, async {
+            let mut document = Vec::new();
+            while let Some(chunk) = chunks.next().await {
+                document.extend_from_slice(&chunk?);
+                if document.len() > MAX_DOCUMENT_BYTES {
+                    let message = format!("the agent sent a document larger than {MAX_DOCUMENT_BYTES} bytes");
+                    return Err(Fault::new(FaultKind::UpstreamTooLarge, message));
+                }
+            }
+            Ok(document)
+        });
+        read.await.unwrap_or_else(|_| {
+            Err(failure::timed_out(
+                "the agent took too long to answer",
+                format_args!("a document was not complete after {:?} (timeouts.first_byte)", self.settings.first_byte),
+            ))
+        })
+    }
+}
