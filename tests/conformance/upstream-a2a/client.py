@@ -24,7 +24,7 @@ def _():
     for place in (6, 4):
         proxy.cut_next(place)
     stream = cut.turn("long 40 20")
-    assert stream.text == stream.streamed_text == "".join(f"{n} " for n in range(40)), stream.text
+    assert stream.text == stream.streamed_text == "".join(f"{n} " for n in range(40)), stream.streamed_text
 
 
 concurrent_sessions(card)

@@ -43,6 +43,8 @@ struct Artifact {
     earlier: u32,
     announced: bool,
     finished: bool,
+    /// The last piece of the text in a snapshot. The stream that follows may begin with it.
+    last_piece: Option<Digest>,
 }
 
 /// The artifacts of a task.
@@ -93,7 +95,15 @@ impl Artifacts {
     fn open(&mut self, id: &str) -> usize {
         let (id, message) = (id.to_owned(), id.to_owned());
         self.by_id.insert(id.clone(), self.all.len());
-        let artifact = Artifact { id, message, slots: Vec::new(), earlier: 0, announced: false, finished: false };
+        let artifact = Artifact {
+            id,
+            message,
+            slots: Vec::new(),
+            earlier: 0,
+            announced: false,
+            finished: false,
+            last_piece: None,
+        };
         self.all.push(artifact);
         self.all.len() - 1
     }
@@ -143,6 +153,10 @@ impl Artifacts {
             None => self.open(id),
         };
 
+        self.all[place].last_piece = match parts.last().map(|part| &part.content) {
+            Some(Content::Text(text)) if mode == Mode::Snapshot => Some(Digest::of(text.as_bytes())),
+            _ => None,
+        };
         let mut writer = Writer { artifact: &mut self.all[place], head: artifact, task, sink, emitted: 0 };
         let groups = groups(&parts);
         let written = match mode {
@@ -151,6 +165,13 @@ impl Artifacts {
         };
         self.emitted += writer.emitted;
         written
+    }
+
+    /// True for a piece that a snapshot ended with, if it comes first behind it.
+    pub(super) fn is_repeated(&mut self, id: &str, text: &str) -> bool {
+        let artifact = self.by_id.get(id).map(|place| &mut self.all[*place]);
+        let last = artifact.and_then(|artifact| artifact.last_piece.take());
+        last.is_some_and(|last| last == Digest::of(text.as_bytes()))
     }
 
     /// No more of an artifact is expected.

@@ -57,6 +57,9 @@ pub(super) struct ItemReader {
     pub(super) ended: bool,
     /// Items of this turn's task.
     pub(super) items: u64,
+    /// The task was subscribed to after a cut. A piece that came about then may be in the snapshot and in the stream: what
+    /// the task says at its end is right.
+    pub(super) was_taken_up: bool,
 }
 
 /// `metadata.agent_api` of a task or a status.
@@ -106,6 +109,7 @@ impl ItemReader {
             started: false,
             ended: false,
             items: 0,
+            was_taken_up: false,
         }
     }
 
@@ -144,6 +148,13 @@ impl ItemReader {
                 self.start(sink)?;
                 let Some(mut artifact) = update.artifact else { return sink.emit(&AgentEvent::Ignored) };
                 let is_append = update.append == Some(true);
+                if self.was_taken_up
+                    && is_append
+                    && let Some(text) = artifact.only_text()
+                    && self.artifacts.is_repeated(filled(&artifact.artifact_id).unwrap_or_default(), text)
+                {
+                    return Ok(());
+                }
                 if is_append
                     && update.last_chunk != Some(true)
                     && let Some(text) = artifact.only_text()
@@ -154,12 +165,21 @@ impl ItemReader {
                 }
                 let mode = if is_append { Mode::Append } else { Mode::Replace };
                 self.artifacts.read(&mut artifact, mode, self.form, self.task.as_deref(), sink)?;
-                if update.last_chunk == Some(true) {
+                // A message that has ended could not be corrected any more.
+                if update.last_chunk == Some(true) && !self.was_taken_up {
                     self.artifacts.finish(filled(&artifact.artifact_id).unwrap_or_default(), sink)?;
                 }
                 Ok(())
             }
         }
+    }
+
+    /// True for a status behind which nothing comes, of a task that was subscribed to after a cut: the task itself is to be
+    /// asked for.
+    pub(super) fn is_to_be_confirmed(&self, item: &Kind<'_>) -> bool {
+        let Kind::Status(update) = item else { return false };
+        let state = update.status.as_ref().and_then(wire::Status::state);
+        self.was_taken_up && !matches!(state, None | Some(State::Submitted | State::Working))
     }
 
     /// Takes over the ids of an item. False if it belongs to another task.
@@ -211,9 +231,14 @@ impl ItemReader {
             let current = status.and_then(|status| status.message).map(message_digest);
             self.missed(history, current, sink)?;
         }
+        let is_settled = !matches!(
+            task.status.as_ref().and_then(wire::Status::state),
+            None | Some(State::Submitted | State::Working)
+        );
+        let mode = if self.was_taken_up && is_settled { Mode::Replace } else { Mode::Snapshot };
         for artifact in task.artifacts.into_iter().flatten() {
             let mut artifact = artifact;
-            self.artifacts.read(&mut artifact, Mode::Snapshot, self.form, self.task.as_deref(), sink)?;
+            self.artifacts.read(&mut artifact, mode, self.form, self.task.as_deref(), sink)?;
         }
         self.status(task.status.unwrap_or_default(), task.metadata, source, sink)
     }

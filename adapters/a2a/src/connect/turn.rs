@@ -198,6 +198,10 @@ impl A2aTurn {
             return Ok(());
         }
         match self.parse(data)? {
+            Ok(Some(item)) if source == Source::Stream && self.reader.is_to_be_confirmed(&item) => {
+                self.step = Some(Step::Poll);
+                Ok(())
+            }
             Ok(Some(item)) => {
                 self.items += 1;
                 self.reader.read(item, source, sink)
@@ -303,7 +307,10 @@ impl AgentTurn for A2aTurn {
                 self.step = Some(self.resumption());
                 Next::Wait(pause)
             }
-            Step::Subscribe => self.send(Operation::Subscribe),
+            Step::Subscribe => {
+                self.reader.was_taken_up = true;
+                self.send(Operation::Subscribe)
+            }
             Step::Poll => self.send(Operation::Get),
             Step::Done => Next::Finished,
         })

@@ -125,7 +125,10 @@ fn tenant_and_extensions_go_into_each_request() {
     options["tenant"] = json!("t/1");
     options["extensions"] = json!(["urn:a", "urn:b"]);
     let mut session = Session::new(&options);
-    let driven = session.send_text("Paris?", [V1.cut(1, &[submitted()]), V1.stream(2, &[status("COMPLETED")])]);
+    let driven = session.send_text(
+        "Paris?",
+        [V1.cut(1, &[submitted()]), V1.stream(2, &[status("COMPLETED")]), V1.task(3, &task("COMPLETED", &json!([])))],
+    );
     for request in &driven.requests {
         let body: Value = serde_json::from_slice(&request.body).expect("JSON");
         assert_eq!(body["params"]["tenant"], "t/1");

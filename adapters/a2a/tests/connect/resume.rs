@@ -1,11 +1,11 @@
 //! Streams that break, and tasks that are taken up again.
 
-use interlingua_core::testkit::Answer;
+use interlingua_core::testkit::{self, Answer};
 use serde_json::json;
 
 use super::agent::{
-    ALL, Session, V1, V1_REST, V03, body, broken, end, fixed, message, refusal, request, status, submitted, task, text,
-    texts, transcript,
+    ALL, Session, V1, V1_REST, V03, artifact, body, broken, end, fixed, message, refusal, request, status, submitted,
+    task, text, texts, transcript,
 };
 
 #[test]
@@ -32,6 +32,11 @@ fn a_cut_stream_is_taken_up_and_nothing_is_repeated() {
                 } else {
                     dialect.stream(3, &[json!({ "task": whole }), status("COMPLETED")])
                 },
+                // What a task says at its end is right: a piece may have been in the snapshot and in the stream.
+                dialect.task(
+                    4,
+                    &task("COMPLETED", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is 18 C." }] }])),
+                ),
             ],
         );
         let name = format!("resume_{}_{}", dialect.version, dialect.binding);
@@ -177,5 +182,33 @@ fn the_message_of_the_last_status_is_read_once() {
         let kinds: Vec<&str> = run.messages.iter().map(|message| message.kind.as_str()).collect();
         let kind = if expected == 1 { "mcp_approval_request" } else { "message" };
         assert_eq!(kinds, [kind], "{state}");
+    }
+}
+
+/// a2a-sdk 1.3.0: a piece that comes about while a task is subscribed to stands in the snapshot and in the stream.
+#[test]
+fn a_piece_in_the_snapshot_and_in_the_stream_is_emitted_once() {
+    let parts = |count: usize| -> Vec<serde_json::Value> {
+        (0..count).map(|number| json!({ "text": format!("{number} ") })).collect()
+    };
+    let known = |count: usize, state: &str| task(state, &json!([{ "artifactId": "a-1", "parts": parts(count) }]));
+    let piece = |number: usize| text("a-1", &format!("{number} "), number > 0);
+    for twice in [&[3][..], &[2, 3], &[]] {
+        let mut rest = vec![json!({ "task": known(4, "WORKING") })];
+        rest.extend(twice.iter().map(|number| piece(*number)));
+        rest.extend([piece(4), artifact("a-1", &json!([{ "text": "5 " }]), true, true), status("COMPLETED")]);
+        let driven = Session::new(&fixed(V1)).send_text(
+            "Paris?",
+            [V1.cut(1, &[submitted(), piece(0), piece(1)]), V1.stream(2, &rest), V1.task(3, &known(6, "COMPLETED"))],
+        );
+        let whole = "0 1 2 3 4 5 ".to_owned();
+        assert_eq!(
+            (end(&driven).as_str(), texts(&driven)),
+            ("completed", vec![("message".to_owned(), whole)]),
+            "{twice:?}"
+        );
+        // One repetition is seen at once; what else there is, is corrected at the end.
+        let is_corrected = testkit::render(&driven.record).contains("0.0 = ");
+        assert_eq!(is_corrected, twice.len() > 1, "{}", testkit::render(&driven.record));
     }
 }
