@@ -79,7 +79,7 @@ fn decisions_have_the_words_of_the_service() {
         ("{}", Decision::Edit, "edit", json!({"args": {"to": "y"}}), 0),
         ("{}", Decision::Respond, "response", json!({"args": "no"}), 0),
         ("{}", Decision::Reject, "reject", Value::Null, 1),
-        ("{}", Decision::Cancel, "reject", Value::Null, 0),
+        ("{}", Decision::Cancel, "reject", Value::Null, 1),
         (r#"{"words":"approve"}"#, Decision::Accept, "approve", Value::Null, 0),
         (r#"{"words":"approve"}"#, Decision::Edit, "edit", json!({"edited_args": {"to": "y"}}), 0),
         (r#"{"words":"approve"}"#, Decision::Respond, "response", json!({"message": "no"}), 0),
