@@ -8,7 +8,7 @@ use interlingua_core::{Fault, FaultKind};
 use serde_json::{Value, json};
 
 use super::agent::{
-    ALL, Session, URL, V1, V1_REST, V03, V03_REST, connector, end, fixed, request, status, status_with, submitted,
+    ALL, Session, URL, V1, V1_REST, V03, V03_REST, connector, end, fixed, request, status, status_with, submitted, task,
 };
 
 fn read(body: &Value) -> AgentRequest {
