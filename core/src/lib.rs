@@ -49,6 +49,7 @@ pub mod size;
 pub mod sse;
 pub mod step;
 pub mod sticky;
+pub mod template;
 pub mod time;
 pub mod transcript;
 pub mod turn_ids;

@@ -2,6 +2,7 @@
 //!
 //! See `docs/upstreams/anthropic-messages.md`. Which block a delta belongs to is decided in [`super::blocks`].
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use interlingua_core::agent_event::{
@@ -10,6 +11,7 @@ use interlingua_core::agent_event::{
 use interlingua_core::connector::{EventSink, TurnRequest};
 use interlingua_core::model::MessageType;
 use interlingua_core::model_error::Complaint;
+use interlingua_core::template::TextTemplate;
 use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{ContentKind, End, Extra, Fault, FaultKind, Json, Losses};
 use serde_json::value::RawValue;
@@ -37,6 +39,9 @@ pub(super) struct Reader {
     hosted: HashMap<String, HostedCall>,
     /// The names of tools that the request had to write otherwise.
     tool_names: HashMap<String, String>,
+    /// The shape of a piece of text, and the index in it.
+    template: TextTemplate,
+    template_index: Option<i64>,
     pub(super) losses: Losses,
 }
 
@@ -61,6 +66,8 @@ impl Reader {
             said: Some(String::new()),
             hosted: HashMap::new(),
             tool_names,
+            template: TextTemplate::default(),
+            template_index: None,
             losses,
         }
     }
@@ -74,6 +81,15 @@ impl Reader {
         self.stop_reason.is_some()
     }
 
+    /// Reads an event that is a piece of text like the last one. False: it is another one.
+    #[inline]
+    pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
+        let Some(text) = self.template.text(data) else { return Ok(false) };
+        remember(&mut self.said, text);
+        self.blocks.text(Kind::Text, self.template_index, text, &mut self.ids, sink)?;
+        Ok(true)
+    }
+
     /// Reads an event. `data`: its JSON. `named`: the name of its frame, for servers that write no type.
     #[inline]
     pub(super) fn read(
@@ -85,7 +101,11 @@ impl Reader {
     ) -> Result<(), Fault> {
         match event.kind.as_deref().or(named).unwrap_or_default() {
             "content_block_delta" => match &event.delta {
-                Some(delta) => self.delta(event.index, delta, sink),
+                Some(delta) => {
+                    self.delta(event.index, delta, sink)?;
+                    self.learn(event, delta, data);
+                    Ok(())
+                }
                 None => sink.emit(&AgentEvent::Ignored),
             },
             "ping" => sink.emit(&AgentEvent::KeepAlive),
@@ -112,6 +132,16 @@ impl Reader {
             )
             .with_detail("set protocol = \"chat-completions\" if its URL is right")),
             _ => sink.emit(&AgentEvent::Ignored),
+        }
+    }
+
+    /// Learns the shape of an event that is a piece of text and nothing else.
+    fn learn(&mut self, event: &Event<'_>, delta: &Delta<'_>, data: &[u8]) {
+        if let (Some("text_delta"), Some(Cow::Borrowed(text))) = (delta.kind.as_deref(), &delta.text)
+            && event.kind.is_some()
+        {
+            self.template.learn(data, text);
+            self.template_index = event.index;
         }
     }
 

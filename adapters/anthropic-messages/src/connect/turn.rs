@@ -60,6 +60,9 @@ impl AgentTurn for MessagesTurn {
         if self.reader.has_ended() {
             return Ok(());
         }
+        if self.reader.read_text(frame.data, sink)? {
+            return Ok(());
+        }
         // Proxies end as other protocols do.
         if frame.is_done() || frame.data.trim_ascii().is_empty() {
             return Ok(());

@@ -142,6 +142,29 @@ impl<'a> Chunk<'a> {
     }
 }
 
+impl<'a> Delta<'a> {
+    /// Its text, if it has nothing else and the text has no escapes.
+    pub(super) fn plain_text(&self) -> Option<&'a str> {
+        let List { first: Some(part), rest } = &self.content else { return None };
+        let is_text =
+            rest.is_empty() && !part.is_reasoning && part.thinking.first.is_none() && part.image_url.is_none();
+        let is_alone = self.refusal.is_none()
+            && self.reasoning_content.is_none()
+            && self.reasoning.is_none()
+            && self.reasoning_details.is_none()
+            && self.tool_calls.first.is_none()
+            && self.function_call.is_none()
+            && self.images.first.is_none()
+            && self.audio.is_none()
+            && self.annotations.is_none()
+            && self.executed_tools.is_none();
+        match &part.text {
+            Some(Cow::Borrowed(text)) if is_text && is_alone => Some(text),
+            _ => None,
+        }
+    }
+}
+
 impl<'de> Fields<'de> for Chunk<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
         match name {

@@ -20,6 +20,7 @@ use super::state::ReasoningField;
 use super::think::Splitter;
 use interlingua_core::lenient::List;
 use interlingua_core::model_error::Complaint;
+use interlingua_core::template::TextTemplate;
 use interlingua_core::turn_ids::TurnIds;
 
 /// The index of a call in the form before `tool_calls`, which knew but one.
@@ -42,6 +43,8 @@ pub(super) struct Reader {
     details: Details,
     annotations: Entries,
     executed: ExecutedTools,
+    /// The shape of a piece of text.
+    template: TextTemplate,
     pub(super) losses: Losses,
 }
 
@@ -54,6 +57,7 @@ impl Reader {
             ended: false,
             messages: Messages::new(Splitter::new(tags)),
             calls: Calls::new(origin),
+            template: TextTemplate::default(),
             losses,
             reason: None,
             usage: None,
@@ -84,6 +88,24 @@ impl Reader {
         self.reasoning
     }
 
+    /// Reads a chunk that is a piece of text like the last one. False: it is another one.
+    #[inline]
+    pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
+        let Some(text) = self.template.text(data) else { return Ok(false) };
+        self.text(text, sink)?;
+        Ok(true)
+    }
+
+    /// A piece of the content.
+    #[inline]
+    fn text(&mut self, text: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if !text.is_empty() {
+            self.calls.close_whole(&mut self.ids, sink)?;
+            self.settle();
+        }
+        self.messages.content(text, &mut self.ids, sink)
+    }
+
     /// Reads a chunk, or a whole completion. `data`: its JSON.
     pub(super) fn read(&mut self, chunk: Chunk<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let other = chunk.other_protocol().filter(|_| !self.started && chunk.choices.is_none());
@@ -109,6 +131,11 @@ impl Reader {
                 // The whole list comes again with every chunk.
                 self.messages.of_text.set(name, Json::from_raw(sources));
             }
+        }
+
+        if !is_error && let Some(text) = plain_text(&chunk) {
+            self.template.learn(data, text);
+            return self.text(text, sink);
         }
 
         if let Some(choice) = self.choose(chunk.choices.unwrap_or_default(), sink)? {
@@ -388,6 +415,18 @@ impl Reader {
     fn take_usage(&mut self) -> Option<JsonRef<'static>> {
         self.usage.take().map(|usage| JsonRef::Owned(to_usage(&usage)))
     }
+}
+
+/// The text of a chunk that has nothing else, without escapes.
+fn plain_text<'a>(chunk: &Chunk<'a>) -> Option<&'a str> {
+    let Chunk { choices: Some(List { first: Some(choice), rest }), .. } = chunk else { return None };
+    let Choice { delta: Some(delta), finish_reason: None, usage: None, .. } = choice else { return None };
+    let is_alone = rest.is_empty()
+        && chunk.usage.is_none()
+        && chunk.groq_usage.is_none()
+        && chunk.citations.is_none()
+        && chunk.search_results.is_none();
+    delta.plain_text().filter(|_| is_alone)
 }
 
 /// A source in the form that the gateway's protocols share, without the object around it; others stay as they are.

@@ -71,6 +71,10 @@ impl AgentTurn for ChatTurn {
             return Ok(());
         }
 
+        if !self.is_done && frame.event != Some("error") && self.reader.read_text(frame.data, sink)? {
+            return Ok(());
+        }
+
         if frame.is_done() {
             self.is_done = true;
             return if self.reader.has_usage() { self.reader.finish(sink) } else { Ok(()) };
