@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use interlingua::upstream::http::{Endpoint, HttpSettings, HttpUpstream};
-use interlingua::upstream::{Conversation, Upstream, Via};
+use interlingua::upstream::{Conversation, Stopped, Upstream, Via};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Fault, FaultKind, Json};
@@ -552,9 +552,10 @@ async fn dropping_a_pending_request_closes_its_connection() {
 async fn a_stop_request_is_sent_to_the_agent() {
     let agent = scripted::Upstream::in_order([Reply::complete(200, &[], "{}"), Reply::complete(500, &[], "")]);
     let client = Client::to(agent.url("/process"));
-    for _ in 0..2 {
-        client.start().cancel().expect("it has the route").await;
-    }
+    let stopped = client.start().stop().expect("it has the route").await;
+    assert!(matches!(stopped, Stopped::Sent), "{stopped:?}");
+    let stopped = client.start().stop().expect("it has the route").await;
+    assert!(matches!(&stopped, Stopped::Refused(why) if why.contains("500")), "{stopped:?}");
 
     let requests = agent.requests();
     assert_eq!((requests[0].path.as_str(), requests[0].body.as_slice()), ("/stop", br#""s1""#.as_slice()));
