@@ -187,7 +187,7 @@ pub(crate) const ALL: &[Suite] = &[
         kind: Kind::Python,
         scripts: &["client.py"],
         upstream: Some(Upstream::with_card("agent.py")),
-        in_ci: false,
+        in_ci: true,
         limit: Duration::from_secs(180),
     },
     Suite {

@@ -175,13 +175,16 @@ fn the_message_of_the_last_status_is_read_once() {
         asking["status"]["message"] = question.clone();
         asking["history"].as_array_mut().expect("a list").push(question.clone());
         let begun = V1.cut(1, &[submitted()]);
-        let refused = V1.error(2, -32004, "not here");
-        let driven = Session::new(&fixed(V1)).send_text("Paris?", [begun, refused, V1.task(3, &asking)]);
-        let run = driven.record.run();
-        assert_eq!(run.pending().len(), expected, "{state}");
-        let kinds: Vec<&str> = run.messages.iter().map(|message| message.kind.as_str()).collect();
-        let kind = if expected == 1 { "mcp_approval_request" } else { "message" };
-        assert_eq!(kinds, [kind], "{state}");
+        let polled = [begun.clone(), V1.error(2, -32004, "not here"), V1.task(3, &asking)];
+        let subscribed = [begun, V1.stream(2, &[json!({ "task": asking })]), V1.stream(3, &[])];
+        for answers in [polled, subscribed] {
+            let driven = Session::new(&fixed(V1)).send_text("Paris?", answers);
+            let run = driven.record.run();
+            assert_eq!(run.pending().len(), expected, "{state}");
+            let kinds: Vec<&str> = run.messages.iter().map(|message| message.kind.as_str()).collect();
+            let kind = if expected == 1 { "mcp_approval_request" } else { "message" };
+            assert_eq!(kinds, [kind], "{state}");
+        }
     }
 }
 
