@@ -45,7 +45,7 @@ fn read(bytes: &[u8], cut: usize, options: u8) -> Record {
         _ if breaks_off => Answer::Cut(pieces()),
         _ => Answer::Stream(pieces()),
     };
-    // Whoever asks again is told that the task is gone.
+    // If it is asked again, the task is gone.
     let gone = r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Task not found"}}"#;
     drive(&mut *turn, std::iter::once(answer).chain((0..32).map(|_| Answer::body(gone)))).record
 }

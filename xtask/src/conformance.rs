@@ -89,19 +89,7 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
     let mut problems = Vec::new();
     for script in suite.scripts {
         println!("{} {script}, gateway at {}", suite.name, gateway.url());
-        // A suite in Node may share checks that are written in Python.
-        let mut command = match suite.kind {
-            Kind::Node | Kind::Browser if script.ends_with(".py") => {
-                let mut command = Command::new("python3");
-                command.arg(sources.join(script));
-                command
-            }
-            Kind::Python | Kind::Node | Kind::Browser => {
-                let mut command = Command::new(&program);
-                command.arg(folder.join(script));
-                command
-            }
-        };
+        let mut command = script_command(suite, script, &program, &sources, &folder);
         command
             .current_dir(&scratch)
             .env("GATEWAY_URL", gateway.url())
@@ -142,6 +130,15 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
         bail!("{}; logs are in {}", problems.join("; "), scratch.display());
     }
     Ok(Outcome::Passed(format!("{passed} passed, {failed} failed")))
+}
+
+/// Runs a script of a suite. One in Node may share checks that are written in Python.
+fn script_command(suite: &Suite, script: &str, program: &Path, sources: &Path, folder: &Path) -> Command {
+    let is_shared = matches!(suite.kind, Kind::Node | Kind::Browser) && script.ends_with(".py");
+    let (program, folder) = if is_shared { (Path::new("python3"), sources) } else { (program, folder) };
+    let mut command = Command::new(program);
+    command.arg(folder.join(script));
+    command
 }
 
 /// The counts in the last line of the form `N passed, N failed`.

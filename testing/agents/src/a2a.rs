@@ -1,5 +1,5 @@
 //! An A2A agent of version 1.0 over JSON-RPC, as a2a-sdk 1.3.0 writes one: found by its card, answers with a task and its
-//! artifacts, keeps its tasks, and shows one from its begin to whoever subscribes to it.
+//! artifacts, keeps its tasks, and shows one from its begin to those who subscribe to it.
 //!
 //! Not here: version 0.3 and HTTP+JSON, which the connector's own tests have.
 

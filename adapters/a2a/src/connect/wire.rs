@@ -375,7 +375,7 @@ fn bytes(text: Cow<'_, str>) -> Content<'_> {
     Content::Bytes(standard.map_or(text, Cow::Owned))
 }
 
-/// a2a-sdk 0.3 encodes bytes twice over REST. Undone where the bytes are base64 of a file of the type that the part names.
+/// a2a-sdk 0.3 encodes bytes twice over REST. They are decoded once where the bytes are base64 of a file of the type that the part names.
 fn undouble(part: &mut Part<'_>) {
     let Content::Bytes(text) = &part.content else { return };
     let Some(inner) = base64::decode(text).and_then(|bytes| String::from_utf8(bytes).ok()) else { return };
@@ -389,7 +389,7 @@ fn undouble(part: &mut Part<'_>) {
         "application/zip" => &[b"PK"],
         "audio/mpeg" => &[b"ID3", b"\xff\xfb", b"\xff\xf3"],
         "audio/ogg" | "video/ogg" => &[b"OggS"],
-        // Of a text or an unknown type nobody can say whether it is meant to be base64.
+        // Whether a text or an unknown type is meant to be base64, only its reader knows.
         _ => return,
     };
     if begins.iter().any(|begin| file.starts_with(begin)) {

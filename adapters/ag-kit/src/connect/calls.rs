@@ -115,7 +115,7 @@ impl Calls {
         } else {
             CallKind::Undeclared
         };
-        // Without an id of its own no result can be told to be its result, but the call can be shown.
+        // Without an id of its own no result is known to be its result, but the call can be shown.
         let id = if id.is_empty() { format!("unnamed-{}", self.all.len() + 1) } else { id.to_owned() };
         let message = format!("call-{id}");
         self.by_id.insert(id.clone(), self.all.len());
