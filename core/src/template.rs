@@ -3,6 +3,8 @@
 //!
 //! Not here: what a frame means. A reader learns a shape from a frame that it has parsed and that has no other effect.
 
+use std::borrow::Cow;
+
 /// Shapes of longer frames are not kept, in bytes.
 const MAX_SHAPE: usize = 4096;
 
@@ -16,9 +18,9 @@ const MAX_SHAPE: usize = 4096;
 /// let text = std::str::from_utf8(&frame[19..22]).unwrap();
 /// template.learn(frame, text);
 ///
-/// assert_eq!(template.text(br#"{"index":0,"text":"lo!"}"#), Some("lo!"));
+/// assert_eq!(template.text(br#"{"index":0,"text":"lo!"}"#).as_deref(), Some("lo!"));
+/// assert_eq!(template.text(br#"{"index":0,"text":"\n"}"#).as_deref(), Some("\n"));
 /// assert_eq!(template.text(br#"{"index":1,"text":"lo!"}"#), None, "another shape");
-/// assert_eq!(template.text(br#"{"index":0,"text":"\n"}"#), None, "an escape has to be parsed");
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct TextTemplate {
@@ -27,10 +29,10 @@ pub struct TextTemplate {
 }
 
 impl TextTemplate {
-    /// The text of a frame of the known shape. None: the frame has to be parsed.
+    /// The text of a frame of the known shape, borrowed if it has no escapes. None: the frame has to be parsed.
     #[inline]
     #[must_use]
-    pub fn text<'a>(&self, frame: &'a [u8]) -> Option<&'a str> {
+    pub fn text<'a>(&self, frame: &'a [u8]) -> Option<Cow<'a, str>> {
         if self.before.is_empty() {
             return None;
         }
@@ -38,7 +40,13 @@ impl TextTemplate {
         let text = frame.strip_prefix(self.before.as_slice())?.strip_suffix(self.after.as_slice())?;
         // With none of these, the text is the whole content of the string.
         let is_plain = |byte: &u8| *byte >= 0x20 && *byte != b'"' && *byte != b'\\';
-        if text.iter().all(is_plain) { std::str::from_utf8(text).ok() } else { None }
+        if text.iter().all(is_plain) {
+            return std::str::from_utf8(text).ok().map(Cow::Borrowed);
+        }
+
+        // With its quotes it is one string, or the frame has another shape.
+        let quoted = frame.get(self.before.len() - 1..=frame.len() - self.after.len())?;
+        serde_json::from_slice::<String>(quoted).ok().map(Cow::Owned)
     }
 
     /// Takes the shape of a frame. `text`: the part of it that may differ, a string without escapes. Anything else is not
@@ -72,13 +80,13 @@ mod tests {
         {
             let mut template = TextTemplate::default();
             template.learn(frame.as_bytes(), text);
-            let is_known = template.text(br#"{"a":"x","text":"two"}"#) == Some("two");
+            let is_known = template.text(br#"{"a":"x","text":"two"}"#) == Some("two".into());
             assert_eq!(is_known, is_learned, "{text:?}");
         }
     }
 
     #[test]
-    fn only_plain_texts_are_read() {
+    fn texts_are_read_and_other_shapes_are_not() {
         let frame = r#"{"text":"one"}"#;
         let mut template = TextTemplate::default();
         assert_eq!(template.text(frame.as_bytes()), None);
@@ -87,12 +95,16 @@ mod tests {
             ("two", Some("two")),
             ("", Some("")),
             ("zwei Städte 👀", Some("zwei Städte 👀")),
-            ("a\\nb", None),
+            ("a\\nb", Some("a\nb")),
+            ("a\\", None),
+            ("a\\\"b", Some("a\"b")),
+            ("\\ud83d\\udc40", Some("👀")),
+            ("\\x", None),
             ("a\"b", None),
             ("a\nb", None),
             (r#"x","text":"y"#, None),
         ] {
-            assert_eq!(template.text(format!(r#"{{"text":"{text}"}}"#).as_bytes()), wanted, "{text}");
+            assert_eq!(template.text(format!(r#"{{"text":"{text}"}}"#).as_bytes()).as_deref(), wanted, "{text}");
         }
         assert_eq!(template.text(b"{\"text\":\"\xff\"}"), None);
         assert_eq!(template.text(br#"{"text":"}"#), None);

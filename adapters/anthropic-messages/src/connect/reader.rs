@@ -85,8 +85,8 @@ impl Reader {
     #[inline]
     pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
         let Some(text) = self.template.text(data) else { return Ok(false) };
-        remember(&mut self.said, text);
-        self.blocks.text(Kind::Text, self.template_index, text, &mut self.ids, sink)?;
+        remember(&mut self.said, &text);
+        self.blocks.text(Kind::Text, self.template_index, &text, &mut self.ids, sink)?;
         Ok(true)
     }
 

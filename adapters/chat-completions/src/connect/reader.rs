@@ -92,7 +92,7 @@ impl Reader {
     #[inline]
     pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
         let Some(text) = self.template.text(data) else { return Ok(false) };
-        self.text(text, sink)?;
+        self.text(&text, sink)?;
         Ok(true)
     }
 
