@@ -41,7 +41,7 @@ async fn begin(stand: &Stand, client: &dyn ScriptedClient, name: &str) -> (Talk,
     let open = stand.send(&client.request(&scenario.turns[0].client, &talk)).await;
 
     let mark = Mark { play, turn: 0 };
-    poll_until("the agent to be asked", async || stand.stage.heard(mark)).await;
+    poll_until("the agent to be asked", async || stand.stage.received(mark)).await;
     let runs = stand.gateway.get(&format!("/agents/{AGENT}/runs")).await.json();
     let run = runs["data"][0]["id"].as_str().expect("a run").trim_start_matches("response_").to_owned();
     (talk, open, run)

@@ -33,8 +33,8 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Verdict {
     let mut verdict = Verdict::default();
     for (number, (turn, played)) in scenario.turns.iter().zip(&played.turns).enumerate() {
         let mut wrong = judge_end(turn, played);
-        match &played.heard {
-            Some(heard) => wrong.extend(verdict.compare("sent", &turn.sent(), heard, &played.reported)),
+        match &played.received {
+            Some(received) => wrong.extend(verdict.compare("sent", &turn.sent(), received, &played.reported)),
             None => wrong.push("no request reached the agent".to_owned()),
         }
         wrong.extend(verdict.compare("shown", &turn.shown(), &played.shown.items, &played.reported));
@@ -63,9 +63,9 @@ fn judge_end(turn: &Turn, played: &PlayedTurn) -> Vec<String> {
 /// What was reported as lost and arrives in both directions.
 fn lost_and_there(turn: &Turn, played: &PlayedTurn) -> Vec<String> {
     let nothing = Vec::new();
-    let heard = played.heard.as_ref().unwrap_or(&nothing);
+    let received = played.received.as_ref().unwrap_or(&nothing);
     let (sent, shown) = (turn.sent(), turn.shown());
-    let ways = [(by_kind(&sent), by_kind(heard)), (by_kind(&shown), by_kind(&played.shown.items))];
+    let ways = [(by_kind(&sent), by_kind(received)), (by_kind(&shown), by_kind(&played.shown.items))];
     let kinds: BTreeSet<ContentKind> = ways.iter().flat_map(|(expected, _)| expected.keys().copied()).collect();
     let arrives = |kind: &ContentKind| {
         ways.iter().all(|(expected, found)| {

@@ -22,8 +22,8 @@ pub(crate) struct Played {
 pub(crate) struct PlayedTurn {
     /// What the client was shown.
     pub(crate) shown: Shown,
-    /// What the agent heard. `None`: no request reached it.
-    pub(crate) heard: Option<Vec<Item>>,
+    /// What the agent received. `None`: no request reached it.
+    pub(crate) received: Option<Vec<Item>>,
     /// What the gateway said it lost.
     pub(crate) reported: BTreeSet<Reported>,
     /// The answers as they came.
@@ -65,7 +65,7 @@ impl Stand {
             before.answers.extend(one.answers);
         }
         let mut played = self.exchange(client, &last, talk).await;
-        played.heard = self.stage.heard(talk.mark);
+        played.received = self.stage.received(talk.mark);
         played
     }
 
@@ -86,7 +86,7 @@ impl Stand {
         let reported = self.log.lost_in(&id).await;
         PlayedTurn {
             shown: client.read(status, &answer, talk),
-            heard: None,
+            received: None,
             reported: reported.into_iter().collect(),
             answers: vec![format!("{} {}\n{status} {answer}", request.path, request.body)],
         }

@@ -157,7 +157,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, message: &Value) {
     use ContentKind as K;
     let context = message["contextId"].as_str().unwrap_or_default();
     if play.remembers(request, context) {
-        play.heard([Item::new(K::History, "remembered")]);
+        play.received([Item::new(K::History, "remembered")]);
     }
     play.note("session", &context_id(play));
 
@@ -174,7 +174,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, message: &Value) {
             received.extend(media(part));
         }
     }
-    play.heard(received);
+    play.received(received);
 }
 
 fn context_id(play: &Play<'_>) -> String {

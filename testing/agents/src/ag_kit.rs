@@ -81,7 +81,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest) {
     let body = request.json();
     let conversation = body["conversationId"].as_str().unwrap_or_default();
     if play.remembers(request, conversation) {
-        play.heard([Item::new(K::History, "remembered")]);
+        play.received([Item::new(K::History, "remembered")]);
     }
     play.note("session", conversation);
 
@@ -102,7 +102,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest) {
     let tools = body["tools"].as_array().into_iter().flatten();
     received.extend(tools.filter_map(|tool| tool["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)));
     received.extend(answered(play, &body["resume"]));
-    play.heard(received);
+    play.received(received);
 }
 
 /// The answer to an interrupt. Its payload is text.

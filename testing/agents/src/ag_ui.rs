@@ -65,7 +65,7 @@ fn note_request(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     use ContentKind as K;
     let thread = body["threadId"].as_str().unwrap_or_default();
     if play.remembers(request, thread) {
-        play.heard([Item::new(K::History, "remembered")]);
+        play.received([Item::new(K::History, "remembered")]);
     }
     play.note("session", thread);
 
@@ -92,7 +92,7 @@ fn note_request(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     items.extend(body["resume"].as_array().into_iter().flatten().map(answered));
     let tools = body["tools"].as_array().into_iter().flatten();
     items.extend(tools.filter_map(|tool| tool["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)));
-    play.heard(items);
+    play.received(items);
 }
 
 /// A part of a user's message.

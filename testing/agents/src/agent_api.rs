@@ -34,7 +34,7 @@ impl ScriptedAgent for AgentApi {
         let Some(play) = stage.play(request) else {
             return Reply::complete(404, JSON, r#"{"detail":"Not Found"}"#);
         };
-        hear(&play, request);
+        note_received(&play, request);
 
         if let Ending::Refused(status) = play.turn.ending {
             return Reply::complete(status, JSON, json!({ "detail": "not now" }).to_string());
@@ -50,23 +50,23 @@ impl ScriptedAgent for AgentApi {
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
 /// Reports what is new in a request.
-fn hear(play: &Play<'_>, request: &ReceivedRequest) {
+fn note_received(play: &Play<'_>, request: &ReceivedRequest) {
     use ContentKind as K;
     let body = request.json();
     let session = body["session_id"].as_str().unwrap_or_default();
     if play.remembers(request, session) {
-        play.heard([Item::new(K::History, "remembered")]);
+        play.received([Item::new(K::History, "remembered")]);
     }
     play.note("session", session);
 
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for message in body["input"].as_array().into_iter().flatten() {
         let contents = message["content"].as_array().cloned().unwrap_or_default();
         let is_new =
             contents.iter().filter_map(|content| content["text"].as_str()).any(|text| play.words(text).is_some());
         match (message["type"].as_str(), message["role"].as_str()) {
             (Some("message"), Some("system")) => {
-                heard.extend(
+                received.extend(
                     contents
                         .iter()
                         .filter_map(|content| content["text"].as_str())
@@ -74,20 +74,21 @@ fn hear(play: &Play<'_>, request: &ReceivedRequest) {
                 );
             }
             (Some("message"), Some("user")) if is_new => {
-                heard.extend(contents.iter().filter_map(|content| user_content(play, content)));
+                received.extend(contents.iter().filter_map(|content| user_content(play, content)));
             }
             (Some("function_call_output" | "mcp_approval_response"), _) => {
-                heard.extend(contents.iter().map(|content| &content["data"]).filter_map(|data| answered(play, data)));
+                received
+                    .extend(contents.iter().map(|content| &content["data"]).filter_map(|data| answered(play, data)));
             }
             _ => {}
         }
     }
     let tools = body["tools"].as_array().into_iter().flatten();
-    heard.extend(
+    received.extend(
         tools.filter_map(|tool| tool["function"]["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)),
     );
-    heard.extend(body["temperature"].as_f64().map(|value| Item::new(K::Sampling, format!("temperature {value}"))));
-    play.heard(heard);
+    received.extend(body["temperature"].as_f64().map(|value| Item::new(K::Sampling, format!("temperature {value}"))));
+    play.received(received);
 }
 
 /// A content of the user.

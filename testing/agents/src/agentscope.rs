@@ -138,7 +138,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     use ContentKind as K;
     let session = body["session_id"].as_str().unwrap_or_default();
     if play.remembers(request, session) {
-        play.heard([Item::new(K::History, "remembered")]);
+        play.received([Item::new(K::History, "remembered")]);
     }
     play.note("session", session);
 
@@ -163,7 +163,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
         let texts: String = list(&result["output"]).iter().filter_map(|part| part["text"].as_str()).collect();
         received.push(Item::new(K::ClientOutput, texts));
     }
-    play.heard(received);
+    play.received(received);
 }
 
 /// Where the bytes of a block are.

@@ -146,7 +146,7 @@ fn complaint(block: &Value) -> Option<&'static str> {
 fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     use ContentKind as K;
     if play.remembers(request, "") {
-        play.heard([Item::new(K::History, "remembered")]);
+        play.received([Item::new(K::History, "remembered")]);
     }
 
     let mut received = Vec::new();
@@ -161,7 +161,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     let tools = body["tools"].as_array().into_iter().flatten();
     received.extend(tools.filter_map(|tool| tool["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)));
     received.extend(body["temperature"].as_f64().map(|value| Item::new(K::Sampling, format!("temperature {value}"))));
-    play.heard(received);
+    play.received(received);
 }
 
 /// A block of the user. `is_new`: its message is of this turn.

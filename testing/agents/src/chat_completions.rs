@@ -117,7 +117,7 @@ fn check(body: &Value) -> Result<(), String> {
 fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     use ContentKind as K;
     if play.remembers(request, "") {
-        play.heard([Item::new(K::History, "remembered")]);
+        play.received([Item::new(K::History, "remembered")]);
     }
 
     let mut received = Vec::new();
@@ -145,7 +145,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     let names = tools.filter_map(|tool| tool["function"]["name"].as_str());
     received.extend(names.map(|name| Item::new(K::ToolDeclaration, name)));
     received.extend(body["temperature"].as_f64().map(|value| Item::new(K::Sampling, format!("temperature {value}"))));
-    play.heard(received);
+    play.received(received);
 }
 
 /// A text of the user. Data have no form of their own here.

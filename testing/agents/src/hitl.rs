@@ -130,15 +130,15 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     use ContentKind as K;
     let user = body["user_id"].as_str().unwrap_or_default();
     if play.remembers(request, user) {
-        play.heard([Item::new(K::History, "remembered")]);
+        play.received([Item::new(K::History, "remembered")]);
     }
     play.note("session", user);
 
     let words = body["query"].as_str().and_then(|query| play.words(query));
-    play.heard(words.map(|words| Item::new(K::Text, words)));
-    play.heard(body["system_message"].as_str().map(|text| Item::new(K::Instructions, text)));
+    play.received(words.map(|words| Item::new(K::Text, words)));
+    play.received(body["system_message"].as_str().map(|text| Item::new(K::Instructions, text)));
     let args = &body["args"]["args"];
-    play.heard(body["response_type"].as_str().map(|decision| match decision {
+    play.received(body["response_type"].as_str().map(|decision| match decision {
         "edit" => Item::new(K::ApprovalEdit, normal(&args.to_string())),
         "response" => Item::new(K::ApprovalReason, args.as_str().unwrap_or_default()),
         decision => Item::new(K::Approval, decision),

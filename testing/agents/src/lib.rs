@@ -9,7 +9,7 @@
 //! 1. Implement [`ScriptedAgent`]. Its [`answer`](ScriptedAgent::answer) gets each request of the gateway and finds out
 //!    with [`Stage::play`] which turn of which scenario it belongs to: the last mark in its bytes, or in a path that has
 //!    an id of the agent's own making.
-//! 2. Say with [`Play::heard`] what the request has for the agent, as items: the user's words without their mark
+//! 2. Say with [`Play::received`] what the request has for the agent, as items: the user's words without their mark
 //!    ([`Play::words`]), media, declared tools, outputs, decisions, instructions, temperature. Only what is new: items of
 //!    earlier turns do not count, but say [`Play::remembers`] if they stand in the request or if the request names the
 //!    session, context or response of an earlier turn.

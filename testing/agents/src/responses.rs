@@ -95,7 +95,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     use ContentKind as K;
     let previous = body["previous_response_id"].as_str().unwrap_or_default();
     if play.remembers(request, previous) {
-        play.heard([Item::new(K::History, "remembered")]);
+        play.received([Item::new(K::History, "remembered")]);
     }
 
     let mut received = Vec::new();
@@ -122,7 +122,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     let tools = body["tools"].as_array().into_iter().flatten();
     received.extend(tools.filter_map(|tool| tool["name"].as_str()).map(|name| Item::new(K::ToolDeclaration, name)));
     received.extend(body["temperature"].as_f64().map(|value| Item::new(K::Sampling, format!("temperature {value}"))));
-    play.heard(received);
+    play.received(received);
 }
 
 /// A part of what the user says.

@@ -1,4 +1,4 @@
-//! What is being played: which scenario a request belongs to, what the agent has heard, and where answers are cut.
+//! What is being played: which scenario a request belongs to, what the agent has received, and where answers are cut.
 //!
 //! Not here: how a protocol says it.
 
@@ -26,7 +26,7 @@ pub struct Stage {
 
 struct Playing {
     scenario: Scenario,
-    heard: HashMap<u32, Vec<Item>>,
+    received: HashMap<u32, Vec<Item>>,
     /// What an agent noted, by name: the sessions of its protocol.
     notes: HashMap<String, String>,
     /// Cuts the next answer.
@@ -43,14 +43,14 @@ impl Stage {
         let mut plays = self.plays.lock().expect("no player panics");
         let number = u32::try_from(plays.len()).expect("few plays");
         let playing =
-            Playing { scenario, heard: HashMap::new(), notes: HashMap::new(), cut, chunks: 0, is_current: false };
+            Playing { scenario, received: HashMap::new(), notes: HashMap::new(), cut, chunks: 0, is_current: false };
         plays.insert(number, playing);
         number
     }
 
-    /// What the agent heard in a turn of a play. `None`: no request reached it.
-    pub fn heard(&self, mark: Mark) -> Option<Vec<Item>> {
-        self.playing(mark.play, |playing| playing.heard.get(&mark.turn).cloned()).flatten()
+    /// What the agent received in a turn of a play. `None`: no request reached it.
+    pub fn received(&self, mark: Mark) -> Option<Vec<Item>> {
+        self.playing(mark.play, |playing| playing.received.get(&mark.turn).cloned()).flatten()
     }
 
     /// How many chunks the longest answer of a play had, uncut.
@@ -107,12 +107,12 @@ pub struct Play<'a> {
 
 impl Play<'_> {
     /// Says what the request has for the agent. Several requests of one turn add up; the same item twice counts once.
-    pub fn heard(&self, items: impl IntoIterator<Item = Item>) {
+    pub fn received(&self, items: impl IntoIterator<Item = Item>) {
         self.stage.playing(self.mark.play, |playing| {
-            let heard = playing.heard.entry(self.mark.turn).or_default();
+            let received = playing.received.entry(self.mark.turn).or_default();
             for item in items {
-                if !heard.contains(&item) {
-                    heard.push(item);
+                if !received.contains(&item) {
+                    received.push(item);
                 }
             }
         });

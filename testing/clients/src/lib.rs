@@ -140,7 +140,7 @@ impl Talk {
 /// Something that waits for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// Its id, as the client was told.
+    /// Its id, as the client received it.
     pub id: String,
     /// A call, an approval, a question or a login, and anything else that the protocol needs to answer it.
     pub what: String,

@@ -96,14 +96,14 @@ pub struct Tool {
     pub parameters: &'static str,
 }
 
-/// A picture, a sound, a film, a file or data.
+/// A picture, a sound, a video, a file or data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
     /// An image by its URL.
     Image(&'static str),
     /// A short sound: base64 of a WAV file.
     Audio(&'static str),
-    /// A film by its URL.
+    /// A video by its URL.
     Video(&'static str),
     /// A file by its URL, and its name.
     File(&'static str, &'static str),

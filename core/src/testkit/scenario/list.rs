@@ -19,7 +19,7 @@ const COLOUR: &str = r#"{"type":"object","properties":{"colour":{"type":"string"
 const PICTURE: Media = Media::Image("https://example.com/picture.png");
 /// The head of an empty WAV file.
 const SOUND: Media = Media::Audio("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=");
-const FILM: Media = Media::Video("https://example.com/film.mp4");
+const VIDEO: Media = Media::Video("https://example.com/video.mp4");
 const PAPER: Media = Media::File("https://example.com/paper.pdf", "paper.pdf");
 const DATA: Media = Media::Data(r#"{"points":[1,2,3]}"#);
 
@@ -144,12 +144,12 @@ fn media() -> Vec<Scenario> {
     vec![
         sent("image-in", PICTURE),
         sent("audio-in", SOUND),
-        sent("video-in", FILM),
+        sent("video-in", VIDEO),
         sent("file-in", PAPER),
         sent("data-in", DATA),
         shown("image-out", PICTURE),
         shown("audio-out", SOUND),
-        shown("video-out", FILM),
+        shown("video-out", VIDEO),
         shown("file-out", PAPER),
         shown("data-out", DATA),
     ]
