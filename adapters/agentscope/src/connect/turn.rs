@@ -368,7 +368,8 @@ impl AgentTurn for AgentscopeTurn {
         if self.sent != Step::Listen {
             return Err(garbage(frame.data));
         }
-        if frame.data.trim_ascii().is_empty() || frame.is_done() {
+        // What follows the reply in the same piece is not this turn's, whatever it is.
+        if self.reader.ended || self.leaves_answer() || frame.data.trim_ascii().is_empty() || frame.is_done() {
             return Ok(());
         }
         if let Some(delta) = TextDelta::parse(frame.data) {

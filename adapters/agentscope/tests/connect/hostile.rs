@@ -93,6 +93,18 @@ fn what_follows_the_end_belongs_to_no_one() {
     assert_eq!((outcome.texts(), outcome.end()), (vec!["Hello".to_owned()], "completed".to_owned()));
 }
 
+/// The same, in whatever pieces it comes.
+#[test]
+fn what_follows_in_the_same_piece_is_not_read() {
+    let broken = "data: {\"type\":\n\n";
+    let end = frames(&[r#"REPLY_END {"id":"z","finished_reason":"completed"}"#]);
+    let page = json!({ "messages": [{ "id": "response_7-0-0", "role": "user" },
+        { "id": "r1", "role": "assistant", "finished_at": "now", "content": [{ "type": "text", "text": "Hello" }] }] });
+    let outcome = first(vec![created(), started(), open(&(end + broken)), body(&page)]);
+    assert_eq!((outcome.texts(), outcome.end()), (vec!["Hello".to_owned()], "completed".to_owned()));
+    assert_eq!(read(&json!({}), &(reply(&[HELLO]) + broken)).end(), "completed");
+}
+
 #[test]
 fn every_framing_of_events_is_read() {
     let plain = reply(&[HELLO]);
