@@ -2,7 +2,7 @@
 
 from checks import check, close
 from model_words import TOOL, UNICODE, answers_tools, remembers, usage
-from upstreams import Agent, Expect, concurrent_sessions, log, probe, words
+from upstreams import Agent, Expect, concurrent_sessions, log, words
 
 FLAVOURS = "openai vllm sglang llamacpp ollama azure gemini openrouter deepseek mistral whole crlf silent".split()
 PARIS, ROME = ("weather", {"city": "Paris"}), ("weather", {"city": "Rome"})
@@ -77,20 +77,6 @@ def _():
 def _():
     failed = Agent("openai").turn("busy")
     assert failed.http_status == 429, failed.http_status
-
-
-for agent in (Agent("openai"), messages):
-
-    @check(f"{agent.name}: a probe finds the model")
-    def _():
-        status, output = probe(agent)
-        assert status == 0 and 'has the model "scripted-openai"' in output, (status, output)
-
-
-@check("a probe says which models there are")
-def _():
-    status, output = probe(Agent("misnamed"))
-    assert status == 1 and 'no model "scripted"' in output and "scripted-openai" in output, (status, output)
 
 
 @check("what the operator adds does no harm")
