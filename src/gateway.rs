@@ -299,6 +299,24 @@ impl Gateway {
         Ok(Running { address: server.address, parts, store, server, admin_listener, admin: None })
     }
 
+    /// The way to an agent, apart from any running gateway.
+    pub(crate) fn way_to(&self, agent: &config::Agent, settings: &Settings) -> anyhow::Result<Arc<dyn Upstream>> {
+        let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
+        let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
+        let issuer = settings.server.public_url.as_deref().unwrap_or(DEFAULT_ISSUER);
+        (entry.open)(agent, issuer).map_err(anyhow::Error::msg)
+    }
+
+    /// The JSON Schema of the options of a protocol for agents.
+    pub(crate) fn upstream_options(&self, protocol: &str) -> Option<serde_json::Value> {
+        self.upstreams.iter().find(|entry| entry.name == protocol)?.declared.options_schema().cloned()
+    }
+
+    /// The names of the protocols for agents that are reached over the network.
+    pub(crate) fn upstream_names(&self) -> Vec<&'static str> {
+        self.upstreams.iter().map(|entry| entry.name).collect()
+    }
+
     /// `running`: the agent of this name until now. What is counted of it goes on.
     fn agent(
         &self,
@@ -307,10 +325,7 @@ impl Gateway {
         metrics: &Arc<Metrics>,
         running: Option<&engine::Agent>,
     ) -> anyhow::Result<Arc<engine::Agent>> {
-        let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
-        let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
-        let issuer = settings.server.public_url.as_deref().unwrap_or(DEFAULT_ISSUER);
-        let upstream = (entry.open)(agent, issuer).map_err(anyhow::Error::msg)?;
+        let upstream = self.way_to(agent, settings)?;
         let usage = running.map_or_else(|| Arc::new(Usage::shared(agent.limits)), |running| Arc::clone(&running.usage));
         if let Some(watching) = upstream.watch() {
             // It ends with the agent.

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
+use support::agent::text_reply;
 use support::process::{Process, binary, run};
+use support::upstream::{Reply, Upstream, unused_address};
 
 const GOOD: &str = r#"
 [server]
@@ -56,6 +58,24 @@ fn check_warns_about_suspicious_urls() {
 
     for warning in ["upstream of agent \"demo\": url has no path", "stop_url has another origin than url"] {
         assert!(warned.contains(warning), "{warning} is missing in {warned}");
+    }
+}
+
+#[test]
+fn check_refuses_pairs_of_options_that_cannot_work() {
+    for (upstream, history, error, remedy) in [
+        ("hitl", "gateway", "agent \"friday\" cannot be sent its history", "history = \"upstream\""),
+        ("chat-completions", "upstream", "agent \"friday\" would forget every turn", "history = \"gateway\""),
+    ] {
+        let agent = format!(
+            "[agents.friday]\nhistory = \"{history}\"\n\
+             upstream = {{ protocol = \"{upstream}\", url = \"http://127.0.0.1:1/v1\" }}\n"
+        );
+        let output = run(folder(&format!("{GOOD}{agent}")).path(), &["check"]);
+        assert_eq!(output.status.code(), Some(2), "{upstream}");
+        for text in [error, remedy, "gateway.toml:10:11"] {
+            assert!(stderr(&output).contains(text), "{text} is not in {}", stderr(&output));
+        }
     }
 }
 
@@ -247,6 +267,146 @@ async fn a_call_prints_its_session_and_run_and_answers_pending_items() {
         assert!(stdout(&answered).to_lowercase().contains(expected), "{answer}: {}", stdout(&answered));
         assert!(!stderr(&answered).contains("--answer"), "{}", stderr(&answered));
     }
+}
+
+/// The same gateway, with a route of each protocol that [`GOOD`] has not.
+fn all_routes() -> String {
+    let routes =
+        [("a2a", "/a2a/{agent}"), ("responses", "/v1"), ("ag-kit", "/ag-kit/{agent}"), ("hitl", "/hitl/{agent}")];
+    let routes = routes.map(|(protocol, path)| format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"{path}\"\n"));
+    format!("{GOOD}{}", routes.concat())
+}
+
+#[tokio::test]
+async fn a_call_speaks_every_protocol_of_a_gateway() {
+    let folder = folder(&all_routes());
+    let process = Process::start(folder.path());
+    let url = |path: &str| format!("http://{}{path}", process.address);
+    for (protocol, path, chosen) in [
+        ("a2a", "/a2a/demo", "a2a"),
+        ("responses", "/v1/responses", "responses"),
+        ("ag-kit", "/ag-kit/demo/send-message", "ag-kit"),
+        ("hitl", "/hitl/demo", "hitl"),
+        ("auto", "/v1/responses", "responses"),
+        ("auto", "/a2a/demo", "a2a"),
+        ("auto", "/agents/demo/process", "agent-api"),
+    ] {
+        let called =
+            run(folder.path(), &["call", &url(path), "echo hello there", "--protocol", protocol, "--model", "demo"]);
+        let said = (called.status.code(), stdout(&called).trim());
+        assert_eq!(said, (Some(0), "hello there"), "{protocol} {path}: {}", stderr(&called));
+        let guessed = format!("protocol {chosen}\n");
+        assert_eq!(stderr(&called).contains(&guessed), protocol == "auto", "{}", stderr(&called));
+    }
+
+    let failed = run(folder.path(), &["call", &url("/a2a/demo"), "fail", "--protocol", "a2a"]);
+    assert_eq!(failed.status.code(), Some(1), "{}", stdout(&failed));
+    assert!(stderr(&failed).contains("the run ended as failed"), "{}", stderr(&failed));
+    let raw = run(
+        folder.path(),
+        &["call", "--raw", &url("/v1/responses"), "echo hi", "--protocol", "responses", "--model", "demo"],
+    );
+    assert!(stdout(&raw).contains("response.completed"), "{}", stdout(&raw));
+}
+
+#[tokio::test]
+async fn a_call_of_any_protocol_can_be_answered_by_another_call() {
+    let folder = folder(&all_routes());
+    let process = Process::start(folder.path());
+    let url = format!("http://{}/a2a/demo", process.address);
+    for (answer, expected) in [("yes", "sent"), ("no", "not")] {
+        let asked = run(folder.path(), &["call", &url, "approval", "--protocol", "a2a"]);
+        let message = stderr(&asked);
+        assert_eq!(asked.status.code(), Some(0), "{message}");
+        let words: Vec<&str> =
+            message.lines().find(|line| line.contains("--answer")).expect(message).split(' ').collect();
+        let after = |word: &str| words[words.iter().position(|known| *known == word).expect(word) + 1];
+        let (token, item) = (after("--resume"), after("--answer"));
+        let answered = run(folder.path(), &["call", &url, "--resume", token, "--answer", item, answer]);
+        assert_eq!(answered.status.code(), Some(0), "{}", stderr(&answered));
+        assert!(stdout(&answered).to_lowercase().contains(expected), "{answer}: {}", stdout(&answered));
+    }
+}
+
+#[test]
+fn a_call_that_cannot_be_made_says_why() {
+    let folder = folder(GOOD);
+    for (words, why) in [
+        (&["--protocol", "smtp"][..], "unknown protocol \"smtp\": there are auto"),
+        (&["--protocol", "responses", "--option", "modle=x"], "modle"),
+        (&["--protocol", "responses", "--option", "model"], "write KEY=VALUE"),
+        (&["--protocol", "responses", "--tools", "none.json"], "cannot read none.json"),
+        (&["--resume", "nothing"], "no token that an earlier call printed"),
+    ] {
+        let called = run(folder.path(), &[&["call", "http://127.0.0.1:1/v1", "hi"][..], words].concat());
+        assert_eq!(called.status.code(), Some(1), "{words:?}");
+        assert!(stderr(&called).contains(why), "{words:?}: {}", stderr(&called));
+    }
+}
+
+#[test]
+fn a_probe_says_what_an_agent_is_and_what_will_work() {
+    let upstream = Upstream::with_handler(|request| match request.path.as_str() {
+        "/health" => Reply::complete(200, &[], "{}"),
+        _ => Reply::complete(405, &[], ""),
+    });
+    let friday =
+        format!("[agents.friday]\nupstream = {{ protocol = \"agent-api\", url = \"{}\" }}\n", upstream.url("/process"));
+    let gone = format!(
+        "[agents.gone]\nupstream = {{ protocol = \"agent-api\", url = \"http://{}/process\" }}\n",
+        unused_address()
+    );
+    let folder = folder(&format!("{GOOD}{friday}{gone}"));
+
+    let probed = run(folder.path(), &["probe", "friday"]);
+    let lines: Vec<&str> = stdout(&probed).lines().collect();
+    assert_eq!(probed.status.code(), Some(0), "{}{}", stdout(&probed), stderr(&probed));
+    assert_eq!(lines[0], format!("friday: protocol agent-api, {}", upstream.url("/process")));
+    assert!(lines[1].starts_with("ok       reachable: 200 in "), "{lines:?}");
+    for line in ["ok       the server says that it is healthy", "ok       there is an endpoint at the URL"] {
+        assert!(lines.contains(&line), "{line} is not in {lines:?}");
+    }
+    assert!(upstream.requests().iter().all(|request| request.method == "GET"), "nothing runs the agent");
+
+    let probed = run(folder.path(), &["probe", "gone", "--json"]);
+    let found: Value = serde_json::from_str(stdout(&probed)).expect("JSON");
+    assert_eq!(probed.status.code(), Some(1));
+    assert_eq!(found["endpoints"][0]["findings"][0]["level"], "problem", "{found}");
+    let unknown = run(folder.path(), &["probe", "other"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("there are demo, friday, gone"), "{}", stderr(&unknown));
+    assert_eq!(run(folder.path(), &["probe", "friday", "--endpoint", "2"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_probe_that_asks_takes_a_turn_and_sees_whether_the_agent_remembers() {
+    let mut turns = 0;
+    let upstream = Upstream::with_handler(move |request| {
+        if request.method == "GET" {
+            return Reply::complete(404, &[], "");
+        }
+        turns += 1;
+        text_reply(if turns == 1 { &["nice ", "to meet you"] } else { &["you said: Good Morning"] })
+    });
+    let friday =
+        format!("[agents.friday]\nupstream = {{ protocol = \"agent-api\", url = \"{}\" }}\n", upstream.url("/process"));
+    let folder = folder(&format!("{GOOD}{friday}"));
+    let probed = run(folder.path(), &["probe", "friday", "--ask", "good morning"]);
+    let text = stdout(&probed);
+    assert!(text.contains("ok       the turn ended as completed after "), "{text}");
+    assert!(text.contains("ok       it remembers what was said\n"), "{text}");
+    assert!(text.ends_with("\n\nnice to meet you\n"), "{text}");
+    let sessions: Vec<Value> = upstream
+        .requests()
+        .iter()
+        .filter(|one| one.method == "POST")
+        .map(|one| one.json()["session_id"].clone())
+        .collect();
+    assert_eq!((sessions.len(), &sessions[0]), (2, &sessions[1]));
+
+    let probed = run(folder.path(), &["probe", "demo", "--ask", "fail"]);
+    assert_eq!(probed.status.code(), Some(1));
+    assert!(stdout(&probed).contains("problem  the turn ended as failed"), "{}", stdout(&probed));
 }
 
 #[tokio::test]

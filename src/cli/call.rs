@@ -1,34 +1,54 @@
 //! `interlingua call`: a small client for the terminal. If a run waits for an answer, it prompts for it on an
 //! interactive terminal, and otherwise prints the command that sends the answer.
+//!
+//! Not here: calls of other protocols than the Agent API ([`super::call_foreign`]).
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use clap::ArgGroup;
 
 use crate::upstream::client::{self, Outcome, PendingItem, Question};
 
+/// The protocol of routes by default.
+pub(super) const NATIVE: &str = "agent-api";
 /// The environment variable with the key or token to send.
-const KEY_VARIABLE: &str = "INTERLINGUA_KEY";
+pub(super) const KEY_VARIABLE: &str = "INTERLINGUA_KEY";
 
 /// Send a message to an agent and stream its response to the terminal. If the environment variable INTERLINGUA_KEY is
 /// set, it is sent as the bearer token
 #[derive(clap::Args, Debug)]
+#[command(group = ArgGroup::new("continued").args(["session", "resume"]))]
 pub(super) struct Call {
     /// The agent's URL, such as http://127.0.0.1:8080/agents/demo
-    url: String,
+    pub(super) url: String,
     /// The message, or with --answer the answer: "yes", "no", "edit JSON", or a text
     #[arg(required = true, num_args = 1..)]
-    text: Vec<String>,
-    /// The protocol of the URL
-    #[arg(long, default_value = "agent-api", value_parser = ["agent-api"])]
-    protocol: String,
+    pub(super) text: Vec<String>,
+    /// The protocol of the URL, or auto: by what the URL looks like, and whether there is an agent card
+    #[arg(long, default_value = NATIVE)]
+    pub(super) protocol: String,
+    /// The model to ask for
+    #[arg(long)]
+    pub(super) model: Option<String>,
+    /// An option of the protocol, as in upstream.options of the configuration
+    #[arg(long = "option", value_name = "KEY=VALUE")]
+    pub(super) options: Vec<String>,
+    /// A file with a JSON list of tools that you run yourself
+    #[arg(long, value_name = "FILE")]
+    pub(super) tools: Option<PathBuf>,
+    /// Go on where an earlier call of another protocol than agent-api ended, as it printed
+    #[arg(long, value_name = "TOKEN", conflicts_with = "session")]
+    pub(super) resume: Option<String>,
     /// Continue this session
     #[arg(long)]
-    session: Option<String>,
+    pub(super) session: Option<String>,
     /// Answer this pending item of the session instead of sending a message
-    #[arg(long, value_name = "ITEM", requires = "session")]
-    answer: Option<String>,
+    #[arg(long, value_name = "ITEM", requires = "continued")]
+    pub(super) answer: Option<String>,
     /// Print the raw events as they arrive
     #[arg(long)]
-    raw: bool,
+    pub(super) raw: bool,
 }
 
 impl Call {
@@ -54,9 +74,18 @@ impl Call {
 
             self.report(&outcome);
             let Some(pending) = outcome.pending.first() else { return Ok(()) };
-            let Some(typed) = prompt(pending)? else { return Ok(()) };
+            let Some(typed) = prompt(pending.is_tool_call)? else { return Ok(()) };
             (text, item, session) = (typed, Some(pending.id.clone()), outcome.session.or(session));
         }
+    }
+
+    /// True if only the general client knows the protocol or the settings.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.protocol != NATIVE
+            || self.model.is_some()
+            || !self.options.is_empty()
+            || self.tools.is_some()
+            || self.resume.is_some()
     }
 
     /// Prints what is needed to continue: the ids, and what the run waits for. To standard error, so that standard
@@ -79,12 +108,12 @@ impl Call {
 }
 
 /// Prompts for an answer. `None` if the terminal is not interactive or the input is empty.
-fn prompt(item: &PendingItem) -> anyhow::Result<Option<String>> {
+pub(super) fn prompt(is_tool_call: bool) -> anyhow::Result<Option<String>> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(None);
     }
 
-    let choices = if item.is_tool_call { "output" } else { "yes, no, edit JSON, or a text" };
+    let choices = if is_tool_call { "output" } else { "yes, no, edit JSON, or a text" };
     eprint!("{choices} (empty to leave it open): ");
     std::io::stderr().flush()?;
 

@@ -1,11 +1,13 @@
-//! The command line: `serve`, `check`, `routes`, `schema`, `key`, `call`, `health`.
+//! The command line: `serve`, `check`, `probe`, `routes`, `schema`, `key`, `call`, `health`.
 //!
 //! Exit codes: 0 success, 1 a failure while running, 2 an error in the configuration or on the command line.
 
 mod call;
+mod call_foreign;
 mod health;
 mod key;
 mod log;
+mod probe;
 mod routes;
 mod signals;
 
@@ -52,6 +54,8 @@ enum Command {
     Serve,
     /// Validate the configuration file and report all errors
     Check,
+    /// Ask a configured agent what it is
+    Probe(probe::Probe),
     /// List the mounted routes
     Routes {
         /// As JSON
@@ -109,9 +113,15 @@ fn run(gateway: &Gateway) -> i32 {
             println!("{}: OK ({agents}, {mounts})", config.display());
             Ok(())
         }),
+        Command::Probe(probe) => load(gateway, config).and_then(|settings| match probe.run(gateway, &settings) {
+            Ok(0) => Ok(Ok(())),
+            Ok(code) => Err(code),
+            Err(error) => Ok(Err(error)),
+        }),
         Command::Routes { json } => load(gateway, config).map(|settings| routes::list(gateway, &settings, json)),
         Command::Schema => Ok(print_schema(gateway)),
         Command::Key(key) => key.run(gateway, config),
+        Command::Call(call) if call.is_foreign() => Ok(call_foreign::run(&call, gateway)),
         Command::Call(call) => Ok(call.run()),
         Command::Health { url } => Ok(health::check(&url)),
     };

@@ -115,5 +115,14 @@ fn history(
                 .help(format!("agents that speak {:?} keep no history", upstream.protocol)),
         );
     }
+    if configured.value == History::Gateway && needed == HistoryNeed::KeptByAgentOnly {
+        let message = format!("agent {:?} cannot be sent its history: history = \"gateway\"", agent.value);
+        validator.report(
+            Diagnostic::error(message)
+                .at(&configured.span)
+                .label("write history = \"upstream\", or leave it out")
+                .help(format!("the protocol {:?} has no place for a history", upstream.protocol)),
+        );
+    }
     configured.value
 }

@@ -104,6 +104,11 @@ impl UpstreamProtocol {
         self
     }
 
+    /// The JSON Schema of the options.
+    pub fn options_schema(&self) -> Option<&Value> {
+        self.schema.as_ref()
+    }
+
     /// Marks the protocol's agents as part of the gateway itself: they have no URL.
     #[must_use]
     pub fn built_in(mut self) -> Self {

@@ -79,7 +79,7 @@ struct Composed {
     input: Input,
     /// Where the history stands in it.
     history: Range<usize>,
-    /// What names its messages; empty if the agent is not told their ids.
+    /// What names its messages; empty if the agent is not given their ids.
     origins: Vec<MessageOrigin>,
 }
 
@@ -232,7 +232,7 @@ pub(super) fn takes_history(agent: &Agent) -> bool {
     agent.upstream.capabilities().history != HistoryNeed::KeptByAgentOnly
 }
 
-/// True if the agent is told the ids of messages.
+/// True if the agent is given the ids of messages.
 fn is_named(agent: &Agent) -> bool {
     agent.upstream.capabilities().message_ids
 }

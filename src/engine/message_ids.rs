@@ -13,7 +13,7 @@ pub(super) enum MessageOrigin {
     Answer { run: RunId, place: usize },
     /// A message that was put into the session, by the id it got then.
     Entry(String),
-    /// Instructions in front of everything else. They are said anew with each turn, and are the same ones.
+    /// Instructions in front of everything else. They are said with each turn, and are the same ones.
     Preamble { place: usize },
     /// A message of the input that is being sent.
     New { place: usize },

@@ -121,7 +121,7 @@ pub(super) struct Prepared {
     pub(super) request: AgentRequest,
     /// Where earlier turns stand in its input.
     pub(super) history: Range<usize>,
-    /// What names the messages of its input; empty if the agent is not told their ids.
+    /// What names the messages of its input; empty if the agent is not given their ids.
     pub(super) origins: Vec<MessageOrigin>,
     /// The run that the request is sent for, and how many of its turns came before.
     pub(super) sent_for: Option<(RunId, u32)>,
@@ -173,7 +173,7 @@ impl Prepared {
         self.name_messages(session);
     }
 
-    /// Gives the messages of the input their ids, if the agent is told them.
+    /// Gives the messages of the input their ids, if the agent is given them.
     pub(super) fn name_messages(&mut self, session: &str) {
         let named = self
             .sent_for

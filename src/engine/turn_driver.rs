@@ -355,7 +355,7 @@ impl<'a> TurnDriver<'a> {
     }
 }
 
-/// Counts that an agent was told to stop, and says why if it goes on.
+/// Counts that an agent was asked to stop, and says why if it goes on.
 fn note_stop(run: RunId, agent: &Agent, stopped: Stopped) {
     let result = match stopped {
         Stopped::Sent => "sent",
@@ -365,7 +365,7 @@ fn note_stop(run: RunId, agent: &Agent, stopped: Stopped) {
         }
         Stopped::Failed(fault) => {
             let detail = fault.detail.as_deref();
-            tracing::warn!(%run, agent = agent.name, detail, "the agent could not be told to stop: {}", fault.message);
+            tracing::warn!(%run, agent = agent.name, detail, "the agent could not be asked to stop: {}", fault.message);
             "failed"
         }
         Stopped::Unknown => {

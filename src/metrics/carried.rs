@@ -1,4 +1,4 @@
-//! What is counted of translations: content that did not arrive as it was, and agents that were told to stop.
+//! What is counted of translations: content that did not arrive as it was, and agents that were asked to stop.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Carried {
     pub(super) fn register(&self, registry: &mut Registry) {
         let help = "Content that did not reach the client or the agent, or reached it in another form";
         registry.register("content_lost", help, self.lost.clone());
-        let help = "Agents that were told to stop, by what came of it";
+        let help = "Agents that were asked to stop, by what came of it";
         registry.register("agent_cancels", help, self.cancels.clone());
     }
 

@@ -239,7 +239,7 @@ impl AgentMetrics {
         self.metrics.run_duration.get_or_create(&labels).observe(end.took);
     }
 
-    /// Counts that the agent was told to stop. `result`: what came of it.
+    /// Counts that the agent was asked to stop. `result`: what came of it.
     pub fn canceled(&self, result: &'static str) {
         self.metrics.carried.canceled(&self.name, result);
     }

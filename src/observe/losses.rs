@@ -96,7 +96,7 @@ mod tests {
         client.lost(ContentKind::Reasoning, "this protocol has none");
         client.lost(ContentKind::Reasoning, "this protocol has none");
         let mut agent = Losses::new();
-        agent.changed(ContentKind::Usage, "counted anew");
+        agent.changed(ContentKind::Usage, "counted again");
         let mut parts = RequestParts { losses: client.as_slice().to_vec(), ..RequestParts::default() };
         assert_eq!(of(&parts).count(), 0);
 
@@ -106,7 +106,7 @@ mod tests {
             found,
             serde_json::json!([
                 { "side": "client", "kind": "reasoning", "change": "lost", "how": "this protocol has none", "count": 2 },
-                { "side": "agent", "kind": "usage", "change": "changed", "how": "counted anew", "count": 1 }
+                { "side": "agent", "kind": "usage", "change": "changed", "how": "counted again", "count": 1 }
             ])
         );
     }

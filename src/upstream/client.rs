@@ -105,6 +105,17 @@ pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Resul
     shown.end()
 }
 
+/// True if a GET of this URL succeeds.
+pub async fn is_there(url: &str) -> bool {
+    const LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
+    super::install_crypto();
+    let Ok(client) = reqwest::Client::builder().timeout(LIMIT).redirect(reqwest::redirect::Policy::none()).build()
+    else {
+        return false;
+    };
+    client.get(url).send().await.is_ok_and(|response| response.status().is_success())
+}
+
 /// The native message that answers a pending item (docs of the `call` command: yes, no, `edit JSON`, or a text).
 fn answer(item: &str, text: &str) -> Value {
     // Questions to people have ids of the gateway's own; everything else is a call of a tool.

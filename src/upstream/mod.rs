@@ -10,6 +10,7 @@ mod attempts;
 pub mod client;
 mod conversation;
 pub mod demo;
+pub mod dialogue;
 mod documents;
 mod forwarded;
 mod headers;
@@ -25,10 +26,12 @@ mod trace;
 
 use std::future::ready;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::TurnRequest;
+use interlingua_core::probe::Finding;
 use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use interlingua_core::{Fault, Owner};
 use schemars::JsonSchema;
@@ -110,6 +113,12 @@ pub trait Upstream: Send + Sync + 'static {
     /// Checks the agent's endpoints for as long as it exists. `None`: they are not checked.
     fn watch(&self) -> Option<BoxFuture<'static, ()>> {
         None
+    }
+
+    /// Asks one of the agent's endpoints what it is, without running it. `limit`: how long each answer may take.
+    fn probe(&self, endpoint: usize, limit: Duration) -> BoxFuture<'static, Vec<Finding>> {
+        let _ = (endpoint, limit);
+        ready(vec![Finding::good("part of the gateway")]).boxed()
     }
 
     /// What the agent's own server publishes about it, as far as that is known after a bounded time. None: nothing is.

@@ -1,4 +1,4 @@
-//! What the gateway promises to every connector: what it is told of a turn, when it gets the history, and in which
+//! What the gateway promises to every connector: what it is given of a turn, when it gets the history, and in which
 //! requests the outputs of calls come.
 //!
 //! Not here: what the connectors of real protocols make of it (their own tests).
@@ -49,7 +49,7 @@ fn ids(turn: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_connector_is_told_where_the_history_stands_and_each_message_has_one_id() {
+async fn a_connector_is_given_where_the_history_stands_and_each_message_has_one_id() {
     let upstream = Upstream::in_order([says("one"), says("two"), says("three")]);
     let gateway = Gateway::start(&agent(&upstream, "history = \"gateway\"", "message_ids = true")).await;
     gateway.run_turn("doll", &user_turn_in("s", "first")).await.expect_completed();

@@ -1,4 +1,4 @@
-//! Agents that have to be told to stop: by an id that only their answer has, and what is counted of it.
+//! Agents that have to be asked to stop: by an id that only their answer has, and what is counted of it.
 
 use std::collections::HashMap;
 
@@ -82,7 +82,7 @@ async fn a_silent_agent_holds_up_no_later_turn() {
 }
 
 #[tokio::test]
-async fn what_comes_of_telling_an_agent_to_stop_is_counted() {
+async fn what_comes_of_asking_an_agent_to_stop_is_counted() {
     let mut stops = 0;
     let upstream = Upstream::with_handler(move |request| {
         if request.path != "/stop" {

@@ -1,4 +1,4 @@
-//! A protocol of the tests, on both sides, for what the gateway promises to every connector: what it is told of a turn,
+//! A protocol of the tests, on both sides, for what the gateway promises to every connector: what it is given of a turn,
 //! what is asked of it, and what is made of what it says. Its options set what it can do.
 //!
 //! A request to the agent is the turn as the connector got it; the agent answers with frames that name one thing each:
@@ -42,7 +42,7 @@ pub struct PuppetOptions {
     history: String,
     /// It takes the outputs of all calls in one request.
     together: bool,
-    /// It is told the ids of messages.
+    /// It is given the ids of messages.
     message_ids: bool,
     /// It asks for the history before it sends anything, once it remembers something.
     asks_history: bool,

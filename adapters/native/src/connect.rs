@@ -14,9 +14,12 @@ use interlingua_core::event::Millis;
 use interlingua_core::filter::client_text;
 use interlingua_core::model::{AgentRequest, Content, Message, MessageType};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
+use interlingua_core::probe::AgentProbe;
 use interlingua_core::{Fault, FaultKind, Json, sse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::probe::NativeProbe;
 
 /// Calls agents that speak the Agent API.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +82,10 @@ impl Connector for NativeConnector {
             cancel,
             reader: FrameReader::default(),
         }))
+    }
+
+    fn probe(&self) -> Box<dyn AgentProbe> {
+        Box::new(NativeProbe::new(&self.url, &origin(&self.url)))
     }
 
     fn warnings(&self) -> Vec<String> {

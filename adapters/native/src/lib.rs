@@ -8,6 +8,7 @@ mod body;
 mod connect;
 mod fault;
 mod frames;
+mod probe;
 mod process;
 mod run_id;
 mod runs;

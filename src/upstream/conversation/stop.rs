@@ -1,4 +1,4 @@
-//! Telling an agent to stop, where closing the connection is not enough.
+//! Asking an agent to stop, where closing the connection is not enough.
 //!
 //! Some agents are stopped by an id that only their answer has. If a turn is canceled before that, its answer is read on
 //! for a moment, and thrown away. Not here: when a turn is canceled (the engine).
@@ -16,14 +16,14 @@ use super::{Conversation, Flow};
 /// How long an answer is read for the id that the agent is stopped by.
 const ID_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What came of telling an agent to stop.
+/// What came of asking an agent to stop.
 #[derive(Clone, Debug)]
 pub enum Stopped {
-    /// It was told.
+    /// It was asked.
     Sent,
     /// It goes on: why, as a clause.
     Refused(String),
-    /// It could not be told.
+    /// It could not be asked.
     Failed(Fault),
     /// The id that it is stopped by did not come in time.
     Unknown,
@@ -31,7 +31,7 @@ pub enum Stopped {
     Ended,
 }
 
-/// What an agent answered when it was told to stop.
+/// What an agent answered when it was asked to stop.
 pub struct StopAnswer {
     /// The HTTP status.
     pub status: u16,

@@ -16,19 +16,8 @@ use reqwest::{StatusCode, Url};
 use super::failure::shown;
 use super::{Agent, unpacked};
 use crate::clock;
-use crate::upstream::documents::{Documents, Fetched, Missing, Noted, Times};
+use crate::upstream::documents::{Fetched, Missing, Noted};
 use crate::upstream::headers::TurnHeaders;
-
-/// The documents of an agent's server, by the paths where they may be found.
-pub(super) type Cards = Documents<&'static [&'static str], Arc<FetchedDocument>, String>;
-
-/// As many as there are protocols that publish some.
-const MAX_CARDS: usize = 16;
-
-/// No documents yet. One that says the same as before keeps its date.
-pub(super) fn no_cards() -> Cards {
-    Documents::new(Times::DEFAULT, MAX_CARDS, |known, new| known.document == new.document)
-}
 
 /// The largest document, in bytes.
 const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;

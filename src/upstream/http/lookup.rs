@@ -13,35 +13,17 @@ use reqwest::{Response, Url};
 use tokio::time::{Instant, timeout};
 
 use super::card::max_age;
+use super::kept::Published;
 use super::{Agent, Resend, failure, unpacked};
 use crate::upstream::Reply;
-use crate::upstream::documents::{Documents, Fetched, Missing, Noted, Times};
+use crate::upstream::documents::{Fetched, Missing, Noted};
 use crate::upstream::headers::TurnHeaders;
-use crate::upstream::send_error::{Refused, SendCause, SendError};
+use crate::upstream::send_error::{SendCause, SendError};
 
 /// The largest document that is looked up, in bytes.
 const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
-/// The most documents that are kept for an agent.
-const MAX_DOCUMENTS: usize = 64;
 /// How long it is remembered that there is no document.
 const MISSING: Duration = Duration::from_secs(60);
-
-/// A document, or that there is none.
-#[derive(Clone, Debug)]
-pub(super) enum Published {
-    Document(Arc<[u8]>),
-    Missing(Refused),
-}
-
-/// The documents of an agent that connectors look up, by endpoint and URL.
-pub(super) type Lookups = Documents<(usize, String), Published, SendError>;
-
-/// No documents yet. `total`: how long a turn may take, which waits for the first fetch.
-pub(super) fn no_lookups(total: Duration) -> Lookups {
-    // Without a document a turn fails, so the next one asks again.
-    let times = Times { first: total, fetch: total, pause_without: Duration::ZERO, ..Times::DEFAULT };
-    Documents::new(times, MAX_DOCUMENTS, |_, _| false)
-}
 
 impl Agent {
     /// A document that is the same for all, from what is kept if it is fresh.

@@ -18,9 +18,11 @@
 //! Not here: what is sent and what an answer means (connectors), and the requests of one turn
 //! ([`super::Conversation`]).
 
+mod asking;
 mod card;
 mod client_pool;
 mod failure;
+mod kept;
 mod lookup;
 mod probe;
 mod request;
@@ -35,6 +37,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, StreamExt};
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::{Connector, HttpRequest, Purpose, TurnRequest};
+use interlingua_core::probe::Finding;
 use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use interlingua_core::{Fault, FaultKind};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -49,9 +52,8 @@ use super::{
     StopAnswer, Transport, Upstream, Via,
 };
 use crate::secrets;
-use card::{Cards, no_cards};
 use client_pool::{Attempt, ClientPool};
-use lookup::{Lookups, no_lookups};
+use kept::{Cards, Lookups, no_cards, no_lookups};
 
 pub use client_pool::{ConnectionSettings, Proxy};
 
@@ -216,6 +218,10 @@ impl Upstream for HttpUpstream {
     fn watch(&self) -> Option<BoxFuture<'static, ()>> {
         let check = self.0.settings.health.clone()?;
         Some(Agent::watch(Arc::downgrade(&self.0), self.0.endpoints.len(), check).boxed())
+    }
+
+    fn probe(&self, endpoint: usize, limit: Duration) -> BoxFuture<'static, Vec<Finding>> {
+        Arc::clone(&self.0).probe(endpoint, limit).boxed()
     }
 
     fn published(&self, wanted: &WellKnownDocument) -> BoxFuture<'static, Option<Arc<FetchedDocument>>> {

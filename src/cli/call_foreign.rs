@@ -1,0 +1,260 @@
+//! `interlingua call` for every protocol that agents are called by: with its connector, as the gateway would call an agent
+//! at this URL.
+//!
+//! Not here: the Agent API without further settings ([`super::call`]).
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use interlingua_core::capability::HistoryNeed;
+use interlingua_core::event::Event;
+use interlingua_core::model::MessageType;
+use interlingua_core::pending::{Pending, PendingKind};
+use interlingua_core::step::Step;
+use interlingua_core::{End, Fault, Json};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::call::{Call, KEY_VARIABLE, NATIVE, prompt};
+use crate::Gateway;
+use crate::config::{self, Env, Settings};
+use crate::upstream::client;
+use crate::upstream::dialogue::{Dialogue, Listener, Memory, Spoken, TurnEnd};
+
+/// The name of the agent that is called, in its settings.
+const AGENT: &str = "called";
+/// The longest token that is printed; shells and people take no longer ones.
+const MAX_TOKEN: usize = 8 * 1024;
+
+/// What an answer to a pending item needs: it is part of the command that is printed.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    protocol: String,
+    memory: Memory,
+}
+
+/// Sends the message, and then every answer typed in at the prompt.
+pub(super) fn run(call: &Call, gateway: &Gateway) -> anyhow::Result<()> {
+    let token = call.resume.as_deref().map(read_token).transpose()?;
+    crate::server::block_on(async {
+        let protocol = match &token {
+            Some(token) => token.protocol.clone(),
+            None if call.protocol == "auto" => guess(&call.url).await,
+            None => call.protocol.clone(),
+        };
+        if !gateway.upstream_names().contains(&protocol.as_str()) {
+            bail!("unknown protocol {protocol:?}: there are auto, {}", gateway.upstream_names().join(", "));
+        }
+
+        let mut dialogue = dialogue(call, gateway, &protocol)?;
+        if let Some(token) = token {
+            dialogue = dialogue.with_memory(token.memory);
+        } else if let Some(session) = &call.session {
+            dialogue = dialogue.in_session(session);
+        }
+        converse(call, &protocol, dialogue).await
+    })
+}
+
+async fn converse(call: &Call, protocol: &str, mut dialogue: Dialogue) -> anyhow::Result<()> {
+    let mut text = call.text.join(" ");
+    let mut item = call.answer.clone();
+    loop {
+        let spoken = match &item {
+            Some(item) => Spoken::Answer { item, text: &text },
+            None => Spoken::Text(&text),
+        };
+        let mut shown = Shown { raw: call.raw, is_printed: false };
+        let end = dialogue.turn(spoken, &mut shown).await.map_err(|fault| in_words(&fault))?;
+        report(call, protocol, &dialogue, &end)?;
+
+        let Some(pending) = end.pending.first() else { return Ok(()) };
+        let Some(typed) = prompt(pending.kind == PendingKind::Tool)? else { return Ok(()) };
+        (text, item) = (typed, Some(pending.id.clone()));
+    }
+}
+
+/// A conversation with the agent at the URL, set up as a configuration would.
+fn dialogue(call: &Call, gateway: &Gateway, protocol: &str) -> anyhow::Result<Dialogue> {
+    let settings = settings(call, gateway, protocol)?;
+    let agent = settings.agent(AGENT).context("the agent has no settings")?;
+    let upstream = gateway.way_to(agent, &settings)?;
+    let sends_history = agent.upstream.capabilities.history == HistoryNeed::SentEachTime;
+    let tools = match &call.tools {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            let tools: Vec<Json> =
+                serde_json::from_str(&text).with_context(|| format!("{} has no list of tools", file.display()))?;
+            Some(tools)
+        }
+        None => None,
+    };
+    Ok(Dialogue::new(Arc::clone(&upstream), AGENT, sends_history).with_model(call.model.clone()).with_tools(tools))
+}
+
+/// The settings of a gateway that has this agent alone. So its options are checked as in a file.
+fn settings(call: &Call, gateway: &Gateway, protocol: &str) -> anyhow::Result<Settings> {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let mut options = String::new();
+    for option in &call.options {
+        let Some((key, value)) = option.split_once('=') else { bail!("--option {option}: write KEY=VALUE") };
+        // What is no TOML value is a text.
+        let is_value = toml::from_str::<toml::Table>(&format!("value = {value}")).is_ok_and(|table| table.len() == 1);
+        let value = if is_value { value.to_owned() } else { quoted(value) };
+        let _ = write!(options, "{} = {value}, ", quoted(key.trim()));
+    }
+    if let Some(model) = call.model.as_ref().filter(|_| has_model(gateway, protocol) && !options.contains("\"model\""))
+    {
+        let _ = write!(options, "model = {}", quoted(model));
+    }
+    let has_key = std::env::var(KEY_VARIABLE).is_ok_and(|key| !key.is_empty());
+    let headers = if has_key {
+        format!("headers = {{ authorization = {{ env = \"{KEY_VARIABLE}\", prefix = \"Bearer \" }} }}")
+    } else {
+        String::new()
+    };
+    let source = format!(
+        "[agents.{AGENT}.upstream]\nprotocol = {}\nurl = {}\noptions = {{ {} }}\n{headers}\n",
+        quoted(protocol),
+        quoted(&call.url),
+        options.trim_end_matches(", "),
+    );
+    let read = config::read(&source, "call".as_ref(), &gateway.protocols(), &Env::process());
+    read.map(|(settings, _)| settings)
+        .map_err(|errors| anyhow::anyhow!("{}", crate::secrets::mask(&errors.render(false)).trim()))
+}
+
+/// True if the protocol has an option that names the model.
+fn has_model(gateway: &Gateway, protocol: &str) -> bool {
+    gateway.upstream_options(protocol).is_some_and(|schema| schema["properties"].get("model").is_some())
+}
+
+/// The protocol that a URL looks like.
+async fn guess(url: &str) -> String {
+    let path = url.split('?').next().unwrap_or(url).trim_end_matches('/');
+    let by_path = [
+        ("/responses", "responses"),
+        ("/chat/completions", "chat-completions"),
+        ("/messages", "anthropic-messages"),
+        ("/send-message", "ag-kit"),
+        ("/agent/invoke", "hitl"),
+        ("/process", NATIVE),
+    ];
+    let known = by_path.iter().find(|(end, _)| path.ends_with(end)).map(|(_, protocol)| *protocol);
+    let protocol = match known {
+        Some(protocol) => protocol,
+        None if has_card(path).await => "a2a",
+        None => NATIVE,
+    };
+    eprintln!("protocol {protocol}");
+    protocol.to_owned()
+}
+
+/// True if there is an agent card below the URL or at its origin.
+async fn has_card(url: &str) -> bool {
+    const CARD: &str = "/.well-known/agent-card.json";
+    let origin = Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
+    for base in [url, &origin] {
+        if client::is_there(&format!("{base}{CARD}")).await {
+            return true;
+        }
+    }
+    false
+}
+
+/// Prints what is needed to continue, to standard error, so that standard output contains only the response.
+fn report(call: &Call, protocol: &str, dialogue: &Dialogue, end: &TurnEnd) -> anyhow::Result<()> {
+    eprintln!("session {}", dialogue.session());
+    for loss in &end.losses {
+        eprintln!("{}: {loss}", loss.change.as_str());
+    }
+    for item in &end.pending {
+        let Pending { id, name, arguments, message, .. } = item;
+        let is_tool_call = item.kind == PendingKind::Tool;
+        let waits_for = if is_tool_call { "the output of a tool call" } else { "an answer" };
+        eprintln!("waiting for {waits_for}: {name} {arguments}");
+        if let Some(message) = message {
+            eprintln!("  {message}");
+        }
+        let example = if is_tool_call { "OUTPUT" } else { "yes" };
+        match token(protocol, dialogue)? {
+            Some(token) => {
+                let options =
+                    call.options.iter().fold(String::new(), |text, option| format!("{text} --option '{option}'"));
+                eprintln!("  interlingua call {} --resume {token} --answer {id}{options} {example}", call.url);
+            }
+            None => eprintln!("  this protocol has no sessions: answer at the prompt of an interactive terminal"),
+        }
+    }
+
+    match (end.end, &end.error) {
+        (End::Completed, _) => Ok(()),
+        (end, Some(error)) => bail!("the run ended as {}: {} {}", end.as_str(), error.code, error.message),
+        (end, None) => bail!("the run ended as {}", end.as_str()),
+    }
+}
+
+/// What an answer in another process needs. `None`: that is too much, or all that was said.
+fn token(protocol: &str, dialogue: &Dialogue) -> anyhow::Result<Option<String>> {
+    let Some(memory) = dialogue.memory() else { return Ok(None) };
+    let token = Token { protocol: protocol.to_owned(), memory: memory.clone() };
+    let token = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token)?);
+    Ok((token.len() <= MAX_TOKEN).then_some(token))
+}
+
+fn read_token(text: &str) -> anyhow::Result<Token> {
+    let bytes = URL_SAFE_NO_PAD.decode(text.trim()).ok();
+    let token = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    token.context("--resume: this is no token that an earlier call printed")
+}
+
+fn in_words(fault: &Fault) -> anyhow::Error {
+    let detail = fault.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    anyhow::anyhow!("{}{detail}", fault.message)
+}
+
+/// Prints an answer as it comes.
+struct Shown {
+    raw: bool,
+    /// The content under way was printed piece by piece.
+    is_printed: bool,
+}
+
+impl Listener for Shown {
+    fn chunk(&mut self, chunk: &[u8]) {
+        if self.raw {
+            print(&String::from_utf8_lossy(chunk));
+        }
+    }
+
+    fn step(&mut self, step: Step<'_>) {
+        let Some((_, message)) = step.message().filter(|_| !self.raw) else { return };
+        match step.event {
+            Event::MessageStarted { .. } if !matches!(message.kind, MessageType::Message | MessageType::Error) => {
+                print(&format!("[{}]\n", message.kind));
+            }
+            Event::ContentDelta { .. } => {
+                print(step.delta());
+                self.is_printed = true;
+            }
+            Event::ContentFinished { .. } => {
+                if let (false, Some((_, slot))) = (self.is_printed, step.slot()) {
+                    print(Json::from_serialize(&slot.content()).text());
+                }
+                self.is_printed = false;
+            }
+            Event::MessageFinished { .. } => print("\n"),
+            _ => {}
+        }
+    }
+}
+
+/// Writes to standard output at once. A reader that has left does not matter.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

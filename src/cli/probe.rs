@@ -1,0 +1,300 @@
+//! `interlingua probe`: asks a configured agent what it is, and says in plain words what will work.
+//!
+//! Without `--ask`, nothing is sent that runs the agent. Not here: what each protocol asks (the connectors).
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::capability::{Cancel, ClientCapabilities, HistoryNeed, Media, UpstreamCapabilities};
+use interlingua_core::duration::Period;
+use interlingua_core::pending::Decision;
+use interlingua_core::probe::{Finding, Level};
+use interlingua_core::step::Step;
+use interlingua_core::{End, Fault};
+use serde_json::{Value, json};
+
+use crate::Gateway;
+use crate::config::{Agent, History, Settings};
+use crate::secrets;
+use crate::upstream::Upstream;
+use crate::upstream::dialogue::{Dialogue, Listener, Spoken, TurnEnd};
+
+/// What the second turn asks, to see whether the agent remembers the first one.
+const MEMORY_QUESTION: &str = "Repeat the first words that I have said to you, word for word.";
+
+/// Ask a configured agent what it is, and say what will work. Without --ask nothing is sent that runs the agent
+#[derive(clap::Args, Debug)]
+pub(super) struct Probe {
+    /// The agent's name in the configuration
+    agent: String,
+    /// Also take a turn with this text, and a second one to see whether the agent remembers it
+    #[arg(long, value_name = "TEXT")]
+    ask: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Only this endpoint, counted from 1
+    #[arg(long, value_name = "NUMBER")]
+    endpoint: Option<usize>,
+    /// How long each answer may take
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = Period::parse)]
+    timeout: Period,
+}
+
+/// What was found of one endpoint.
+struct Probed {
+    url: String,
+    findings: Vec<Finding>,
+}
+
+/// What a turn with the agent showed.
+struct Asked {
+    findings: Vec<Finding>,
+    text: String,
+}
+
+impl Probe {
+    /// Runs it. The result is the exit code.
+    pub(super) fn run(&self, gateway: &Gateway, settings: &Settings) -> anyhow::Result<i32> {
+        let Some(agent) = settings.agent(&self.agent) else {
+            let names: Vec<&str> = settings.agents.iter().map(|agent| agent.name.as_str()).collect();
+            eprintln!("error: no agent is called '{}': there are {}", self.agent, names.join(", "));
+            return Ok(2);
+        };
+        let endpoints = agent.upstream.endpoints.len();
+        if let Some(wanted) = self.endpoint.filter(|wanted| !(1..=endpoints).contains(wanted)) {
+            eprintln!("error: there is no endpoint {wanted}: the agent has {endpoints}");
+            return Ok(2);
+        }
+
+        let upstream = gateway.way_to(agent, settings)?;
+        let (probed, asked) = crate::server::block_on(async {
+            let probed = self.probe(&*upstream, agent).await;
+            let reaches = probed.iter().any(|one| one.findings.first().is_some_and(|first| first.level == Level::Good));
+            let asked = match &self.ask {
+                Some(text) if reaches => Some(ask(&upstream, agent, text).await),
+                _ => None,
+            };
+            (probed, asked)
+        });
+        let general = in_general(gateway, settings, agent);
+        let print = if self.json { print_json } else { print_lines };
+        print(agent, &probed, &general, asked.as_ref())?;
+
+        let all = probed.iter().flat_map(|one| &one.findings).chain(&general);
+        let mut all = all.chain(asked.iter().flat_map(|asked| &asked.findings));
+        Ok(i32::from(all.any(|finding| finding.level == Level::Problem)))
+    }
+
+    async fn probe(&self, upstream: &dyn Upstream, agent: &Agent) -> Vec<Probed> {
+        let mut probed = Vec::new();
+        let limit = self.timeout.0;
+        if agent.upstream.endpoints.is_empty() {
+            probed.push(Probed { url: String::new(), findings: upstream.probe(0, limit).await });
+        }
+        for (index, endpoint) in agent.upstream.endpoints.iter().enumerate() {
+            if self.endpoint.is_none_or(|wanted| wanted == index + 1) {
+                probed.push(Probed { url: endpoint.shown(), findings: upstream.probe(index, limit).await });
+            }
+        }
+        probed
+    }
+}
+
+/// Takes two turns in one session.
+async fn ask(upstream: &Arc<dyn Upstream>, agent: &Agent, text: &str) -> Asked {
+    let sends_history = agent.history == History::Gateway;
+    let mut dialogue = Dialogue::new(Arc::clone(upstream), &agent.name, sends_history);
+    let first = match dialogue.turn(Spoken::Text(text), &mut Silent).await {
+        Ok(end) => end,
+        Err(fault) => return Asked { findings: vec![Finding::problem(in_words(&fault))], text: String::new() },
+    };
+    let mut findings = said(&first);
+    if first.end != End::Completed || !first.pending.is_empty() {
+        return Asked { findings, text: first.text };
+    }
+
+    findings.push(match dialogue.turn(Spoken::Text(MEMORY_QUESTION), &mut Silent).await {
+        Err(fault) => Finding::problem(format!("a second turn of the session failed: {}", in_words(&fault))),
+        Ok(second) if second.end != End::Completed => Finding::problem("a second turn of the session failed"),
+        Ok(second) if second.text.to_lowercase().contains(&text.trim().to_lowercase()) => {
+            Finding::good("it remembers what was said")
+        }
+        Ok(_) if sends_history => {
+            Finding::note("its second answer does not repeat the first words, although it was sent them")
+        }
+        Ok(_) => Finding::note(
+            "its second answer does not repeat the first words: if it remembers nothing, set history = \"gateway\"",
+        ),
+    });
+    Asked { findings, text: first.text }
+}
+
+/// What a turn showed.
+fn said(turn: &TurnEnd) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let millis = |time: Duration| time.as_millis();
+    let first =
+        turn.first_event.map_or_else(String::new, |first| format!(", its first event after {} ms", millis(first)));
+    let kinds: Vec<String> = turn.messages.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let ended =
+        format!("the turn ended as {} after {} ms{first}: {}", turn.end.as_str(), millis(turn.took), kinds.join(", "));
+    match (turn.end, &turn.error) {
+        (End::Completed, _) => findings.push(Finding::good(ended)),
+        (_, Some(error)) => findings.push(Finding::problem(format!("{ended}: {} {}", error.code, error.message))),
+        (_, None) => findings.push(Finding::problem(ended)),
+    }
+    if turn.ignored > 0 {
+        findings.push(Finding::note(format!("{} frames meant nothing in this protocol", turn.ignored)));
+    }
+    for item in &turn.pending {
+        findings.push(Finding::note(format!("it waits for an answer: {}", item.name)));
+    }
+    findings.extend(turn.losses.iter().map(|loss| Finding::note(format!("{}: {loss}", loss.change.as_str()))));
+    findings
+}
+
+struct Silent;
+
+impl Listener for Silent {
+    fn chunk(&mut self, _: &[u8]) {}
+    fn step(&mut self, _: Step<'_>) {}
+}
+
+/// What follows from the protocol and the options, and what each route makes of it.
+fn in_general(gateway: &Gateway, settings: &Settings, agent: &Agent) -> Vec<Finding> {
+    let carried = &agent.upstream.capabilities;
+    let mut findings = vec![Finding::good(abilities(carried))];
+    findings.push(Finding::note(match (carried.history, agent.history) {
+        (HistoryNeed::SentEachTime, _) => "remembers nothing: the gateway sends the history with each request",
+        (HistoryNeed::KeptByAgent, History::Gateway) => {
+            "may remember sessions, but the gateway sends the history with each request (history = \"gateway\")"
+        }
+        (HistoryNeed::KeptByAgent, History::Upstream) => {
+            "keeps the history of its sessions itself (history = \"upstream\")"
+        }
+        (HistoryNeed::KeptByAgentOnly, _) => {
+            "keeps the history of its sessions itself: its protocol has no place for one"
+        }
+    }));
+    if carried.cancel == Cancel::Ignored {
+        findings.push(Finding::note("cannot be stopped: the answer to a canceled run is thrown away"));
+    }
+
+    let served = gateway.client_capabilities();
+    for mount in settings.mounts() {
+        let serves = mount.agents.iter().any(|served| served.name == agent.name);
+        let known = served.iter().find(|(name, _)| *name == mount.protocol());
+        if let Some((_, clients)) = known.filter(|_| serves) {
+            findings.extend(on_route(&mount.path, clients, carried));
+        }
+    }
+    findings
+}
+
+/// What will not work for the clients of a route.
+fn on_route(path: &str, clients: &ClientCapabilities, agent: &UpstreamCapabilities) -> Vec<Finding> {
+    let mut lost = Vec::new();
+    if clients.tool_declarations && !agent.client_tools {
+        lost.push("tools that clients declare are not passed on");
+    }
+    if agent.client_tools && !clients.client_tools {
+        lost.push("clients cannot run tools for the agent");
+    }
+    let settles = |decision: &&Decision| **decision != Decision::Cancel && agent.decisions.contains(decision);
+    let can_decide = clients.decisions.iter().any(|decision| settles(&decision));
+    match (agent.decisions.is_empty(), clients.decisions.is_empty()) {
+        (true, false) => lost.push("clients will never be asked for approval: the agent cannot ask"),
+        (false, _) if !can_decide => lost.push("clients cannot answer when the agent asks for approval"),
+        _ => {}
+    }
+    if agent.reasoning && !clients.reasoning {
+        lost.push("reasoning is not shown");
+    }
+    if agent.usage && !clients.usage {
+        lost.push("usage is not reported");
+    }
+    if agent.streaming && !clients.streaming {
+        lost.push("answers come in one piece");
+    }
+    if lost.is_empty() {
+        return vec![Finding::good(format!("{path}: everything of the agent reaches its clients"))];
+    }
+    lost.into_iter().map(|what| Finding::note(format!("{path}: {what}"))).collect()
+}
+
+/// What the agent can do, in one sentence.
+fn abilities(agent: &UpstreamCapabilities) -> String {
+    let mut able = vec![if agent.streaming { "streams" } else { "answers in one piece" }.to_owned()];
+    if agent.client_tools {
+        able.push("takes tools of clients".to_owned());
+    }
+    if agent.asks.approval || !agent.decisions.is_empty() {
+        able.push("asks for approval".to_owned());
+    }
+    if agent.reasoning {
+        able.push("shows its reasoning".to_owned());
+    }
+    if agent.usage {
+        able.push("reports usage".to_owned());
+    }
+    for (media, verb) in [(agent.input_media, "takes"), (agent.output_media, "makes")] {
+        let kinds = kinds(media);
+        if !kinds.is_empty() {
+            able.push(format!("{verb} {}", kinds.join(" and ")));
+        }
+    }
+    able.join(", ")
+}
+
+fn kinds(media: Media) -> Vec<&'static str> {
+    let all = [(media.image, "images"), (media.audio, "audio"), (media.video, "video"), (media.file, "files")];
+    all.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name).collect()
+}
+
+fn in_words(fault: &Fault) -> String {
+    let text = match &fault.detail {
+        Some(detail) => format!("{}: {detail}", fault.message),
+        None => fault.message.clone(),
+    };
+    secrets::mask(&text).into_owned()
+}
+
+fn print_lines(agent: &Agent, probed: &[Probed], general: &[Finding], asked: Option<&Asked>) -> anyhow::Result<()> {
+    let mut out = String::new();
+    let line = |out: &mut String, finding: &Finding| {
+        // Further lines of a finding stand below its first one.
+        let text = finding.text.replace('\n', "\n         ");
+        out.push_str(&format!("{:<8} {text}\n", finding.level.as_str()));
+    };
+    for one in probed {
+        let at = if one.url.is_empty() { String::new() } else { format!(", {}", one.url) };
+        out.push_str(&format!("{}: protocol {}{at}\n", agent.name, agent.upstream.protocol));
+        one.findings.iter().for_each(|finding| line(&mut out, finding));
+    }
+    general.iter().for_each(|finding| line(&mut out, finding));
+    if let Some(asked) = asked {
+        asked.findings.iter().for_each(|finding| line(&mut out, finding));
+        if !asked.text.is_empty() {
+            out.push_str(&format!("\n{}\n", secrets::mask(&asked.text)));
+        }
+    }
+    std::io::stdout().flush()?;
+    super::print(&out)
+}
+
+fn print_json(agent: &Agent, probed: &[Probed], general: &[Finding], asked: Option<&Asked>) -> anyhow::Result<()> {
+    let list = |findings: &[Finding]| -> Value {
+        findings.iter().map(|finding| json!({ "level": finding.level.as_str(), "text": finding.text })).collect()
+    };
+    let endpoints: Vec<Value> =
+        probed.iter().map(|one| json!({ "url": one.url, "findings": list(&one.findings) })).collect();
+    let mut shown = json!({
+        "agent": agent.name, "protocol": agent.upstream.protocol, "endpoints": endpoints, "findings": list(general),
+    });
+    if let Some(asked) = asked {
+        shown["asked"] = json!({ "findings": list(&asked.findings), "text": secrets::mask(&asked.text) });
+    }
+    super::print(&serde_json::to_string_pretty(&shown)?)
+}
