@@ -1,6 +1,6 @@
 //! A client of A2A 1.0 over JSON-RPC that streams: it puts artifacts together and reads the messages of statuses.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use interlingua_core::loss::ContentKind as K;
 use interlingua_core::testkit::scenario::{ClientAct, Item, Media};
@@ -128,7 +128,7 @@ struct Reader {
     reason: Option<Item>,
     code: String,
     /// Calls by their id, so that one that is shown again is not counted twice.
-    calls: BTreeMap<String, ()>,
+    calls: BTreeSet<String>,
 }
 
 impl Reader {
@@ -201,9 +201,9 @@ impl Reader {
         let (metadata, data) = (&part["metadata"], &part["data"]);
         match metadata["type"].as_str() {
             Some("function_call") => {
-                if self.calls.insert(text(data, "id").to_owned(), ()).is_none() {
-                    self.statuses.push(Item::call(K::AgentCall, text(data, "name"), &data["args"].to_string()));
-                }
+                let is_new = self.calls.insert(text(data, "id").to_owned());
+                let call = is_new.then(|| Item::call(K::AgentCall, text(data, "name"), &data["args"].to_string()));
+                self.statuses.extend(call);
             }
             Some("function_response") => {
                 let output = &data["response"]["output"];
