@@ -216,14 +216,14 @@ fn the_table_of_errors_matches_the_code() {
     }
 }
 
-/// The official clients that the conformance suites install, with major and minor version.
-fn tested_clients() -> Vec<(String, String)> {
+/// Packages that the suites pin, with their versions: those of agents behind the gateway, or those of its clients.
+fn tested_packages(are_agents: bool) -> Vec<(String, String)> {
     let minor = |version: &str| version.split('.').take(2).collect::<Vec<_>>().join(".");
     let mut clients = Vec::new();
     for suite in std::fs::read_dir(root().join("tests/conformance")).expect("the suites are there") {
         let folder = suite.expect("a suite can be read").path();
-        // This suite tests an upstream, not a client.
-        if folder.ends_with("agentscope") {
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        if (name.starts_with("upstream-") || name == "agentscope") != are_agents {
             continue;
         }
         let requirements = std::fs::read_to_string(folder.join("requirements.txt")).unwrap_or_default();
@@ -259,7 +259,7 @@ fn the_readme_lists_the_tested_official_clients() {
     let readme = read("README.md");
     let (_, named) = readme.split_once("Official clients that are tested").expect("the README names them");
     let named = named.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-    let clients = tested_clients();
+    let clients = tested_packages(false);
     assert!(clients.len() > 5, "{clients:?}");
 
     for (name, version) in clients {
@@ -272,6 +272,27 @@ fn the_readme_lists_the_tested_official_clients() {
         let mut versions = places.map(|(at, name)| named[at + name.len()..].split('`').next().unwrap_or_default());
         assert!(versions.any(|versions| versions.contains(&version)), "README: {name} {version} is tested: {named}");
     }
+}
+
+#[test]
+fn the_readme_lists_the_tested_official_servers() {
+    let readme = read("README.md");
+    let (_, named) = readme.split_once("Official server libraries").expect("the README names them");
+    let named = named.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let packages = tested_packages(true);
+
+    let mut count = 0;
+    for quoted in named.split('`').skip(1).step_by(2) {
+        let after = named.split(&format!("`{quoted}` ")).nth(1).expect("a version stands behind it");
+        let version = after.split([' ', ',', ';']).next().unwrap_or_default().trim_end_matches('.');
+        let is_pinned = packages.iter().any(|(name, pinned)| {
+            let name = name.split('[').next().unwrap_or_default();
+            name == quoted && version.starts_with(pinned.as_str())
+        });
+        assert!(is_pinned, "{quoted} {version} is not tested: {packages:?}");
+        count += 1;
+    }
+    assert!(count > 8, "{named}");
 }
 
 #[test]

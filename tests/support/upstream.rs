@@ -2,4 +2,4 @@
 
 #![allow(unused_imports, reason = "each test binary uses only part of it")]
 
-pub use interlingua_testing_agents::server::*;
+pub(crate) use interlingua_testing_agents::server::*;

@@ -16,7 +16,7 @@ use reqwest::{StatusCode, Url};
 use super::failure::shown;
 use super::{Agent, unpacked};
 use crate::clock;
-use crate::upstream::documents::{Fetched, Missing, Noted};
+use crate::upstream::documents::{Fetched, Noted};
 use crate::upstream::headers::TurnHeaders;
 
 /// The largest document, in bytes.
@@ -35,10 +35,7 @@ impl Agent {
                 tracing::warn!(agent, why, "the agent's own card cannot be read: {instead} is shown");
             }
         };
-        match self.cards.get(wanted.paths, fetch, late, note).await {
-            Ok(found) => Some(found),
-            Err(Missing::Failed(_) | Missing::Late) => None,
-        }
+        self.cards.get(wanted.paths, fetch, late, note).await.ok()
     }
 
     /// Looks for a document at every candidate URL. The error is a sentence for the log.
