@@ -264,6 +264,19 @@ impl<'a> AgentEvent<'a> {
         Self::Message(MessageEvent { id: Some(Cow::Borrowed(id)), kind: Some(kind), ..MessageEvent::default() })
     }
 
+    /// A complete message of one content.
+    #[must_use]
+    pub fn whole(id: &'a str, kind: MessageType, role: Role, value: ContentValue<'a>) -> Self {
+        Self::Message(MessageEvent {
+            id: Some(Cow::Borrowed(id)),
+            kind: Some(kind),
+            role: Some(role),
+            end: Some(End::Completed),
+            contents: vec![ContentEvent::new(id, ContentUpdate::Final, value).at(0)],
+            ..MessageEvent::default()
+        })
+    }
+
     /// The end of a message without further contents.
     #[must_use]
     pub fn message_finished(id: &'a str, end: End) -> Self {

@@ -68,7 +68,7 @@ impl RecordedExchange {
         }
     }
 
-    /// The answer as a connector gets it. A refusal is a body: [`Self::status`] tells.
+    /// The answer as a connector gets it. A refusal is a body too: [`Self::status`] says so.
     #[must_use]
     pub fn answer(&self) -> Answer {
         match (self.media_type.as_str(), self.is_cut) {

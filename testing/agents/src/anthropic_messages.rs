@@ -1,4 +1,4 @@
-//! A model server that speaks Anthropic Messages as the original does: it remembers nothing, tells its answer block by
+//! A model server that speaks Anthropic Messages as the original does: it remembers nothing, sends its answer block by
 //! block, runs tools of MCP servers itself, and refuses a conversation that breaks its rules.
 //!
 //! Not here: servers that imitate it and deviate (the connector's own tests).

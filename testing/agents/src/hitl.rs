@@ -154,7 +154,7 @@ fn message(kind: &str, content: &str) -> Value {
 
 /// The answer to a call of the service.
 fn answer(play: &Play<'_>, user: &mut User) -> Value {
-    // The id of the session stands in the next answer to a question, and so tells its turn.
+    // The id of the session stands in the next answer to a question, and so identifies its turn.
     let mut answer = json!({
         "session_id": play.id("session"), "status": "completed", "timestamp": f64::from(user.clock), "message": null,
         "result": null, "interrupt_data": null,

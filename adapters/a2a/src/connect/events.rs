@@ -6,9 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use interlingua_core::agent_event::{
-    AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
-};
+use interlingua_core::agent_event::{AgentError, AgentEvent, Awaits, ContentValue, JsonRef, ResponseEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::{End, Fault};
@@ -341,14 +339,7 @@ impl ItemReader {
             let text = std::mem::take(&mut self.plain);
             let value = ContentValue::Text(Cow::Borrowed(text.as_str()));
             let id = format!("{}-answer", self.task.as_deref().unwrap_or("task"));
-            sink.emit(&AgentEvent::Message(MessageEvent {
-                id: Some(Cow::Borrowed(&id)),
-                kind: Some(MessageType::Message),
-                role: Some(Role::Assistant),
-                end: Some(End::Completed),
-                contents: vec![ContentEvent::new(&id, ContentUpdate::Final, value).at(0)],
-                ..MessageEvent::default()
-            }))?;
+            sink.emit(&AgentEvent::whole(&id, MessageType::Message, Role::Assistant, value))?;
         }
         self.finish(End::Completed, None, metadata, None, sink)
     }

@@ -1,13 +1,9 @@
 //! What a waiting task asks, as pending items in canonical form.
 
-use std::borrow::Cow;
-
-use interlingua_core::agent_event::{
-    AgentEvent, Awaits, CallPart, ContentEvent, ContentUpdate, ContentValue, MessageEvent,
-};
+use interlingua_core::agent_event::{AgentEvent, Awaits, CallPart, ContentValue};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::{End, Extra, Fault, Json};
+use interlingua_core::{Extra, Fault, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -179,12 +175,5 @@ impl ItemReader {
 }
 
 fn emit(id: &str, kind: MessageType, value: ContentValue<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-    sink.emit(&AgentEvent::Message(MessageEvent {
-        id: Some(Cow::Borrowed(id)),
-        kind: Some(kind),
-        role: Some(Role::Assistant),
-        end: Some(End::Completed),
-        contents: vec![ContentEvent::new(id, ContentUpdate::Final, value).at(0)],
-        ..MessageEvent::default()
-    }))
+    sink.emit(&AgentEvent::whole(id, kind, Role::Assistant, value))
 }

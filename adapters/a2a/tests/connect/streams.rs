@@ -207,7 +207,7 @@ fn an_item_of_a_version_to_come_is_left_out() {
         let unknown = if dialect.binding == "JSONRPC" {
             json!({ "jsonrpc": "2.0", "id": 1, "result": unknown })
         } else {
-            // Over REST nothing tells it from an error.
+            // Over REST it looks like an error.
             continue;
         };
         frames.push_str(&format!("data: {unknown}\n\n"));

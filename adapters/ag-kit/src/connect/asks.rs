@@ -1,12 +1,12 @@
 //! Interrupts as pending items, and answers to them.
 
-use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
+use interlingua_core::agent_event::{AgentEvent, ContentValue};
 use interlingua_core::answer::payload::{self, Style};
 use interlingua_core::answer::{self, AnswerBody, Decided};
 use interlingua_core::connector::{EventSink, TurnRequest};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::{Decision, Pending, PendingKind};
-use interlingua_core::{End, Extra, Fault, FaultKind, Json};
+use interlingua_core::{Extra, Fault, FaultKind, Json};
 use serde::{Deserialize, Serialize};
 
 use super::options::ResumeStyle;
@@ -56,14 +56,7 @@ pub(super) fn emit(id: &str, item: &Pending, sink: &mut dyn EventSink) -> Result
 
     let message = format!("ask-{}", item.id);
     let value = ContentValue::OwnedData(Json::from_serialize(&data));
-    sink.emit(&AgentEvent::Message(MessageEvent {
-        id: Some(message.as_str().into()),
-        kind: Some(MessageType::McpApprovalRequest),
-        role: Some(Role::Assistant),
-        end: Some(End::Completed),
-        contents: vec![ContentEvent::new(&message, ContentUpdate::Final, value).at(0)],
-        ..MessageEvent::default()
-    }))
+    sink.emit(&AgentEvent::whole(&message, MessageType::McpApprovalRequest, Role::Assistant, value))
 }
 
 /// The answer to an interrupt.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use interlingua_core::agent_event::{AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
+use interlingua_core::agent_event::{AgentEvent, CallPart, ContentValue, MessageEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role, ToolOutput};
@@ -353,14 +353,7 @@ fn output(id: &str, name: &str, kind: MessageType, result: &str, sink: &mut dyn 
     let name = (!name.is_empty()).then(|| name.to_owned());
     let output = ToolOutput { call_id: id.to_owned(), name, output: result.to_owned() };
     let value = ContentValue::OwnedData(Json::from_serialize(&output));
-    sink.emit(&AgentEvent::Message(MessageEvent {
-        id: Some(Cow::Borrowed(&message)),
-        kind: Some(kind),
-        role: Some(Role::Tool),
-        end: Some(End::Completed),
-        contents: vec![ContentEvent::new(&message, ContentUpdate::Final, value).at(0)],
-        ..MessageEvent::default()
-    }))
+    sink.emit(&AgentEvent::whole(&message, kind, Role::Tool, value))
 }
 
 /// The objects that a text consists of. None: it holds anything else.

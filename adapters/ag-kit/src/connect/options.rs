@@ -50,7 +50,7 @@ pub enum UnansweredCalls {
     /// The client, as the protocol says.
     #[default]
     Tool,
-    /// The agent, which did not tell the result.
+    /// The agent, which did not send the result.
     Plugin,
 }
 

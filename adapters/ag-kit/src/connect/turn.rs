@@ -3,8 +3,9 @@
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{Loss, Losses};
-use interlingua_core::model_error::{garbage, map_refusal};
-use interlingua_core::sse::{Decoder, Frame};
+use interlingua_core::mislabeled;
+use interlingua_core::model_error::map_refusal;
+use interlingua_core::sse::Frame;
 use interlingua_core::{Fault, FaultKind, Json};
 
 use super::asks;
@@ -70,19 +71,7 @@ impl AgentTurn for AgKitTurn {
         if visible.starts_with(b"{") {
             return self.reader.read(visible, sink);
         }
-        // An event stream under another content type.
-        let mut decoder = Decoder::new(body.len() + 1);
-        let mut rest = visible;
-        let mut is_stream = false;
-        while let Some(frame) = decoder.decode(&mut rest).map_err(|_| garbage(body))? {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-        if let Some(frame) = decoder.finish().frame() {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-        if is_stream { Ok(()) } else { Err(garbage(body)) }
+        mislabeled::read_stream(self, visible, sink)
     }
 
     fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {

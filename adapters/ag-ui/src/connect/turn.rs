@@ -3,11 +3,12 @@
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{Loss, Losses};
+use interlingua_core::mislabeled;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::model_error::{garbage, map_refusal};
 use interlingua_core::pending::PendingKind;
-use interlingua_core::sse::{Decoder, Frame};
-use interlingua_core::{Fault, FaultKind, opaque};
+use interlingua_core::sse::Frame;
+use interlingua_core::{Fault, opaque};
 
 use super::answers::{Answers, source};
 use super::calls::Calls;
@@ -75,24 +76,6 @@ impl AgUiTurn {
         };
         Ok(Self { request: Some(request), reader })
     }
-
-    /// An event stream that came under the wrong content type.
-    fn stream(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let mut decoder = Decoder::new(body.len() + 1);
-        let mut rest = body;
-        let unreadable =
-            |error| Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(error);
-        let mut is_stream = false;
-        while let Some(frame) = decoder.decode(&mut rest).map_err(unreadable)? {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-        if let Some(frame) = decoder.finish().frame() {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-        if is_stream { Ok(()) } else { Err(garbage(body)) }
-    }
 }
 
 /// The calls that people decide about in this turn: id and name.
@@ -124,7 +107,7 @@ impl AgentTurn for AgUiTurn {
                     serde_json::from_slice(visible).map_err(|_| garbage(body))?;
                 events.into_iter().try_for_each(|event| self.reader.read(event.get().as_bytes(), sink))
             }
-            _ => self.stream(body, sink),
+            _ => mislabeled::read_stream(self, body, sink),
         }
     }
 

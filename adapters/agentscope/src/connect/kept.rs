@@ -1,13 +1,11 @@
 //! Events of this protocol that the model has no word for: hints and custom events. A client of the same protocol gets them
 //! as they came.
 
-use std::borrow::Cow;
-
-use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
+use interlingua_core::agent_event::{AgentEvent, ContentValue};
 use interlingua_core::connector::EventSink;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::{End, Fault, Json};
+use interlingua_core::{Fault, Json};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -67,13 +65,6 @@ impl Kept {
         self.count += 1;
         let data = Json::from_serialize(&EventData { protocol: crate::NAME, event });
         let id = format!("event_{}", self.count);
-        sink.emit(&AgentEvent::Message(MessageEvent {
-            id: Some(Cow::Borrowed(&id)),
-            kind: Some(MessageType::ProtocolEvent),
-            role: Some(Role::Assistant),
-            end: Some(End::Completed),
-            contents: vec![ContentEvent::new(&id, ContentUpdate::Final, ContentValue::OwnedData(data)).at(0)],
-            ..MessageEvent::default()
-        }))
+        sink.emit(&AgentEvent::whole(&id, MessageType::ProtocolEvent, Role::Assistant, ContentValue::OwnedData(data)))
     }
 }

@@ -122,7 +122,7 @@ pub(super) fn source_of(text: &str, fallback: &'static str) -> (Source, String) 
     (Source::Url(text.to_owned()), by_extension(text).unwrap_or(fallback).to_owned())
 }
 
-/// The media type that the end of a URL's path or of a name tells.
+/// The media type by the end of a URL's path or of a name.
 pub(super) fn by_extension(name: &str) -> Option<&'static str> {
     let path = name.split(['?', '#']).next().unwrap_or_default();
     let extension = path.rsplit_once('.')?.1.to_ascii_lowercase();

@@ -29,7 +29,7 @@ use super::wire::{Event, ReplyError, TextDelta, Usage, asked_calls, object, word
 pub(super) enum Skip {
     /// Everything until another reply begins.
     UntilReply,
-    /// Everything until the service tells that it has one of these answers.
+    /// Everything until the service reports that it has one of these answers.
     UntilAnswer,
     /// What was read before the stream was cut.
     UntilLast,
@@ -445,14 +445,7 @@ pub(super) fn emit_block(
     value: ContentValue<'_>,
     sink: &mut dyn EventSink,
 ) -> Result<(), Fault> {
-    sink.emit(&AgentEvent::Message(MessageEvent {
-        id: Some(Cow::Borrowed(id)),
-        kind: Some(kind),
-        role: Some(Role::Assistant),
-        end: Some(End::Completed),
-        contents: vec![ContentEvent::new(id, ContentUpdate::Final, value).at(0)],
-        ..MessageEvent::default()
-    }))
+    sink.emit(&AgentEvent::whole(id, kind, Role::Assistant, value))
 }
 
 /// The data of an item that asks for a decision.

@@ -240,7 +240,7 @@ impl AgentscopeTurn {
         let page: Page<'_> = object(body).ok_or_else(|| garbage(body))?;
         match self.reader.read_page(&page, &self.asked, sink)? {
             Found::Reply => self.go_on(),
-            // The stream tells the rest.
+            // The stream has the rest.
             Found::AtWork if self.was_cut || self.may_be_foreign() => {
                 (self.was_cut, self.looks) = (false, 0);
                 self.reader.restart();

@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
+use interlingua_core::Fault;
+use interlingua_core::agent_event::{AgentEvent, ContentValue};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::{End, Fault};
 use serde_json::value::RawValue;
 
 use super::calls::OutputEnd;
@@ -28,7 +28,7 @@ pub(super) enum Found {
 }
 
 impl Reader {
-    /// Tells the reply as it stands in the session's messages, if it is complete. `asked`: the id of the message that it
+    /// Emits the reply as it stands in the session's messages, if it is complete. `asked`: the id of the message that it
     /// answers.
     pub(super) fn read_page(&mut self, page: &Page<'_>, asked: &str, sink: &mut dyn EventSink) -> Result<Found, Fault> {
         let absent = if page.is_running { Found::AtWork } else { Found::Nothing };
@@ -155,12 +155,5 @@ impl Reader {
 
 /// A block of text as a whole: what of it was emitted is not emitted again.
 fn emit_text(id: &str, kind: MessageType, text: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
-    sink.emit(&AgentEvent::Message(MessageEvent {
-        id: Some(Cow::Borrowed(id)),
-        kind: Some(kind),
-        role: Some(Role::Assistant),
-        end: Some(End::Completed),
-        contents: vec![ContentEvent::new(id, ContentUpdate::Final, ContentValue::Text(Cow::Borrowed(text))).at(0)],
-        ..MessageEvent::default()
-    }))
+    sink.emit(&AgentEvent::whole(id, kind, Role::Assistant, ContentValue::Text(Cow::Borrowed(text))))
 }

@@ -2,10 +2,11 @@
 
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal};
 use interlingua_core::event::Millis;
+use interlingua_core::mislabeled;
 use interlingua_core::model_error::{garbage, map_refusal};
-use interlingua_core::sse::{Decoder, Frame};
+use interlingua_core::sse::Frame;
 use interlingua_core::sticky::StickyTools;
-use interlingua_core::{Fault, FaultKind, Json, Loss};
+use interlingua_core::{Fault, Json, Loss};
 
 use super::reader::Reader;
 use super::state::SessionState;
@@ -28,25 +29,6 @@ impl MessagesTurn {
             return Err(garbage(data));
         };
         self.reader.read(&event, data, named, sink)
-    }
-
-    /// An event stream that came under the wrong content type.
-    fn stream(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let mut decoder = Decoder::new(body.len() + 1);
-        let mut rest = body;
-        let unreadable =
-            |error| Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(error);
-        let mut is_stream = false;
-        while let Some(frame) = decoder.decode(&mut rest).map_err(unreadable)? {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-        if let Some(frame) = decoder.finish().frame() {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-
-        if is_stream { self.on_end(sink) } else { Err(garbage(body)) }
     }
 }
 
@@ -73,7 +55,8 @@ impl AgentTurn for MessagesTurn {
     fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let visible = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start();
         if visible.first() != Some(&b'{') {
-            return self.stream(body, sink);
+            mislabeled::read_stream(self, body, sink)?;
+            return self.on_end(sink);
         }
 
         let event = Event::parse(visible).ok_or_else(|| garbage(body))?;

@@ -2,9 +2,10 @@
 
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal};
 use interlingua_core::event::Millis;
-use interlingua_core::sse::{Decoder, Frame};
+use interlingua_core::mislabeled;
+use interlingua_core::sse::Frame;
 use interlingua_core::sticky::StickyTools;
-use interlingua_core::{Fault, FaultKind, Json, Loss};
+use interlingua_core::{Fault, Json, Loss};
 use serde_json::value::RawValue;
 
 use super::chunk::Chunk;
@@ -37,26 +38,6 @@ impl ChatTurn {
         }
 
         self.reader.read(chunk, data, sink)
-    }
-
-    /// An event stream that came under the wrong content type.
-    fn stream(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let mut decoder = Decoder::new(body.len() + 1);
-        let mut rest = body;
-        let too_large =
-            |error| Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(error);
-        let mut is_stream = false;
-        while let Some(frame) = decoder.decode(&mut rest).map_err(too_large)? {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-
-        if let Some(frame) = decoder.finish().frame() {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-
-        if is_stream { Ok(()) } else { Err(garbage(body)) }
     }
 }
 
@@ -113,7 +94,7 @@ impl AgentTurn for ChatTurn {
                     }
                 }
             }
-            _ => return self.stream(body, sink),
+            _ => return mislabeled::read_stream(self, body, sink),
         }
 
         self.is_done = true;

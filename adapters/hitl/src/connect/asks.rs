@@ -1,12 +1,12 @@
 //! What an interrupted run asks, and answers to it.
 
-use interlingua_core::agent_event::{AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
+use interlingua_core::agent_event::{AgentEvent, CallPart, ContentValue};
 use interlingua_core::answer::{self, AnswerBody};
 use interlingua_core::connector::{EventSink, TurnRequest};
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::{Decision, Pending, PendingKind};
-use interlingua_core::{End, Extra, Fault, FaultKind, Json};
+use interlingua_core::{Extra, Fault, FaultKind, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -92,14 +92,7 @@ pub(super) fn whole(
     value: ContentValue<'_>,
     sink: &mut dyn EventSink,
 ) -> Result<(), Fault> {
-    sink.emit(&AgentEvent::Message(MessageEvent {
-        id: Some(id.into()),
-        kind: Some(kind),
-        role: Some(Role::Assistant),
-        end: Some(End::Completed),
-        contents: vec![ContentEvent::new(id, ContentUpdate::Final, value).at(0)],
-        ..MessageEvent::default()
-    }))
+    sink.emit(&AgentEvent::whole(id, kind, Role::Assistant, value))
 }
 
 /// An answer in the words of the service.

@@ -2,8 +2,9 @@
 
 use interlingua_core::connector::{HttpRequest, TurnRequest};
 use interlingua_core::http_url::{below, segment};
+use interlingua_core::links;
 use interlingua_core::loss::{ContentKind, Losses};
-use interlingua_core::model::{Body, Content, Message, MessageType, Role, Sampling};
+use interlingua_core::model::{Message, MessageType, Role, Sampling};
 use interlingua_core::{Fault, FaultKind};
 use serde::Serialize;
 use serde_json::Value;
@@ -129,42 +130,5 @@ fn paragraph(text: &mut String, more: &str) {
 
 /// The text of a message: all that can be sent.
 fn text(message: &Message, losses: &mut Losses) -> String {
-    let mut text = String::new();
-    for content in &message.content {
-        let piece = match &content.body {
-            Body::Text(piece) | Body::Refusal(piece) => piece.clone(),
-            Body::Data(data) => {
-                losses.changed(ContentKind::DataIn, "sent as JSON in the text");
-                data.text().to_owned()
-            }
-            _ => media(content, losses).unwrap_or_default(),
-        };
-        if !text.is_empty() && !piece.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&piece);
-    }
-    text
-}
-
-/// A link, where there is one.
-fn media(content: &Content, losses: &mut Losses) -> Option<String> {
-    let (kind, url, name) = match &content.body {
-        Body::Image(url) => (ContentKind::ImageIn, url.as_deref(), "image"),
-        Body::Video(url) => (ContentKind::VideoIn, url.as_deref(), "video"),
-        Body::Audio { data, .. } => (ContentKind::AudioIn, data.as_deref(), "audio"),
-        Body::File(file) => (ContentKind::FileIn, file.url.as_deref(), file.name.as_deref().unwrap_or("file")),
-        _ => (ContentKind::DataIn, None, ""),
-    };
-    let is_link = |url: &&str| url.starts_with("https://") || url.starts_with("http://");
-    match url.filter(is_link) {
-        Some(url) => {
-            losses.changed(kind, "sent as a link in the text");
-            Some(format!("[{name}]({url})"))
-        }
-        None => {
-            losses.lost(kind, "a query of this protocol holds nothing but text");
-            None
-        }
-    }
+    links::as_text(message, "a query of this protocol holds nothing but text", losses)
 }

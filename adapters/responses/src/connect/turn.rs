@@ -14,8 +14,9 @@ use std::time::Duration;
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Purpose, Refusal};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::Loss;
+use interlingua_core::mislabeled;
 use interlingua_core::model_error::{garbage, map_refusal};
-use interlingua_core::sse::{Decoder, Frame};
+use interlingua_core::sse::Frame;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json};
 
 use super::endpoint::Endpoint;
@@ -165,25 +166,6 @@ impl ResponsesTurn {
         Ok(())
     }
 
-    /// An event stream that came under the wrong content type.
-    fn stream(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let mut decoder = Decoder::new(body.len() + 1);
-        let mut rest = body;
-        let too_large =
-            |error| Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(error);
-        let mut is_stream = false;
-        while let Some(frame) = decoder.decode(&mut rest).map_err(too_large)? {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-
-        if let Some(frame) = decoder.finish().frame() {
-            is_stream = true;
-            self.on_frame(frame, sink)?;
-        }
-        if is_stream { Ok(()) } else { Err(garbage(body)) }
-    }
-
     /// The answer to a question for it has come, and the answer itself goes on.
     fn after_answer(&mut self) {
         let has_ended = self.reader.progress == Progress::Ended;
@@ -264,7 +246,7 @@ impl AgentTurn for ResponsesTurn {
             return self.read_conversation(visible);
         }
         if visible.first() != Some(&b'{') {
-            return self.stream(body, sink);
+            return mislabeled::read_stream(self, body, sink);
         }
 
         if Event::parse(visible).is_some_and(|event| text(event.kind).is_some_and(|kind| kind == "message")) {

@@ -170,7 +170,7 @@ pub enum AgentAct {
     Ask(Ask),
     /// What the answer cost: tokens of the request and of the answer.
     Usage(u64, u64),
-    /// Tells the state of its front end: JSON.
+    /// Sends the state of its front end: JSON.
     State(&'static str),
     /// Something this version of the protocol does not define, which must do no harm.
     Unknown,
