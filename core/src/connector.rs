@@ -167,6 +167,8 @@ pub struct TurnRequest<'a> {
     pub protocol_events: bool,
     /// The agent's name in the configuration.
     pub agent: &'a str,
+    /// False: no client named the user, and `user_id` is an id that the gateway made for the session.
+    pub names_user: bool,
 }
 
 impl<'a> TurnRequest<'a> {
@@ -182,6 +184,7 @@ impl<'a> TurnRequest<'a> {
             message_ids: &[],
             protocol_events: false,
             agent: "",
+            names_user: request.user_id.is_some(),
         }
     }
 
@@ -210,6 +213,13 @@ impl<'a> TurnRequest<'a> {
     #[must_use]
     pub fn with_protocol_events(mut self, are_read: bool) -> Self {
         self.protocol_events = are_read;
+        self
+    }
+
+    /// On behalf of a user whom a client named, or of one whose id the gateway made.
+    #[must_use]
+    pub fn with_user_named(mut self, is_named: bool) -> Self {
+        self.names_user = is_named;
         self
     }
 

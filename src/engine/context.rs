@@ -124,6 +124,7 @@ impl ContextBuilder {
 
         let prepared = Prepared {
             request,
+            names_user: spoken.request.user_id.is_some() || doc.named_user().is_some(),
             history,
             origins,
             sent_for: None,

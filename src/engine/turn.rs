@@ -125,6 +125,8 @@ pub(super) struct Prepared {
     pub(super) origins: Vec<MessageOrigin>,
     /// The run that the request is sent for, and how many of its turns came before.
     pub(super) sent_for: Option<(RunId, u32)>,
+    /// True if a client named the user.
+    pub(super) names_user: bool,
     /// The ids of the messages in its input, or none.
     pub(super) message_ids: Vec<String>,
     /// What of the session does not reach the agent.
@@ -189,6 +191,7 @@ impl Prepared {
             .with_turn(self.sent_for.map_or(0, |(_, turn)| turn))
             .with_message_ids(&self.message_ids)
             .with_protocol_events(agent.reads_protocol_events())
+            .with_user_named(self.names_user)
             .with_agent(&agent.name)
     }
 }

@@ -225,6 +225,7 @@ impl Dialogue {
             let turn = TurnRequest::new(&request, &state, answered)
                 .with_history(0..past.len())
                 .with_message_ids(&ids)
+                .with_user_named(false)
                 .with_agent(&self.agent);
             let mut conversation = self.upstream.start(&turn, Via::default())?;
             let begun = if may_add && conversation.needs_history() { None } else { Some(conversation.begin().await) };

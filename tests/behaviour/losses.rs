@@ -71,3 +71,27 @@ async fn a_run_that_is_shown_again_loses_nothing_more() {
         assert_eq!((&line["lost"], &line["run"]), (&Value::Null, &Value::Null), "{line}");
     }
 }
+
+/// The user of a session whose client named none is an id that the gateway made, which no one misses.
+#[tokio::test]
+async fn only_a_user_that_a_client_named_can_be_lost() {
+    let delta = json!({ "index": 0, "delta": { "content": "hi" }, "finish_reason": "stop" });
+    let chunk = json!({ "id": "c", "object": "chat.completion.chunk", "choices": [delta] }).to_string();
+    let upstream = Upstream::always(Reply::frames([chunk, "[DONE]".to_owned()]));
+    let url = upstream.url("/v1");
+    let gateway = Gateway::with_config(&format!(
+        "[store]\nkind = \"memory\"\n\
+         [observe]\naccess_log = {{ path = \"access.log\", format = \"json\" }}\n\
+         [agents.chat.upstream]\nprotocol = \"chat-completions\"\nurl = \"{url}\"\noptions = {{ model = \"m\" }}\n\
+         [[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{{agent}}\"\n"
+    ))
+    .await;
+
+    let answered = gateway.post("/agents/chat/process", &user_turn("hi")).await;
+    assert_eq!(line(&gateway.folder(), &answered).await["lost"], Value::Null);
+
+    let mut named = user_turn("hi");
+    named["user_id"] = "ada".into();
+    let answered = gateway.post("/agents/chat/process", &named).await;
+    assert_eq!(line(&gateway.folder(), &answered).await["lost"][0]["kind"], "user");
+}

@@ -161,7 +161,7 @@ impl Request<'_> {
         if self.options.user_field == UserField::Metadata {
             let user = self.turn.request.user_id.as_ref().map(|user| json!({ "user_id": user }));
             self.set("metadata", user.as_ref());
-        } else if self.turn.request.user_id.is_some() {
+        } else if self.turn.names_user {
             self.losses.lost(ContentKind::User, "not named to this agent by its option user_field");
         }
     }

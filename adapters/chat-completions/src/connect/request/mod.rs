@@ -46,7 +46,7 @@ impl RequestBody<'_> {
         self.settings(&mut body, losses);
         match self.options.user_field {
             Some(field) => set(&mut body, field.as_str(), request.user_id.as_ref()),
-            None if request.user_id.is_some() => {
+            None if self.turn.names_user => {
                 losses.lost(ContentKind::User, "not named to this agent by its option user_field");
             }
             None => {}
