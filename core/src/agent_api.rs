@@ -19,6 +19,7 @@ use crate::agent_event::{
 use crate::connector::EventSink;
 use crate::event::End;
 use crate::fault::Fault;
+use crate::json_string;
 use crate::model::{ContentType, File, MessageType, Role};
 
 /// A frame, or an object nested in one. Each field is documented by the object it belongs to.
@@ -82,18 +83,33 @@ impl<'a> Frame<'a> {
     /// Parses the data of one frame. None if it is no JSON object.
     #[must_use]
     pub fn parse(data: &'a [u8]) -> Option<Self> {
+        Self::parse_into(data, None)
+    }
+
+    /// Parses the data of one frame like [`parse`](Self::parse). A text with escapes is written to `unescaped`, memory that the
+    /// caller uses for frame after frame.
+    #[must_use]
+    pub fn parse_with(data: &'a [u8], unescaped: &'a mut String) -> Option<Self> {
+        Self::parse_into(data, Some(unescaped))
+    }
+
+    #[inline]
+    fn parse_into(data: &'a [u8], unescaped: Option<&'a mut String>) -> Option<Self> {
         // One check of the whole costs less than one per text. What fails it is left to the parser, which does not mind
         // what stands in a field that is not read.
         match std::str::from_utf8(data) {
-            Ok(text) => Self::parse_json(serde_json::Deserializer::from_str(text)),
-            Err(_) => Self::parse_json(serde_json::Deserializer::from_slice(data)),
+            Ok(text) => Self::parse_json(serde_json::Deserializer::from_str(text), unescaped),
+            Err(_) => Self::parse_json(serde_json::Deserializer::from_slice(data), unescaped),
         }
     }
 
     /// Fills in the fields where the frame is: it is too large to be passed through every level of the parser.
-    fn parse_json<R: serde_json::de::Read<'a>>(mut json: serde_json::Deserializer<R>) -> Option<Self> {
+    fn parse_json<R: serde_json::de::Read<'a>>(
+        mut json: serde_json::Deserializer<R>,
+        unescaped: Option<&'a mut String>,
+    ) -> Option<Self> {
         let mut frame = Self::default();
-        let parsed = json.deserialize_map(Fields(&mut frame)).and_then(|()| json.end());
+        let parsed = json.deserialize_map(Fields { frame: &mut frame, unescaped }).and_then(|()| json.end());
         if parsed.is_ok() { Some(frame) } else { None }
     }
 
@@ -156,7 +172,7 @@ impl<'a> Frame<'a> {
         serde_json::from_str::<Vec<&RawValue>>(raw.get())
             .map(|entries| {
                 let entries = entries.into_iter().map(|entry| serde_json::Deserializer::from_str(entry.get()));
-                entries.filter_map(Self::parse_json).collect()
+                entries.filter_map(|entry| Self::parse_json(entry, None)).collect()
             })
             .unwrap_or_default()
     }
@@ -381,13 +397,17 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
 impl<'de: 'a, 'a> Deserialize<'de> for Frame<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut frame = Frame::<'de>::default();
-        deserializer.deserialize_map(Fields(&mut frame))?;
+        deserializer.deserialize_map(Fields { frame: &mut frame, unescaped: None })?;
         Ok(frame)
     }
 }
 
 /// Fills in the fields of a frame.
-struct Fields<'f, 'a>(&'f mut Frame<'a>);
+struct Fields<'f, 'a> {
+    frame: &'f mut Frame<'a>,
+    /// Where a text with escapes is written.
+    unescaped: Option<&'a mut String>,
+}
 
 impl<'de> Visitor<'de> for Fields<'_, 'de> {
     type Value = ();
@@ -395,7 +415,7 @@ impl<'de> Visitor<'de> for Fields<'_, 'de> {
         f.write_str("an object")
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let Self(frame) = self;
+        let Self { frame, mut unescaped } = self;
         while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
             match name.as_ref() {
                 "object" => frame.object = map.next_value::<Text<'de>>()?.0,
@@ -413,7 +433,7 @@ impl<'de> Visitor<'de> for Fields<'_, 'de> {
                 "index" => frame.index = number(map.next_value()?),
                 "delta" => frame.delta = map.next_value::<&'de RawValue>()?.get() == "true",
                 "msg_id" => frame.msg_id = map.next_value::<Text<'de>>()?.0,
-                "text" => frame.text = map.next_value::<Text<'de>>()?.0,
+                "text" => frame.text = lent_text(map.next_value()?, &mut unescaped),
                 "refusal" => frame.refusal = map.next_value::<Text<'de>>()?.0,
                 "image_url" => frame.image_url = map.next_value::<Text<'de>>()?.0,
                 "video_url" => frame.video_url = map.next_value::<Text<'de>>()?.0,
@@ -448,6 +468,15 @@ impl<'de> Visitor<'de> for Objects<'_, 'de> {
             self.0.push(frame);
         }
         Ok(())
+    }
+}
+
+/// A text, or nothing where something else stood. One with escapes takes the memory that is offered for it.
+#[inline]
+fn lent_text<'a>(raw: &'a RawValue, unescaped: &mut Option<&'a mut String>) -> Option<Cow<'a, str>> {
+    match unescaped.take_if(|_| json_string::has_escapes(raw)) {
+        Some(unescaped) => json_string::lent(raw, unescaped).map(Cow::Borrowed),
+        None => json_string::text(raw),
     }
 }
 

@@ -25,6 +25,7 @@ pub mod http_url;
 pub mod id;
 pub mod journal;
 pub mod json;
+pub mod json_string;
 pub mod lenient;
 pub mod links;
 pub mod loss;

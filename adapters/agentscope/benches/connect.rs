@@ -1,106 +1,13 @@
-//! Cost of a delta from an agent of AgentScope 2.0, in nanoseconds and allocations, beside the same texts from an
-//! agent of the Agent API: decoding the stream, reading, normalizing, recording.
+//! What a text delta costs from an agent that speaks the protocol of AgentScope 2.0, beside the same texts from one of the Agent API.
 //!
-//! Not here: encoding for clients (`encode`), and the path through a socket, which `cargo xtask bench load` measures.
+//! Not here: how it is measured (`testing/agents/src/delta_cost.rs`), and encoding for clients.
 
-use divan::counter::ItemsCount;
-use divan::{AllocProfiler, Bencher};
 use interlingua_agentscope::{AgentscopeUpstream, UpstreamOptions};
-use interlingua_core::Json;
-use interlingua_core::agent_api::Frame;
-use interlingua_core::connector::{AgentTurn, Next, TurnRequest, UpstreamAdapter};
-use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::sse::Decoder;
-use interlingua_core::testkit::Recorder;
-
-#[global_allocator]
-static ALLOCATOR: AllocProfiler = AllocProfiler::system();
-
-const DELTAS: usize = 10_000;
-/// How much of a stream arrives at once, in bytes.
-const CHUNK: usize = 16 * 1024;
-const TEXTS: [&str; 3] = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""];
+use interlingua_core::connector::UpstreamAdapter;
+use interlingua_testing_agents::delta_cost;
 
 fn main() {
-    divan::main();
-}
-
-/// Deltas as the service frames them.
-fn agentscope_stream(text: &str) -> Vec<u8> {
-    let text = Json::from_serialize(text);
-    let head = "\"created_at\": \"2026-11-23T00:23:54.385343\", \"metadata\": {}";
-    let reply = "0afab602e7994bfda6a3cbf79e80da5e";
-    let block = "9f6344d80bf24276b5e1e1f7b617aa97";
-    let mut bytes = format!(
-        "data: {{\"id\": \"e1\", {head}, \"type\": \"REPLY_START\", \"session_id\": \"s1\", \"reply_id\": \"{reply}\", \"name\": \"a\", \"role\": \"assistant\"}}\n\ndata: {{\"id\": \"e2\", {head}, \"type\": \"TEXT_BLOCK_START\", \"reply_id\": \"{reply}\", \"block_id\": \"{block}\"}}\n\n"
-    );
-    for number in 0..DELTAS {
-        bytes.push_str(&format!(
-            "data: {{\"id\": \"{number:032}\", {head}, \"type\": \"TEXT_BLOCK_DELTA\", \"reply_id\": \"{reply}\", \"block_id\": \"{block}\", \"delta\": {}}}\n\n",
-            text.text()
-        ));
-    }
-    bytes.into_bytes()
-}
-
-/// The same as AgentScope Runtime frames them.
-fn agent_api_stream(text: &str) -> Vec<u8> {
-    let text = Json::from_serialize(text);
-    let mut bytes = String::from(
-        "data: {\"sequence_number\":2,\"object\":\"message\",\"status\":\"in_progress\",\"error\":null,\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":null,\"code\":null,\"message\":null,\"usage\":null,\"metadata\":{}}\n\n",
-    );
-    for number in 0..DELTAS {
-        bytes.push_str(&format!(
-            "data: {{\"sequence_number\":{number},\"object\":\"content\",\"status\":\"in_progress\",\"error\":null,\"type\":\"text\",\"index\":0,\"delta\":true,\"msg_id\":\"msg_1\",\"text\":{}}}\n\n",
-            text.text()
-        ));
-    }
-    bytes.into_bytes()
-}
-
-/// A turn that listens to its session.
-fn turn() -> Box<dyn AgentTurn> {
     let options = UpstreamOptions { agent_id: "a".to_owned(), ..UpstreamOptions::default() };
-    let connector = AgentscopeUpstream::connect("http://service", options).expect("a connector");
-    let request = AgentRequest { input: vec![Message::user("hi")].into(), ..AgentRequest::default() };
-    let mut turn = connector.turn(&TurnRequest::new(&request, &Json::null(), &[])).expect("it can be expressed");
-    let mut sink = Recorder::new(Vec::new());
-    for answer in [r#"{"session_id":"s1"}"#, r#"{"status":"started"}"#] {
-        assert!(matches!(turn.next(0), Ok(Next::Send(_))));
-        turn.on_body(answer.as_bytes(), &mut sink).expect("it is understood");
-    }
-    assert!(matches!(turn.next(0), Ok(Next::Send(_))));
-    turn
-}
-
-#[divan::bench(args = TEXTS)]
-fn agentscope(bencher: Bencher<'_, '_>, text: &str) {
-    let bytes = agentscope_stream(text);
-    bencher.counter(ItemsCount::new(DELTAS)).with_inputs(|| (turn(), Recorder::new(Vec::new()))).bench_local_values(
-        |(mut turn, mut recorder)| {
-            let mut decoder = Decoder::new(1 << 20);
-            for mut chunk in bytes.chunks(CHUNK) {
-                while let Ok(Some(frame)) = decoder.decode(&mut chunk) {
-                    turn.on_frame(frame, &mut recorder).expect("a delta");
-                }
-            }
-            (turn, recorder)
-        },
-    );
-}
-
-#[divan::bench(args = TEXTS)]
-fn agent_api(bencher: Bencher<'_, '_>, text: &str) {
-    let bytes = agent_api_stream(text);
-    bencher.counter(ItemsCount::new(DELTAS)).with_inputs(|| Recorder::new(Vec::new())).bench_local_values(
-        |mut recorder| {
-            let mut decoder = Decoder::new(1 << 20);
-            for mut chunk in bytes.chunks(CHUNK) {
-                while let Ok(Some(frame)) = decoder.decode(&mut chunk) {
-                    recorder.emit(&Frame::parse(frame.data).expect("a frame").event());
-                }
-            }
-            recorder
-        },
-    );
+    let connector = AgentscopeUpstream::connect("http://service", options).expect("a URL");
+    delta_cost::bench("agentscope", &*connector);
 }

@@ -81,6 +81,7 @@ impl Connector for NativeConnector {
             request: Some(HttpRequest::post(&self.url, body)),
             cancel,
             reader: FrameReader::default(),
+            unescaped: String::new(),
         }))
     }
 
@@ -213,6 +214,8 @@ struct NativeTurn {
     request: Option<HttpRequest>,
     cancel: Option<HttpRequest>,
     reader: FrameReader,
+    /// Where texts with escapes are written.
+    unescaped: String,
 }
 
 impl AgentTurn for NativeTurn {
@@ -222,7 +225,7 @@ impl AgentTurn for NativeTurn {
 
     #[inline]
     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        match Frame::parse(frame.data) {
+        match Frame::parse_with(frame.data, &mut self.unescaped) {
             Some(frame) => self.reader.read(frame, sink),
             // Some servers send events without data, or `[DONE]` at the end: they report nothing.
             None if frame.is_done() || frame.data.trim_ascii().is_empty() => Ok(()),

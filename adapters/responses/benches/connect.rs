@@ -1,96 +1,12 @@
-//! Cost of a delta from an agent that speaks Responses, in nanoseconds and allocations, beside the same texts from an
-//! agent of the Agent API: decoding the stream, reading, normalizing, recording.
+//! What a text delta costs from an agent that speaks Responses, beside the same texts from one of the Agent API.
 //!
-//! Not here: encoding for clients (`encode`), and the path through a socket, which `cargo xtask bench load` measures.
+//! Not here: how it is measured (`testing/agents/src/delta_cost.rs`), and encoding for clients.
 
-use divan::counter::ItemsCount;
-use divan::{AllocProfiler, Bencher};
-use interlingua_core::Json;
-use interlingua_core::agent_api::Frame;
-use interlingua_core::connector::{AgentTurn, TurnRequest, UpstreamAdapter};
-use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::sse::Decoder;
-use interlingua_core::testkit::Recorder;
+use interlingua_core::connector::UpstreamAdapter;
 use interlingua_responses::{ResponsesUpstream, UpstreamOptions};
-
-#[global_allocator]
-static ALLOCATOR: AllocProfiler = AllocProfiler::system();
-
-const DELTAS: usize = 10_000;
-/// How much of a stream arrives at once, in bytes.
-const CHUNK: usize = 16 * 1024;
-const TEXTS: [&str; 3] = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""];
+use interlingua_testing_agents::delta_cost;
 
 fn main() {
-    divan::main();
-}
-
-/// Deltas as OpenAI frames them.
-fn responses_stream(text: &str) -> Vec<u8> {
-    let text = Json::from_serialize(text);
-    let mut bytes = String::from(
-        "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"status\":\"in_progress\",\"output\":[]}}\n\n\
-         event: response.output_item.added\ndata: {\"type\":\"response.output_item.added\",\"sequence_number\":1,\"output_index\":0,\"item\":{\"id\":\"msg_1\",\"type\":\"message\",\"status\":\"in_progress\",\"role\":\"assistant\",\"content\":[]}}\n\n",
-    );
-    for number in 0..DELTAS {
-        bytes.push_str(&format!(
-            "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":{},\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":{},\"logprobs\":[]}}\n\n",
-            number + 2,
-            text.text()
-        ));
-    }
-    bytes.into_bytes()
-}
-
-/// The same as AgentScope Runtime frames them.
-fn agent_api_stream(text: &str) -> Vec<u8> {
-    let text = Json::from_serialize(text);
-    let mut bytes = String::from(
-        "data: {\"sequence_number\":2,\"object\":\"message\",\"status\":\"in_progress\",\"error\":null,\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":null,\"code\":null,\"message\":null,\"usage\":null,\"metadata\":{}}\n\n",
-    );
-    for number in 0..DELTAS {
-        bytes.push_str(&format!(
-            "data: {{\"sequence_number\":{number},\"object\":\"content\",\"status\":\"in_progress\",\"error\":null,\"type\":\"text\",\"index\":0,\"delta\":true,\"msg_id\":\"msg_1\",\"text\":{}}}\n\n",
-            text.text()
-        ));
-    }
-    bytes.into_bytes()
-}
-
-fn turn() -> Box<dyn AgentTurn> {
     let connector = ResponsesUpstream::connect("http://agent/v1", UpstreamOptions::default()).expect("a URL");
-    let request = AgentRequest { input: vec![Message::user("hi")].into(), ..AgentRequest::default() };
-    connector.turn(&TurnRequest::new(&request, &Json::null(), &[])).expect("it can be expressed")
-}
-
-#[divan::bench(args = TEXTS)]
-fn responses(bencher: Bencher<'_, '_>, text: &str) {
-    let bytes = responses_stream(text);
-    bencher.counter(ItemsCount::new(DELTAS)).with_inputs(|| (turn(), Recorder::new(Vec::new()))).bench_local_values(
-        |(mut turn, mut recorder)| {
-            let mut decoder = Decoder::new(1 << 20);
-            for mut chunk in bytes.chunks(CHUNK) {
-                while let Ok(Some(frame)) = decoder.decode(&mut chunk) {
-                    turn.on_frame(frame, &mut recorder).expect("a delta");
-                }
-            }
-            (turn, recorder)
-        },
-    );
-}
-
-#[divan::bench(args = TEXTS)]
-fn agent_api(bencher: Bencher<'_, '_>, text: &str) {
-    let bytes = agent_api_stream(text);
-    bencher.counter(ItemsCount::new(DELTAS)).with_inputs(|| Recorder::new(Vec::new())).bench_local_values(
-        |mut recorder| {
-            let mut decoder = Decoder::new(1 << 20);
-            for mut chunk in bytes.chunks(CHUNK) {
-                while let Ok(Some(frame)) = decoder.decode(&mut chunk) {
-                    recorder.emit(&Frame::parse(frame.data).expect("a frame").event());
-                }
-            }
-            recorder
-        },
-    );
+    delta_cost::bench("responses", &*connector);
 }

@@ -280,7 +280,8 @@ impl Decoder {
                 buffered.join(value);
             }
             Line::Event(name) => {
-                buffered.event = (!name.is_empty()).then(|| name.to_owned());
+                buffered.event.clear();
+                buffered.event.push_str(name);
                 buffered.drop_line();
             }
             Line::Id(id) => {
@@ -347,7 +348,7 @@ impl Decoder {
     fn buffer(&mut self, open: &OpenEvent<'_>) {
         self.state = State::Buffering;
         let buffered = &mut self.buffered;
-        buffered.event = open.event.map(str::to_owned);
+        buffered.event.push_str(open.event.unwrap_or_default());
         buffered.id = open.id.map(str::to_owned);
         buffered.retry = open.retry;
         buffered.complete_lines = open.size;
@@ -384,7 +385,8 @@ struct BufferedEvent {
     data: Option<Range<usize>>,
     /// Start of the incomplete line in `bytes`: the end of the data, or 0.
     line_from: usize,
-    event: Option<String>,
+    /// Empty: it has no name.
+    event: String,
     id: Option<String>,
     retry: Option<Duration>,
     /// Length of the complete lines that count towards the limit.
@@ -394,7 +396,7 @@ struct BufferedEvent {
 impl BufferedEvent {
     fn frame(&self) -> Frame<'_> {
         Frame {
-            event: self.event.as_deref(),
+            event: Some(self.event.as_str()).filter(|name| !name.is_empty()),
             id: self.id.as_deref(),
             retry: self.retry,
             data: self.data.clone().map_or(&[], |range| &self.bytes[range]),
@@ -436,18 +438,21 @@ impl BufferedEvent {
     }
 
     fn clear(&mut self) {
-        let mut bytes = std::mem::take(&mut self.bytes);
+        let (mut bytes, mut event) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.event));
         bytes.clear();
+        event.clear();
 
         *self = Self::default();
         if bytes.capacity() <= MAX_KEPT_CAPACITY {
             self.bytes = bytes;
         }
+        if event.capacity() <= MAX_KEPT_CAPACITY {
+            self.event = event;
+        }
     }
 
     fn memory(&self) -> usize {
-        let names = [&self.event, &self.id];
-        self.bytes.capacity() + names.into_iter().flatten().map(String::capacity).sum::<usize>()
+        self.bytes.capacity() + self.event.capacity() + self.id.as_ref().map_or(0, String::capacity)
     }
 }
 

@@ -17,7 +17,7 @@
 //!    Ids of calls and questions are [`Play::id`], so that the answer to them carries the mark of the next turn.
 //! 4. Write the ending: errors, also the body of a refused request, have the protocol's own form.
 //! 5. Say with [`speaks`](ScriptedAgent::speaks) which acts the protocol has no word for. They are not tried.
-//! 6. Name it in [`all`].
+//! 6. Name it in [`all`], and write a stream of text deltas for benchmarks in [`deltas`].
 //!
 //! Not here: scenarios, and what clients are shown.
 
@@ -28,6 +28,8 @@ mod agent_api;
 mod agentscope;
 mod anthropic_messages;
 mod chat_completions;
+pub mod delta_cost;
+pub mod deltas;
 mod hitl;
 mod responses;
 pub mod server;

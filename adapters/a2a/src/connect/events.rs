@@ -58,6 +58,8 @@ pub(super) struct ItemReader {
     /// The task was subscribed to after a cut. A piece that came about then may be in the snapshot and in the stream: what
     /// the task says at its end is right.
     pub(super) was_taken_up: bool,
+    /// Where pieces of text with escapes are written.
+    unescaped: String,
 }
 
 /// `metadata.agent_api` of a task or a status.
@@ -108,6 +110,7 @@ impl ItemReader {
             ended: false,
             items: 0,
             was_taken_up: false,
+            unescaped: String::new(),
         }
     }
 
@@ -148,14 +151,14 @@ impl ItemReader {
                 let is_append = update.append == Some(true);
                 if self.was_taken_up
                     && is_append
-                    && let Some(text) = artifact.only_text()
+                    && let Some(text) = artifact.only_text(&mut self.unescaped)
                     && self.artifacts.is_repeated(filled(&artifact.artifact_id).unwrap_or_default(), text)
                 {
                     return Ok(());
                 }
                 if is_append
                     && update.last_chunk != Some(true)
-                    && let Some(text) = artifact.only_text()
+                    && let Some(text) = artifact.only_text(&mut self.unescaped)
                     && let Some(id) = filled(&artifact.artifact_id)
                     && self.artifacts.append_text(id, text, sink)?
                 {

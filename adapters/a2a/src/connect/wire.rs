@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use interlingua_core::Json;
-use serde::de::{SeqAccess, Visitor};
+use interlingua_core::{Json, json_string};
+use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -18,6 +18,18 @@ use crate::wire::{Content, Part, Raw, State, base64};
 /// A string, borrowed where it has no escapes.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// A string as it is written: a piece of a text is not copied to read it.
+#[derive(Debug)]
+struct Written<'a>(&'a RawValue);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Written<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        let is_string = json_string::quoted(raw.get()).is_some();
+        if is_string { Ok(Self(raw)) } else { Err(D::Error::custom("a text is a string")) }
+    }
+}
 
 /// What came in a frame or a body: a JSON-RPC answer, or its result alone.
 #[derive(Debug, Default, Deserialize)]
@@ -207,7 +219,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Parts<'a> {
 #[serde(default, rename_all = "camelCase")]
 struct RawPart<'a> {
     #[serde(borrow)]
-    text: Option<Text<'a>>,
+    text: Option<Written<'a>>,
     #[serde(borrow)]
     raw: Option<Text<'a>>,
     #[serde(borrow)]
@@ -306,12 +318,12 @@ impl<'a> Message<'a> {
 }
 
 impl<'a> Artifact<'a> {
-    /// The text, if it is all that its parts say.
-    pub(super) fn only_text(&self) -> Option<&str> {
+    /// The text, if it is all that its parts say. `unescaped` is where one with escapes is written.
+    pub(super) fn only_text<'t>(&'t self, unescaped: &'t mut String) -> Option<&'t str> {
         let parts = self.parts.as_ref().filter(|parts| parts.rest.is_empty())?;
         let part = parts.first.as_ref()?;
         let is_plain = part.metadata.is_none() && part.media_type.is_none() && part.filename.is_none();
-        part.text.as_ref().filter(|_| is_plain).map(|text| text.0.as_ref())
+        part.text.as_ref().filter(|_| is_plain).and_then(|text| json_string::lent(text.0, unescaped))
     }
 
     /// Its parts, in a form's way of writing data.
@@ -335,7 +347,7 @@ impl<'a> RawPart<'a> {
         part.metadata = self.metadata.filter(|raw| raw.get().starts_with('{')).map(Cow::Borrowed);
 
         if let Some(text) = self.text {
-            part.content = Content::Text(text.0);
+            part.content = Content::Text(json_string::text(text.0).unwrap_or_default());
         } else if let Some(raw) = self.raw {
             part.content = bytes(raw.0);
         } else if let Some(url) = filled(self.url) {

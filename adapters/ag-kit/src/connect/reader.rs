@@ -4,6 +4,7 @@ use interlingua_core::agent_event::{AgentError, AgentEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model_error::{Complaint, garbage};
+use interlingua_core::template::TextTemplate;
 use interlingua_core::{End, Fault, FaultKind, Json};
 
 use super::asks;
@@ -18,6 +19,8 @@ pub(super) struct Reader {
     /// The open text message.
     text: Option<String>,
     texts: u32,
+    /// The shape of a fragment of it.
+    template: TextTemplate,
     /// The id of an interrupt that came without one.
     fallback_id: String,
     /// The interrupt that came.
@@ -28,8 +31,18 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) const fn new(calls: Calls, losses: Losses, fallback_id: String) -> Self {
-        Self { calls, losses, text: None, texts: 0, fallback_id, interrupt: None, started: false, ended: false }
+    pub(super) fn new(calls: Calls, losses: Losses, fallback_id: String) -> Self {
+        Self {
+            calls,
+            losses,
+            text: None,
+            texts: 0,
+            template: TextTemplate::default(),
+            fallback_id,
+            interrupt: None,
+            started: false,
+            ended: false,
+        }
     }
 
     /// Reads the data of one frame.
@@ -37,10 +50,17 @@ impl Reader {
     /// # Errors
     /// If it is no JSON object, or one of another protocol; and those of the sink.
     pub(super) fn read(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        // The hot path: one more fragment of the open text.
+        if let Some(id) = &self.text
+            && let Some(fragment) = self.template.text(data)
+        {
+            return sink.emit(&AgentEvent::text(id, fragment));
+        }
+
         let Some(frame) = Frame::parse(data) else { return Err(garbage(data)) };
-        if let (Some(text), "text") = (&self.text, frame.kind()) {
-            // The hot path: one more fragment of the open text.
-            return sink.emit(&AgentEvent::text(text, frame.content()));
+        if let (Some(id), "text") = (&self.text, frame.kind()) {
+            self.template.learn(data, frame.content());
+            return sink.emit(&AgentEvent::text(id, frame.content()));
         }
         if !std::mem::replace(&mut self.started, true) {
             sink.emit(&AgentEvent::started())?;

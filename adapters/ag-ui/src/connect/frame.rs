@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use interlingua_core::json_string::{self, lent};
 use interlingua_core::lenient::Name;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -45,17 +46,12 @@ impl<'a> Head<'a> {
     where
         'a: 's,
     {
-        let Some(json) = self.delta.map(RawValue::get) else { return "" };
-        match quoted(json) {
-            Some(inner) if !inner.as_bytes().contains(&b'\\') => inner,
-            Some(inner) => {
-                unescaped.clear();
-                unescape(inner, unescaped);
-                unescaped
-            }
-            None if json == "null" => "",
+        let Some(raw) = self.delta else { return "" };
+        match (lent(raw, unescaped), raw.get()) {
+            (Some(text), _) => text,
+            (None, "null") => "",
             // Arguments as JSON instead of its text.
-            None => json,
+            (None, json) => json,
         }
     }
 }
@@ -171,66 +167,13 @@ fn is_snake_case_of(known: &str, name: &str) -> bool {
 
 /// A value as text: a string, or a number by its digits. None: anything else.
 pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
-    let json = raw.get();
-    match quoted(json) {
-        Some(inner) if !inner.as_bytes().contains(&b'\\') => Some(Cow::Borrowed(inner)),
-        Some(inner) => {
-            let mut unescaped = String::with_capacity(inner.len());
-            unescape(inner, &mut unescaped);
-            Some(Cow::Owned(unescaped))
-        }
-        None => json.starts_with(|first: char| first.is_ascii_digit() || first == '-').then_some(Cow::Borrowed(json)),
-    }
+    let is_number = raw.get().starts_with(|first: char| first.is_ascii_digit() || first == '-');
+    json_string::text(raw).or(is_number.then_some(Cow::Borrowed(raw.get())))
 }
 
 /// What a value says: a string, or the JSON of anything else.
 pub(super) fn text_or_json(raw: &RawValue) -> Cow<'_, str> {
-    if quoted(raw.get()).is_some() { text(raw).unwrap_or_default() } else { Cow::Borrowed(raw.get()) }
-}
-
-/// What stands between the quotes of a JSON string.
-fn quoted(json: &str) -> Option<&str> {
-    json.strip_prefix('"')?.strip_suffix('"')
-}
-
-/// Appends a JSON string without its escapes. Half a pair of surrogates becomes the replacement character.
-fn unescape(inner: &str, into: &mut String) {
-    let mut rest = inner;
-    while let Some(place) = rest.find('\\') {
-        into.push_str(&rest[..place]);
-        let escape = rest.as_bytes().get(place + 1).copied();
-        rest = rest.get(place + 2..).unwrap_or_default();
-        match escape {
-            Some(b'n') => into.push('\n'),
-            Some(b't') => into.push('\t'),
-            Some(b'r') => into.push('\r'),
-            Some(b'b') => into.push('\u{8}'),
-            Some(b'f') => into.push('\u{c}'),
-            Some(b'u') => rest = unescape_unit(rest, into),
-            Some(other) => into.push(char::from(other)),
-            None => {}
-        }
-    }
-    into.push_str(rest);
-}
-
-/// Reads what follows `\u`: one unit of UTF-16, or a pair. Returns what is left.
-fn unescape_unit<'t>(rest: &'t str, into: &mut String) -> &'t str {
-    let unit = |text: &str| text.get(..4).and_then(|digits| u16::from_str_radix(digits, 16).ok());
-    let Some(first) = unit(rest) else { return rest };
-    let after = &rest[4..];
-
-    let second = after.strip_prefix("\\u").filter(|_| (0xD800..0xDC00).contains(&first)).and_then(unit);
-    match second.filter(|second| (0xDC00..0xE000).contains(second)) {
-        Some(second) => {
-            into.extend(char::decode_utf16([first, second]).map(|char| char.unwrap_or(char::REPLACEMENT_CHARACTER)));
-            &after[6..]
-        }
-        None => {
-            into.push(char::from_u32(u32::from(first)).unwrap_or(char::REPLACEMENT_CHARACTER));
-            after
-        }
-    }
+    json_string::text(raw).unwrap_or(Cow::Borrowed(raw.get()))
 }
 
 #[cfg(test)]

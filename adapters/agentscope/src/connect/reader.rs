@@ -10,6 +10,7 @@ use interlingua_core::agent_event::{
     AgentEvent, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
 };
 use interlingua_core::connector::EventSink;
+use interlingua_core::json_string::lent;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::{Decision, Pending, PendingKind};
@@ -73,6 +74,8 @@ pub(super) struct Reader {
     /// What this turn cost.
     pub(super) usage: Usage,
     pub(super) calls: Calls,
+    /// Where pieces of text with escapes are written.
+    unescaped: String,
     open_media: Vec<MediaBlock>,
     pub(super) emitted_media: Vec<String>,
     pub(super) kept: Kept,
@@ -101,6 +104,7 @@ impl Reader {
             usage_before: Usage::default(),
             usage: Usage::default(),
             calls: Calls::default(),
+            unescaped: String::new(),
             open_media: Vec::new(),
             emitted_media: Vec::new(),
             kept,
@@ -129,7 +133,8 @@ impl Reader {
             return Ok(());
         }
         if self.is_new(event.kind, event.id, event.reply_id) {
-            sink.emit(&AgentEvent::text(event.block_id, word(&event.delta)))
+            let text = event.delta.0.and_then(|delta| lent(delta, &mut self.unescaped));
+            sink.emit(&AgentEvent::text(event.block_id, text.unwrap_or_default()))
         } else {
             sink.emit(&AgentEvent::KeepAlive)
         }

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use interlingua_core::Json;
+use interlingua_core::json_string::quoted;
 use interlingua_core::lenient::{Name, Number, Raw, Text};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -80,14 +81,15 @@ pub(super) struct TextDelta<'a> {
     pub(super) id: &'a str,
     pub(super) reply_id: &'a str,
     pub(super) block_id: &'a str,
-    pub(super) delta: Text<'a>,
+    pub(super) delta: Raw<'a>,
 }
 
 impl<'a> TextDelta<'a> {
     /// None: it is another event, or has fields of other forms.
     pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
-        let delta: Self = serde_json::from_slice(data).ok()?;
-        matches!(delta.kind, "TEXT_BLOCK_DELTA" | "THINKING_BLOCK_DELTA").then_some(delta)
+        let event: Self = serde_json::from_slice(data).ok()?;
+        let is_text = event.delta.0.is_some_and(|delta| quoted(delta.get()).is_some());
+        (is_text && matches!(event.kind, "TEXT_BLOCK_DELTA" | "THINKING_BLOCK_DELTA")).then_some(event)
     }
 }
 
@@ -103,7 +105,7 @@ impl<'de> Deserialize<'de> for TextDelta<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut event = TextDelta { kind: "", id: "", reply_id: "", block_id: "", delta: Text::default() };
+                let mut event = TextDelta { kind: "", id: "", reply_id: "", block_id: "", delta: Raw::default() };
                 while let Some(Name(name)) = map.next_key()? {
                     let field = match name.as_ref() {
                         "type" => &mut event.kind,

@@ -2,7 +2,6 @@
 //!
 //! See `docs/upstreams/anthropic-messages.md`. Which block a delta belongs to is decided in [`super::blocks`].
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use interlingua_core::agent_event::{
@@ -85,8 +84,8 @@ impl Reader {
     #[inline]
     pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
         let Some(text) = self.template.text(data) else { return Ok(false) };
-        remember(&mut self.said, &text);
-        self.blocks.text(Kind::Text, self.template_index, &text, &mut self.ids, sink)?;
+        remember(&mut self.said, text);
+        self.blocks.text(Kind::Text, self.template_index, text, &mut self.ids, sink)?;
         Ok(true)
     }
 
@@ -137,7 +136,7 @@ impl Reader {
 
     /// Learns the shape of an event that is a piece of text and nothing else.
     fn learn(&mut self, event: &Event<'_>, delta: &Delta<'_>, data: &[u8]) {
-        if let (Some("text_delta"), Some(Cow::Borrowed(text))) = (delta.kind.as_deref(), &delta.text)
+        if let (Some("text_delta"), Some(text)) = (delta.kind.as_deref(), &delta.text)
             && event.kind.is_some()
         {
             self.template.learn(data, text);

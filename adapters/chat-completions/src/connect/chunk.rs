@@ -143,8 +143,8 @@ impl<'a> Chunk<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Its text, if it has nothing else and the text has no escapes.
-    pub(super) fn plain_text(&self) -> Option<&'a str> {
+    /// Its text, if it has nothing else.
+    pub(super) fn plain_text(&self) -> Option<&str> {
         let List { first: Some(part), rest } = &self.content else { return None };
         let is_text =
             rest.is_empty() && !part.is_reasoning && part.thinking.first.is_none() && part.image_url.is_none();
@@ -158,10 +158,7 @@ impl<'a> Delta<'a> {
             && self.audio.is_none()
             && self.annotations.is_none()
             && self.executed_tools.is_none();
-        match &part.text {
-            Some(Cow::Borrowed(text)) if is_text && is_alone => Some(text),
-            _ => None,
-        }
+        part.text.as_deref().filter(|_| is_text && is_alone)
     }
 }
 

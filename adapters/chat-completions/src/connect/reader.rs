@@ -91,9 +91,11 @@ impl Reader {
     /// Reads a chunk that is a piece of text like the last one. False: it is another one.
     #[inline]
     pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
-        let Some(text) = self.template.text(data) else { return Ok(false) };
-        self.text(&text, sink)?;
-        Ok(true)
+        // The text may stand in the template's memory.
+        let mut template = std::mem::take(&mut self.template);
+        let read = template.text(data).map(|text| self.text(text, sink));
+        self.template = template;
+        read.transpose().map(|read| read.is_some())
     }
 
     /// A piece of the content.
@@ -418,7 +420,7 @@ impl Reader {
 }
 
 /// The text of a chunk that has nothing else, without escapes.
-fn plain_text<'a>(chunk: &Chunk<'a>) -> Option<&'a str> {
+fn plain_text<'t>(chunk: &'t Chunk<'_>) -> Option<&'t str> {
     let Chunk { choices: Some(List { first: Some(choice), rest }), .. } = chunk else { return None };
     let Choice { delta: Some(delta), finish_reason: None, usage: None, .. } = choice else { return None };
     let is_alone = rest.is_empty()

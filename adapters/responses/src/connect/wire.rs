@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use interlingua_core::json_string;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -163,26 +164,12 @@ fn present(raw: &RawValue) -> Raw<'_> {
 
 /// A string.
 pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
-    let inner = quoted(raw?)?;
-    if !inner.contains('\\') {
-        return Some(Cow::Borrowed(inner));
-    }
-
-    let mut plain = String::with_capacity(inner.len());
-    unescape(inner, &mut plain);
-    Some(Cow::Owned(plain))
+    json_string::text(raw?)
 }
 
 /// A string, unescaped into memory that is used again and again. Anything else is empty.
 pub(super) fn lent_text<'t>(raw: Raw<'t>, scratch: &'t mut String) -> &'t str {
-    let Some(inner) = raw.and_then(quoted) else { return "" };
-    if !inner.contains('\\') {
-        return inner;
-    }
-
-    scratch.clear();
-    unescape(inner, scratch);
-    scratch
+    raw.and_then(|raw| json_string::lent(raw, scratch)).unwrap_or_default()
 }
 
 /// JSON text: what a string holds, or the text of any other value.
@@ -194,7 +181,7 @@ pub(super) fn json_text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
 /// A whole number, also if it is written in quotes or as a float.
 pub(super) fn number(raw: Raw<'_>) -> Option<u64> {
     let raw = raw?;
-    let digits = quoted(raw).unwrap_or(raw.get());
+    let digits = json_string::quoted(raw.get()).unwrap_or(raw.get());
     let digits = digits.strip_suffix(".0").unwrap_or(digits);
     digits.parse().ok()
 }
@@ -204,88 +191,12 @@ pub(super) fn index(raw: Raw<'_>) -> Option<u32> {
     number(raw).and_then(|number| u32::try_from(number).ok()).filter(|index| *index < u32::MAX / 4)
 }
 
-/// What stands between the quotes of a string.
-fn quoted(raw: &RawValue) -> Option<&str> {
-    raw.get().strip_prefix('"')?.strip_suffix('"')
-}
-
-/// Resolves the escapes of a JSON string (RFC 8259, section 7). Half of a surrogate pair becomes U+FFFD: other parsers
-/// refuse the whole event for it, which would lose an answer for one broken character.
-fn unescape(escaped: &str, into: &mut String) {
-    let mut rest = escaped;
-    while let Some(at) = rest.find('\\') {
-        into.push_str(&rest[..at]);
-        let mut after = rest[at + 1..].chars();
-        let escape = after.next();
-        rest = after.as_str();
-        match escape {
-            Some('n') => into.push('\n'),
-            Some('t') => into.push('\t'),
-            Some('r') => into.push('\r'),
-            Some('b') => into.push('\u{8}'),
-            Some('f') => into.push('\u{c}'),
-            Some('u') => rest = unescape_unicode(rest, into),
-            Some(other) => into.push(other),
-            None => {}
-        }
-    }
-    into.push_str(rest);
-}
-
-/// Resolves what follows `\u`, with the second half of a surrogate pair. Returns the rest.
-fn unescape_unicode<'t>(rest: &'t str, into: &mut String) -> &'t str {
-    let unit = |text: &str| text.get(..4).and_then(|digits| u16::from_str_radix(digits, 16).ok());
-    let Some(first) = unit(rest) else { return rest };
-    let after = &rest[4..];
-    let second = after.strip_prefix("\\u").and_then(unit);
-
-    if let Some(second) = second
-        && let Some(Ok(pair)) = char::decode_utf16([first, second]).next()
-        && pair.len_utf16() == 2
-    {
-        into.push(pair);
-        return &after[6..];
-    }
-
-    into.push(char::from_u32(u32::from(first)).unwrap_or(char::REPLACEMENT_CHARACTER));
-    after
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn raw(text: &str) -> &RawValue {
         serde_json::from_str(text).expect("JSON")
-    }
-
-    #[test]
-    fn strings_are_unescaped_as_other_parsers_do() {
-        for text in [
-            r#""plain""#,
-            r#""a\"b\\c\/d\b\f\n\r\t""#,
-            r#""\u00e9\u4f60\ud83d\ude00x""#,
-            r#""é你😀""#,
-            r#""\\u0041""#,
-            r#""""#,
-        ] {
-            let expected: String = serde_json::from_str(text).expect("JSON");
-            let mut scratch = String::from("before");
-            assert_eq!(lent_text(Some(raw(text)), &mut scratch), expected);
-            assert_eq!(super::text(Some(raw(text))).as_deref(), Some(expected.as_str()));
-        }
-    }
-
-    #[test]
-    fn half_a_surrogate_pair_costs_one_character() {
-        for (text, expected) in [
-            (r#""a\ud83db""#, "a\u{fffd}b"),
-            (r#""\ude00""#, "\u{fffd}"),
-            (r#""\ud83d\ud83d\ude00""#, "\u{fffd}😀"),
-            (r#""\ud83d\u0041""#, "\u{fffd}A"),
-        ] {
-            assert_eq!(super::text(Some(raw(text))).as_deref(), Some(expected), "{text}");
-        }
     }
 
     #[test]
