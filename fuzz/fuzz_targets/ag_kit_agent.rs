@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use interlingua_ag_kit::{AgKitUpstream, UnansweredCalls, UpstreamOptions};
 use interlingua_core::connector::{TurnRequest, UpstreamAdapter};
 use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::testkit::{Answer, drive, grammar, recorded_exchanges, render};
+use interlingua_core::testkit::drive;
 use interlingua_core::{Json, Record};
-use interlingua_fuzz::edited;
+use interlingua_fuzz::{answer, hostile_agent, recorded};
 use libfuzzer_sys::fuzz_target;
 
 /// What recorded servers do not send.
@@ -18,22 +18,9 @@ const SEEDS: &[&[u8]] = &[
     b"{\"error\":\"Server error\",\"details\":\"away\"}",
 ];
 
-static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/transcripts/ag-kit/cloudbase-agent-server-0.1.1");
-    let recorded = recorded_exchanges(&folder).into_iter().map(|(_, exchange)| exchange.body);
-    recorded.chain(SEEDS.iter().map(|seed| seed.to_vec())).collect()
-});
+static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| recorded(&["ag-kit/cloudbase-agent-server-0.1.1"], SEEDS));
 
-fuzz_target!(|input: &[u8]| {
-    let [options, cut, input @ ..] = input else { return };
-    let seeds: Vec<&[u8]> = RECORDED.iter().map(Vec::as_slice).collect();
-    let Some(bytes) = edited(&seeds, input) else { return };
-
-    let whole = read(&bytes, bytes.len().max(1), *options);
-    grammar(&whole).unwrap_or_else(|broken| panic!("{broken}\n{}", render(&whole)));
-    assert!(read(&bytes, usize::from(*cut).max(1), *options) == whole, "chunk boundaries change the record");
-});
+fuzz_target!(|input: &[u8]| hostile_agent(&RECORDED, input, read));
 
 fn read(bytes: &[u8], cut: usize, options: u8) -> Record {
     let breaks_off = options & 1 == 1;
@@ -49,13 +36,7 @@ fn read(bytes: &[u8], cut: usize, options: u8) -> Record {
     // As after an interrupt: results of the call before it may come.
     let state = Json::parse(r#"{"calls":[{"id":"call_1","name":"delete_file"}]}"#).expect("JSON");
     let mut turn = connector.turn(&TurnRequest::new(&request, &state, &[])).expect("it can be expressed");
-    let pieces = || bytes.chunks(cut).map(<[u8]>::to_vec).collect();
-    let answer = match bytes.first() {
-        Some(b'{' | b'[' | b'<') => Answer::Body(bytes.to_vec()),
-        _ if breaks_off => Answer::Cut(pieces()),
-        _ => Answer::Stream(pieces()),
-    };
-    let record = drive(&mut *turn, [answer]).record;
+    let record = drive(&mut *turn, [answer(bytes, cut, breaks_off)]).record;
     let _ = turn.session_state();
     record
 }

@@ -6,11 +6,10 @@
 use std::sync::LazyLock;
 
 use interlingua_agentscope::{AgentscopeUpstream, Events, UpstreamOptions};
-use interlingua_core::connector::{TurnRequest, UpstreamAdapter};
-use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::testkit::{Answer, drive, grammar, recorded_exchanges, render};
-use interlingua_core::{Json, Record};
-use interlingua_fuzz::edited;
+use interlingua_core::Record;
+use interlingua_core::connector::UpstreamAdapter;
+use interlingua_core::testkit::{Answer, drive, recorded_exchanges};
+use interlingua_fuzz::{hostile_agent, transcripts, turn};
 use libfuzzer_sys::fuzz_target;
 
 /// What the recorded service does not send.
@@ -19,29 +18,19 @@ const SEEDS: &[&[u8]] = &[
 ];
 
 static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let folder =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/transcripts/agentscope/agentscope-2.0.10");
+    let folder = transcripts().join("agentscope/agentscope-2.0.10");
     let recorded = recorded_exchanges(&folder).into_iter();
     let recorded = recorded.filter(|(name, _)| name.ends_with("-stream") || name.ends_with("-messages"));
     recorded.map(|(_, exchange)| exchange.body).chain(SEEDS.iter().map(|seed| seed.to_vec())).collect()
 });
 
-fuzz_target!(|input: &[u8]| {
-    let [options, cut, input @ ..] = input else { return };
-    let seeds: Vec<&[u8]> = RECORDED.iter().map(Vec::as_slice).collect();
-    let Some(bytes) = edited(&seeds, input) else { return };
-
-    let whole = read(&bytes, bytes.len().max(1), *options);
-    grammar(&whole).unwrap_or_else(|broken| panic!("{broken}\n{}", render(&whole)));
-    assert!(read(&bytes, usize::from(*cut).max(1), *options) == whole, "chunk boundaries change the record");
-});
+fuzz_target!(|input: &[u8]| hostile_agent(&RECORDED, input, read));
 
 fn read(bytes: &[u8], cut: usize, options: u8) -> Record {
     let events = if options & 1 == 1 { Events::Keep } else { Events::Drop };
     let options = UpstreamOptions { agent_id: "a".to_owned(), events, ..UpstreamOptions::default() };
     let connector = AgentscopeUpstream::connect("http://service", options).expect("a connector");
-    let request = AgentRequest { input: vec![Message::user("hi")].into(), ..AgentRequest::default() };
-    let mut turn = connector.turn(&TurnRequest::new(&request, &Json::null(), &[])).expect("it can be expressed");
+    let mut turn = turn(&*connector);
 
     let stream = |bytes: &[u8]| Answer::Cut(bytes.chunks(cut).map(<[u8]>::to_vec).collect());
     let mut answers = vec![Answer::body(r#"{"session_id":"s"}"#), Answer::body(r#"{"status":"started"}"#)];

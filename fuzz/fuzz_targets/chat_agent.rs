@@ -5,11 +5,10 @@
 use std::sync::LazyLock;
 
 use interlingua_chat_completions::{ChatCompletionsUpstream, ThinkTags, UpstreamOptions};
-use interlingua_core::connector::{TurnRequest, UpstreamAdapter};
-use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::testkit::{Answer, drive, grammar, recorded_exchanges, render};
-use interlingua_core::{Json, Record};
-use interlingua_fuzz::edited;
+use interlingua_core::Record;
+use interlingua_core::connector::UpstreamAdapter;
+use interlingua_core::testkit::drive;
+use interlingua_fuzz::{answer, hostile_agent, recorded, turn};
 use libfuzzer_sys::fuzz_target;
 
 /// What recorded servers do not send.
@@ -18,22 +17,9 @@ const SEEDS: &[&[u8]] = &[
     b"[{\"error\":{\"code\":429,\"message\":\"try again in 1s\"}}]",
 ];
 
-static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let folder =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/transcripts/chat-completions/scripted-model");
-    let recorded = recorded_exchanges(&folder).into_iter().map(|(_, exchange)| exchange.body);
-    recorded.chain(SEEDS.iter().map(|seed| seed.to_vec())).collect()
-});
+static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| recorded(&["chat-completions/scripted-model"], SEEDS));
 
-fuzz_target!(|input: &[u8]| {
-    let [options, cut, input @ ..] = input else { return };
-    let seeds: Vec<&[u8]> = RECORDED.iter().map(Vec::as_slice).collect();
-    let Some(bytes) = edited(&seeds, input) else { return };
-
-    let whole = read(&bytes, bytes.len().max(1), *options);
-    grammar(&whole).unwrap_or_else(|broken| panic!("{broken}\n{}", render(&whole)));
-    assert!(read(&bytes, usize::from(*cut).max(1), *options) == whole, "chunk boundaries change the record");
-});
+fuzz_target!(|input: &[u8]| hostile_agent(&RECORDED, input, read));
 
 fn read(bytes: &[u8], cut: usize, options: u8) -> Record {
     let breaks_off = options & 1 == 1;
@@ -44,13 +30,6 @@ fn read(bytes: &[u8], cut: usize, options: u8) -> Record {
     };
     let options = UpstreamOptions { think_tags, ..UpstreamOptions::default() };
     let connector = ChatCompletionsUpstream::connect("http://agent/v1", options).expect("a URL");
-    let request = AgentRequest { input: vec![Message::user("hi")].into(), ..AgentRequest::default() };
-    let mut turn = connector.turn(&TurnRequest::new(&request, &Json::null(), &[])).expect("it can be expressed");
-    let pieces = || bytes.chunks(cut).map(<[u8]>::to_vec).collect();
-    let answer = match bytes.first() {
-        Some(b'{' | b'[' | b'<') => Answer::Body(bytes.to_vec()),
-        _ if breaks_off => Answer::Cut(pieces()),
-        _ => Answer::Stream(pieces()),
-    };
-    drive(&mut *turn, [answer]).record
+    let mut turn = turn(&*connector);
+    drive(&mut *turn, [answer(bytes, cut, breaks_off)]).record
 }

@@ -2,11 +2,10 @@
 //! answer to a call and as what became of one whose connection broke. Whatever it sends, the record follows the grammar.
 #![no_main]
 
-use interlingua_core::connector::{TurnRequest, UpstreamAdapter};
-use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::connector::UpstreamAdapter;
 use interlingua_core::testkit::{Answer, drive, grammar, render};
-use interlingua_core::{Fault, FaultKind, Json};
-use interlingua_fuzz::edited;
+use interlingua_core::{Fault, FaultKind};
+use interlingua_fuzz::{edited, turn};
 use interlingua_hitl::{HitlUpstream, UpstreamOptions};
 use libfuzzer_sys::fuzz_target;
 
@@ -23,8 +22,7 @@ fuzz_target!(|input: &[u8]| {
     let Some(bytes) = edited(SEEDS, input) else { return };
 
     let connector = HitlUpstream::connect("http://agent", UpstreamOptions::default()).expect("a URL");
-    let request = AgentRequest { input: vec![Message::user("hi")].into(), ..AgentRequest::default() };
-    let mut turn = connector.turn(&TurnRequest::new(&request, &Json::null(), &[])).expect("it can be expressed");
+    let mut turn = turn(&*connector);
     let broken = Answer::Fault(Fault::new(FaultKind::UpstreamTruncated, "the connection broke"));
     let answer = Answer::Body(bytes);
     // What is asked after it gets an answer that is none.

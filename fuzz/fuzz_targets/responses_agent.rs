@@ -5,11 +5,10 @@
 
 use std::sync::LazyLock;
 
-use interlingua_core::connector::{Connector, TurnRequest, UpstreamAdapter};
-use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::testkit::{Answer, Driven, drive, grammar, recorded_exchanges, render};
-use interlingua_core::{Fault, FaultKind, Json, Record};
-use interlingua_fuzz::edited;
+use interlingua_core::connector::{Connector, UpstreamAdapter};
+use interlingua_core::testkit::{Answer, Driven, drive, grammar, render};
+use interlingua_core::{Fault, FaultKind, Record};
+use interlingua_fuzz::{edited, recorded, turn};
 use interlingua_responses::connect::Background;
 use interlingua_responses::{ResponsesUpstream, UpstreamOptions};
 use libfuzzer_sys::fuzz_target;
@@ -24,11 +23,7 @@ const SEEDS: &[&[u8]] = &[
     b"{\"object\":\"response\",\"id\":\"r\",\"status\":\"in_progress\",\"output\":[{\"type\":\"message\",\"content\":[{\"type\":\"output_text\",\"text\":\"so far\"}]},{\"type\":\"image_generation_call\",\"result\":\"AQ==\"},{\"type\":\"mcp_approval_request\",\"id\":\"a\",\"name\":\"n\",\"arguments\":\"{}\"}]}",
 ];
 
-static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/transcripts/responses/smg-1.13.0");
-    let recorded = recorded_exchanges(&folder).into_iter().map(|(_, exchange)| exchange.body);
-    recorded.chain(SEEDS.iter().map(|seed| seed.to_vec())).collect()
-});
+static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| recorded(&["responses/smg-1.13.0"], SEEDS));
 
 fuzz_target!(|input: &[u8]| {
     let [background, cut, input @ ..] = input else { return };
@@ -53,8 +48,7 @@ fuzz_target!(|input: &[u8]| {
 fn read(bytes: &[u8], cut: usize, background: Background) -> Driven {
     let options = UpstreamOptions { background, ..UpstreamOptions::default() };
     let connector: Box<dyn Connector> = ResponsesUpstream::connect("http://agent/v1", options).expect("a URL");
-    let request = AgentRequest { input: vec![Message::user("hi")].into(), ..AgentRequest::default() };
-    let mut turn = connector.turn(&TurnRequest::new(&request, &Json::null(), &[])).expect("it can be expressed");
+    let mut turn = turn(&*connector);
     let answer = match bytes.first() {
         Some(b'{' | b'[' | b'<') => Answer::Body(bytes.to_vec()),
         _ => Answer::Stream(bytes.chunks(cut).map(<[u8]>::to_vec).collect()),

@@ -1,5 +1,12 @@
 //! Shared by the fuzz targets: interprets the input as edits of a valid seed, so that the fuzzer does not have to
-//! discover JSON or TOML.
+//! discover JSON or TOML. And what the hostile agents have alike: their seeds, and what must hold of what they send.
+
+use std::path::{Path, PathBuf};
+
+use interlingua_core::connector::{AgentTurn, Connector, TurnRequest};
+use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::testkit::{Answer, grammar, recorded_exchanges, render};
+use interlingua_core::{Json, Record};
 
 /// The first byte selects a seed, which is edited by the following bytes. Without such a seed they are returned
 /// unchanged. `None` if the input is empty.
@@ -23,4 +30,49 @@ pub fn edited(seeds: &[&[u8]], input: &[u8]) -> Option<Vec<u8>> {
         rest = tail;
     }
     Some(text)
+}
+
+/// The folder of recorded exchanges.
+pub fn transcripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/transcripts")
+}
+
+/// Answers that were recorded, by their folders in `tests/transcripts`, and further seeds.
+pub fn recorded(folders: &[&str], seeds: &[&[u8]]) -> Vec<Vec<u8>> {
+    let recorded = folders.iter().flat_map(|folder| recorded_exchanges(&transcripts().join(folder)));
+    recorded.map(|(_, exchange)| exchange.body).chain(seeds.iter().map(|seed| seed.to_vec())).collect()
+}
+
+/// Reads what an agent sends, as a whole and in pieces: the records follow the grammar and are the same. `read` gets the
+/// bytes, the size of a piece, and a byte that chooses options.
+///
+/// # Panics
+/// If they do not.
+pub fn hostile_agent(seeds: &[Vec<u8>], input: &[u8], read: impl Fn(&[u8], usize, u8) -> Record) {
+    let [options, cut, input @ ..] = input else { return };
+    let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+    let Some(bytes) = edited(&seeds, input) else { return };
+
+    let whole = read(&bytes, bytes.len().max(1), *options);
+    grammar(&whole).unwrap_or_else(|broken| panic!("{broken}\n{}", render(&whole)));
+    assert!(read(&bytes, usize::from(*cut).max(1), *options) == whole, "chunk boundaries change the record");
+}
+
+/// A turn with a message of the user.
+///
+/// # Panics
+/// If the connector cannot send one.
+pub fn turn(connector: &dyn Connector) -> Box<dyn AgentTurn> {
+    let request = AgentRequest { input: vec![Message::user("hi")].into(), ..AgentRequest::default() };
+    connector.turn(&TurnRequest::new(&request, &Json::null(), &[])).expect("it can be expressed")
+}
+
+/// What bytes are by their beginning: a body, or a stream in pieces of this size, whose connection breaks or not.
+pub fn answer(bytes: &[u8], cut: usize, breaks_off: bool) -> Answer {
+    let pieces = || bytes.chunks(cut).map(<[u8]>::to_vec).collect();
+    match bytes.first() {
+        Some(b'{' | b'[' | b'<') => Answer::Body(bytes.to_vec()),
+        _ if breaks_off => Answer::Cut(pieces()),
+        _ => Answer::Stream(pieces()),
+    }
 }
