@@ -28,7 +28,7 @@ fn cargo(arguments: &[&str], limit: Duration) -> Result<()> {
     process::run(Command::new("cargo").current_dir(root()).args(arguments), limit)
 }
 
-/// Runs every `[[bench]]` of the workspace; further arguments go to divan.
+/// Runs every `[[bench]]` of the workspace; further arguments filter them.
 fn micro(rest: &[&str]) -> Result<()> {
     let arguments = [&["bench", "--locked", "--workspace", "--benches", "--"][..], rest].concat();
     cargo(&arguments, BENCH_LIMIT)
@@ -36,10 +36,10 @@ fn micro(rest: &[&str]) -> Result<()> {
 
 /// Builds gateway and rig with the profile `dist`; further arguments go to the rig.
 fn load(rest: &[&str]) -> Result<()> {
-    cargo(
-        &["build", "--profile", "dist", "--locked", "--package", "interlingua", "--package", "load-rig"],
-        BUILD_LIMIT,
-    )?;
+    // One after the other: built together, the gateway would have what the rig needs of core.
+    for package in ["interlingua", "load-rig"] {
+        cargo(&["build", "--profile", "dist", "--locked", "--package", package], BUILD_LIMIT)?;
+    }
     let folder = target().join("dist");
     let mut rig = Command::new(folder.join("load-rig"));
     rig.arg("measure").arg("--gateway").arg(folder.join("interlingua")).args(rest);

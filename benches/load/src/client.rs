@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use tokio::time;
 use tokio_rustls::TlsConnector;
 
+use crate::clients::CLIENTS;
 use crate::guards::Pass;
 use crate::script::Script;
-use crate::servers;
 use crate::wire::{self, Chunked, Ended, Events};
 
 /// Pause between two connects, so that a thousand of them do not arrive at once.
@@ -111,12 +111,10 @@ async fn stream(load: &Load, number: usize, open: &AtomicUsize, tls: Option<Arc<
     let mut buffer = Vec::with_capacity(64 * 1024);
     for run in 0..load.runs {
         let session = format!("{}-{number}-{run}", std::process::id());
-        let body = match load.path.as_str() {
-            servers::A2A => load.script.a2a_body(&session),
-            servers::RESPONSES => load.script.responses_body(),
-            _ => load.script.agent_api_body(&session),
-        };
-        let mut more = if load.path == servers::A2A { "a2a-version: 1.0\r\n".to_owned() } else { String::new() };
+        // An upstream takes any request with a script in it.
+        let speaks = CLIENTS.iter().find(|client| client.path == load.path).unwrap_or(&CLIENTS[0]);
+        let body = (speaks.body)(load.script, &session);
+        let mut more = speaks.header.to_owned();
         if !load.pass.authorization.is_empty() {
             more.push_str(&format!("authorization: {}\r\n", load.pass.authorization));
         }

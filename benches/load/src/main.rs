@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! load-rig measure --gateway BINARY [MODE]… [--streams N] [--events N] [--rounds N] [--workers N]
-//!     modes: paced, burst, flood, protocols, guarded, calls, ttfb, idle, start; default: all
+//!     modes: paced, burst, flood, protocols, pairs, guarded, calls, ttfb, idle, start; default: all
 //! load-rig upstream PORT
 //! load-rig client PORT PATH STREAMS RUNS AUTHORIZATION TRUSTED SCRIPT…
 //! ```
@@ -14,6 +14,7 @@
 //! Not here: a general HTTP client or server. Both sides implement only the HTTP/1.1 that the rig needs.
 
 mod client;
+mod clients;
 mod guards;
 mod measure;
 mod processes;

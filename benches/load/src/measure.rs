@@ -8,11 +8,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::clients::client;
 use crate::guards::Guard;
 use crate::processes::{self, Running};
-use crate::script::Script;
+use crate::script::{Frames, Script};
 use crate::servers::{self, Candidate, Setup, Target};
 use crate::table::{self, median};
+
+/// The pairs of protocols that are measured: the client's and the agent's.
+const PAIRS: &[(&str, &str)] = &[
+    ("agent-api", "agent-api"),
+    ("a2a", "responses"),
+    ("a2a", "chat-completions"),
+    ("responses", "a2a"),
+    ("agent-api", "ag-ui"),
+];
 
 const GATEWAYS: [Candidate; 2] = [Candidate::Gateway { store: "memory" }, Candidate::Gateway { store: "sqlite" }];
 
@@ -40,17 +50,18 @@ impl<'a> Options<'a> {
                 "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
                 "--workers" => options.workers = value()?.parse().context("--workers")?,
                 mode => match mode.trim_start_matches("--") {
-                    known @ ("paced" | "burst" | "flood" | "protocols" | "guarded" | "calls" | "ttfb" | "idle"
-                    | "start") => options.modes.push(known),
+                    known @ ("paced" | "burst" | "flood" | "protocols" | "pairs" | "guarded" | "calls" | "ttfb"
+                    | "idle" | "start") => options.modes.push(known),
                     _ => bail!(
-                        "unknown argument {mode:?}, the modes are paced, burst, flood, protocols, guarded, calls, ttfb, idle and start"
+                        "unknown argument {mode:?}, the modes are paced, burst, flood, protocols, pairs, guarded, calls, ttfb, idle and start"
                     ),
                 },
             }
         }
 
         if options.modes.is_empty() {
-            options.modes = vec!["start", "ttfb", "paced", "burst", "flood", "protocols", "guarded", "calls", "idle"];
+            options.modes =
+                vec!["start", "ttfb", "paced", "burst", "flood", "protocols", "pairs", "guarded", "calls", "idle"];
         }
         Ok(options)
     }
@@ -62,7 +73,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let scratch = gateway.with_file_name("load-rig-files");
     std::fs::create_dir_all(&scratch)?;
     let port = servers::free_port()?;
-    let _upstream = servers::upstream(port, &scratch)?;
+    let _upstream = servers::start_upstream(port, &scratch)?;
     let setup = Setup { gateway, workers: options.workers, upstream: port, scratch };
     let nginx = servers::have_nginx();
     if !nginx {
@@ -76,6 +87,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
             "burst" => cost(&setup, &candidates(nginx), &options, Load::burst(&options))?,
             "flood" => cost(&setup, &candidates(nginx), &options, Load::flood(&options))?,
             "protocols" => cost(&setup, &[GATEWAYS[0], Candidate::GatewayA2a], &options, Load::burst(&options))?,
+            "pairs" => pairs(&setup, nginx, &options)?,
             "guarded" => cost(&setup, &guarded(), &options, Load::burst(&options))?,
             "calls" => cost(&setup, &guarded(), &options, Load::calls(&options))?,
             "ttfb" => first_event(&setup, nginx, &options)?,
@@ -130,8 +142,8 @@ impl Load {
 
     fn command(&self, to: &Target) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        let path = if self.script == Script::Call { servers::RESPONSES } else { to.between.path() };
-        command.args(["client", &to.port.to_string(), path]);
+        let path = if self.script == Script::Call { client("responses").path.to_owned() } else { to.between.path() };
+        command.args(["client", &to.port.to_string(), &path]);
         command.args([&self.streams.to_string(), &self.runs.to_string()]);
         command.args([&to.pass.authorization, &to.pass.trusted]);
         command.arg(self.script.to_string());
@@ -151,10 +163,19 @@ impl Load {
     fn events(&self) -> usize {
         self.streams * self.runs * self.script.events()
     }
+
+    /// Events of a load of deltas that an agent of this protocol sends.
+    fn events_of(&self, agent: &str) -> Result<usize> {
+        let others = Frames::new(agent, 0)?.others() + self.script.events() - Frames::new("agent-api", 0)?.others();
+        Ok(self.streams * self.runs * others)
+    }
 }
 
-/// CPU time of each candidate per event sent by the upstream.
-fn cost(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: Load) -> Result<()> {
+/// A candidate, its CPU time per event in microseconds, and its seconds, of each round.
+type Measured = (Target, Vec<f64>, Vec<f64>);
+
+/// Puts the load on each candidate in turn.
+fn measured(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: &Load) -> Result<Vec<Measured>> {
     let mut targets = Vec::new();
     for between in candidates {
         targets.push((Target::start(setup, *between)?, Vec::new(), Vec::new()));
@@ -173,19 +194,60 @@ fn cost(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: Lo
             let cpu = || candidate.running.as_ref().map_or(Ok(0.0), |running| processes::cpu_seconds(running.id()));
             let before = cpu()?;
             let seen = load.run_against(candidate).with_context(|| candidate.between.name())?;
-            costs.push((cpu()? - before) * 1e6 / load.events() as f64);
+            let events = load.events_of(candidate.between.agent())?;
+            costs.push((cpu()? - before) * 1e6 / events as f64);
             seconds.push(seen["micros"] as f64 / 1e6);
         }
     }
-    let of = |kind: Candidate| {
-        targets.iter().find(|(candidate, ..)| candidate.between == kind).map(|(_, costs, _)| costs.as_slice())
-    };
+    Ok(targets)
+}
 
-    // Values of the same round are compared, so that other load on the machine cancels out.
-    let ratio = |own: &[f64], other: Option<&[f64]>| {
-        let ratios: Option<Vec<f64>> = other.map(|other| own.iter().zip(other).map(|(a, b)| a / b).collect());
-        ratios.map_or("".to_owned(), |ratios| format!("{:.2}", median(&ratios)))
-    };
+/// The median of the ratios of each round: other load on the machine cancels out. Empty without the other values.
+fn ratio(own: &[f64], other: Option<&[f64]>) -> String {
+    let ratios: Option<Vec<f64>> = other.map(|other| own.iter().zip(other).map(|(a, b)| a / b).collect());
+    ratios.map_or("".to_owned(), |ratios| format!("{:.2}", median(&ratios)))
+}
+
+fn costs_of(targets: &[Measured], kind: Candidate) -> Option<&[f64]> {
+    targets.iter().find(|(candidate, ..)| candidate.between == kind).map(|(_, costs, _)| costs.as_slice())
+}
+
+/// CPU time of pairs of protocols, each beside nginx in front of the same agent.
+fn pairs(setup: &Setup, nginx: bool, options: &Options<'_>) -> Result<()> {
+    let (native, load) = (Candidate::Pair { client: "agent-api", agent: "agent-api" }, Load::burst(options));
+    let mut candidates: Vec<Candidate> =
+        PAIRS.iter().map(|&(client, agent)| Candidate::Pair { client, agent }).collect();
+    if nginx {
+        let mut agents: Vec<&str> = PAIRS.iter().map(|&(_, agent)| agent).collect();
+        agents.sort_unstable();
+        agents.dedup();
+        candidates.extend(agents.into_iter().map(Candidate::NginxBefore));
+    }
+    let targets = measured(setup, &candidates, options, &load)?;
+
+    let mut rows = Vec::new();
+    for (candidate, costs, _) in targets.iter().filter(|(target, ..)| matches!(target.between, Candidate::Pair { .. }))
+    {
+        let beside = costs_of(&targets, Candidate::NginxBefore(candidate.between.agent()));
+        let (low, high) = costs.iter().fold((f64::MAX, 0.0_f64), |(low, high), &c| (low.min(c), high.max(c)));
+        rows.push(vec![
+            candidate.between.name(),
+            format!("{:.2}", median(costs)),
+            format!("{low:.2} to {high:.2}"),
+            beside.map_or(String::new(), |beside| format!("{:.2}", median(beside))),
+            ratio(costs, beside),
+            ratio(costs, costs_of(&targets, native)),
+        ]);
+    }
+    let heading = format!("{} connections × {} × `{}`, memory store", load.streams, load.runs, load.script);
+    table::print(&heading, &["client → agent", "CPU µs/event", "range", "nginx", "× nginx", "× native"], &rows);
+    Ok(())
+}
+
+/// CPU time of each candidate per event sent by the upstream.
+fn cost(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: Load) -> Result<()> {
+    let targets = measured(setup, candidates, options, &load)?;
+    let of = |kind: Candidate| costs_of(&targets, kind);
     let mut rows = Vec::new();
 
     for (candidate, costs, seconds) in &targets {

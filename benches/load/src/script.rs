@@ -1,11 +1,12 @@
-//! The script that the upstream plays, and its frames in the Agent API. The script travels in the text of the user
-//! message, which the gateway forwards unchanged.
+//! The script that the upstream plays, and its frames. The script travels in the text of the user message, which the gateway
+//! forwards unchanged.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use interlingua_testing_agents::deltas::{Deltas, deltas};
 
 /// About twenty tokens, the text of one delta.
 const WORDS: &str = "and so the river went on its slow way down to the sea, past the mill and the last lamp, ";
@@ -26,7 +27,7 @@ pub(crate) enum Script {
 }
 
 impl Script {
-    /// The number of events that the upstream sends.
+    /// The number of events that an upstream of the Agent API sends.
     pub(crate) fn events(self) -> usize {
         match self {
             // Three before the first delta, three after the last.
@@ -42,27 +43,6 @@ impl Script {
         let rest = &body[start + 4..];
         let end = memchr::memchr(b'"', rest).context("the script has no end")?;
         std::str::from_utf8(&rest[..end])?.parse()
-    }
-
-    /// The A2A request body that carries the script.
-    pub(crate) fn a2a_body(self, session: &str) -> String {
-        format!(
-            "{{\"message\":{{\"messageId\":\"m\",\"contextId\":\"{session}\",\"role\":\"ROLE_USER\",\
-             \"parts\":[{{\"text\":\"rig:{self}\"}}]}}}}"
-        )
-    }
-
-    /// The Responses request body that carries the script, without streaming.
-    pub(crate) fn responses_body(self) -> String {
-        format!("{{\"model\":\"rig\",\"stream\":false,\"input\":\"rig:{self}\"}}")
-    }
-
-    /// The Agent API request body that carries the script.
-    pub(crate) fn agent_api_body(self, session: &str) -> String {
-        format!(
-            "{{\"input\":[{{\"role\":\"user\",\"type\":\"message\",\"content\":[{{\"type\":\"text\",\"text\":\"rig:{self}\"}}]}}],\
-             \"session_id\":\"{session}\",\"user_id\":\"{session}\"}}"
-        )
     }
 }
 
@@ -96,90 +76,53 @@ impl FromStr for Script {
     }
 }
 
-/// The frames of one run, numbered as the runtime numbers them (docs/protocols/agent-api.md#example-text).
+/// The frames of one run, as an agent of a protocol writes them.
 pub(crate) struct Frames {
-    id: u64,
-    sequence: u64,
-    text_so_far: String,
+    deltas: Deltas,
+    run: u64,
+    /// How many deltas there were.
+    written: usize,
 }
 
 impl Frames {
-    pub(crate) fn new(id: u64) -> Self {
-        Self { id, sequence: 0, text_so_far: String::new() }
+    /// `protocol`: the agent's, in the words of `gateway.toml`.
+    pub(crate) fn new(protocol: &str, run: u64) -> Result<Self> {
+        let deltas = deltas(protocol, WORDS).with_context(|| format!("no deltas of {protocol:?} are known"))?;
+        Ok(Self { deltas, run, written: 0 })
     }
 
-    /// Response `created`, response `in_progress`, message `in_progress`.
-    pub(crate) fn begin(&mut self) -> [String; 3] {
-        [self.response("created", "null", "null"), self.response("in_progress", "null", "null"), self.message(false)]
+    /// How many frames a run has besides its deltas.
+    pub(crate) fn others(&self) -> usize {
+        self.deltas.others()
+    }
+
+    /// What stands before the first delta.
+    pub(crate) fn begin(&self) -> Vec<String> {
+        self.deltas.begin(self.run)
     }
 
     pub(crate) fn delta(&mut self) -> String {
-        self.text_so_far.push_str(WORDS);
-        self.content(true)
+        self.written += 1;
+        self.deltas.delta(self.run, self.written - 1)
     }
 
-    /// Content, message and response `completed`.
-    pub(crate) fn end(&mut self) -> [String; 3] {
-        let content = self.content(false);
-        let message = self.message(true);
-        let completed = message["data: ".len()..].trim_end().to_owned();
-        [content, message, self.response("completed", "1795167919", &format!("[{completed}]"))]
+    /// What stands after the last delta.
+    pub(crate) fn end(&self) -> Vec<String> {
+        self.deltas.end(self.run, self.written)
     }
 
-    /// The whole run as one JSON body.
+    /// A run of one delta as one JSON body.
     pub(crate) fn whole(&mut self) -> String {
-        let _ = (self.begin(), self.delta());
-        let [_, _, last] = self.end();
+        let _ = self.delta();
+        let last = self.end().pop().unwrap_or_default();
         last["data: ".len()..].trim_end().to_owned()
-    }
-
-    fn number(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence - 1
-    }
-
-    fn response(&mut self, status: &str, completed_at: &str, output: &str) -> String {
-        let (number, id) = (self.number(), self.id);
-        format!(
-            "data: {{\"sequence_number\":{number},\"object\":\"response\",\"status\":\"{status}\",\"error\":null,\
-             \"id\":\"response_{id:032x}\",\"created_at\":1795167918,\"completed_at\":{completed_at},\
-             \"output\":{output},\"usage\":null,\"session_id\":\"s-{id}\"}}\n\n"
-        )
-    }
-
-    fn message(&mut self, completed: bool) -> String {
-        let (number, id) = (self.number(), self.id);
-        let (status, content) = if completed {
-            ("completed", format!("[{}]", self.text(number - 1, false)))
-        } else {
-            ("in_progress", "null".into())
-        };
-        format!(
-            "data: {{\"sequence_number\":{number},\"object\":\"message\",\"status\":\"{status}\",\"error\":null,\
-             \"id\":\"msg_{id:032x}\",\"type\":\"message\",\"role\":\"assistant\",\"content\":{content},\"code\":null,\
-             \"message\":null,\"usage\":null,\"metadata\":{{}}}}\n\n"
-        )
-    }
-
-    fn content(&mut self, delta: bool) -> String {
-        let number = self.number();
-        format!("data: {}\n\n", self.text(number, delta))
-    }
-
-    fn text(&self, number: u64, delta: bool) -> String {
-        let id = self.id;
-        let (status, delta, text) =
-            if delta { ("in_progress", "true", WORDS) } else { ("completed", "null", self.text_so_far.as_str()) };
-        format!(
-            "{{\"sequence_number\":{number},\"object\":\"content\",\"status\":\"{status}\",\"error\":null,\
-             \"type\":\"text\",\"index\":0,\"delta\":{delta},\"msg_id\":\"msg_{id:032x}\",\"text\":\"{text}\"}}"
-        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::CLIENTS;
 
     #[test]
     fn a_script_round_trips_through_a_request_body() {
@@ -191,21 +134,29 @@ mod tests {
         ];
 
         for script in scripts {
-            assert_eq!(Script::find_in(script.agent_api_body("s-1").as_bytes()).expect("it is in there"), script);
+            for client in CLIENTS {
+                let body = (client.body)(script, "s-1");
+                assert_eq!(Script::find_in(body.as_bytes()).expect("it is in there"), script);
+            }
         }
     }
 
     #[test]
-    fn frames_are_numbered_without_gaps() {
-        let mut frames = Frames::new(1);
-        let mut all: Vec<String> = frames.begin().into();
+    fn a_run_has_as_many_events_as_its_script_says() {
+        let mut frames = Frames::new("agent-api", 1).expect("it is known");
+        let mut all = frames.begin();
         all.extend((0..3).map(|_| frames.delta()));
         all.extend(frames.end());
         assert_eq!(all.len(), Script::Burst { deltas: 3 }.events());
+        assert_eq!(all.len(), 3 + frames.others());
+    }
 
-        for (number, frame) in all.iter().enumerate() {
-            assert!(frame.starts_with(&format!("data: {{\"sequence_number\":{number},")), "{frame}");
-            assert!(frame.ends_with("}\n\n"), "{frame}");
-        }
+    #[test]
+    fn a_call_is_answered_with_a_response() {
+        let body = Frames::new("agent-api", 1).expect("it is known").whole();
+        assert!(
+            body.starts_with("{\"sequence_number\":")
+                && body.contains("\"object\":\"response\",\"status\":\"completed\"")
+        );
     }
 }

@@ -9,15 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::clients::{CLIENTS, client};
 use crate::guards::{Guard, Pass};
 use crate::processes::Running;
-
-/// The Agent API path of all candidates. nginx and the upstream itself accept any path.
-pub(crate) const PATH: &str = "/agents/rig/process";
-/// The A2A path of the gateway.
-pub(crate) const A2A: &str = "/a2a/rig/message:stream";
-/// The Responses path of the gateway.
-pub(crate) const RESPONSES: &str = "/v1/responses";
+use crate::upstream;
 
 /// How long a process may take to respond to its first request.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,6 +28,13 @@ pub(crate) enum Candidate {
     GatewayA2a,
     /// The gateway with its memory store and what protects it.
     Guarded(Guard),
+    /// The gateway with its memory store, between a client of one protocol and an agent of another.
+    Pair {
+        client: &'static str,
+        agent: &'static str,
+    },
+    /// nginx in front of an agent of a protocol.
+    NginxBefore(&'static str),
 }
 
 impl Candidate {
@@ -43,14 +45,27 @@ impl Candidate {
             Self::Gateway { store } => format!("gateway, {store}"),
             Self::GatewayA2a => "gateway, A2A".to_owned(),
             Self::Guarded(guard) => format!("gateway, {}", guard.name()),
+            Self::Pair { client, agent } => format!("{client} → {agent}"),
+            Self::NginxBefore(agent) => format!("nginx, {agent}"),
         }
     }
 
-    /// The path of requests to it.
-    pub(crate) const fn path(self) -> &'static str {
+    /// The path of requests to it. nginx and the upstream itself accept any.
+    pub(crate) fn path(self) -> String {
+        let protocol = match self {
+            Self::NginxBefore(agent) => return upstream::path(agent),
+            Self::GatewayA2a => "a2a",
+            Self::Pair { client, .. } => client,
+            _ => "agent-api",
+        };
+        client(protocol).path.to_owned()
+    }
+
+    /// The protocol of its agent.
+    pub(crate) const fn agent(self) -> &'static str {
         match self {
-            Self::GatewayA2a => A2A,
-            _ => PATH,
+            Self::Pair { agent, .. } | Self::NginxBefore(agent) => agent,
+            _ => "agent-api",
         }
     }
 }
@@ -79,7 +94,7 @@ pub(crate) struct Target {
 impl Target {
     pub(crate) fn start(setup: &Setup, between: Candidate) -> Result<Self> {
         let port = free_port()?;
-        let folder = setup.scratch.join(between.name().replace(", ", "-").replace(' ', "-"));
+        let folder = setup.scratch.join(between.name().replace(", ", "-").replace(" → ", "-").replace(' ', "-"));
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;
         }
@@ -90,10 +105,8 @@ impl Target {
                 let pass = Pass::default();
                 return Ok(Self { between, port: setup.upstream, running: None, ready_after: Duration::ZERO, pass });
             }
-            Candidate::Nginx => (nginx(setup, port, &folder)?, "/"),
-            Candidate::Gateway { store } => (gateway(setup, port, store, None, &folder)?, "/readyz"),
-            Candidate::GatewayA2a => (gateway(setup, port, "memory", None, &folder)?, "/readyz"),
-            Candidate::Guarded(guard) => (gateway(setup, port, "memory", Some(guard), &folder)?, "/readyz"),
+            Candidate::Nginx | Candidate::NginxBefore(_) => (nginx(setup, port, &folder)?, "/"),
+            _ => (gateway(setup, port, between, &folder)?, "/readyz"),
         };
         let pass = match between {
             Candidate::Guarded(guard) => guard.prepare(&setup.gateway, &folder)?,
@@ -117,7 +130,7 @@ impl Target {
 }
 
 /// Starts the upstream as a separate process.
-pub(crate) fn upstream(port: u16, scratch: &Path) -> Result<Running> {
+pub(crate) fn start_upstream(port: u16, scratch: &Path) -> Result<Running> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["upstream", &port.to_string()]);
     let mut running = Running::start("upstream", &mut command, &scratch.join("upstream.log"))?;
@@ -132,7 +145,35 @@ pub(crate) fn upstream(port: u16, scratch: &Path) -> Result<Running> {
     Ok(running)
 }
 
-fn gateway(setup: &Setup, port: u16, store: &str, guard: Option<Guard>, folder: &Path) -> Result<Command> {
+/// The lines of an agent in the configuration.
+fn agent(protocol: &str, upstream: u16) -> String {
+    if protocol == "agent-api" {
+        return format!(
+            "[agents.rig]\nhistory = \"upstream\"\n\n\
+             [agents.rig.upstream]\nprotocol = \"agent-api\"\nurl = \"http://127.0.0.1:{upstream}/process\"\n"
+        );
+    }
+    let (path, options) = match protocol {
+        "responses" | "chat-completions" => ("v1", "options = { model = \"rig\" }"),
+        "a2a" => ("", "options = { binding = \"JSONRPC\", version = \"1.0\" }"),
+        _ => ("", ""),
+    };
+    format!(
+        "[agents.rig.upstream]\nprotocol = \"{protocol}\"\nurl = \"http://127.0.0.1:{upstream}{}{path}\"\n{options}\n",
+        upstream::path(protocol)
+    )
+}
+
+fn gateway(setup: &Setup, port: u16, between: Candidate, folder: &Path) -> Result<Command> {
+    let (store, guard) = match between {
+        Candidate::Gateway { store } => (store, None),
+        Candidate::Guarded(guard) => ("memory", Some(guard)),
+        _ => ("memory", None),
+    };
+    let routes = CLIENTS
+        .iter()
+        .map(|client| format!("[[routes]]\nprotocol = \"{}\"\npath = \"{}\"\n\n", client.protocol, client.route))
+        .collect::<String>();
     let config = folder.join("gateway.toml");
     let tables = guard.map(Guard::tables).transpose()?.unwrap_or_default();
     let text = format!(
@@ -146,29 +187,12 @@ limits = {{ connections_per_address = 20000 }}
 kind = "{store}"
 {path}
 
-[agents.rig]
-history = "upstream"
-
-[agents.rig.upstream]
-protocol = "agent-api"
-url = "http://127.0.0.1:{upstream}/process"
-
-[[routes]]
-protocol = "agent-api"
-path = "/agents/{{agent}}"
-
-[[routes]]
-protocol = "a2a"
-path = "/a2a/{{agent}}"
-
-[[routes]]
-protocol = "responses"
-path = "/v1"
-{tables}
+{agent}
+{routes}{tables}
 "#,
         server = guard.map(Guard::server).unwrap_or_default(),
         workers = setup.workers,
-        upstream = setup.upstream,
+        agent = agent(between.agent(), setup.upstream),
         path = if store == "sqlite" { "path = \"rig.db\"" } else { "" },
     );
     std::fs::write(&config, text)?;

@@ -1,5 +1,5 @@
-//! The upstream of every measurement: plays the script in the body of each POST, framed as the agent runtime does, with
-//! one chunk per event. It is single-threaded and must be cheaper than the candidates.
+//! The upstream of every measurement: plays the script in the body of each POST, framed as agents of the protocol do that
+//! the path names, else as the agent runtime does, with one chunk per event. It is single-threaded and must be cheaper than the candidates.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,12 +67,23 @@ async fn converse(mut stream: TcpStream) -> Result<()> {
         }
         let script = Script::find_in(&buffer[end..end + length])?;
         buffer.drain(..end + length);
-        answer(&mut stream, script).await?;
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        answer(&mut stream, script, protocol(path)).await?;
     }
 }
 
-async fn answer(stream: &mut TcpStream, script: Script) -> Result<()> {
-    let mut frames = Frames::new(RUNS.fetch_add(1, Ordering::Relaxed));
+/// The path of an agent of a protocol; anything may follow.
+pub(crate) fn path(protocol: &str) -> String {
+    format!("/speaks/{protocol}/")
+}
+
+/// The protocol of the agent at a path.
+fn protocol(path: &str) -> &str {
+    path.strip_prefix("/speaks/").and_then(|rest| rest.split('/').next()).unwrap_or("agent-api")
+}
+
+async fn answer(stream: &mut TcpStream, script: Script, protocol: &str) -> Result<()> {
+    let mut frames = Frames::new(protocol, RUNS.fetch_add(1, Ordering::Relaxed))?;
     if script == Script::Call {
         let body = frames.whole();
         let head =

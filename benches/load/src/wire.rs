@@ -84,6 +84,21 @@ impl Chunked {
     }
 }
 
+/// How much of a frame says what it is, in bytes.
+const MAX_START: usize = 256;
+
+/// What the start of a frame with content has, by protocol.
+const CONTENTS: &[&str] = &[
+    "\"object\":\"content\"",
+    "\"artifactUpdate\":",
+    "\"response.output_text.delta\"",
+    "\"delta\":{\"content\":\"a",
+    "\"TEXT_MESSAGE_CONTENT\"",
+];
+
+/// What the start of the frame has that completes an answer, by protocol. In the Agent API it is a status.
+const ENDS: &[&str] = &["\"TASK_STATE_COMPLETED\"", "\"response.completed\"", "data: [DONE]", "\"RUN_FINISHED\""];
+
 /// Counters of one event stream.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -107,20 +122,25 @@ pub(crate) enum Ended {
 impl Events {
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len();
-        self.rest.extend_from_slice(bytes);
+        // Some servers end lines with CR LF. JSON has no CR of its own.
+        for line in bytes.split(|byte| *byte == b'\r') {
+            self.rest.extend_from_slice(line);
+        }
         let mut from = 0;
         while let Some(at) = memmem::find(&self.rest[self.searched..], b"\n\n") {
             let end = self.searched + at;
             let (start, count) = (from, self.count);
             from = end + 2;
             self.searched = from;
-            self.count += usize::from(self.rest[start..].starts_with(b"data: "));
+            let frame = &self.rest[start..end];
+            self.count += usize::from(frame.starts_with(b"data: ") || frame.starts_with(b"event: "));
             if self.count > count {
                 if self.ended.is_some() {
                     bail!("an event follows the terminal one");
                 }
-                let frame = &self.rest[start..end];
-                self.classify(&frame.to_owned()[..frame.len().min(160)]);
+                let (has_content, ended) = classify(&frame[..frame.len().min(MAX_START)]);
+                self.has_content |= has_content;
+                self.ended = ended;
             }
         }
         self.rest.drain(..from);
@@ -129,26 +149,26 @@ impl Events {
         self.searched = self.rest.len().saturating_sub(1);
         Ok(())
     }
+}
 
-    /// Classifies a frame by its start: object and status precede long fields.
-    fn classify(&mut self, start: &[u8]) {
-        let contains = |what: &str| memmem::find(start, what.as_bytes()).is_some();
-        if contains("\"object\":\"content\"") || contains("{\"artifactUpdate\":") {
-            self.has_content = true;
-        } else if contains("{\"statusUpdate\":") {
-            if contains("\"state\":\"TASK_STATE_COMPLETED\"") {
-                self.ended = Some(Ended::Completed);
-            } else if !contains("\"state\":\"TASK_STATE_WORKING\"") {
-                self.ended = Some(Ended::Otherwise);
-            }
-        } else if contains("\"object\":\"response\"") {
-            if contains("\"status\":\"completed\"") {
-                self.ended = Some(Ended::Completed);
-            } else if !contains("\"status\":\"created\"") && !contains("\"status\":\"in_progress\"") {
-                self.ended = Some(Ended::Otherwise);
-            }
-        }
-    }
+/// What a frame is, by its start: content, or an end. Object and status precede long fields.
+fn classify(start: &[u8]) -> (bool, Option<Ended>) {
+    let contains = |what: &str| memmem::find(start, what.as_bytes()).is_some();
+    let ended = if CONTENTS.iter().any(|content| contains(content)) {
+        return (true, None);
+    } else if ENDS.iter().any(|end| contains(end)) {
+        Some(Ended::Completed)
+    } else if contains("\"statusUpdate\":") {
+        (!contains("\"TASK_STATE_WORKING\"")).then_some(Ended::Otherwise)
+    } else if contains("\"object\":\"response\",") && contains("\"status\":\"completed\"") {
+        Some(Ended::Completed)
+    } else if contains("\"object\":\"response\",\"status\"") {
+        let goes_on = contains("\"status\":\"created\"") || contains("\"status\":\"in_progress\"");
+        (!goes_on).then_some(Ended::Otherwise)
+    } else {
+        None
+    };
+    (false, ended)
 }
 
 #[cfg(test)]
@@ -158,8 +178,8 @@ mod tests {
 
     /// A body of a few frames, each frame a chunk.
     fn body() -> Vec<u8> {
-        let mut frames = Frames::new(7);
-        let mut all: Vec<String> = frames.begin().into();
+        let mut frames = Frames::new("agent-api", 7).expect("it is known");
+        let mut all = frames.begin();
         all.push(": a comment\n\n".to_owned());
         all.push(frames.delta());
         all.extend(frames.end());
@@ -187,11 +207,25 @@ mod tests {
 
     #[test]
     fn an_event_after_the_terminal_one_is_an_error() {
-        let mut frames = Frames::new(7);
+        let mut frames = Frames::new("agent-api", 7).expect("it is known");
         let mut events = Events::default();
         for frame in frames.end() {
             events.read(frame.as_bytes()).expect("the closing frames are valid");
         }
         assert!(events.read(frames.delta().as_bytes()).is_err());
+    }
+
+    #[test]
+    fn the_end_of_every_protocol_is_seen_and_its_content() {
+        for protocol in ["agent-api", "a2a", "ag-ui", "chat-completions", "responses"] {
+            let mut frames = Frames::new(protocol, 7).expect("it is known");
+            let mut all = frames.begin();
+            all.push(frames.delta());
+            let mut events = Events::default();
+            all.iter().for_each(|frame| events.read(frame.as_bytes()).expect("it is valid"));
+            assert!(events.has_content && events.ended.is_none(), "{protocol}");
+            frames.end().iter().for_each(|frame| events.read(frame.as_bytes()).expect("it is valid"));
+            assert_eq!((events.count, events.ended), (1 + frames.others(), Some(Ended::Completed)), "{protocol}");
+        }
     }
 }
