@@ -3,7 +3,7 @@
 //! Not here: how it is measured (`testing/agents/src/delta_cost.rs`), and encoding for clients.
 
 use interlingua_core::connector::UpstreamAdapter;
-use interlingua_native::NativeUpstream;
+use interlingua_native::{NativeUpstream, UpstreamOptions};
 use interlingua_testing_agents::delta_cost;
 
 fn main() {
