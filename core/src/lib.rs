@@ -46,6 +46,7 @@ pub mod public_address;
 pub mod push;
 pub mod rate;
 pub mod read;
+pub mod recording;
 pub mod run;
 pub mod sequencer;
 pub mod size;

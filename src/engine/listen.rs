@@ -9,11 +9,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua_core::agent_event::AgentEvent;
-use interlingua_core::connector::EventSink;
+use interlingua_core::Fault;
 use interlingua_core::event::Millis;
 use interlingua_core::normalize::Normalizer;
-use interlingua_core::{Fault, Record};
+use interlingua_core::recording::Recording;
 
 use super::active_run::{ActiveRun, Publish};
 use super::coalescer::Coalescer;
@@ -29,26 +28,6 @@ use crate::upstream::{Conversation, Flow};
 const MAX_BATCH_BYTES: usize = 16 * 1024;
 /// How often the pauses of a long answer are reported, in milliseconds.
 const GAPS_INTERVAL_MS: Millis = 5_000;
-
-/// Puts what the agent reports into the record.
-struct Sink<'a> {
-    record: &'a mut Record,
-    normalizer: &'a mut Normalizer,
-}
-
-impl EventSink for Sink<'_> {
-    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
-        self.normalizer.emit(self.record, event).map(|_| ())
-    }
-
-    fn ignored(&self) -> u64 {
-        self.normalizer.ignored()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.normalizer.has_ended()
-    }
-}
 
 /// An answer that is being read.
 pub(super) struct Listener<'a> {
@@ -206,7 +185,7 @@ impl<'a> Listener<'a> {
         run.update(publish, |state| {
             state.record.set_time(now);
             let was_waiting = !state.has_begun();
-            let fed = conversation.feed(chunk, &mut Sink { record: &mut state.record, normalizer });
+            let fed = conversation.feed(chunk, &mut Recording { record: &mut state.record, normalizer });
             if was_waiting && state.has_begun() {
                 // The agent works since now, and followers see it at the same time.
                 state.about.changed_at = state.record.now();
@@ -221,7 +200,7 @@ impl<'a> Listener<'a> {
         let Self { run, conversation, normalizer, .. } = self;
         run.update(Publish::Now, |state| {
             state.record.set_time(clock::now());
-            let flow = conversation.finish(&mut Sink { record: &mut state.record, normalizer })?;
+            let flow = conversation.finish(&mut Recording { record: &mut state.record, normalizer })?;
             if flow == Flow::Ended {
                 // An answer in another protocol is worth a clearer fault than one that ends too early.
                 if !is_understood(normalizer)
@@ -239,7 +218,7 @@ impl<'a> Listener<'a> {
     fn fail(&mut self, fault: Fault) -> Result<Flow, Fault> {
         let Self { run, conversation, normalizer, .. } = self;
         run.update(Publish::Now, |state| {
-            let flow = conversation.fail(fault, &mut Sink { record: &mut state.record, normalizer })?;
+            let flow = conversation.fail(fault, &mut Recording { record: &mut state.record, normalizer })?;
             if flow == Flow::Ended && !normalizer.has_ended() {
                 normalizer.end_of_body(&mut state.record);
             }

@@ -129,6 +129,7 @@ impl<'a> TurnDriver<'a> {
 
         let mut losses = prepared.as_ref().map(|prepared| prepared.losses.clone()).unwrap_or_default();
         losses.extend(conversation.as_ref().map_or(&[], Conversation::losses));
+        losses.extend(self.normalizer.losses());
         let connector_state = conversation.as_ref().and_then(Conversation::session_state);
         let first_ignored = conversation.as_ref().and_then(Conversation::first_ignored).map(str::to_owned);
         if self.run.cancel.is_set() {

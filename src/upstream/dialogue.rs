@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use interlingua_core::agent_event::AgentEvent;
 use interlingua_core::answer::{Answer, AnswerBody, AnswerPolicy, AskContext, AskPolicy, Outcome, Waiting};
 use interlingua_core::capability::{HistoryNeed, UpstreamCapabilities};
-use interlingua_core::connector::{EventSink, TurnRequest};
-use interlingua_core::loss::Loss;
+use interlingua_core::connector::TurnRequest;
+use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model::{AgentRequest, Input, Message, MessageType};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::Pending;
+use interlingua_core::recording::Recording;
 use interlingua_core::run::RunError;
 use interlingua_core::step::Step;
 use interlingua_core::{End, Fault, FaultKind, Json, Record, Run, RunId};
@@ -272,31 +272,12 @@ struct Reading {
     first_event: Option<Duration>,
 }
 
-struct Sink<'a> {
-    record: &'a mut Record,
-    normalizer: &'a mut Normalizer,
-}
-
-impl EventSink for Sink<'_> {
-    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
-        self.normalizer.emit(self.record, event).map(|_| ())
-    }
-
-    fn ignored(&self) -> u64 {
-        self.normalizer.ignored()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.normalizer.has_ended()
-    }
-}
-
 impl Reading {
     async fn listen(&mut self, conversation: &mut Conversation, listener: &mut dyn Listener) -> Result<(), Fault> {
         while !self.normalizer.has_ended() {
             let next: Result<Option<Bytes>, Fault> = conversation.chunk().await;
             self.record.set_time(clock::now());
-            let mut sink = Sink { record: &mut self.record, normalizer: &mut self.normalizer };
+            let mut sink = Recording { record: &mut self.record, normalizer: &mut self.normalizer };
             let flow = match next {
                 Ok(Some(chunk)) => {
                     listener.chunk(&chunk);
@@ -338,6 +319,9 @@ impl Reading {
         for message in &run.messages {
             *messages.entry(message.kind.to_string()).or_insert(0) += 1;
         }
+        let mut losses = Losses::new();
+        losses.extend(conversation.losses());
+        losses.extend(self.normalizer.losses());
         TurnEnd {
             end: turn.and_then(|turn| turn.end).unwrap_or(End::Failed),
             error: turn.and_then(|turn| turn.error.clone()),
@@ -349,7 +333,7 @@ impl Reading {
                 .collect(),
             messages,
             pending: run.pending(),
-            losses: conversation.losses().to_vec(),
+            losses: losses.as_slice().to_vec(),
             ignored: self.normalizer.ignored(),
             first_event: self.first_event,
             took: self.began.elapsed(),

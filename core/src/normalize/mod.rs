@@ -3,7 +3,8 @@
 //! The rules are those of docs/protocols/agent-api.md#repairs. Where an upstream deviates from the specification,
 //! nothing it sent is lost, nothing is emitted twice, and every message, content and turn that begins also ends.
 //! `slots` handles the contents of one message, `slot` one of them, `merge` fragments of data, `same` finds messages of
-//! the final output that were emitted under another id, `names` chooses the ids of messages.
+//! the final output that were emitted under another id, `names` chooses the ids of messages, `protocol_events` and `room`
+//! bound what the model has no word for, `errors` reads what agents say of their failures.
 //!
 //! Texts: every fragment that arrives before the end of its message is emitted once, in order. A complete text that
 //! contradicts what was emitted replaces it, immediately unless that happens all the time. Whatever arrives after the
@@ -14,8 +15,11 @@
 //! Not here: reading frames (the connectors), keeping the grammar ([`crate::run::Record`] does), waiting and giving
 //! up on a silent upstream (the engine).
 
+mod errors;
 mod merge;
 mod names;
+mod protocol_events;
+mod room;
 mod same;
 mod slot;
 mod slots;
@@ -23,9 +27,9 @@ mod slots;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use serde_json::value::RawValue;
-
+use self::errors::code_and_message;
 use self::names::Names;
+use self::protocol_events::ProtocolEvents;
 use self::same::Comparison;
 use self::slot::is_media;
 use self::slots::{MessageState, Slots};
@@ -36,7 +40,7 @@ use crate::agent_event::{
 use crate::event::End;
 use crate::fault::{Fault, FaultKind};
 use crate::filter;
-use crate::json::{Extra, Json};
+use crate::json::Extra;
 use crate::model::{ContentType, MessageType};
 use crate::run::{MessageEnd, MessageStart, Record, RunError, reserve_one};
 
@@ -96,6 +100,7 @@ pub struct Normalizer {
     heartbeats: u64,
     complaint: Option<String>,
     awaits: Option<Awaits>,
+    protocol_events: ProtocolEvents,
     mask: Mask,
 }
 
@@ -127,6 +132,7 @@ impl Normalizer {
             heartbeats: 0,
             complaint: None,
             awaits: None,
+            protocol_events: ProtocolEvents::new(limit),
             mask: |text| Cow::Borrowed(text),
         }
     }
@@ -214,11 +220,15 @@ impl Normalizer {
         }
         match event {
             AgentEvent::Content(content) => {
-                if !self.fragment(record, content) {
+                if !self.fragment(record, content) && self.has_room_for_content(record, content) {
                     self.content(record, content);
                 }
             }
-            AgentEvent::Message(message) => self.message(record, message),
+            AgentEvent::Message(message) => {
+                if self.has_room_for_message(record, message) {
+                    self.message(record, message);
+                }
+            }
             AgentEvent::Response(response) => self.response(record, response),
             AgentEvent::Error(error) => {
                 let error = self.report_error(error);
@@ -387,6 +397,9 @@ impl Normalizer {
             }
             if let Some(at) = self.emitted.find(record, event, &mut comparison) {
                 comparison.taken.insert(at);
+                continue;
+            }
+            if !self.has_room_for_message(record, event) {
                 continue;
             }
             let same = open.iter().position(|&index| {
@@ -666,28 +679,6 @@ impl Normalizer {
             self.emit_message(record, index);
         }
     }
-}
-
-/// Parses code and message from `{"code","message"}`, a bare text, or anything else in the field of an error.
-fn code_and_message(raw: &RawValue) -> (String, String) {
-    let text = Json::from_raw(raw);
-    let (code, message) = if let Some(fields) = text.decode::<Extra>() {
-        let word = |name: &str| fields.get(name).and_then(Json::decode::<String>).filter(|word| !word.is_empty());
-        (word("code"), word("message").or_else(|| word("detail")).or_else(|| word("error")))
-    } else {
-        (None, text.decode::<String>())
-    };
-    let message = message.unwrap_or_else(|| "the agent failed".to_owned());
-    // Servers of 0.1 put the complete text into the code.
-    let code = code.filter(|code| *code != message && code.len() <= 64 && !code.contains(char::is_whitespace));
-    let code = code.unwrap_or_else(|| busy_or(&message, FaultKind::AgentFailed).to_owned());
-    (code, message)
-}
-
-/// The runtime reports a busy session by a text only (docs/protocols/agent-api.md#errors).
-fn busy_or(message: &str, kind: FaultKind) -> &'static str {
-    let busy = message.starts_with("Task ") && message.contains("already in RUNNING state");
-    if busy { FaultKind::Busy.code() } else { kind.code() }
 }
 
 fn to_u32(place: usize) -> u32 {

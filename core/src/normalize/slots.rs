@@ -111,6 +111,7 @@ impl MessageState {
     pub(super) fn streaming_text(&self, index: Option<u32>) -> Option<(u32, u32)> {
         let slot = self.slots.open.map(|open| &self.slots.all[open])?;
         let same = slot.kind == ContentType::Text
+            && self.kind != MessageType::ProtocolEvent
             && slot.snapshot.is_none()
             && !slot.complete
             && index.is_none_or(|index| index == slot.index);

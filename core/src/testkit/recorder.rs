@@ -8,6 +8,7 @@ use crate::agent_event::AgentEvent;
 use crate::connector::{AgentTurn, EventSink, HttpRequest, Next, Purpose};
 use crate::event::Millis;
 use crate::fault::{Fault, FaultKind};
+use crate::loss::Loss;
 use crate::model::Input;
 use crate::normalize::{Normalizer, Progress};
 use crate::run::Record;
@@ -182,6 +183,8 @@ pub struct Driven {
     pub record: Record,
     /// What the agent waits for in addition to pending items.
     pub awaits: Option<crate::agent_event::Awaits>,
+    /// What there was no room for in the record.
+    pub losses: Vec<Loss>,
     /// The sum of the waits that the turn asked for.
     pub waited: std::time::Duration,
 }
@@ -233,11 +236,12 @@ pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>
         recorder.fail(&fault);
     }
 
-    let awaits = recorder.normalizer.awaits();
+    let (awaits, losses) = (recorder.normalizer.awaits(), recorder.normalizer.losses().to_vec());
     Driven {
         requests: driver.requests,
         record: recorder.finish(),
         awaits,
+        losses,
         waited: std::time::Duration::from_millis(driver.waited),
     }
 }

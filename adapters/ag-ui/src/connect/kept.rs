@@ -1,5 +1,5 @@
 //! Events of this protocol that the model has no word for: state, activity, steps, and what applications add. A client of
-//! the same protocol gets them as they came.
+//! the same protocol gets them as they came. Not here: how much of them a run may have (the normalizer).
 
 use std::borrow::Cow;
 
@@ -13,17 +13,11 @@ use super::context::Context;
 use super::frame::Fields;
 use super::options::Events;
 
-/// The largest event that is kept, in bytes.
-const MAX_EVENT: usize = 256 << 10;
-/// The most that all events of a turn may have, in bytes.
-const MAX_EVENTS: usize = 4 << 20;
-
-/// Which events are kept, and what they have cost so far.
+/// Which events are kept, and how many there were.
 #[derive(Debug)]
 pub(super) struct Kept {
     is_on: bool,
     has_raw: bool,
-    bytes: usize,
     count: u32,
 }
 
@@ -42,7 +36,7 @@ impl Kept {
             Events::Keep | Events::All => true,
             Events::Drop => false,
         };
-        Self { is_on, has_raw: matches!(option, Events::All), bytes: 0, count: 0 }
+        Self { is_on, has_raw: matches!(option, Events::All), count: 0 }
     }
 
     /// Keeps an event.
@@ -59,12 +53,6 @@ impl Kept {
                 Err(_) => return Ok(()),
             },
         };
-        let size = event.get().len();
-        if size > MAX_EVENT || self.bytes + size > MAX_EVENTS {
-            return drop_event("it is too large to be kept", context);
-        }
-
-        self.bytes += size;
         self.count += 1;
         let data = Json::from_serialize(&EventData { protocol: crate::NAME, event });
         context.emit_data(&format!("event_{}", self.count), MessageType::ProtocolEvent, data)

@@ -1,5 +1,5 @@
 //! Events of this protocol that the model has no word for: hints and custom events. A client of the same protocol gets them
-//! as they came.
+//! as they came. Not here: how much of them a run may have (the normalizer).
 
 use interlingua_core::agent_event::{AgentEvent, ContentValue};
 use interlingua_core::connector::EventSink;
@@ -11,19 +11,13 @@ use serde_json::value::RawValue;
 
 use super::options::Events;
 
-/// The largest event that is kept, in bytes.
-const MAX_EVENT: usize = 256 << 10;
-/// The most that all events of a turn may have, in bytes.
-const MAX_EVENTS: usize = 4 << 20;
-
 /// Why an event is not kept, mostly.
 const NOT_READ: &str = "no client of this agent reads such events";
 
-/// Which events are kept, and what they have cost so far.
+/// Which events are kept, and how many there were.
 #[derive(Debug)]
 pub(super) struct Kept {
     is_on: bool,
-    bytes: usize,
     count: u32,
 }
 
@@ -35,7 +29,7 @@ impl Kept {
             Events::Keep => true,
             Events::Drop => false,
         };
-        Self { is_on, bytes: 0, count: 0 }
+        Self { is_on, count: 0 }
     }
 
     /// An event that is not there any more.
@@ -55,13 +49,8 @@ impl Kept {
             losses.lost(ContentKind::ProtocolEvent, NOT_READ);
             return sink.emit(&AgentEvent::KeepAlive);
         }
-        if event.len() > MAX_EVENT || self.bytes + event.len() > MAX_EVENTS {
-            losses.lost(ContentKind::ProtocolEvent, "it is too large to be kept");
-            return sink.emit(&AgentEvent::KeepAlive);
-        }
         let Ok(event) = serde_json::from_slice::<&RawValue>(event) else { return sink.emit(&AgentEvent::Ignored) };
 
-        self.bytes += event.get().len();
         self.count += 1;
         let data = Json::from_serialize(&EventData { protocol: crate::NAME, event });
         let id = format!("event_{}", self.count);

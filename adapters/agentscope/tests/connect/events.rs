@@ -162,8 +162,8 @@ fn events_are_kept_if_a_client_reads_them() {
     assert!(outcome.driven.record.run().messages.is_empty());
     assert_eq!(outcome.turn.losses().len(), 1);
 
-    // What no client could read is not kept.
+    // The record bounds what it has of them.
     let large = format!(r#"CUSTOM {{"name":"x","value":{{"x":"{}"}}}}"#, "x".repeat(300 << 10));
     let outcome = read(&json!({ "events": "keep" }), &reply(&[&large]));
-    assert_eq!(outcome.turn.losses()[0].to_string(), "protocol_event (it is too large to be kept)");
+    assert_eq!(outcome.driven.losses[0].to_string(), "protocol_event (it is too large to be kept)");
 }

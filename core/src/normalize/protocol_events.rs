@@ -1,0 +1,81 @@
+//! Bounds of events that the model has no word for ([`MessageType::ProtocolEvent`]): states can be large and come often,
+//! and no run should fail for them.
+//!
+//! What is beyond the bounds is dropped as a whole and noted as a loss; the run goes on. Not here: which of them a
+//! connector passes on at all.
+
+use std::collections::HashMap;
+
+use crate::agent_event::{ContentEvent, ContentValue};
+use crate::loss::{ContentKind, Losses};
+use crate::model::{Body, MessageType};
+use crate::run::{Record, content_size};
+
+/// The largest event that is kept, in bytes.
+const MAX_EVENT: usize = 256 << 10;
+/// The limit of a record, divided by this, may be spent on such events.
+const DIVISOR: usize = 4;
+
+/// How much of such events a run has, and what of them was dropped.
+#[derive(Debug)]
+pub(super) struct ProtocolEvents {
+    /// The most that all of a run may have, in bytes.
+    most: usize,
+    /// What the run has. `None`: not counted yet.
+    used: Option<usize>,
+    /// The bytes of those that have not ended, by their place among the messages of the turn.
+    open: HashMap<usize, usize>,
+    pub(super) losses: Losses,
+}
+
+impl ProtocolEvents {
+    /// `limit`: that of the record.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { most: limit / DIVISOR, used: None, open: HashMap::new(), losses: Losses::new() }
+    }
+
+    /// Counts so many bytes of an event, which are all of it so far unless they are `more`. False if there is no room.
+    pub(super) fn admit(&mut self, record: &Record, message: Option<usize>, bytes: usize, more: bool) -> bool {
+        let used = *self.used.get_or_insert_with(|| earlier(record));
+        let known = message.and_then(|message| self.open.get(&message)).copied().unwrap_or(0);
+        let whole = if more { known.saturating_add(bytes) } else { known.max(bytes) };
+        let others = used.saturating_sub(known);
+        let is_too_large = whole > MAX_EVENT;
+        if is_too_large || others.saturating_add(whole) > self.most {
+            let how = if is_too_large { "it is too large to be kept" } else { "the run has too many of them" };
+            self.losses.lost(ContentKind::ProtocolEvent, how);
+            return false;
+        }
+
+        self.used = Some(others + whole);
+        if let Some(message) = message {
+            self.open.insert(message, whole);
+        }
+        true
+    }
+
+    /// An open one is dropped: it takes no room any more.
+    pub(super) fn forget(&mut self, message: usize) {
+        if let (Some(used), Some(bytes)) = (&mut self.used, self.open.remove(&message)) {
+            *used = used.saturating_sub(bytes);
+        }
+    }
+}
+
+/// What the run has of them from earlier turns, in bytes.
+fn earlier(record: &Record) -> usize {
+    let events = record.run().messages.iter().filter(|message| message.kind == MessageType::ProtocolEvent);
+    events.flat_map(|message| &message.slots).filter_map(|slot| slot.value.as_ref()).map(content_size).sum()
+}
+
+/// The bytes of a content.
+pub(super) fn size(event: &ContentEvent<'_>) -> usize {
+    match &event.value {
+        ContentValue::Data(data) => data.map_or(0, |data| data.get().len()),
+        ContentValue::OwnedData(data) => data.text().len(),
+        _ => match event.to_content().body {
+            Body::Other(_) => 0,
+            _ => content_size(&event.to_content()),
+        },
+    }
+}
