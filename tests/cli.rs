@@ -260,6 +260,8 @@ async fn a_call_prints_its_session_and_run_and_answers_pending_items() {
         let after = |word: &str| words[words.iter().position(|known| *known == word).expect(word) + 1];
         let (session, item) = (after("--session"), after("--answer"));
         assert!(message.contains(&format!("session {session}, run response_")), "{message}");
+        assert!(message.contains("waiting for approval of ") && message.contains("  answer: yes, no"), "{message}");
+        assert!(!message.contains("{\""), "arguments are shown as people read them: {message}");
         assert!(item.starts_with("appr_"), "{item}");
 
         let answered = run(folder.path(), &["call", &url, "--session", session, "--answer", item, answer]);
@@ -322,9 +324,28 @@ async fn a_call_of_any_protocol_can_be_answered_by_another_call() {
             message.lines().find(|line| line.contains("--answer")).expect(message).split(' ').collect();
         let after = |word: &str| words[words.iter().position(|known| *known == word).expect(word) + 1];
         let (token, item) = (after("--resume"), after("--answer"));
+        assert!(message.contains("waiting for approval of "), "{message}");
+        assert!(token.len() < 1500, "a token of {} characters", token.len());
         let answered = run(folder.path(), &["call", &url, "--resume", token, "--answer", item, answer]);
         assert_eq!(answered.status.code(), Some(0), "{}", stderr(&answered));
         assert!(stdout(&answered).to_lowercase().contains(expected), "{answer}: {}", stdout(&answered));
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_url_of_another_protocol_names_it() {
+    let folder = folder(&all_routes());
+    let process = Process::start(folder.path());
+    for (path, hint) in [
+        ("/a2a/demo", "this is a URL of a2a: add --protocol a2a"),
+        ("/hitl/demo", "this is a URL of hitl: add --protocol hitl"),
+        ("/v1", "this is the base URL of a model server: add --protocol responses"),
+        ("/v1/responses", "this is a URL of responses: add --protocol responses"),
+        ("/ag-kit/demo", "if another protocol is spoken there, name it: --protocol "),
+    ] {
+        let called = run(folder.path(), &["call", &format!("http://{}{path}", process.address), "hi"]);
+        assert_eq!(called.status.code(), Some(1), "{path}");
+        assert!(stderr(&called).contains(hint), "{path}: {}", stderr(&called));
     }
 }
 

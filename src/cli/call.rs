@@ -7,11 +7,12 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::ArgGroup;
+use interlingua_core::pending::Pending;
 
-use crate::upstream::client::{self, Outcome, PendingItem, Question};
+use super::guess::{Guess, NATIVE};
+use super::waiting::{choices, question};
+use crate::upstream::client::{self, Outcome, Question};
 
-/// The protocol of routes by default.
-pub(super) const NATIVE: &str = "agent-api";
 /// The environment variable with the key or token to send.
 pub(super) const KEY_VARIABLE: &str = "INTERLINGUA_KEY";
 
@@ -53,7 +54,7 @@ pub(super) struct Call {
 
 impl Call {
     /// Sends the message, and then every answer typed in at the prompt.
-    pub(super) fn run(&self) -> anyhow::Result<()> {
+    pub(super) fn run(&self, protocols: &[&str]) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut text = self.text.join(" ");
         let mut item = self.answer.clone();
@@ -61,7 +62,7 @@ impl Call {
         let key = std::env::var(KEY_VARIABLE).ok().filter(|key| !key.is_empty());
 
         loop {
-            let question = Question {
+            let asked = Question {
                 url: &self.url,
                 text: &text,
                 item: item.as_deref(),
@@ -70,11 +71,12 @@ impl Call {
                 key: key.as_deref(),
                 raw: self.raw,
             };
-            let outcome = runtime.block_on(client::ask(&question, &mut std::io::stdout().lock()))?;
+            let answered = runtime.block_on(client::ask(&asked, &mut std::io::stdout().lock()));
+            let outcome = answered.map_err(|error| runtime.block_on(self.with_hint(error, protocols)))?;
 
             self.report(&outcome);
             let Some(pending) = outcome.pending.first() else { return Ok(()) };
-            let Some(typed) = prompt(pending.is_tool_call)? else { return Ok(()) };
+            let Some(typed) = prompt(pending)? else { return Ok(()) };
             (text, item, session) = (typed, Some(pending.id.clone()), outcome.session.or(session));
         }
     }
@@ -95,26 +97,47 @@ impl Call {
         let session = known(&outcome.session);
         eprintln!("session {session}, run {}", known(&outcome.run));
 
-        for PendingItem { id, is_tool_call, name, arguments, message } in &outcome.pending {
-            let waits_for = if *is_tool_call { "the output of a tool call" } else { "an answer" };
-            eprintln!("waiting for {waits_for}: {name} {arguments}");
-            if let Some(message) = message {
-                eprintln!("  {message}");
-            }
-            let example = if *is_tool_call { "OUTPUT" } else { "yes" };
-            eprintln!("  interlingua call {} --session {session} --answer {id} {example}", self.url);
+        for item in &outcome.pending {
+            let command = format!("interlingua call {} --session {session} --answer {}", self.url, item.id);
+            eprint!("{}", question(item, Some(&command)));
         }
+    }
+
+    /// An error with the protocol that the URL may be meant for, if nothing of the Agent API answers there.
+    async fn with_hint(&self, error: anyhow::Error, protocols: &[&str]) -> anyhow::Error {
+        let status = error.downcast_ref::<client::Refused>().map(|refused| refused.status);
+        // Not there, another method, another content, or fields that mean something else there.
+        if self.item_or_session() || !matches!(status, Some(400 | 404 | 405 | 406 | 415 | 422)) {
+            return error;
+        }
+        match (Guess::of(&self.url).await, status) {
+            (Guess::Protocol(known), _) if known != NATIVE => {
+                anyhow::anyhow!("{error}\nthis is a URL of {known}: add --protocol {known}")
+            }
+            (Guess::Model, _) => anyhow::anyhow!(
+                "{error}\nthis is the base URL of a model server: add --protocol responses or --protocol chat-completions"
+            ),
+            (_, Some(404 | 405)) => anyhow::anyhow!(
+                "{error}\nif another protocol is spoken there, name it: --protocol {}",
+                protocols.iter().filter(|name| **name != NATIVE).copied().collect::<Vec<_>>().join(", ")
+            ),
+            _ => error,
+        }
+    }
+
+    /// True if the URL has answered before: its protocol is known.
+    const fn item_or_session(&self) -> bool {
+        self.answer.is_some() || self.session.is_some()
     }
 }
 
 /// Prompts for an answer. `None` if the terminal is not interactive or the input is empty.
-pub(super) fn prompt(is_tool_call: bool) -> anyhow::Result<Option<String>> {
+pub(super) fn prompt(item: &Pending) -> anyhow::Result<Option<String>> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(None);
     }
 
-    let choices = if is_tool_call { "output" } else { "yes, no, edit JSON, or a text" };
-    eprint!("{choices} (empty to leave it open): ");
+    eprint!("{} (empty to leave it open): ", choices(item));
     std::io::stderr().flush()?;
 
     let mut line = String::new();

@@ -4,31 +4,35 @@
 //! Not here: the Agent API without further settings ([`super::call`]).
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
 use interlingua_core::capability::HistoryNeed;
 use interlingua_core::event::Event;
 use interlingua_core::model::MessageType;
-use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::step::Step;
 use interlingua_core::{End, Fault, Json};
 use serde::{Deserialize, Serialize};
-use url::Url;
 
-use super::call::{Call, KEY_VARIABLE, NATIVE, prompt};
+use super::call::{Call, KEY_VARIABLE, prompt};
+use super::guess::{Guess, NATIVE};
+use super::waiting::question;
 use crate::Gateway;
 use crate::config::{self, Env, Settings};
-use crate::upstream::client;
 use crate::upstream::dialogue::{Dialogue, Listener, Memory, Spoken, TurnEnd};
 
 /// The name of the agent that is called, in its settings.
 const AGENT: &str = "called";
 /// The longest token that is printed; shells and people take no longer ones.
 const MAX_TOKEN: usize = 8 * 1024;
+/// The most that a token holds, unpacked.
+const MAX_MEMORY: u64 = 4 << 20;
 
 /// What an answer to a pending item needs: it is part of the command that is printed.
 #[derive(Serialize, Deserialize)]
@@ -73,7 +77,7 @@ async fn converse(call: &Call, protocol: &str, mut dialogue: Dialogue) -> anyhow
         report(call, protocol, &dialogue, &end)?;
 
         let Some(pending) = end.pending.first() else { return Ok(()) };
-        let Some(typed) = prompt(pending.kind == PendingKind::Tool)? else { return Ok(()) };
+        let Some(typed) = prompt(pending)? else { return Ok(()) };
         (text, item) = (typed, Some(pending.id.clone()));
     }
 }
@@ -135,35 +139,14 @@ fn has_model(gateway: &Gateway, protocol: &str) -> bool {
 
 /// The protocol that a URL looks like.
 async fn guess(url: &str) -> String {
-    let path = url.split('?').next().unwrap_or(url).trim_end_matches('/');
-    let by_path = [
-        ("/responses", "responses"),
-        ("/chat/completions", "chat-completions"),
-        ("/messages", "anthropic-messages"),
-        ("/send-message", "ag-kit"),
-        ("/agent/invoke", "hitl"),
-        ("/process", NATIVE),
-    ];
-    let known = by_path.iter().find(|(end, _)| path.ends_with(end)).map(|(_, protocol)| *protocol);
-    let protocol = match known {
-        Some(protocol) => protocol,
-        None if has_card(path).await => "a2a",
-        None => NATIVE,
+    let protocol = match Guess::of_server(url).await {
+        Guess::Protocol(protocol) => protocol,
+        // All of these servers speak it, only some of them Responses.
+        Guess::Model => "chat-completions",
+        Guess::Unknown => NATIVE,
     };
     eprintln!("protocol {protocol}");
     protocol.to_owned()
-}
-
-/// True if there is an agent card below the URL or at its origin.
-async fn has_card(url: &str) -> bool {
-    const CARD: &str = "/.well-known/agent-card.json";
-    let origin = Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
-    for base in [url, &origin] {
-        if client::is_there(&format!("{base}{CARD}")).await {
-            return true;
-        }
-    }
-    false
 }
 
 /// Prints what is needed to continue, to standard error, so that standard output contains only the response.
@@ -173,21 +156,12 @@ fn report(call: &Call, protocol: &str, dialogue: &Dialogue, end: &TurnEnd) -> an
         eprintln!("{}: {loss}", loss.change.as_str());
     }
     for item in &end.pending {
-        let Pending { id, name, arguments, message, .. } = item;
-        let is_tool_call = item.kind == PendingKind::Tool;
-        let waits_for = if is_tool_call { "the output of a tool call" } else { "an answer" };
-        eprintln!("waiting for {waits_for}: {name} {arguments}");
-        if let Some(message) = message {
-            eprintln!("  {message}");
-        }
-        let example = if is_tool_call { "OUTPUT" } else { "yes" };
-        match token(protocol, dialogue)? {
-            Some(token) => {
-                let options =
-                    call.options.iter().fold(String::new(), |text, option| format!("{text} --option '{option}'"));
-                eprintln!("  interlingua call {} --resume {token} --answer {id}{options} {example}", call.url);
-            }
-            None => eprintln!("  this protocol has no sessions: answer at the prompt of an interactive terminal"),
+        let options = call.options.iter().fold(String::new(), |text, option| format!("{text} --option '{option}'"));
+        let command = token(protocol, dialogue)?
+            .map(|token| format!("interlingua call {} --resume {token} --answer {}{options}", call.url, item.id));
+        eprint!("{}", question(item, command.as_deref()));
+        if command.is_none() {
+            eprintln!("  this protocol has no sessions: answer at the prompt of an interactive terminal");
         }
     }
 
@@ -201,15 +175,25 @@ fn report(call: &Call, protocol: &str, dialogue: &Dialogue, end: &TurnEnd) -> an
 /// What an answer in another process needs. `None`: that is too much, or all that was said.
 fn token(protocol: &str, dialogue: &Dialogue) -> anyhow::Result<Option<String>> {
     let Some(memory) = dialogue.memory() else { return Ok(None) };
-    let token = Token { protocol: protocol.to_owned(), memory: memory.clone() };
-    let token = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token)?);
+    let token = write_token(&Token { protocol: protocol.to_owned(), memory: memory.clone() })?;
     Ok((token.len() <= MAX_TOKEN).then_some(token))
 }
 
+/// Compressed: what is asked stands there in several forms.
+fn write_token(token: &Token) -> anyhow::Result<String> {
+    let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(&serde_json::to_vec(token)?)?;
+    Ok(URL_SAFE_NO_PAD.encode(packed.finish()?))
+}
+
 fn read_token(text: &str) -> anyhow::Result<Token> {
-    let bytes = URL_SAFE_NO_PAD.decode(text.trim()).ok();
-    let token = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    token.context("--resume: this is no token that an earlier call printed")
+    let read = || -> anyhow::Result<Token> {
+        let packed = URL_SAFE_NO_PAD.decode(text.trim())?;
+        let mut whole = Vec::new();
+        DeflateDecoder::new(&*packed).take(MAX_MEMORY).read_to_end(&mut whole)?;
+        Ok(serde_json::from_slice(&whole)?)
+    };
+    read().map_err(|_| anyhow::anyhow!("--resume: this is no token that an earlier call printed"))
 }
 
 fn in_words(fault: &Fault) -> anyhow::Error {

@@ -4,12 +4,14 @@
 
 mod call;
 mod call_foreign;
+mod guess;
 mod health;
 mod key;
 mod log;
 mod probe;
 mod routes;
 mod signals;
+mod waiting;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -122,7 +124,7 @@ fn run(gateway: &Gateway) -> i32 {
         Command::Schema => Ok(print_schema(gateway)),
         Command::Key(key) => key.run(gateway, config),
         Command::Call(call) if call.is_foreign() => Ok(call_foreign::run(&call, gateway)),
-        Command::Call(call) => Ok(call.run()),
+        Command::Call(call) => Ok(call.run(&gateway.upstream_names())),
         Command::Health { url } => Ok(health::check(&url)),
     };
 

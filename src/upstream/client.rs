@@ -3,6 +3,7 @@
 //! It reads event streams with `eventsource-stream`, which is quadratic in the size of an event; that is fine for a
 //! terminal. Not here: reading the person's decisions (`crate::cli`).
 
+use std::fmt;
 use std::io::Write;
 
 use anyhow::{Context as _, bail};
@@ -10,6 +11,8 @@ use eventsource_stream::Eventsource as _;
 use futures_util::StreamExt as _;
 use interlingua_core::agent_api::Frame;
 use interlingua_core::json::Json;
+use interlingua_core::model::ToolCall;
+use interlingua_core::pending::Pending;
 use serde_json::{Value, json};
 
 /// What to send, and how to show the answer.
@@ -37,23 +40,24 @@ pub struct Outcome {
     /// The run's id.
     pub run: Option<String>,
     /// What the run waits for, oldest first.
-    pub pending: Vec<PendingItem>,
+    pub pending: Vec<Pending>,
 }
 
-/// One thing that the run waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingItem {
-    /// What an answer names it by.
-    pub id: String,
-    /// True: a call that the client has to run itself. False: a question to a person.
-    pub is_tool_call: bool,
-    /// The name of the tool or the reason of the question.
-    pub name: String,
-    /// The arguments or the payload, as JSON text.
-    pub arguments: String,
-    /// The question in words.
-    pub message: Option<String>,
+/// An answer that is none: what the server says of the request.
+#[derive(Debug)]
+pub struct Refused {
+    /// The HTTP status.
+    pub status: u16,
+    text: String,
 }
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// Sends one request, and writes the answer as it comes.
 ///
@@ -83,7 +87,7 @@ pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Resul
     let status = response.status();
     if !status.is_success() {
         let text = response.text().await.unwrap_or_default();
-        bail!("{url} answered {status}: {text}");
+        return Err(Refused { status: status.as_u16(), text: format!("{url} answered {status}: {text}") }.into());
     }
 
     let mut frames = std::pin::pin!(response.bytes_stream().eventsource());
@@ -233,7 +237,7 @@ impl Shown {
 }
 
 /// The calls and questions of a final response that have no output or answer in it.
-fn pending(output: &Value) -> Vec<PendingItem> {
+fn pending(output: &Value) -> Vec<Pending> {
     let messages = || output.as_array().into_iter().flatten();
     let data = |message: &Value| message["content"].get(0).map(|content| content["data"].clone()).unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -244,19 +248,12 @@ fn pending(output: &Value) -> Vec<PendingItem> {
         .collect();
 
     let asked = messages().filter_map(|message| {
-        let data = data(message);
-        let is_tool_call = match message["type"].as_str()? {
-            "function_call" => true,
-            "mcp_approval_request" => false,
-            _ => return None,
-        };
-        Some(PendingItem {
-            id: text(&data[if is_tool_call { "call_id" } else { "id" }])?,
-            is_tool_call,
-            name: text(&data["name"]).unwrap_or_default(),
-            arguments: text(&data["arguments"]).unwrap_or_default(),
-            message: text(&data["interrupt"]["message"]),
-        })
+        let data = Json::from_serialize(&data(message));
+        match message["type"].as_str()? {
+            "function_call" => data.decode::<ToolCall>().filter(|call| !call.call_id.is_empty()).map(Pending::tool),
+            "mcp_approval_request" => Pending::parse(&data),
+            _ => None,
+        }
     });
     asked.filter(|item| !closed.contains(&item.id)).collect()
 }
