@@ -164,6 +164,12 @@ impl Clock {
         self.body_late.set(true);
     }
 
+    /// A head is refused before its body is asked for, which the client may still send.
+    pub(super) fn on_refusal(&self, now: Instant) {
+        self.on_request(true);
+        self.on_response_end(now);
+    }
+
     /// The response has been handed over to be written.
     pub(super) fn on_response_end(&self, now: Instant) {
         if self.is_multiplexed() {

@@ -31,9 +31,7 @@ pub(super) async fn expect(gateway: Arc<Gateway>, request: Request) -> Result<Re
         Err(refusal) => refusal,
     };
 
-    // The client may still send the body.
-    connection.clock.on_request(true);
-    connection.clock.on_response_end(Instant::now());
+    connection.clock.on_refusal(Instant::now());
     let mut response = handle::refuse(&gateway, request.head(), &refusal).into();
     request_log::end(&log, &mut response, *gateway.phase.borrow());
     log.answered(0, true);

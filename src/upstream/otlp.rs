@@ -77,7 +77,7 @@ impl Collector {
             .http2_keep_alive_timeout(PING_INTERVAL);
         let mut config = tls::client_config(is_secure);
         if protocol == OtlpProtocol::Grpc {
-            config.alpn_protocols = vec![b"h2".to_vec()];
+            tls::offer(&mut config, &[tls::HTTP_2]);
             builder = builder.http2_prior_knowledge();
         }
         let client = builder.tls_backend_preconfigured(config).build().map_err(|error| error_chain(&error))?;

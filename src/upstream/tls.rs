@@ -24,6 +24,16 @@ pub(super) fn client_config(secure: bool) -> ClientConfig {
     if secure { system_roots() } else { no_roots() }
 }
 
+/// The name of HTTP/2 in a handshake.
+pub(super) const HTTP_2: &[u8] = b"h2";
+/// The name of HTTP/1.1 in a handshake.
+pub(super) const HTTP_1: &[u8] = b"http/1.1";
+
+/// Offers these versions of HTTP, the best one first.
+pub(super) fn offer(config: &mut ClientConfig, versions: &[&[u8]]) {
+    config.alpn_protocols = versions.iter().map(|version| version.to_vec()).collect();
+}
+
 /// Trusts the certificates of the system.
 fn system_roots() -> ClientConfig {
     static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
@@ -32,7 +42,7 @@ fn system_roots() -> ClientConfig {
             tracing::error!(%error, "the system's certificates cannot be read: connections over https will fail");
             no_roots()
         });
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        offer(&mut config, &[HTTP_2, HTTP_1]);
         config
     };
     CONFIG.get_or_init(read).clone()

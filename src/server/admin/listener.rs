@@ -97,9 +97,7 @@ fn expect(state: &State, request: Request) -> Result<Request, Response<BoxBody>>
     match api::judge(state, request.head(), &connection) {
         Ok(_) => Ok(request),
         Err(fault) => {
-            // The client may still send the body.
-            connection.clock.on_request(true);
-            connection.clock.on_response_end(Instant::now());
+            connection.clock.on_refusal(Instant::now());
             Err(api::refuse(state, request.head(), &connection, &fault).into())
         }
     }

@@ -163,7 +163,9 @@ impl ClientPool {
             }
             _ => tls::client_config(secure),
         };
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // HTTP/2 would send the pinned name instead of the host.
+        let is_pinned = matches!(to, To::Pinned(_));
+        tls::offer(&mut config, if is_pinned { &[tls::HTTP_1] } else { &[tls::HTTP_2, tls::HTTP_1] });
         let mut builder = Client::builder()
             .redirect(Policy::none())
             .no_proxy()
@@ -173,8 +175,6 @@ impl ClientPool {
             .connector_layer(Watch);
         if let To::Pinned(host) = to {
             builder = builder.dns_resolver(Arc::new(RealHost(host.clone())));
-            // HTTP/2 would send the name instead of the host.
-            config.alpn_protocols = vec![b"http/1.1".to_vec()];
         }
         if let Some(proxy) = &self.0.proxy {
             builder = builder.proxy(proxy.intercept()?);
