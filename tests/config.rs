@@ -21,7 +21,7 @@ use interlingua::config::{
 };
 use interlingua_core::Method;
 use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::capability::{ClientCapabilities, HistoryNeed, UpstreamCapabilities};
+use interlingua_core::capability::{Asks, ClientCapabilities, HistoryNeed, UpstreamCapabilities};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -65,6 +65,14 @@ fn even<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Err
         return Ok(number);
     }
     Err(serde::de::Error::custom("an odd number is invalid\ndid you mean an even one?"))
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct CuriousOptions {
+    model: Option<String>,
+    events: bool,
+    user: String,
 }
 
 #[derive(Deserialize)]
@@ -138,6 +146,25 @@ fn protocols() -> Protocols {
         capabilities.tool_declarations = true;
         capabilities
     });
+    let approving = ClientProtocol::new::<NoOptions>("approving").capabilities(|_| {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.decisions = ALL_DECISIONS;
+        capabilities.names_model = true;
+        capabilities
+    });
+    let curious = UpstreamProtocol::new::<CuriousOptions>("curious").try_connect(|_, options| {
+        let options = options.copy::<CuriousOptions>().expect("the type declared above");
+        let mut capabilities = UpstreamCapabilities::default();
+        capabilities.client_tools = true;
+        capabilities.decisions = ALL_DECISIONS;
+        capabilities.asks = Asks::ALL;
+        capabilities.wants_model = options.model.is_none();
+        capabilities.protocol_events = Some("curious");
+        capabilities.keeps_unread_events = options.events;
+        let mixes = options.user == "all";
+        let warning = "user = \"all\": everyone is in one conversation\nleave it out".to_owned();
+        Ok(Connected { capabilities, warnings: mixes.then_some(warning).into_iter().collect() })
+    });
     let stateless = UpstreamProtocol::new::<NoOptions>("stateless").built_in().try_connect(|_, _| {
         let mut capabilities = UpstreamCapabilities::default();
         capabilities.history = HistoryNeed::SentEachTime;
@@ -152,6 +179,8 @@ fn protocols() -> Protocols {
         .client(ClientProtocol::new::<NoOptions>("whole"))
         .upstream(UpstreamProtocol::new::<NoOptions>("demo").built_in())
         .client(asking)
+        .client(approving)
+        .upstream(curious)
         .upstream(upstream)
         .upstream(stateless)
         .upstream(UpstreamProtocol::new::<Required>("picky").built_in())
@@ -550,7 +579,7 @@ fn the_schema_contains_defaults_and_protocols() {
     assert_eq!(server["drain"]["default"], "30s");
     assert_eq!(server["max_body"]["default"], "8MiB");
     let protocol = &schema["definitions"]["RouteTable"]["properties"]["protocol"];
-    assert_eq!(protocol["enum"], json!(["agent-api", "responses", "plain", "whole", "tools-only"]));
+    assert_eq!(protocol["enum"], json!(["agent-api", "responses", "plain", "whole", "tools-only", "approving"]));
 }
 
 /// Reads with the built-in protocols.

@@ -41,6 +41,10 @@ pub struct UpstreamCapabilities {
     /// A run of this agent can hold events of this protocol that the model has no word for
     /// ([`MessageType::ProtocolEvent`](crate::model::MessageType::ProtocolEvent)).
     pub protocol_events: Option<&'static str>,
+    /// Such events are kept even if no client reads them: the operator wants it so.
+    pub keeps_unread_events: bool,
+    /// The server is asked for the model that a client names: the configuration names none.
+    pub wants_model: bool,
 }
 
 impl Default for UpstreamCapabilities {
@@ -61,6 +65,8 @@ impl Default for UpstreamCapabilities {
             tool_outputs: ToolOutputs::Each,
             message_ids: false,
             protocol_events: None,
+            keeps_unread_events: false,
+            wants_model: false,
         }
     }
 }
@@ -119,6 +125,10 @@ pub struct ClientCapabilities {
     pub asks: Asks,
     /// Its clients read events of this protocol that the model has no word for.
     pub protocol_events: Option<&'static str>,
+    /// Its clients are shown such events of any protocol, as data.
+    pub any_protocol_events: bool,
+    /// Requests can name a model, and the agent gets that name.
+    pub names_model: bool,
 }
 
 impl Default for ClientCapabilities {
@@ -137,6 +147,8 @@ impl Default for ClientCapabilities {
             reasoning: false,
             asks: Asks::default(),
             protocol_events: None,
+            any_protocol_events: false,
+            names_model: false,
         }
     }
 }

@@ -132,8 +132,8 @@ pub trait Connector: Send + Sync + 'static {
     /// If the request cannot be expressed in this protocol.
     fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault>;
 
-    /// What an operator should know about the options: sentences that name the setting. Shown by `check` and at
-    /// startup.
+    /// What an operator should know about the options: sentences that name the setting, each with the remedy in a second
+    /// line if there is one. Shown by `check` and at startup, at the setting that is named first.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }

@@ -6,48 +6,139 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use interlingua_core::capability::ClientCapabilities;
-use interlingua_core::pending::Decision;
+use interlingua_core::capability::{ClientCapabilities, UpstreamCapabilities};
+use interlingua_core::pending::{Decision, PendingKind};
 
 use super::diagnostics::Diagnostic;
-use super::document::RouteTable;
+use super::document::{AgentTable, Document, RouteTable};
 use super::located::{Located, Table};
 use super::protocols::Protocols;
 use super::settings::{Agent, Route};
 use super::validator::Validator;
 
+/// What a route can carry. `None`: its protocol does not say, so that nothing is missed.
+type Carried<'a> = (&'a Arc<Route>, Option<ClientCapabilities>);
+
 /// Compares each route's protocol with each of its agents.
-pub(super) fn check(tables: &[Located<Table<RouteTable>>], routes: &[Arc<Route>], validator: &mut Validator<'_, '_>) {
-    let carried: Vec<_> = routes.iter().map(|route| (route, capabilities(validator.protocols, route))).collect();
+pub(super) fn check(document: &Document, routes: &[Arc<Route>], validator: &mut Validator<'_, '_>) {
+    let carried: Vec<Carried<'_>> =
+        routes.iter().map(|route| (route, capabilities(validator.protocols, route))).collect();
     for (route, capabilities) in &carried {
         let Some(capabilities) = capabilities else { continue };
+        let place = span(&document.routes, route);
         for agent in &route.agents {
             if capabilities.tool_declarations && !agent.upstream.capabilities.client_tools {
                 validator.report(
                     Diagnostic::warning(format!("agent {:?} is not given the tools of clients", agent.name))
-                        .at(&span(tables, route))
+                        .at(&place)
                         .label(format!("clients of {:?} can declare tools", route.protocol))
                         .help(format!("agents that speak {:?} take none", agent.upstream.protocol)),
                 );
             }
-
-            let is_decided_elsewhere = || {
-                carried.iter().any(|(other, capabilities)| {
-                    let serves = other.agents.iter().any(|served| served.name == agent.name);
-                    let decides = capabilities.as_ref().is_none_or(|capabilities| can_decide(capabilities, agent));
-                    serves && decides && other.shared_sessions && route.shared_sessions
-                })
-            };
-            let asks = !agent.upstream.capabilities.decisions.is_empty();
-            if asks && !can_decide(capabilities, agent) && !is_decided_elsewhere() {
+            if agent.upstream.capabilities.wants_model && !capabilities.names_model {
                 validator.report(
-                    Diagnostic::warning(format!("no client can answer when agent {:?} asks for approval", agent.name))
-                        .at(&span(tables, route))
-                        .label(format!("clients of {:?} cannot be asked", route.protocol))
-                        .help("serve the agent over another protocol, too"),
+                    Diagnostic::warning(format!("agent {:?} is asked for no model", agent.name))
+                        .at(&place)
+                        .label(format!("clients of {:?} cannot name one", route.protocol))
+                        .help(
+                            "write options = { model = \"…\" } in its upstream: most servers refuse a request without",
+                        ),
                 );
             }
+            check_questions(route, capabilities, agent, &carried, place.clone(), validator);
         }
+    }
+    check_events(document, &carried, validator);
+}
+
+/// Warns of questions that no client can answer: not over this route, and over no other that shares its sessions.
+fn check_questions(
+    route: &Arc<Route>,
+    capabilities: &ClientCapabilities,
+    agent: &Agent,
+    carried: &[Carried<'_>],
+    place: Range<usize>,
+    validator: &mut Validator<'_, '_>,
+) {
+    let is_answered_elsewhere = |kind| {
+        carried.iter().any(|(other, capabilities)| {
+            let serves = other.agents.iter().any(|served| served.name == agent.name);
+            let answers = capabilities.as_ref().is_none_or(|capabilities| can_answer(capabilities, agent, kind));
+            serves && answers && other.shared_sessions && route.shared_sessions
+        })
+    };
+    let asked = asked_by(&agent.upstream.capabilities);
+    let unanswered: Vec<&str> = asked
+        .into_iter()
+        .filter(|(kind, _)| !can_answer(capabilities, agent, *kind) && !is_answered_elsewhere(*kind))
+        .map(|(_, words)| words)
+        .collect();
+    if !unanswered.is_empty() {
+        let what = unanswered.join(" or ");
+        validator.report(
+            Diagnostic::warning(format!("no client can answer when agent {:?} {what}", agent.name))
+                .at(&place)
+                .label(format!("clients of {:?} cannot be asked", route.protocol))
+                .help("serve the agent over another protocol, too"),
+        );
+    }
+}
+
+/// What the agent can ask of people, in words.
+fn asked_by(agent: &UpstreamCapabilities) -> Vec<(PendingKind, &'static str)> {
+    let asks_approval = agent.asks.approval || !agent.decisions.is_empty();
+    let all = [
+        (asks_approval, PendingKind::Approval, "asks for approval"),
+        (agent.asks.input, PendingKind::Input, "asks a question"),
+        (agent.asks.auth, PendingKind::Auth, "asks for a login"),
+    ];
+    all.into_iter().filter(|(asks, ..)| *asks).map(|(_, kind, words)| (kind, words)).collect()
+}
+
+/// True if a client can settle an item of this kind.
+fn can_answer(clients: &ClientCapabilities, agent: &Agent, kind: PendingKind) -> bool {
+    match kind {
+        PendingKind::Approval => can_decide(clients, agent),
+        PendingKind::Input => clients.asks.input,
+        PendingKind::Auth => clients.asks.auth,
+        PendingKind::Tool => clients.client_tools,
+    }
+}
+
+/// Warns of events that are kept for no one.
+fn check_events(document: &Document, carried: &[Carried<'_>], validator: &mut Validator<'_, '_>) {
+    for (name, table) in document.agents.iter() {
+        let served: Vec<_> = carried
+            .iter()
+            .filter_map(|(route, clients)| Some((route.agents.iter().find(|agent| agent.name == name.value)?, clients)))
+            .collect();
+        let Some((agent, _)) = served.first() else { continue };
+        let own = agent.upstream.capabilities.protocol_events;
+        let are_shown = served.iter().any(|(_, clients)| {
+            let shows = |clients: &ClientCapabilities| clients.any_protocol_events || clients.protocol_events == own;
+            clients.as_ref().is_none_or(shows)
+        });
+        if agent.upstream.capabilities.keeps_unread_events && !are_shown {
+            let place = option_span(&table.value, "events", validator);
+            validator.report(
+                Diagnostic::warning(format!("the events that agent {name:?} keeps reach no client", name = name.value))
+                    .at(&place)
+                    .label("no route of the agent can pass them on")
+                    .help("leave \"events\" out: they are kept as soon as a route has clients that read them"),
+            );
+        }
+    }
+}
+
+/// Where an option of an agent's upstream stands, or else its protocol.
+fn option_span(agent: &AgentTable, option: &str, validator: &Validator<'_, '_>) -> Range<usize> {
+    let Some(upstream) = &agent.upstream else { return 0..0 };
+    let options = upstream.value.options.as_ref().and_then(|options| validator.options.get(options.0));
+    let table = options.and_then(|options| options.get_ref().as_table());
+    match (table.and_then(|table| table.get(option)), &upstream.value.protocol) {
+        (Some(value), _) => value.span(),
+        (None, Some(protocol)) => protocol.span.clone(),
+        (None, None) => upstream.span.clone(),
     }
 }
 

@@ -29,6 +29,7 @@ mod observe;
 mod observe_settings;
 mod operators;
 mod options;
+mod plain_http;
 mod protocols;
 mod resolve;
 mod routes;

@@ -24,7 +24,7 @@ type CapabilitiesOf = Arc<dyn Fn(&Options) -> ClientCapabilities + Send + Sync>;
 pub struct Connected {
     /// What the agent takes and gives.
     pub capabilities: UpstreamCapabilities,
-    /// What an operator should know about the options: sentences that name the setting.
+    /// What an operator should know about the options: sentences that name the setting, with the remedy in a second line.
     pub warnings: Vec<String>,
 }
 

@@ -55,7 +55,7 @@ pub(super) fn resolve(
     let is_local = server.as_ref().is_none_or(|server| server.listen.ip().to_canonical().is_loopback());
     let shared = routes::Shared { heartbeat, public_url, auth: methods, is_local };
     let routes = routes::resolve(&document.routes, &known, shared, &mut validator);
-    carried::check(&document.routes, &routes, &mut validator);
+    carried::check(&document, &routes, &mut validator);
     let event_readers = carried::event_readers(protocols, &routes);
     if let Some(server) = &server {
         exposure::check(&document, server, methods, &mut validator);

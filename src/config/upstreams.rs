@@ -18,8 +18,10 @@ use super::document::{
 use super::headers;
 use super::located::{Located, Table};
 use super::options::Options;
+use super::plain_http;
 use super::protocols::{Protocols, UpstreamProtocol};
 use super::suggest;
+use super::tree::TomlValue;
 use super::upstream_connection;
 use super::upstream_settings::{
     Affinity, Eject, Endpoint, HealthCheck, Identity, IdentityKind, RetryBudget, Timeouts, Upstream, UpstreamLimits,
@@ -62,11 +64,13 @@ pub(super) fn resolve(
 
     let declared = find_protocol(protocol, validator)?;
     let raw_options = validator.options(table.options.as_ref(), protocol);
+    let written = Written::new(protocol, table, &raw_options);
     let options = (declared.read)(raw_options, &mut validator.found);
     check_url(agent, located, protocol, declared, validator);
+    plain_http::check(agent, &endpoints, &plain_http::Sent { headers: &headers, table }, validator);
 
     let options = options?;
-    let mut capabilities = connected(agent, &options, declared, &endpoints, protocol, validator);
+    let mut capabilities = connected(agent, &options, declared, &endpoints, &written, validator);
     if table.approval_extension {
         capabilities.decisions = ALL_DECISIONS;
     }
@@ -362,23 +366,46 @@ fn affinity(
     if table.urls.is_some() { configured } else { Affinity::None }
 }
 
+/// Where the settings stand that a connector may have something to say about.
+struct Written<'a> {
+    protocol: &'a Located<String>,
+    /// `url` and the options by name, with their values.
+    settings: Vec<(String, Range<usize>)>,
+}
+
+impl<'a> Written<'a> {
+    fn new(protocol: &'a Located<String>, table: &UpstreamTable, options: &TomlValue<'_>) -> Self {
+        let url = table.url.as_ref().map(|url| ("url".to_owned(), url.span.clone()));
+        let options = options.get_ref().as_table().into_iter().flatten();
+        let options = options.map(|(name, value)| (name.get_ref().to_string(), value.span()));
+        Self { protocol, settings: url.into_iter().chain(options).collect() }
+    }
+
+    /// The setting that a sentence names first, or else the protocol.
+    fn place(&self, sentence: &str) -> &Range<usize> {
+        let mut words = sentence.split(|byte: char| !byte.is_ascii_alphanumeric() && byte != '_');
+        let named = words.find_map(|word| self.settings.iter().find(|(name, _)| name == word));
+        named.map_or(&self.protocol.span, |(_, span)| span)
+    }
+}
+
 /// Tries to connect to each endpoint, without any request, and reports what the connector has to say.
 fn connected(
     agent: &Located<String>,
     options: &Options,
     declared: &UpstreamProtocol,
     endpoints: &[(Endpoint, Range<usize>)],
-    protocol: &Located<String>,
+    written: &Written<'_>,
     validator: &mut Validator<'_, '_>,
 ) -> UpstreamCapabilities {
     if declared.built_in {
-        return try_connect(agent, options, declared, None, protocol, validator).unwrap_or_default();
+        return try_connect(agent, options, declared, None, written, validator).unwrap_or_default();
     }
 
     // A connector that needs a URL is not tried without one: the missing URL is already reported.
     let mut found: Option<(UpstreamCapabilities, &Range<usize>)> = None;
     for (endpoint, span) in endpoints {
-        let Some(capabilities) = try_connect(agent, options, declared, Some(&endpoint.url), protocol, validator) else {
+        let Some(capabilities) = try_connect(agent, options, declared, Some(&endpoint.url), written, validator) else {
             // The same is wrong with all of them.
             return UpstreamCapabilities::default();
         };
@@ -400,22 +427,28 @@ fn try_connect(
     options: &Options,
     declared: &UpstreamProtocol,
     url: Option<&Url>,
-    protocol: &Located<String>,
+    written: &Written<'_>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<UpstreamCapabilities> {
+    // The second line of what a connector says is the remedy.
     match declared.try_connect.as_ref().map(|try_connect| try_connect(url, options)) {
         Some(Err(reason)) => {
             let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used like this"));
             let message = format!("upstream of agent {:?}: {reason}", agent.value);
-            validator.report(Diagnostic::error(message).at(&protocol.span).label(label));
+            validator.report(Diagnostic::error(message).at(written.place(reason)).label(label));
             None
         }
         Some(Ok(connected)) => {
             for warning in connected.warnings {
+                let (warning, label) = warning.split_once('\n').map_or((&*warning, None), |(w, l)| (w, Some(l)));
                 let message = format!("upstream of agent {:?}: {warning}", agent.value);
                 // Several endpoints may have the same to say.
                 if !validator.found.iter().any(|known| known.message() == message) {
-                    validator.report(Diagnostic::warning(message).at(&protocol.span));
+                    let diagnostic = Diagnostic::warning(message).at(written.place(warning));
+                    validator.report(match label {
+                        Some(label) => diagnostic.label(label),
+                        None => diagnostic,
+                    });
                 }
             }
             Some(connected.capabilities)

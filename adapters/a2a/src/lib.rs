@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::{ClientCapabilities, Media};
+use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted};
 use interlingua_core::pending::Decision;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
@@ -183,6 +183,8 @@ impl ProtocolAdapter for A2a {
         capabilities.resume = true;
         capabilities.usage = true;
         capabilities.reasoning = options.reasoning != Reasoning::Drop;
+        capabilities.asks = Asks::ALL;
+        capabilities.any_protocol_events = true;
         capabilities
     }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::{self, ClientCapabilities};
+use interlingua_core::capability::{self, Asks, ClientCapabilities};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
 use interlingua_core::options::Switch;
@@ -217,6 +217,7 @@ impl ProtocolAdapter for AgKit {
             capabilities.output_media = capability::Media::ALL;
         }
         capabilities.reasoning = options.reasoning != Reasoning::Drop;
+        capabilities.asks = Asks::ALL;
         capabilities
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::{ClientCapabilities, Media};
+use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
 use interlingua_core::pending::Decision;
@@ -157,6 +157,7 @@ impl ProtocolAdapter for Hitl {
         capabilities.output_media = Media::ALL;
         capabilities.cancel = true;
         capabilities.reasoning = options.reasoning == Reasoning::Kwargs;
+        capabilities.asks = Asks::ALL;
         capabilities
     }
 }

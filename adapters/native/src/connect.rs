@@ -6,7 +6,7 @@
 
 use interlingua_core::agent_api::{Frame, FrameReader};
 use interlingua_core::answer::{self, NATIVE_DECISIONS};
-use interlingua_core::capability::{Cancel, Media, UpstreamCapabilities};
+use interlingua_core::capability::{Asks, Cancel, Media, UpstreamCapabilities};
 use interlingua_core::connector::{
     AgentTurn, Connector, EventSink, HttpRequest, Next, Purpose, Refusal, TurnRequest, UpstreamAdapter,
 };
@@ -65,6 +65,7 @@ impl Connector for NativeConnector {
         capabilities.output_media = Media::ALL;
         capabilities.usage = true;
         capabilities.reasoning = true;
+        capabilities.asks = Asks::ALL;
         if self.stop_url.is_some() {
             capabilities.cancel = Cancel::Request;
         }

@@ -18,7 +18,7 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::capability::{ClientCapabilities, Media};
+use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::exchange::Mounted;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
@@ -102,6 +102,9 @@ impl ProtocolAdapter for Native {
         capabilities.resume = true;
         capabilities.usage = true;
         capabilities.reasoning = true;
+        capabilities.asks = Asks::ALL;
+        capabilities.any_protocol_events = true;
+        capabilities.names_model = true;
         capabilities
     }
 }

@@ -18,7 +18,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_core::capability::{ClientCapabilities, Media};
+use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::exchange::{Cors, Endpoint, Exchange, Method, Mount, Mounted, ProtocolAdapter};
 use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
@@ -86,6 +86,9 @@ impl ProtocolAdapter for Responses {
         capabilities.resume = true;
         capabilities.usage = true;
         capabilities.reasoning = options.reasoning != Reasoning::Hide;
+        // A question or a login is a call of the function `request_input`.
+        capabilities.asks = Asks::ALL;
+        capabilities.names_model = options.forward_model;
         capabilities
     }
 }

@@ -21,7 +21,7 @@ use futures_util::stream::{self, StreamExt};
 use interlingua_core::agent_api::{Frame, FrameReader};
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::builder::ResponseBuilder;
-use interlingua_core::capability::{Media, UpstreamCapabilities};
+use interlingua_core::capability::{Asks, Media, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::{Fault, FaultKind, sse};
@@ -94,6 +94,7 @@ impl Upstream for DemoUpstream {
         capabilities.output_media = Media::ALL;
         capabilities.usage = true;
         capabilities.reasoning = true;
+        capabilities.asks = Asks::ALL;
         capabilities
     }
 

@@ -70,6 +70,7 @@ impl Connector for AgUiConnector {
         capabilities.reasoning = self.options.reasoning == Reasoning::Keep;
         capabilities.message_ids = true;
         capabilities.protocol_events = (self.options.events != Events::Drop).then_some(crate::NAME);
+        capabilities.keeps_unread_events = matches!(self.options.events, Events::Keep | Events::All);
         capabilities
     }
 

@@ -70,7 +70,8 @@ impl Connector for AgentscopeConnector {
         capabilities.reasoning = true;
         // A reply that gets one of several answers goes on waiting, and says nothing about it.
         capabilities.tool_outputs = ToolOutputs::Together;
-        capabilities.protocol_events = Some(crate::NAME);
+        capabilities.protocol_events = (self.options.events != Events::Drop).then_some(crate::NAME);
+        capabilities.keeps_unread_events = self.options.events == Events::Keep;
         capabilities
     }
 

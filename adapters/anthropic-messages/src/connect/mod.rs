@@ -56,6 +56,8 @@ impl Connector for MessagesConnector {
         capabilities.reasoning = true;
         capabilities.input_media = Media { image: true, file: true, ..Media::NONE };
         capabilities.tool_outputs = ToolOutputs::Together;
+        // On Vertex AI the URL names it.
+        capabilities.wants_model = self.options.model.is_none() && self.options.body_version.is_none();
         capabilities
     }
 
@@ -80,18 +82,6 @@ impl Connector for MessagesConnector {
         let Some(models) = models(&self.url) else { return Box::new(NoProbe::default()) };
         let version = vec![("anthropic-version", self.options.version.clone())];
         Box::new(ModelProbe::new(&models, self.options.model.as_deref(), version))
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if self.options.model.is_none() && self.options.body_version.is_none() {
-            warnings.push(
-                "options.model is not set: the server is asked for whatever model a client names, and for none where \
-                 its protocol has no name for it"
-                    .to_owned(),
-            );
-        }
-        warnings
     }
 }
 
@@ -167,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn missing_settings_are_reported_to_the_operator() {
-        let warnings = |options: UpstreamOptions| {
-            AnthropicMessagesUpstream::connect("http://a", options).expect("a URL").warnings()
+    fn a_model_is_wanted_where_neither_the_options_nor_the_url_name_one() {
+        let wants = |options: UpstreamOptions| {
+            AnthropicMessagesUpstream::connect("http://a", options).expect("a URL").capabilities().wants_model
         };
-        assert!(warnings(UpstreamOptions::default())[0].contains("options.model"));
-        let named = UpstreamOptions { model: Some("m".to_owned()), ..UpstreamOptions::default() };
-        assert_eq!(warnings(named), Vec::<String>::new());
+        assert!(wants(UpstreamOptions::default()));
+        assert!(!wants(UpstreamOptions { model: Some("m".to_owned()), ..UpstreamOptions::default() }));
+        assert!(!wants(UpstreamOptions { body_version: Some("v".to_owned()), ..UpstreamOptions::default() }));
     }
 }

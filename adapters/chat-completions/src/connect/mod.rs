@@ -69,6 +69,7 @@ impl Connector for ChatConnector {
             file: self.options.takes(Part::File),
         };
 
+        capabilities.wants_model = self.options.model.is_none() && !self.url.names_model();
         capabilities.tool_outputs = ToolOutputs::Together;
         capabilities.output_media = Media { image: true, audio: true, ..Media::NONE };
         capabilities
@@ -121,14 +122,6 @@ impl Connector for ChatConnector {
             ));
         }
 
-        if self.options.model.is_none() {
-            warnings.push(
-                "options.model is not set: the server is asked for whatever model a client names, and for none where \
-                 its protocol has no name for it"
-                    .to_owned(),
-            );
-        }
-
         warnings
     }
 }
@@ -151,6 +144,11 @@ impl Url {
         let base = path.strip_suffix(ENDPOINT).unwrap_or(path);
         let query = if query.is_empty() { String::new() } else { format!("?{query}") };
         format!("{base}/models{query}")
+    }
+
+    /// True if the path says which model answers, as that of a deployment on Azure does.
+    fn names_model(&self) -> bool {
+        self.endpoint.contains("/deployments/")
     }
 
     /// Reads the operator's URL. A query, such as Azure's `api-version`, stays.
@@ -219,6 +217,16 @@ mod tests {
 
         assert_eq!(warnings("http://a/v1", Some("m")), Vec::<String>::new());
         assert!(warnings("http://a/", Some("m"))[0].contains("no path"));
-        assert!(warnings("http://a/v1", None)[0].contains("options.model"));
+    }
+
+    #[test]
+    fn a_model_is_wanted_where_neither_the_options_nor_the_url_name_one() {
+        let wants = |url: &str, model: Option<&str>| {
+            let options = UpstreamOptions { model: model.map(str::to_owned), ..UpstreamOptions::default() };
+            ChatCompletionsUpstream::connect(url, options).expect("a URL").capabilities().wants_model
+        };
+        assert!(wants("http://a/v1", None));
+        assert!(!wants("http://a/v1", Some("m")));
+        assert!(!wants("https://x.openai.azure.com/openai/deployments/d?api-version=1", None));
     }
 }

@@ -61,7 +61,8 @@ impl UpstreamOptions {
 
     pub(super) fn warnings(&self) -> Vec<String> {
         let mixes = self.user == ServiceUser::User;
-        let warning = "user = \"user\": all sessions of a user are one conversation at this agent";
+        let warning = "user = \"user\": all sessions of a user, and of anyone who names the same one, are one conversation \
+                       at this agent\nleave it out: each session is a conversation of its own";
         mixes.then(|| warning.to_owned()).into_iter().collect()
     }
 }

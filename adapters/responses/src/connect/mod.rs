@@ -80,6 +80,7 @@ impl Connector for ResponsesConnector {
         capabilities.usage = true;
         capabilities.reasoning = true;
         capabilities.tool_outputs = ToolOutputs::Together;
+        capabilities.wants_model = options.model.is_none();
         capabilities
     }
 

@@ -253,13 +253,6 @@ impl UpstreamOptions {
     /// Settings that may not have the effect that was meant.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.model.is_none() {
-            warnings.push(
-                "options.model is not set: the server is asked for whatever model a client names, and for none where \
-                 its protocol has no name for it"
-                    .to_owned(),
-            );
-        }
         if let Some(field) = self.user.field() {
             warnings.push(format!("options.user names the gateway's users to the server, in \"{field}\""));
         }
@@ -304,8 +297,7 @@ mod tests {
     #[test]
     fn what_an_operator_should_know_is_said() {
         let warnings = |options: Value| serde_json::from_value::<UpstreamOptions>(options).expect("options").warnings();
-        assert_eq!(warnings(json!({ "model": "m" })), Vec::<String>::new());
-        assert!(warnings(json!({}))[0].contains("options.model"));
-        assert!(warnings(json!({ "model": "m", "user": "user" }))[0].contains("users"));
+        assert_eq!(warnings(json!({})), Vec::<String>::new());
+        assert!(warnings(json!({ "user": "user" }))[0].contains("users"));
     }
 }
