@@ -209,6 +209,15 @@ fn on_route(path: &str, clients: &ClientCapabilities, agent: &UpstreamCapabiliti
         (false, _) if !can_decide => lost.push("clients cannot answer when the agent asks for approval"),
         _ => {}
     }
+    if agent.asks.input && !clients.asks.input {
+        lost.push("clients cannot answer the agent's questions");
+    }
+    if agent.asks.auth && !clients.asks.auth {
+        lost.push("clients are not asked to log in");
+    }
+    if agent.wants_model && !clients.names_model {
+        lost.push("the agent's server is asked for no model: set options.model");
+    }
     if agent.reasoning && !clients.reasoning {
         lost.push("reasoning is not shown");
     }
@@ -230,8 +239,13 @@ fn abilities(agent: &UpstreamCapabilities) -> String {
     if agent.client_tools {
         able.push("takes tools of clients".to_owned());
     }
-    if agent.asks.approval || !agent.decisions.is_empty() {
-        able.push("asks for approval".to_owned());
+    let asks = [
+        (agent.asks.approval || !agent.decisions.is_empty(), "approval"),
+        (agent.asks.input, "answers"),
+        (agent.asks.auth, "logins"),
+    ];
+    if asks.iter().any(|(asks, _)| *asks) {
+        able.push(format!("asks for {}", listed(&asks)));
     }
     if agent.reasoning {
         able.push("shows its reasoning".to_owned());
@@ -240,17 +254,22 @@ fn abilities(agent: &UpstreamCapabilities) -> String {
         able.push("reports usage".to_owned());
     }
     for (media, verb) in [(agent.input_media, "takes"), (agent.output_media, "makes")] {
-        let kinds = kinds(media);
-        if !kinds.is_empty() {
-            able.push(format!("{verb} {}", kinds.join(" and ")));
+        if media != Media::NONE {
+            let kinds =
+                [(media.image, "images"), (media.audio, "audio"), (media.video, "video"), (media.file, "files")];
+            able.push(format!("{verb} {}", listed(&kinds)));
         }
     }
-    able.join(", ")
+    able.join("; ")
 }
 
-fn kinds(media: Media) -> Vec<&'static str> {
-    let all = [(media.image, "images"), (media.audio, "audio"), (media.video, "video"), (media.file, "files")];
-    all.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name).collect()
+/// Those that are there, as a list in a sentence.
+fn listed(all: &[(bool, &str)]) -> String {
+    let there: Vec<&str> = all.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
+    match there.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => there.concat(),
+    }
 }
 
 fn in_words(fault: &Fault) -> String {

@@ -69,11 +69,11 @@ impl A2aProbe {
     fn card(&mut self, body: &[u8]) {
         let card: Card = serde_json::from_slice(body).unwrap_or_default();
         let name = [card.name, card.version].into_iter().flatten().collect::<Vec<_>>().join(" ");
-        self.findings.push(Finding::good(format!(
-            "the card is at {}: {name}, {} skills",
-            self.latest,
-            card.skills.len()
-        )));
+        let skills = match card.skills.len() {
+            1 => "1 skill".to_owned(),
+            count => format!("{count} skills"),
+        };
+        self.findings.push(Finding::good(format!("the card is at {}: {name}, {skills}", self.latest)));
 
         match Interface::from_card(body, &self.url, &self.options) {
             Ok(interface) => self.interface(&interface),
