@@ -197,7 +197,7 @@ impl A2aTurn {
         if data.trim_ascii().is_empty() {
             return Ok(());
         }
-        match self.parse(data)? {
+        match self.parse(data, source)? {
             Ok(Some(item)) if source == Source::Stream && self.reader.is_to_be_confirmed(&item) => {
                 self.step = Some(Step::Poll);
                 Ok(())
@@ -214,13 +214,14 @@ impl A2aTurn {
     }
 
     /// An item, or the error in its place. None: an item that no version has.
-    fn parse<'d>(&self, data: &'d [u8]) -> Result<Result<Option<Kind<'d>>, AgentFault>, Fault> {
+    fn parse<'d>(&self, data: &'d [u8], source: Source) -> Result<Result<Option<Kind<'d>>, AgentFault>, Fault> {
         let is_rpc = self.interface.as_ref().is_some_and(|interface| interface.dialect.is_rpc());
         if !is_rpc {
-            let item = serde_json::from_slice::<Item<'_>>(data).ok().and_then(Item::into_kind);
-            return match item {
-                Some(item) => Ok(Ok(Some(item))),
-                None => AgentFault::from_body(data).map(Err).ok_or_else(|| garbage(data)),
+            let fault = || AgentFault::from_body(data).map(Err);
+            return match serde_json::from_slice::<Item<'_>>(data).map(Item::into_kind) {
+                Ok(Some(item)) => Ok(Ok(Some(item))),
+                Ok(None) if source != Source::Body => Ok(fault().unwrap_or(Ok(None))),
+                _ => fault().ok_or_else(|| garbage(data)),
             };
         }
 
