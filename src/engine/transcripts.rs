@@ -66,7 +66,8 @@ impl Transcripts {
             for (_, entry) in self.entries().read(session, doc, indices).await?.into_iter().rev() {
                 let Some(messages) = self.messages_of(&entry).await? else { continue };
                 bytes += size_of(&messages);
-                if turns.len() >= limit.turns || bytes > limit.bytes {
+                let is_needed = turns.is_empty() && asks(&messages);
+                if turns.len() >= limit.turns || (bytes > limit.bytes && !is_needed) {
                     is_cut = true;
                     break 'windows;
                 }
@@ -98,7 +99,8 @@ impl Transcripts {
             });
 
             bytes += size_of(&messages);
-            if turns.len() >= max_turns || bytes > max_bytes {
+            let is_needed = turns.is_empty() && asks(&messages);
+            if turns.len() >= max_turns || (bytes > max_bytes && !is_needed) {
                 is_cut = true;
                 break;
             }
@@ -332,6 +334,13 @@ fn turn_items(id: RunId, turn: u32, run: &Run) -> Vec<SessionItem> {
         message: message.to_model(),
     });
     input.chain(answer).collect()
+}
+
+/// True for a turn that calls the client or waits for a decision: the answer makes no sense to an agent that does not get
+/// the question, however large that is.
+fn asks(messages: &[Said]) -> bool {
+    let is_question = |kind: &MessageType| matches!(kind, MessageType::FunctionCall | MessageType::McpApprovalRequest);
+    messages.iter().any(|said| is_question(&said.message.kind))
 }
 
 /// Drops outputs whose call was cut off: agents refuse an output without its call.
