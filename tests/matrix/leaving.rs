@@ -1,7 +1,7 @@
 //! Clients that leave in the middle of an answer, and clients that cancel it. The agent's turn is stopped, in the form its
 //! protocol has for that, or goes on where the client's protocol says so.
 //!
-//! Not here: following a run again and runs in the background (`tests/behaviour/pairs.rs`): they do not reach the agent.
+//! Not here: turns that no client waits for (`background`).
 
 use interlingua_core::testkit::scenario::{AgentAct, ClientAct, Ending, Mark, Scenario, Turn};
 use interlingua_testing_clients::{End, ScriptedClient, Talk};

@@ -9,6 +9,9 @@ use interlingua_testing_clients::End;
 use crate::losses::Reported;
 use crate::play::{Played, PlayedTurn};
 
+/// The most that is reported of the beginning of a line, and of its end, in characters. Some contents are large.
+const MAX_REPORTED: usize = 4 << 10;
+
 /// What became of a kind of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
@@ -26,6 +29,8 @@ pub(crate) struct Verdict {
     pub(crate) how: BTreeMap<ContentKind, BTreeSet<Reported>>,
     /// What must not be.
     pub(crate) wrong: Vec<String>,
+    /// Calls that the agent has asked about.
+    asked: BTreeSet<String>,
 }
 
 /// Judges a scenario.
@@ -40,10 +45,22 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Verdict {
         wrong.extend(verdict.compare("shown", &turn.shown(), &played.shown.items, &played.reported));
         wrong.extend(lost_and_there(turn, played));
         if !wrong.is_empty() {
-            verdict.wrong.push(format!("turn {number}: {}\n{}", wrong.join("; "), played.answers.join("\n")));
+            let lines: Vec<String> = wrong.iter().chain(&played.answers).map(|line| brief(line)).collect();
+            verdict.wrong.push(format!("turn {number}: {}", lines.join("\n")));
         }
     }
     verdict
+}
+
+/// A line without its middle.
+fn brief(line: &str) -> String {
+    let count = line.chars().count();
+    if count <= 2 * MAX_REPORTED {
+        return line.to_owned();
+    }
+    let begin: String = line.chars().take(MAX_REPORTED).collect();
+    let end: String = line.chars().skip(count - MAX_REPORTED).collect();
+    format!("{begin} […] {end}")
 }
 
 /// The end that the client was shown fits the agent's.
@@ -94,7 +111,9 @@ impl Verdict {
         reported: &BTreeSet<Reported>,
     ) -> Vec<String> {
         let mut wrong = Vec::new();
-        let (expected, got) = (by_kind(expected), by_kind(got));
+        let (expected, mut got) = (by_kind(expected), by_kind(got));
+        self.asked.extend(expected.get(&ContentKind::Approval).into_iter().flatten().map(|call| (*call).to_owned()));
+        leave_out_announced(&expected, &mut got, &self.asked);
         let mut is_any_changed = false;
         for (kind, values) in &expected {
             let nothing = Vec::new();
@@ -139,6 +158,22 @@ fn by_kind(items: &[Item]) -> BTreeMap<ContentKind, Vec<&str>> {
         found.entry(item.kind).or_default().push(&item.value);
     }
     found
+}
+
+/// An agent may show a call before it asks whether it may run it: it is the approval's, not another one. Clients that read
+/// the whole conversation see it in the next turn.
+fn leave_out_announced(
+    expected: &BTreeMap<ContentKind, Vec<&str>>,
+    got: &mut BTreeMap<ContentKind, Vec<&str>>,
+    asked: &BTreeSet<String>,
+) {
+    let called = expected.get(&ContentKind::AgentCall).map_or(&[][..], Vec::as_slice);
+    if let Some(shown) = got.get_mut(&ContentKind::AgentCall) {
+        shown.retain(|call| called.contains(call) || !asked.contains(*call));
+        if shown.is_empty() {
+            got.remove(&ContentKind::AgentCall);
+        }
+    }
 }
 
 fn is_same(kind: ContentKind, expected: &[&str], found: &[&str]) -> bool {

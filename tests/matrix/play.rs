@@ -72,7 +72,7 @@ impl Stand {
     /// Sends a request.
     pub(crate) async fn send(&self, request: &Request) -> Exchange {
         let mut headers = vec![("content-type", "application/json")];
-        headers.extend(&request.headers);
+        headers.extend(request.headers.iter().map(|(name, value)| (*name, value.as_str())));
         self.gateway.open(request.method, &request.path, &headers, request.body.as_bytes()).await
     }
 
@@ -100,15 +100,20 @@ async fn read(open: &mut Exchange, leaves_at: Option<&str>) -> (u16, String) {
     if !is_stream || open.header("content-length").await.is_some() {
         return (status, open.read_response().await.text().to_owned());
     }
+    (status, read_events(open, |event| leaves_at.is_some_and(|word| event.contains(word))).await)
+}
+
+/// Reads a stream to its end, or until the reader has all it wants.
+pub(crate) async fn read_events(open: &mut Exchange, has_all: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     while let Some(event) = open.event().await {
         text.push_str(&event);
         text.push_str("\n\n");
-        if leaves_at.is_some_and(|word| event.contains(word)) {
+        if has_all(&event) {
             break;
         }
     }
-    (status, text)
+    text
 }
 
 /// What is sent together: all at once, or each answer alone.

@@ -20,17 +20,42 @@ pub(crate) struct Stand {
     pub(crate) stage: Arc<Stage>,
     pub(crate) log: AccessLog,
     pub(crate) server: Upstream,
+    /// Its other endpoints.
+    pub(crate) others: Vec<Upstream>,
     capabilities: UpstreamCapabilities,
 }
 
 /// The agent's name in the configuration.
 pub(crate) const AGENT: &str = "played";
 
+/// How a gateway is set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// Runs are kept in a file, not in memory.
+    pub(crate) has_file: bool,
+    /// The agent has so many endpoints, which share what they remember.
+    pub(crate) endpoints: usize,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { has_file: false, endpoints: 1 }
+    }
+}
+
 /// The configuration of the agent.
-fn agent(agent: &dyn ScriptedAgent, address: &str) -> String {
+fn agent(agent: &dyn ScriptedAgent, servers: &[Upstream]) -> String {
     let (protocol, path) = (agent.protocol(), agent.path());
+    let urls: Vec<String> = servers.iter().map(|server| format!("\"{}\"", server.url(path))).collect();
+    let place = match urls.as_slice() {
+        [url] => format!("url = {url}"),
+        urls => {
+            let urls: Vec<String> = urls.iter().map(|url| format!("{{ url = {url} }}")).collect();
+            format!("urls = [{}]", urls.join(", "))
+        }
+    };
     format!(
-        "[agents.{AGENT}]\n{}\n[agents.{AGENT}.upstream]\nprotocol = \"{protocol}\"\nurl = \"http://{address}{path}\"\n{}\n",
+        "[agents.{AGENT}]\n{}\n[agents.{AGENT}.upstream]\nprotocol = \"{protocol}\"\n{place}\n{}\n",
         agent.agent_settings(),
         agent.settings()
     )
@@ -52,9 +77,16 @@ fn client_capabilities(protocol: &str) -> ClientCapabilities {
 impl Stand {
     /// Starts it.
     pub(crate) async fn start(of: Arc<dyn ScriptedAgent>) -> Self {
+        Self::set_up(of, Setup::default()).await
+    }
+
+    /// Starts it in another way.
+    pub(crate) async fn set_up(of: Arc<dyn ScriptedAgent>, setup: Setup) -> Self {
         let stage = Arc::new(Stage::default());
-        let server = interlingua_testing_agents::serve(Arc::clone(&of), Arc::clone(&stage));
-        let agent = agent(&*of, &server.address().to_string());
+        let serve = || interlingua_testing_agents::serve(Arc::clone(&of), Arc::clone(&stage));
+        let mut servers: Vec<Upstream> = (0..setup.endpoints).map(|_| serve()).collect();
+        let agent = agent(&*of, &servers);
+        let server = servers.remove(0);
         let routes: String = interlingua_testing_clients::all()
             .iter()
             .map(|client| {
@@ -62,13 +94,15 @@ impl Stand {
                 format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"{path}\"\n{}\n", client.route_settings())
             })
             .collect();
-        let source = format!("[store]\nkind = \"memory\"\n{}\n{agent}\n{routes}", AccessLog::CONFIG);
+        let store = if setup.has_file { "kind = \"sqlite\"\npath = \"runs.db\"" } else { "kind = \"memory\"" };
+        let source = format!("[store]\n{store}\n{}\n{agent}\n{routes}", AccessLog::CONFIG);
         let gateway = Gateway::with_config(&source).await;
         Self {
             log: AccessLog::of(&gateway.folder()),
             gateway,
             stage,
             server,
+            others: servers,
             capabilities: upstream_capabilities(&agent),
             agent: of,
         }

@@ -10,9 +10,10 @@ use interlingua_core::loss::ContentKind;
 use crate::oracle::{Fate, Verdict};
 
 const HEAD: &str = "# Matrix\n\n\
-    What arrives of what an agent or a client says, for every pair of protocols with default options. Each cell was played:\n\
-    a scripted agent and a scripted client of the protocols, with the gateway between them. Written by\n\
-    `cargo xtask matrix --write`; the tests compare it with what they find.\n\n\
+    What arrives of what an agent or a client says, for every pair of protocols with default options, but for the option\n\
+    `parts`: model servers that take every kind of media are played. Each cell was played: a scripted agent and a scripted\n\
+    client of the protocols, with the gateway between them. Written by `cargo xtask matrix --write`; the tests compare it\n\
+    with what they find.\n\n\
     - *yes*: it arrives as it was.\n\
     - *mostly*: it arrives as it was, but for the case that the number names.\n\
     - *changed*: it arrives in another form. The number says how.\n\

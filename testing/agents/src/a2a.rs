@@ -1,23 +1,35 @@
-//! An A2A agent of version 1.0 over JSON-RPC, as a2a-sdk 1.3.0 writes one: found by its card, answers with a task and its
-//! artifacts, keeps its tasks, and shows one from its begin to those who subscribe to it.
+//! An A2A agent as a2a-sdk writes one, in version 1.0 or 0.3, over JSON-RPC or HTTP+JSON: found by its card, answers with
+//! a task and its artifacts, keeps its tasks, and shows one from its begin to those who subscribe to it.
 //!
-//! Not here: version 0.3 and HTTP+JSON, which the connector's own tests have.
+//! Not here: how the versions differ on the wire (`forms`).
+
+mod forms;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use interlingua_core::loss::ContentKind;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Mark, Media, Turn, normal};
+use interlingua_core::testkit::scenario::{self, AgentAct, Ask, ClientAct, Ending, Item, Mark, Media, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
+use forms::Call;
+pub(crate) use forms::Form;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct A2a {
+    form: Form,
     /// Tasks as they were left, by their ids.
     tasks: Mutex<HashMap<String, Value>>,
+}
+
+impl A2a {
+    /// An agent that speaks this form alone.
+    pub(crate) fn new(form: Form) -> Self {
+        Self { form, ..Self::default() }
+    }
 }
 
 impl ScriptedAgent for A2a {
@@ -53,58 +65,49 @@ impl ScriptedAgent for A2a {
 
     fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply {
         if request.path == "/.well-known/agent-card.json" {
-            return Reply::complete(200, JSON, card(request).to_string());
+            let host = request.headers.get("host").map(String::as_str).unwrap_or_default();
+            return Reply::complete(200, JSON, self.form.card(host).to_string());
         }
-        if request.path != "/" {
+        if !self.form.is_rest && request.path != "/" {
             return Reply::complete(404, JSON, r#"{"detail":"Not Found"}"#);
         }
-        let body = request.json();
-        match body["method"].as_str() {
-            Some("SendStreamingMessage") => self.send(request, &body, stage),
-            Some("SubscribeToTask") => self.subscribe(&body),
-            Some("GetTask") => self.task(&body),
-            Some("CancelTask") => self.cancel(&body),
-            _ => error(&body, -32601, "Method not found", "METHOD_NOT_FOUND"),
+        let Some(call) = self.form.call(request) else {
+            return self.form.error(&json!(1), -32601, "Method not found", "METHOD_NOT_FOUND");
+        };
+        match call.method {
+            "SendStreamingMessage" => self.send(request, &call, stage),
+            "SubscribeToTask" => self.subscribe(&call),
+            "GetTask" => self.task(&call),
+            _ => self.cancel(&call),
         }
     }
 }
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
-fn card(request: &ReceivedRequest) -> Value {
-    let host = request.headers.get("host").map(String::as_str).unwrap_or_default();
-    json!({
-        "name": "Scripted", "description": "Plays scenarios.", "version": "1.0.0", "skills": [],
-        "supportedInterfaces": [{ "url": format!("http://{host}/"), "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }],
-        "capabilities": { "streaming": true }, "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
-    })
-}
-
-fn error(body: &Value, code: i32, message: &str, reason: &str) -> Reply {
-    let info =
-        json!({ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "a2a-protocol.org" });
-    let error = json!({ "code": code, "message": message, "data": [info] });
-    Reply::complete(200, JSON, json!({ "jsonrpc": "2.0", "id": body["id"], "error": error }).to_string())
-}
-
 impl A2a {
-    fn known(&self, body: &Value) -> Option<Value> {
-        self.tasks.lock().expect("no player panics").get(body["params"]["id"].as_str()?).cloned()
+    fn known(&self, call: &Call) -> Option<Value> {
+        self.tasks.lock().expect("no player panics").get(call.params["id"].as_str()?).cloned()
     }
 
-    fn send(&self, request: &ReceivedRequest, body: &Value, stage: &Stage) -> Reply {
-        let Some(play) = play_of(request, body, stage) else {
-            return error(body, -32602, "Invalid params", "INVALID_PARAMS");
+    fn not_found(&self, call: &Call) -> Reply {
+        self.form.error(&call.id, -32001, "Task not found", "TASK_NOT_FOUND")
+    }
+
+    fn send(&self, request: &ReceivedRequest, call: &Call, stage: &Stage) -> Reply {
+        let message = &call.params["message"];
+        let Some(play) = play_of(request, message, stage) else {
+            return self.form.error(&call.id, -32602, "Invalid params", "INVALID_PARAMS");
         };
-        note_received(&play, request, &body["params"]["message"]);
+        note_received(&play, request, message);
         if let Ending::Refused(status) = play.turn.ending {
             return Reply::complete(status, JSON, r#"{"detail":"not now"}"#);
         }
         // An answer goes on with the task that asked.
-        let asked = body["params"]["message"]["taskId"].as_str().filter(|id| !id.is_empty());
+        let asked = message["taskId"].as_str().filter(|id| !id.is_empty());
         let is_new = asked.is_none();
         let task = asked.map_or_else(|| format!("task_{}_{}", play.mark.play, play.mark.turn), str::to_owned);
-        let mut answer = Answer::begin(&play, body, &task, is_new);
+        let mut answer = Answer::begin(&play, self.form, call, &task, is_new);
         for act in &play.turn.agent {
             answer.act(&play, act);
         }
@@ -120,36 +123,31 @@ impl A2a {
     }
 
     /// The task as it is, and its last status.
-    fn subscribe(&self, body: &Value) -> Reply {
-        let Some(task) = self.known(body) else { return error(body, -32001, "Task not found", "TASK_NOT_FOUND") };
+    fn subscribe(&self, call: &Call) -> Reply {
+        let Some(task) = self.known(call) else { return self.not_found(call) };
         let status = json!({ "taskId": task["id"], "contextId": task["contextId"], "status": task["status"] });
         let mut working = task;
         working["status"] = json!({ "state": "TASK_STATE_WORKING" });
-        let reply = frame(Reply::events(), body, &json!({ "task": working }));
-        frame(reply, body, &json!({ "statusUpdate": status })).done()
+        let reply = self.form.frame(Reply::events(), &call.id, &json!({ "task": working }));
+        self.form.frame(reply, &call.id, &json!({ "statusUpdate": status })).done()
     }
 
-    fn task(&self, body: &Value) -> Reply {
-        let Some(task) = self.known(body) else { return error(body, -32001, "Task not found", "TASK_NOT_FOUND") };
-        Reply::complete(200, JSON, json!({ "jsonrpc": "2.0", "id": body["id"], "result": task }).to_string())
+    fn task(&self, call: &Call) -> Reply {
+        let Some(task) = self.known(call) else { return self.not_found(call) };
+        self.form.task(&call.id, &task)
     }
 
-    fn cancel(&self, body: &Value) -> Reply {
-        let mut task = self.known(body).unwrap_or_else(|| json!({ "id": body["params"]["id"] }));
+    fn cancel(&self, call: &Call) -> Reply {
+        let mut task = self.known(call).unwrap_or_else(|| json!({ "id": call.params["id"] }));
         task["status"] = json!({ "state": "TASK_STATE_CANCELED" });
-        Reply::complete(200, JSON, json!({ "jsonrpc": "2.0", "id": body["id"], "result": task }).to_string())
+        self.form.task(&call.id, &task)
     }
 }
 
 /// The turn of a message: its parts have the mark, in words or in the id of what they answer.
-fn play_of<'s>(request: &ReceivedRequest, body: &Value, stage: &'s Stage) -> Option<Play<'s>> {
-    let parts = body["params"]["message"]["parts"].to_string();
+fn play_of<'s>(request: &ReceivedRequest, message: &Value, stage: &'s Stage) -> Option<Play<'s>> {
+    let parts = message["parts"].to_string();
     Mark::last_in(parts.as_bytes()).map_or_else(|| stage.play(request), |mark| stage.at(mark))
-}
-
-/// One frame, with the line ends that uvicorn's event streams have.
-fn frame(reply: Reply, body: &Value, result: &Value) -> Reply {
-    reply.chunk(format!("data: {}\r\n\r\n", json!({ "result": result, "id": body["id"], "jsonrpc": "2.0" })))
 }
 
 /// Reports what is new in a message.
@@ -215,10 +213,11 @@ fn answered(play: &Play<'_>, data: &Value) -> Option<Item> {
 }
 
 /// A task that grows.
-struct Answer<'b> {
+struct Answer<'c> {
     reply: Reply,
-    /// The request.
-    body: &'b Value,
+    form: Form,
+    /// The id of the call.
+    id: &'c Value,
     /// The task as it is.
     task: Value,
     /// The parts of the question at its end.
@@ -228,14 +227,15 @@ struct Answer<'b> {
     messages: usize,
 }
 
-impl<'b> Answer<'b> {
-    fn begin(play: &Play<'_>, body: &'b Value, task: &str, is_new: bool) -> Self {
+impl<'c> Answer<'c> {
+    fn begin(play: &Play<'_>, form: Form, call: &'c Call, task: &str, is_new: bool) -> Self {
         let task = json!({
             "id": task, "contextId": context_id(play), "status": { "state": "TASK_STATE_SUBMITTED" },
-            "history": [body["params"]["message"]], "artifacts": [],
+            "history": [call.params["message"]], "artifacts": [],
         });
         let state = "TASK_STATE_COMPLETED";
-        let mut answer = Self { reply: Reply::events(), body, task, asks: Vec::new(), state, messages: 0 };
+        let mut answer =
+            Self { reply: Reply::events(), form, id: &call.id, task, asks: Vec::new(), state, messages: 0 };
         if is_new {
             let mut first = answer.task.clone();
             first.as_object_mut().expect("an object").remove("artifacts");
@@ -246,7 +246,7 @@ impl<'b> Answer<'b> {
     }
 
     fn frame(&mut self, result: &Value) {
-        self.reply = frame(std::mem::take(&mut self.reply), self.body, result);
+        self.reply = self.form.frame(std::mem::take(&mut self.reply), self.id, result);
     }
 
     fn message(&mut self, parts: &[Value]) -> Value {
@@ -315,6 +315,7 @@ impl<'b> Answer<'b> {
             AgentAct::Show(media) => self.artifact(&[shown(*media)]),
             AgentAct::Ask(ask) => self.ask(play, ask),
             AgentAct::Unknown => self.frame(&json!({ "weatherUpdate": { "sky": "blue" } })),
+            AgentAct::Wait => self.reply = std::mem::take(&mut self.reply).wait(&play.gate()),
             AgentAct::Hang => self.reply = std::mem::take(&mut self.reply).hang(),
             AgentAct::Refusal(_)
             | AgentAct::Cite(..)
@@ -360,7 +361,7 @@ impl<'b> Answer<'b> {
     }
 }
 
-fn arguments(call: &Call) -> Value {
+fn arguments(call: &scenario::Call) -> Value {
     serde_json::from_str(&call.whole()).expect("arguments are JSON")
 }
 

@@ -148,6 +148,7 @@ fn written(reply: Reply, play: &Play<'_>, act: &AgentAct) -> Reply {
             )
         }
         AgentAct::Unknown => event(reply, json!({ "type": "weather", "sky": "blue" })),
+        AgentAct::Wait => reply.wait(&play.gate()),
         AgentAct::Hang => reply.hang(),
         AgentAct::Reasoning(_)
         | AgentAct::Refusal(_)

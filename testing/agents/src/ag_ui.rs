@@ -193,6 +193,7 @@ impl Answer {
                 self.event("STATE_SNAPSHOT", json!({ "snapshot": state }));
             }
             AgentAct::Unknown => self.event("WEATHER", json!({ "status": "sunny" })),
+            AgentAct::Wait => self.reply = std::mem::take(&mut self.reply).wait(&play.gate()),
             AgentAct::Hang => self.reply = std::mem::take(&mut self.reply).hang(),
             AgentAct::Refusal(_) | AgentAct::Cite(..) | AgentAct::Show(_) => unreachable!("no word for it"),
         }

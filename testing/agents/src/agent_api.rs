@@ -189,6 +189,7 @@ impl Answer {
                 self.usage = json!({ "input_tokens": input, "output_tokens": output, "total_tokens": input + output });
             }
             AgentAct::Unknown => self.frame(&json!({ "object": "weather", "status": "sunny" })),
+            AgentAct::Wait => self.reply = std::mem::take(&mut self.reply).wait(&play.gate()),
             AgentAct::Hang => self.reply = std::mem::take(&mut self.reply).hang(),
             AgentAct::Cite(..) | AgentAct::State(_) => unreachable!("no word for it"),
         }

@@ -207,7 +207,8 @@ impl Session {
         self.waits = !asks.is_empty();
         self.is_lost = play.turn.ending == Ending::BrokenOff;
         frames.append(&mut asks);
-        if !self.waits && !self.is_lost {
+        let hangs = play.turn.agent.contains(&AgentAct::Hang);
+        if !self.waits && !self.is_lost && !hangs {
             let end = match play.turn.ending {
                 Ending::Failed(words) => {
                     json!({ "finished_reason": "error", "error": { "type": "unknown", "message": words } })
@@ -221,9 +222,17 @@ impl Session {
             self.end = Some(end);
         }
 
-        let frames: Vec<String> = frames.into_iter().map(|frame| self.event(frame)).collect();
-        self.last = frames.last().cloned();
-        let reply = frames.iter().fold(Reply::events(), |reply, frame| reply.frame(frame));
+        let mut reply = Reply::events();
+        for frame in frames {
+            reply = if frame.is_null() {
+                reply.wait(&play.gate())
+            } else {
+                let frame = self.event(frame);
+                let reply = reply.frame(&frame);
+                self.last = Some(frame);
+                reply
+            };
+        }
         if self.is_lost { reply.close() } else { reply.hang() }
     }
 
@@ -270,8 +279,10 @@ impl Session {
                 frames.push(json!({ "type": "CUSTOM", "name": "state_updated", "value": state }));
             }
             AgentAct::Unknown => frames.push(json!({ "type": "WEATHER_BLOCK", "sky": "blue" })),
-            // Its stream stays open anyway.
-            AgentAct::Hang => self.is_lost = false,
+            // A place among the frames.
+            AgentAct::Wait => frames.push(Value::Null),
+            // Its stream stays open anyway, and has no end of the reply.
+            AgentAct::Hang => {}
             AgentAct::Refusal(_) | AgentAct::Cite(..) | AgentAct::Ask(_) => unreachable!("no word for it"),
         }
     }

@@ -1,7 +1,7 @@
 //! A model server that speaks Anthropic Messages as the original does: it remembers nothing, sends its answer block by
 //! block, runs tools of MCP servers itself, and refuses a conversation that breaks its rules.
 //!
-//! Not here: servers that imitate it and deviate (the connector's own tests).
+//! Not here: answers that break the protocol (the connector's own tests).
 
 use interlingua_core::loss::ContentKind;
 use interlingua_core::testkit::scenario::{AgentAct, Call, Ending, Item, Turn, normal};
@@ -10,8 +10,23 @@ use serde_json::{Value, json};
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 
 /// See the module.
-#[derive(Debug)]
-pub(crate) struct AnthropicMessages;
+#[derive(Debug, Default)]
+pub(crate) struct AnthropicMessages {
+    pub(crate) dialect: Dialect,
+}
+
+/// How servers differ in what they write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// As Anthropic writes.
+    #[default]
+    Anthropic,
+    /// LiteLLM: the cost at the end alone, no pings, every block with the same index, a call's arguments in one piece.
+    LiteLlm,
+    /// Imitations such as Kimi's: thoughts without a signature, a space less behind the colons, no name of the event, a
+    /// mark at the end.
+    Imitation,
+}
 
 impl ScriptedAgent for AnthropicMessages {
     fn protocol(&self) -> &'static str {
@@ -53,7 +68,7 @@ impl ScriptedAgent for AnthropicMessages {
             return refusal(status, "api_error", "not now");
         }
 
-        let mut answer = Answer::begin(&play);
+        let mut answer = Answer::begin(&play, self.dialect);
         let mut acts = play.turn.agent.iter().peekable();
         while let Some(act) = acts.next() {
             let source = match acts.peek() {
@@ -194,7 +209,9 @@ fn user_block(play: &Play<'_>, block: &Value, is_new: bool) -> Option<Item> {
 
 /// An answer that grows.
 struct Answer {
+    dialect: Dialect,
     reply: Reply,
+    input_tokens: u64,
     blocks: usize,
     has_calls: bool,
     refusal: Option<String>,
@@ -202,23 +219,33 @@ struct Answer {
 }
 
 impl Answer {
-    fn begin(play: &Play<'_>) -> Self {
+    fn begin(play: &Play<'_>, dialect: Dialect) -> Self {
         let usage = play.turn.agent.iter().find_map(|act| match act {
             AgentAct::Usage(input, output) => Some((*input, *output)),
             _ => None,
         });
         let (input, output) = usage.unwrap_or_default();
-        let mut answer =
-            Self { reply: Reply::events(), blocks: 0, has_calls: false, refusal: None, output_tokens: output };
+        let mut answer = Self {
+            dialect,
+            reply: Reply::events(),
+            input_tokens: input,
+            blocks: 0,
+            has_calls: false,
+            refusal: None,
+            output_tokens: output,
+        };
+        let is_known = dialect != Dialect::LiteLlm;
         // The id must not look like a mark.
         let message = json!({
             "id": format!("msg_{}x{}", play.mark.play, play.mark.turn), "type": "message", "role": "assistant",
             "model": "scripted", "content": [], "stop_reason": null, "stop_sequence": null,
-            "usage": { "input_tokens": input, "output_tokens": u64::from(usage.is_some()),
+            "usage": { "input_tokens": if is_known { input } else { 0 }, "output_tokens": u64::from(usage.is_some() && is_known),
                        "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0 },
         });
         answer.event("message_start", json!({ "message": message }));
-        answer.event("ping", json!({}));
+        if is_known {
+            answer.event("ping", json!({}));
+        }
         answer
     }
 
@@ -227,12 +254,16 @@ impl Answer {
         if let (Some(event), Value::Object(fields)) = (event.as_object_mut(), fields) {
             event.extend(fields);
         }
-        self.reply = std::mem::take(&mut self.reply).chunk(format!("event: {kind}\ndata: {event}\n\n"));
+        let frame = match self.dialect {
+            Dialect::Imitation => format!("data:{event}\n\n"),
+            _ => format!("event: {kind}\ndata: {event}\n\n"),
+        };
+        self.reply = std::mem::take(&mut self.reply).chunk(frame);
     }
 
     /// A block with deltas.
     fn block(&mut self, start: &Value, deltas: impl IntoIterator<Item = Value>) {
-        let index = self.blocks;
+        let index = if self.dialect == Dialect::LiteLlm { 0 } else { self.blocks };
         self.event("content_block_start", json!({ "index": index, "content_block": start }));
         for delta in deltas {
             self.event("content_block_delta", json!({ "index": index, "delta": delta }));
@@ -256,7 +287,8 @@ impl Answer {
                 let thoughts = pieces.iter().map(|piece| json!({ "type": "thinking_delta", "thinking": piece }));
                 let signature = json!({ "type": "signature_delta", "signature": "c2lnbmVk" });
                 let start = json!({ "type": "thinking", "thinking": "", "signature": "" });
-                self.block(&start, thoughts.chain([signature]));
+                let signature = Some(signature).filter(|_| self.dialect != Dialect::Imitation);
+                self.block(&start, thoughts.chain(signature));
             }
             AgentAct::Refusal(pieces) => self.refusal = Some(pieces.concat()),
             AgentAct::Call(call) => {
@@ -275,6 +307,7 @@ impl Answer {
                 self.block(&start, []);
             }
             AgentAct::Unknown => self.event("weather", json!({ "sky": "blue" })),
+            AgentAct::Wait => self.reply = std::mem::take(&mut self.reply).wait(&play.gate()),
             AgentAct::Hang => self.reply = std::mem::take(&mut self.reply).hang(),
             // Written with the text before it, and at the start and the end.
             AgentAct::Cite(..) | AgentAct::Usage(..) => {}
@@ -283,9 +316,13 @@ impl Answer {
     }
 
     fn call(&mut self, start: &Value, call: &Call) {
-        let pieces = std::iter::once(&"").chain(call.arguments);
+        let whole = call.whole();
+        let pieces = match self.dialect {
+            Dialect::LiteLlm => vec![whole.as_str()],
+            _ => std::iter::once("").chain(call.arguments.iter().copied()).collect(),
+        };
         let deltas: Vec<Value> =
-            pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect();
+            pieces.iter().map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect();
         self.block(start, deltas);
     }
 
@@ -307,9 +344,15 @@ impl Answer {
         if let Some(words) = self.refusal.take() {
             delta["stop_details"] = json!({ "type": "refusal", "category": null, "explanation": words });
         }
-        let usage = json!({ "output_tokens": self.output_tokens });
+        let mut usage = json!({ "output_tokens": self.output_tokens });
+        if self.dialect == Dialect::LiteLlm {
+            usage["input_tokens"] = json!(self.input_tokens);
+        }
         self.event("message_delta", json!({ "delta": delta, "usage": usage }));
         self.event("message_stop", json!({}));
+        if self.dialect == Dialect::Imitation {
+            self.reply = std::mem::take(&mut self.reply).frame("[DONE]");
+        }
         self.reply.done()
     }
 }

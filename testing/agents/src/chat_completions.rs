@@ -1,7 +1,7 @@
 //! A model server that speaks Chat Completions, as OpenAI and most servers that call themselves compatible do: it remembers
 //! nothing, streams chunks, and refuses a conversation whose calls and outputs do not belong together.
 //!
-//! Not here: servers that deviate (the connector's own tests).
+//! Not here: answers that break the protocol (the connector's own tests).
 
 use std::collections::HashSet;
 
@@ -12,8 +12,24 @@ use serde_json::{Value, json};
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 
 /// See the module.
-#[derive(Debug)]
-pub(crate) struct ChatCompletions;
+#[derive(Debug, Default)]
+pub(crate) struct ChatCompletions {
+    pub(crate) dialect: Dialect,
+}
+
+/// How servers differ in what they write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// As OpenAI writes, with the thoughts of DeepSeek.
+    #[default]
+    OpenAi,
+    /// vLLM: other words for thoughts, empty lists of calls in each piece, the cost with every piece.
+    Vllm,
+    /// Ollama: a call in one piece, and no end of its own for calls.
+    Ollama,
+    /// OpenRouter: comments while a model works, a role in each piece, errors inside a choice, the cost beside one.
+    OpenRouter,
+}
 
 impl ScriptedAgent for ChatCompletions {
     fn protocol(&self) -> &'static str {
@@ -61,7 +77,7 @@ impl ScriptedAgent for ChatCompletions {
             return refusal(status, "refused", "not now");
         }
 
-        let mut answer = Answer::begin(&play);
+        let mut answer = Answer::begin(&play, self.dialect);
         for act in &play.turn.agent {
             answer.act(&play, act);
         }
@@ -172,6 +188,7 @@ fn user_part(play: &Play<'_>, part: &Value) -> Option<Item> {
 
 /// An answer that grows.
 struct Answer {
+    dialect: Dialect,
     reply: Reply,
     /// The id of the completion. It must not look like a mark.
     id: String,
@@ -180,9 +197,12 @@ struct Answer {
 }
 
 impl Answer {
-    fn begin(play: &Play<'_>) -> Self {
+    fn begin(play: &Play<'_>, dialect: Dialect) -> Self {
         let id = format!("chatcmpl-{}x{}", play.mark.play, play.mark.turn);
-        let mut answer = Self { reply: Reply::events(), id, calls: 0, usage: None };
+        let mut answer = Self { dialect, reply: Reply::events(), id, calls: 0, usage: None };
+        if dialect == Dialect::OpenRouter {
+            answer.reply = answer.reply.chunk(": OPENROUTER PROCESSING\n\n");
+        }
         answer.delta(&json!({ "role": "assistant", "content": "", "refusal": null }), None);
         answer
     }
@@ -200,8 +220,20 @@ impl Answer {
     }
 
     fn delta(&mut self, delta: &Value, reason: Option<&str>) {
+        let mut delta = delta.clone();
+        match self.dialect {
+            Dialect::Vllm if delta.get("tool_calls").is_none() => delta["tool_calls"] = json!([]),
+            Dialect::OpenRouter => delta["role"] = json!("assistant"),
+            _ => {}
+        }
         let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason });
-        self.chunk(&json!([choice]), &Value::Null);
+        let so_far = match self.dialect {
+            Dialect::Vllm => json!({ "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 }),
+            _ => Value::Null,
+        };
+        // A cost that no one asked for is not played.
+        let so_far = if self.usage.is_some() { so_far } else { Value::Null };
+        self.chunk(&json!([choice]), &so_far);
     }
 
     fn pieces(&mut self, field: &str, pieces: &[&str]) {
@@ -213,8 +245,18 @@ impl Answer {
     fn act(&mut self, play: &Play<'_>, act: &AgentAct) {
         match act {
             AgentAct::Text(pieces) => self.pieces("content", pieces),
-            AgentAct::Reasoning(pieces) => self.pieces("reasoning_content", pieces),
+            AgentAct::Reasoning(pieces) => {
+                let field = if self.dialect == Dialect::OpenAi { "reasoning_content" } else { "reasoning" };
+                self.pieces(field, pieces);
+            }
             AgentAct::Refusal(pieces) => self.pieces("refusal", pieces),
+            AgentAct::ClientCall(call) if self.dialect == Dialect::Ollama => {
+                let function = json!({ "name": call.tool, "arguments": call.whole() });
+                let whole =
+                    json!({ "index": self.calls, "id": play.id(call.name), "type": "function", "function": function });
+                self.delta(&json!({ "role": "assistant", "content": "", "tool_calls": [whole] }), None);
+                self.calls += 1;
+            }
             AgentAct::ClientCall(call) => {
                 let function = json!({ "name": call.tool, "arguments": "" });
                 let head =
@@ -243,6 +285,7 @@ impl Answer {
                 }));
             }
             AgentAct::Unknown => self.frame(r#"{"object":"weather","sky":"blue"}"#),
+            AgentAct::Wait => self.reply = std::mem::take(&mut self.reply).wait(&play.gate()),
             AgentAct::Hang => self.reply = std::mem::take(&mut self.reply).hang(),
             AgentAct::Call(_) | AgentAct::Result(..) | AgentAct::Ask(_) | AgentAct::State(_) | AgentAct::Show(_) => {
                 unreachable!("no word for it")
@@ -252,10 +295,20 @@ impl Answer {
 
     fn end(mut self, play: &Play<'_>, with_usage: bool) -> Reply {
         let reason = match play.turn.ending {
-            Ending::Completed if self.calls > 0 => "tool_calls",
+            Ending::Completed if self.calls > 0 && self.dialect != Dialect::Ollama => "tool_calls",
             Ending::Completed => "stop",
             Ending::Incomplete("content_filter") => "content_filter",
             Ending::Incomplete(_) => "length",
+            Ending::Failed(words) if self.dialect == Dialect::OpenRouter => {
+                let error = json!({ "message": words, "code": 502 });
+                let choice = json!({ "index": 0, "delta": { "content": "" }, "finish_reason": "error" });
+                let chunk = json!({
+                    "id": self.id, "object": "chat.completion.chunk", "created": 1_795_168_800, "model": "scripted",
+                    "choices": [choice], "error": error,
+                });
+                self.frame(&chunk.to_string());
+                return self.reply.done();
+            }
             Ending::Failed(words) => {
                 let error = json!({ "message": words, "type": "server_error", "param": null, "code": null });
                 self.frame(&json!({ "error": error }).to_string());
@@ -267,7 +320,9 @@ impl Answer {
 
         self.delta(&json!({}), Some(reason));
         if let Some(usage) = self.usage.take().filter(|_| with_usage) {
-            self.chunk(&json!([]), &usage);
+            let beside = json!({ "index": 0, "delta": { "role": "assistant", "content": "" }, "finish_reason": null });
+            let choices = if self.dialect == Dialect::OpenRouter { json!([beside]) } else { json!([]) };
+            self.chunk(&choices, &usage);
         }
         self.frame("[DONE]");
         self.reply.done()

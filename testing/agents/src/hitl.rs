@@ -51,8 +51,13 @@ impl ScriptedAgent for Hitl {
                 | AgentAct::Result(..)
                 | AgentAct::Ask(Ask::Approval(_))
                 | AgentAct::Unknown
+                | AgentAct::Wait
                 | AgentAct::Hang
         )
+    }
+
+    fn streams(&self) -> bool {
+        false
     }
 
     fn plays(&self, turn: &Turn) -> bool {
@@ -108,7 +113,8 @@ impl Hitl {
             _ if play.turn.agent.contains(&AgentAct::Hang) => Reply::silence(),
             _ => {
                 user.answer = Some(answer.clone());
-                Reply::complete(200, JSON, answer.to_string())
+                let reply = Reply::complete(200, JSON, answer.to_string());
+                if play.turn.agent.contains(&AgentAct::Wait) { reply.behind(&play.gate()) } else { reply }
             }
         }
     }

@@ -40,7 +40,11 @@ pub use stage::{Cut, Play, Stage};
 
 use std::sync::Arc;
 
+use a2a::A2a;
+use anthropic_messages::AnthropicMessages;
+use chat_completions::ChatCompletions;
 use interlingua_core::testkit::scenario::{AgentAct, Turn};
+use responses::Responses;
 
 /// An agent of one protocol.
 pub trait ScriptedAgent: Send + Sync + 'static {
@@ -63,6 +67,11 @@ pub trait ScriptedAgent: Send + Sync + 'static {
     /// Whether an agent of this protocol can do this.
     fn speaks(&self, act: &AgentAct) -> bool;
 
+    /// Whether it sends its answer bit by bit.
+    fn streams(&self) -> bool {
+        true
+    }
+
     /// Answers a request.
     fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply;
 
@@ -77,15 +86,85 @@ pub trait ScriptedAgent: Send + Sync + 'static {
 pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
     vec![
         Arc::new(agent_api::AgentApi),
-        Arc::new(chat_completions::ChatCompletions),
-        Arc::new(responses::Responses),
+        Arc::new(ChatCompletions::default()),
+        Arc::new(Responses::default()),
         Arc::new(ag_ui::AgUi),
-        Arc::new(a2a::A2a::default()),
+        Arc::new(A2a::default()),
         Arc::new(ag_kit::AgKit),
         Arc::new(hitl::Hitl::default()),
-        Arc::new(anthropic_messages::AnthropicMessages),
+        Arc::new(AnthropicMessages::default()),
         Arc::new(agentscope::Agentscope::default()),
     ]
+}
+
+/// Agents of the same protocols that say the same in other forms, or to a gateway with other settings. Each has a name.
+#[must_use]
+pub fn variants() -> Vec<(&'static str, Arc<dyn ScriptedAgent>)> {
+    let a2a = |is_old, is_rest| Arc::new(A2a::new(a2a::Form { is_old, is_rest }));
+    let chat = |dialect| Arc::new(ChatCompletions { dialect });
+    let anthropic = |dialect| Arc::new(AnthropicMessages { dialect });
+    let responses = |settings| Arc::new(Configured { agent: Responses::default(), settings });
+    vec![
+        ("a2a 1.0 over HTTP+JSON", a2a(false, true)),
+        ("a2a 0.3 over JSON-RPC", a2a(true, false)),
+        ("a2a 0.3 over HTTP+JSON", a2a(true, true)),
+        ("responses, the whole history", responses(r#"options = { model = "scripted", chain = "full" }"#)),
+        ("responses, in a conversation", responses(r#"options = { model = "scripted", chain = "conversation" }"#)),
+        (
+            "responses, asked for later",
+            responses(r#"options = { model = "scripted", background = "poll", poll_interval = "10ms" }"#),
+        ),
+        ("responses, in the background", responses(r#"options = { model = "scripted", background = "stream" }"#)),
+        ("chat-completions of vLLM", chat(chat_completions::Dialect::Vllm)),
+        ("chat-completions of Ollama", chat(chat_completions::Dialect::Ollama)),
+        ("chat-completions of OpenRouter", chat(chat_completions::Dialect::OpenRouter)),
+        (
+            "chat-completions, parts by default",
+            Arc::new(Configured { agent: ChatCompletions::default(), settings: r#"options = { model = "scripted" }"# }),
+        ),
+        ("anthropic-messages of LiteLLM", anthropic(anthropic_messages::Dialect::LiteLlm)),
+        ("anthropic-messages, an imitation", anthropic(anthropic_messages::Dialect::Imitation)),
+    ]
+}
+
+/// An agent behind a gateway with other settings.
+struct Configured<A> {
+    agent: A,
+    settings: &'static str,
+}
+
+impl<A: ScriptedAgent> ScriptedAgent for Configured<A> {
+    fn protocol(&self) -> &'static str {
+        self.agent.protocol()
+    }
+
+    fn path(&self) -> &'static str {
+        self.agent.path()
+    }
+
+    fn settings(&self) -> &'static str {
+        self.settings
+    }
+
+    fn agent_settings(&self) -> &'static str {
+        self.agent.agent_settings()
+    }
+
+    fn speaks(&self, act: &AgentAct) -> bool {
+        self.agent.speaks(act)
+    }
+
+    fn streams(&self) -> bool {
+        self.agent.streams()
+    }
+
+    fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply {
+        self.agent.answer(request, stage)
+    }
+
+    fn plays(&self, turn: &Turn) -> bool {
+        self.agent.plays(turn)
+    }
 }
 
 /// Puts an agent on a socket. Where a play is to be cut, its reply is.

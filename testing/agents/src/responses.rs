@@ -1,17 +1,23 @@
 //! A server of the Responses API that keeps its responses, as SMG and OpenAI do: a request goes on from the response it
 //! names, and is refused if that is unknown or if a call in it has no output.
 //!
-//! Not here: servers that deviate from the description (the connector's own tests), and answers in the background.
+//! Not here: servers that deviate from the description (the connector's own tests).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, Ending, Item, normal};
+use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, Ending, Item, Media, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 
 /// See the module.
-#[derive(Debug)]
-pub(crate) struct Responses;
+#[derive(Debug, Default)]
+pub(crate) struct Responses {
+    /// Answers in the background, as streams and as a whole, and conversations, by their ids.
+    kept: Mutex<HashMap<String, (Reply, String)>>,
+}
 
 impl ScriptedAgent for Responses {
     fn protocol(&self) -> &'static str {
@@ -27,11 +33,26 @@ impl ScriptedAgent for Responses {
     }
 
     fn speaks(&self, act: &AgentAct) -> bool {
-        // Media in answers are files of the server's own, by their ids. Only approvals are asked for.
-        !matches!(act, AgentAct::Show(_) | AgentAct::State(_) | AgentAct::Ask(Ask::Question(..) | Ask::Login(..)))
+        match act {
+            // Others are files of the server's own, by their ids.
+            AgentAct::Show(media) => matches!(media, Media::Image(_) | Media::Audio(_)),
+            // Only approvals are asked for.
+            AgentAct::State(_) | AgentAct::Ask(Ask::Question(..) | Ask::Login(..)) => false,
+            _ => true,
+        }
     }
 
     fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply {
+        let path = request.path.split('?').next().unwrap_or_default();
+        if path.ends_with("/conversations") {
+            let mut kept = self.kept.lock().expect("no player panics");
+            let id = format!("conv_{}", kept.len());
+            kept.insert(id.clone(), (Reply::default(), String::new()));
+            return Reply::complete(200, JSON, json!({ "id": id, "object": "conversation" }).to_string());
+        }
+        if let Some((_, id)) = path.rsplit_once("/responses/") {
+            return self.known(id.trim_end_matches("/cancel"), request.path.contains("stream=true"));
+        }
         let Some(play) = stage.play(request).filter(|_| request.path.ends_with("/responses")) else {
             return refusal(404, "not_found", "Not found.");
         };
@@ -53,8 +74,27 @@ impl ScriptedAgent for Responses {
             };
             answer.act(&play, act, &sources);
         }
-        let reply = answer.end(&play);
-        if body["stream"] == json!(true) { reply.stream } else { Reply::complete(200, JSON, reply.whole) }
+        let queued = answer.queued();
+        let Written { stream, whole } = answer.end(&play);
+        let is_stream = body["stream"] == json!(true);
+        if body["background"] != json!(true) {
+            return if is_stream { stream } else { Reply::complete(200, JSON, whole) };
+        }
+        let mut kept = self.kept.lock().expect("no player panics");
+        kept.insert(response_id(&play), (stream.clone(), whole));
+        if is_stream { stream } else { Reply::complete(200, JSON, queued) }
+    }
+}
+
+impl Responses {
+    /// An answer in the background.
+    fn known(&self, id: &str, is_stream: bool) -> Reply {
+        let kept = self.kept.lock().expect("no player panics");
+        match kept.get(id) {
+            Some((stream, _)) if is_stream => stream.clone(),
+            Some((_, whole)) => Reply::complete(200, JSON, whole),
+            None => refusal(404, "not_found", "Not found."),
+        }
     }
 }
 
@@ -93,7 +133,8 @@ fn goes_on(play: &Play<'_>, body: &Value) -> Result<(), Reply> {
 /// Reports what is new in a request.
 fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     use ContentKind as K;
-    let previous = body["previous_response_id"].as_str().unwrap_or_default();
+    let conversation = body["conversation"].as_str().or(body["conversation"]["id"].as_str());
+    let previous = body["previous_response_id"].as_str().or(conversation).unwrap_or_default();
     if play.remembers(request, previous) {
         play.received([Item::new(K::History, "remembered")]);
     }
@@ -130,10 +171,12 @@ fn user_part(play: &Play<'_>, part: &Value) -> Option<Item> {
     use ContentKind as K;
     let text = |name: &str| part[name].as_str();
     Some(match part["type"].as_str()? {
-        "input_text" => match play.words(text("text")?) {
-            Some(words) => Item::new(K::Text, words),
+        "input_text" => match (play.words(text("text")?), text("text")?) {
+            (Some(words), _) => Item::new(K::Text, words),
             // Data have no form of their own here.
-            None => Item::new(K::DataIn, normal(text("text")?)),
+            (None, data) if data.starts_with('{') => Item::new(K::DataIn, normal(data)),
+            // A line that names what cannot be sent.
+            _ => return None,
         },
         "input_image" => Item::new(K::ImageIn, text("image_url")?),
         "input_file" => Item::new(K::FileIn, text("file_url").or(text("file_data"))?),
@@ -169,6 +212,8 @@ struct Answer {
     waiting: Vec<String>,
     usage: Value,
     response: Value,
+    /// What the next request names to go on: this response, or its conversation.
+    session: String,
 }
 
 /// A complete answer in both forms.
@@ -179,9 +224,10 @@ struct Written {
 
 impl Answer {
     fn begin(play: &Play<'_>, body: &Value) -> Self {
+        let conversation = body["conversation"].as_str().or(body["conversation"]["id"].as_str());
         let response = json!({
             "id": response_id(play), "object": "response", "created_at": 1_795_168_800, "status": "in_progress",
-            "background": false, "error": null, "incomplete_details": null, "instructions": null,
+            "background": body["background"] == json!(true), "error": null, "incomplete_details": null, "instructions": null,
             "metadata": {}, "model": body["model"], "output": [], "parallel_tool_calls": true,
             "previous_response_id": body["previous_response_id"], "store": true, "temperature": 1.0,
             "tool_choice": "auto", "tools": body["tools"].as_array().cloned().unwrap_or_default(), "usage": null,
@@ -194,6 +240,7 @@ impl Answer {
             waiting: Vec::new(),
             usage: Value::Null,
             response,
+            session: conversation.map_or_else(|| response_id(play), str::to_owned),
         };
         for kind in ["created", "in_progress"] {
             let response = answer.response.clone();
@@ -230,9 +277,27 @@ impl Answer {
             // Written with the text before it.
             AgentAct::Cite(..) => {}
             AgentAct::Unknown => self.event("weather.sunny", json!({ "sky": "blue" })),
+            AgentAct::Wait => self.reply = std::mem::take(&mut self.reply).wait(&play.gate()),
             AgentAct::Hang => self.reply = std::mem::take(&mut self.reply).hang(),
+            AgentAct::Show(Media::Image(url)) => {
+                self.shown(&json!({ "type": "output_image", "image_url": url }));
+            }
+            AgentAct::Show(Media::Audio(data)) => {
+                self.shown(&json!({ "type": "output_audio", "data": data, "format": "wav" }));
+            }
             AgentAct::Show(_) | AgentAct::State(_) | AgentAct::Ask(_) => unreachable!("no word for it"),
         }
+    }
+
+    /// A message with a part that is no text. It has no pieces.
+    fn shown(&mut self, part: &Value) {
+        let id = format!("msg_{}", self.output.len());
+        let item = |status: &str, content: Value| json!({ "id": id, "type": "message", "status": status, "role": "assistant", "content": content });
+        let place = self.added(item("in_progress", json!([])));
+        let at = json!({ "item_id": id, "output_index": place, "content_index": 0, "part": part });
+        self.event("content_part.added", at.clone());
+        self.event("content_part.done", at);
+        self.done(place, item("completed", json!([part])));
     }
 
     /// Announces an item. Returns its place.
@@ -379,6 +444,13 @@ impl Answer {
         self.waiting.push(id);
     }
 
+    /// The response before it is worked on.
+    fn queued(&self) -> String {
+        let mut response = self.response.clone();
+        response["status"] = json!("queued");
+        response.to_string()
+    }
+
     fn end(mut self, play: &Play<'_>) -> Written {
         // Every item that was announced ends.
         for (_, place) in std::mem::take(&mut self.open) {
@@ -397,13 +469,19 @@ impl Answer {
                 self.response["error"] = json!({ "code": "server_error", "message": words });
                 "failed"
             }
-            Ending::BrokenOff => return Written { stream: self.reply.close(), whole: String::new() },
+            Ending::BrokenOff => {
+                // Who asks for it later is told that it failed.
+                self.response["error"] = json!({ "code": "server_error", "message": "it broke off" });
+                self.response["status"] = json!("failed");
+                self.response["output"] = json!(self.output);
+                return Written { stream: self.reply.close(), whole: self.response.to_string() };
+            }
             Ending::Refused(_) => unreachable!("answered at once"),
         };
 
         // A response that failed cannot be gone on from.
         if status != "failed" {
-            play.note("session", &response_id(play));
+            play.note("session", &self.session);
             play.note("open", &self.waiting.join(" "));
         }
         self.response["status"] = json!(status);

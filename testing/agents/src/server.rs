@@ -119,6 +119,13 @@ impl Reply {
         self.step(Step::Wait(gate.to_owned()))
     }
 
+    /// The same reply, behind this gate.
+    #[must_use]
+    pub fn behind(mut self, gate: &str) -> Self {
+        self.steps.insert(0, Step::Wait(gate.to_owned()));
+        self
+    }
+
     /// Sleeps. Only for tests of timing; all others wait for a gate.
     pub fn pause(self, time: Duration) -> Self {
         self.step(Step::Pause(time))

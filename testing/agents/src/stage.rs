@@ -48,6 +48,12 @@ impl Stage {
         number
     }
 
+    /// The gate of the server at which an agent waits in a play.
+    #[must_use]
+    pub fn gate(play: u32) -> String {
+        format!("gate of play {play}")
+    }
+
     /// What the agent received in a turn of a play. `None`: no request reached it.
     pub fn received(&self, mark: Mark) -> Option<Vec<Item>> {
         self.playing(mark.play, |playing| playing.received.get(&mark.turn).cloned()).flatten()
@@ -129,6 +135,12 @@ impl Play<'_> {
     #[must_use]
     pub fn id(&self, name: &str) -> String {
         self.mark.id(name)
+    }
+
+    /// The gate of the server at which an agent waits in this play.
+    #[must_use]
+    pub fn gate(&self) -> String {
+        Stage::gate(self.mark.play)
     }
 
     /// True if a request names the session that was [noted](Self::note) in an earlier turn, or its body has what was

@@ -7,7 +7,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item, Media};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, list, text};
-use crate::{End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -37,8 +37,11 @@ impl ScriptedClient for A2a {
     }
 
     fn cancel(&self, run: &str, talk: &Talk) -> Option<Request> {
-        let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "CancelTask", "params": { "id": run } });
-        Some(Request { headers: vec![("a2a-version", "1.0")], ..Request::post(format!("/a2a/{}", talk.agent), &call) })
+        Some(call(talk, "CancelTask", &json!({ "id": run })))
+    }
+
+    fn background(&self) -> Option<&dyn Background> {
+        Some(self)
     }
 
     fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
@@ -57,9 +60,7 @@ impl ScriptedClient for A2a {
         if !talk.open.is_empty() {
             message["taskId"] = json!(talk.last);
         }
-        let call =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": { "message": message } });
-        Request { headers: vec![("a2a-version", "1.0")], ..Request::post(format!("/a2a/{}", talk.agent), &call) }
+        call(talk, "SendStreamingMessage", &json!({ "message": message }))
     }
 
     fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
@@ -81,6 +82,55 @@ impl ScriptedClient for A2a {
         }
         reader.end(talk)
     }
+}
+
+impl Background for A2a {
+    fn begin(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+        let request: Value = serde_json::from_str(&self.request(acts, talk).body).expect("JSON");
+        let mut params = request["params"].clone();
+        params["configuration"] = json!({ "returnImmediately": true });
+        call(talk, "SendMessage", &params)
+    }
+
+    fn began(&self, body: &str, talk: &mut Talk) {
+        let answer: Value = serde_json::from_str(body).expect("JSON");
+        text(&answer["result"]["task"], "id").clone_into(&mut talk.last);
+    }
+
+    fn poll(&self, talk: &Talk) -> Request {
+        call(talk, "GetTask", &json!({ "id": talk.last }))
+    }
+
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
+        let answer: Value = serde_json::from_str(body).expect("JSON");
+        let mut reader = Reader::default();
+        reader.item(&json!({ "task": answer["result"] }));
+        reader.end.is_some().then(|| reader.end(talk))
+    }
+
+    fn streamed_only(&self) -> &'static [K] {
+        // Messages of a working status, which a task does not keep.
+        &[K::Reasoning, K::AgentCall, K::AgentOutput]
+    }
+
+    fn follow(&self, _: &str, talk: &Talk) -> Option<Request> {
+        Some(call(talk, "SubscribeToTask", &json!({ "id": talk.last })))
+    }
+
+    fn follows_ended(&self) -> bool {
+        false
+    }
+
+    fn join(&self, _: &str, after: &str) -> String {
+        // It begins with the task as it stands.
+        after.to_owned()
+    }
+}
+
+/// A call of JSON-RPC.
+fn call(talk: &Talk, method: &str, params: &Value) -> Request {
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    Request::post(format!("/a2a/{}", talk.agent), &call).header("a2a-version", "1.0")
 }
 
 fn part(media: Media) -> Value {

@@ -179,6 +179,9 @@ impl Reader {
             self.items.push(Item::call(K::Approval, text(action, "name"), &action["args"].to_string()));
         } else if request.is_object() {
             self.items.push(Item::call(K::Approval, text(request, "action"), &request["args"].to_string()));
+        } else if payload["type"] == "tool_call" {
+            // The call as AgentScope asks about it.
+            self.items.push(Item::call(K::Approval, text(payload, "name"), text(payload, "input")));
         } else if let Some(words) = payload.as_str() {
             self.items.push(Item::new(K::Question, words));
         } else {

@@ -7,7 +7,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item, Media, normal};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, list, text};
-use crate::{End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -83,21 +83,69 @@ impl ScriptedClient for AgentApi {
         check_deltas(before, &whole);
         assert_eq!(list(last, "output").count(), whole.len(), "the end repeats every message: {last}");
 
-        let mut shown = Shown { end: Some(end(text(last, "status"))), ..Shown::default() };
-        talk.open.clear();
-        for message in whole {
-            read_message(message, &mut shown.items, &mut talk.open);
-        }
-        if let Some(tokens) = last["usage"]["input_tokens"].as_u64() {
-            shown.items.push(Item::usage(tokens, last["usage"]["output_tokens"].as_u64().expect("both counts")));
-        }
-        if last["status"] == "incomplete" {
-            shown.items.extend(last["error"]["code"].as_str().map(|code| Item::new(K::EndReason, code)));
-        }
-        last["error"]["code"].as_str().unwrap_or_default().clone_into(&mut shown.code);
-        text(last, "id").clone_into(&mut talk.last);
-        shown
+        read_response(last, &whole, talk)
     }
+
+    fn background(&self) -> Option<&dyn Background> {
+        Some(self)
+    }
+}
+
+impl Background for AgentApi {
+    fn begin(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+        let request = self.request(acts, talk);
+        Request { path: format!("{}/task", request.path), ..request }
+    }
+
+    fn began(&self, body: &str, talk: &mut Talk) {
+        let answer: Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(answer["status"], "submitted", "{body}");
+        text(&answer, "task_id").clone_into(&mut talk.last);
+    }
+
+    fn poll(&self, talk: &Talk) -> Request {
+        Request::get(format!("/agents/{}/process/task/{}", talk.agent, talk.last))
+    }
+
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
+        let answer: Value = serde_json::from_str(body).expect("JSON");
+        if matches!(text(&answer, "status"), "pending" | "running") {
+            return None;
+        }
+        assert_eq!(answer["status"], "finished", "{body}");
+        let response = &answer["result"];
+        let task = talk.last.clone();
+        let shown = read_response(response, &list(response, "output").collect::<Vec<_>>(), talk);
+        talk.last = task;
+        Some(shown)
+    }
+
+    fn follow(&self, read: &str, talk: &Talk) -> Option<Request> {
+        let events = Request::get(format!("/agents/{}/runs/{}/events", talk.agent, talk.last));
+        let last = read.lines().rev().find_map(|line| line.strip_prefix("id: "));
+        Some(match last {
+            Some(id) => events.header("last-event-id", id),
+            None => events,
+        })
+    }
+}
+
+/// A response that has ended, with its messages.
+fn read_response(response: &Value, messages: &[&Value], talk: &mut Talk) -> Shown {
+    let mut shown = Shown { end: Some(end(text(response, "status"))), ..Shown::default() };
+    talk.open.clear();
+    for message in messages {
+        read_message(message, &mut shown.items, &mut talk.open);
+    }
+    if let Some(tokens) = response["usage"]["input_tokens"].as_u64() {
+        shown.items.push(Item::usage(tokens, response["usage"]["output_tokens"].as_u64().expect("both counts")));
+    }
+    if response["status"] == "incomplete" {
+        shown.items.extend(response["error"]["code"].as_str().map(|code| Item::new(K::EndReason, code)));
+    }
+    response["error"]["code"].as_str().unwrap_or_default().clone_into(&mut shown.code);
+    text(response, "id").clone_into(&mut talk.last);
+    shown
 }
 
 fn end(status: &str) -> End {

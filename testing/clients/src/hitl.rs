@@ -7,7 +7,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item};
 use serde_json::{Value, json};
 
 use crate::frames::{list, text};
-use crate::{End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -38,6 +38,10 @@ impl ScriptedClient for Hitl {
     fn cancel(&self, _: &str, talk: &Talk) -> Option<Request> {
         let path = format!("/hitl/{}/agent/session/{}/{}", talk.agent, talk.session, talk.session);
         Some(Request { method: "DELETE", path, headers: Vec::new(), body: String::new() })
+    }
+
+    fn background(&self) -> Option<&dyn Background> {
+        Some(self)
     }
 
     fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
@@ -89,6 +93,31 @@ impl ScriptedClient for Hitl {
             other => panic!("an answer with status {other:?}"),
         });
         shown
+    }
+}
+
+impl Background for Hitl {
+    fn begin(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+        self.request(acts, talk)
+    }
+
+    fn is_answered(&self) -> bool {
+        // A query is answered at its end. Its client leaves, and asks for the session's status.
+        false
+    }
+
+    fn began(&self, body: &str, _: &mut Talk) {
+        panic!("an answer to a client that left: {body}");
+    }
+
+    fn poll(&self, talk: &Talk) -> Request {
+        Request::get(format!("/hitl/{}/agent/status/{}/{}", talk.agent, talk.session, talk.session))
+    }
+
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
+        let status: Value = serde_json::from_str(body).expect("JSON");
+        let is_over = !matches!(text(&status, "status"), "running" | "idle");
+        is_over.then(|| self.read(200, &status["last_response"].to_string(), talk))
     }
 }
 

@@ -16,6 +16,7 @@ mod responses;
 
 pub use frames::Frames;
 
+use interlingua_core::loss::ContentKind;
 use interlingua_core::testkit::scenario::{ClientAct, Item, Mark};
 
 /// A client of one protocol.
@@ -56,11 +57,57 @@ pub trait ScriptedClient: Send + Sync + 'static {
         None
     }
 
+    /// How it has a turn worked on without a connection. `None`: its protocol cannot.
+    fn background(&self) -> Option<&dyn Background> {
+        None
+    }
+
     /// The request of a turn.
     fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request;
 
     /// Reads a complete answer.
     fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown;
+}
+
+/// Turns that are worked on without a connection of their client.
+pub trait Background {
+    /// The request that begins such a turn.
+    fn begin(&self, acts: &[ClientAct], talk: &Talk) -> Request;
+
+    /// Whether it is answered at once. Otherwise its client leaves before the answer.
+    fn is_answered(&self) -> bool {
+        true
+    }
+
+    /// Reads the answer to it: the run's id.
+    fn began(&self, body: &str, talk: &mut Talk);
+
+    /// Asks what has become of it.
+    fn poll(&self, talk: &Talk) -> Request;
+
+    /// What it says. `None`: the agent is still at work.
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown>;
+
+    /// What only a stream shows, and no poll.
+    fn streamed_only(&self) -> &'static [ContentKind] {
+        &[]
+    }
+
+    /// Streams it: from its beginning, or what follows `read`, a stream that was cut. `None`: its protocol cannot.
+    fn follow(&self, read: &str, talk: &Talk) -> Option<Request> {
+        let _ = (read, talk);
+        None
+    }
+
+    /// Whether a run that is over can be followed as well.
+    fn follows_ended(&self) -> bool {
+        true
+    }
+
+    /// A stream that was cut and the one that followed it, as the client reads them together.
+    fn join(&self, before: &str, after: &str) -> String {
+        format!("{before}{after}")
+    }
 }
 
 /// A request to the gateway.
@@ -71,7 +118,7 @@ pub struct Request {
     /// The path, from the root of the gateway.
     pub path: String,
     /// Besides `content-type`.
-    pub headers: Vec<(&'static str, &'static str)>,
+    pub headers: Vec<(&'static str, String)>,
     /// JSON.
     pub body: String,
 }
@@ -81,6 +128,19 @@ impl Request {
     #[must_use]
     pub fn post(path: String, body: &serde_json::Value) -> Self {
         Self { method: "POST", path, headers: Vec::new(), body: body.to_string() }
+    }
+
+    /// A `GET`.
+    #[must_use]
+    pub const fn get(path: String) -> Self {
+        Self { method: "GET", path, headers: Vec::new(), body: String::new() }
+    }
+
+    /// With a header.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
     }
 }
 

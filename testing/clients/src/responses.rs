@@ -7,7 +7,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item, Media};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, list, text};
-use crate::{End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -81,30 +81,73 @@ impl ScriptedClient for Responses {
         let mut frames = Frames::split(body);
         assert!(frames.ends_with("[DONE]"), "the stream ends with [DONE]");
         let events = check(&frames);
-        let response = &events.last().expect("events")["response"];
-        text(response, "id").clone_into(&mut talk.last);
-
-        let mut shown = Shown::default();
-        talk.open.clear();
-        for item in list(response, "output") {
-            read_item(item, &mut shown.items, &mut talk.open);
-        }
-        let usage = &response["usage"];
-        if usage.is_object() {
-            let count = |name: &str| usage[name].as_u64().expect("a count");
-            shown.items.push(Item::usage(count("input_tokens"), count("output_tokens")));
-        }
-        shown.items.extend(response["incomplete_details"]["reason"].as_str().map(|why| Item::new(K::EndReason, why)));
-        shown.end = Some(match text(response, "status") {
-            "completed" => End::Completed,
-            "incomplete" => End::Incomplete,
-            "failed" => End::Failed,
-            "cancelled" => End::Canceled,
-            other => panic!("a response ends as {other:?}"),
-        });
-        response["error"]["code"].as_str().unwrap_or_default().clone_into(&mut shown.code);
-        shown
+        read_response(&events.last().expect("events")["response"], talk)
     }
+
+    fn background(&self) -> Option<&dyn Background> {
+        Some(self)
+    }
+}
+
+impl Background for Responses {
+    fn begin(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+        let request = self.request(acts, talk);
+        let mut body: Value = serde_json::from_str(&request.body).expect("JSON");
+        (body["stream"], body["background"]) = (json!(false), json!(true));
+        Request { body: body.to_string(), ..request }
+    }
+
+    fn began(&self, body: &str, talk: &mut Talk) {
+        let response: Value = serde_json::from_str(body).expect("JSON");
+        assert!(matches!(text(&response, "status"), "queued" | "in_progress"), "{body}");
+        assert_eq!(response["background"], true, "{body}");
+        text(&response, "id").clone_into(&mut talk.last);
+    }
+
+    fn poll(&self, talk: &Talk) -> Request {
+        Request::get(format!("/v1/responses/{}", talk.last))
+    }
+
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
+        let response: Value = serde_json::from_str(body).expect("JSON");
+        let is_over = !matches!(text(&response, "status"), "queued" | "in_progress");
+        is_over.then(|| read_response(&response, talk))
+    }
+
+    fn follow(&self, read: &str, talk: &Talk) -> Option<Request> {
+        let last = Frames::split(read).events.iter().rev().find_map(|(_, data)| {
+            let event: Value = serde_json::from_str(data).ok()?;
+            event["sequence_number"].as_u64()
+        });
+        let after = last.map_or_else(String::new, |last| format!("&starting_after={last}"));
+        Some(Request::get(format!("/v1/responses/{}?stream=true{after}", talk.last)))
+    }
+}
+
+/// A response that has ended.
+fn read_response(response: &Value, talk: &mut Talk) -> Shown {
+    text(response, "id").clone_into(&mut talk.last);
+
+    let mut shown = Shown::default();
+    talk.open.clear();
+    for item in list(response, "output") {
+        read_item(item, &mut shown.items, &mut talk.open);
+    }
+    let usage = &response["usage"];
+    if usage.is_object() {
+        let count = |name: &str| usage[name].as_u64().expect("a count");
+        shown.items.push(Item::usage(count("input_tokens"), count("output_tokens")));
+    }
+    shown.items.extend(response["incomplete_details"]["reason"].as_str().map(|why| Item::new(K::EndReason, why)));
+    shown.end = Some(match text(response, "status") {
+        "completed" => End::Completed,
+        "incomplete" => End::Incomplete,
+        "failed" => End::Failed,
+        "cancelled" => End::Canceled,
+        other => panic!("a response ends as {other:?}"),
+    });
+    response["error"]["code"].as_str().unwrap_or_default().clone_into(&mut shown.code);
+    shown
 }
 
 fn output_item(call: &str, output: &str) -> Value {

@@ -174,6 +174,8 @@ pub enum AgentAct {
     State(&'static str),
     /// Something this version of the protocol does not define, which must do no harm.
     Unknown,
+    /// Waits until the test lets it go on.
+    Wait,
     /// Works on, without a word, until the client goes or the turn is canceled.
     Hang,
 }
@@ -229,7 +231,7 @@ impl AgentAct {
             Self::Ask(Ask::Login(_, url)) => Item::new(K::Login, *url),
             Self::Usage(input, output) => Item::usage(*input, *output),
             Self::State(json) => Item::new(K::ProtocolEvent, normal(json)),
-            Self::Unknown | Self::Hang => return Vec::new(),
+            Self::Unknown | Self::Wait | Self::Hang => return Vec::new(),
         };
         vec![item]
     }

@@ -1,5 +1,8 @@
 //! The scenarios.
 
+use std::iter;
+use std::sync::LazyLock;
+
 use super::{AgentAct as A, Ask, Call, ClientAct as C, Ending, Media, Scenario, Tool, Turn};
 use crate::pending::Decision;
 
@@ -22,6 +25,15 @@ const SOUND: Media = Media::Audio("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACA
 const VIDEO: Media = Media::Video("https://example.com/video.mp4");
 const PAPER: Media = Media::File("https://example.com/paper.pdf", "paper.pdf");
 const DATA: Media = Media::Data(r#"{"points":[1,2,3]}"#);
+
+/// Arguments of 1 MiB, in pieces of 64 KiB.
+static LARGE_PIECES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let piece: &str = "0123456789abcdef".repeat(4096).leak();
+    iter::once(r#"{"text":""#).chain(iter::repeat_n(piece, 16)).chain([r#""}"#]).collect()
+});
+
+/// Others of the same size.
+static LARGE: LazyLock<&'static str> = LazyLock::new(|| LARGE_PIECES.concat().replace('f', "g").leak());
 
 /// A turn that ends well.
 fn turn(client: &[C], agent: &[A]) -> Turn {
@@ -48,7 +60,7 @@ pub fn find(name: &str) -> Scenario {
 /// Every scenario.
 #[must_use]
 pub fn scenarios() -> Vec<Scenario> {
-    [words(), tools(), questions(), media(), ends(), requests()].concat()
+    [words(), tools(), questions(), media(), ends(), requests(), large()].concat()
 }
 
 /// Text and what stands beside it.
@@ -187,5 +199,29 @@ fn requests() -> Vec<Scenario> {
         ),
         scenario("instructions", vec![turn(&[C::Instruct("Be brief."), HELLO], &[DONE])]),
         scenario("sampling", vec![turn(&[C::Temperature, HELLO], &[DONE])]),
+    ]
+}
+
+/// Arguments and outputs of 1 MiB, in both directions.
+fn large() -> Vec<Scenario> {
+    let call = Call { name: "a", tool: "write_file", arguments: &LARGE_PIECES };
+    let write = Tool {
+        name: "write_file",
+        description: "Writes a file.",
+        parameters: r#"{"type":"object","properties":{"text":{"type":"string"}}}"#,
+    };
+    vec![
+        scenario("large-agent-tool", vec![turn(&[HELLO], &[A::Call(call), A::Result("a", &LARGE, false), DONE])]),
+        scenario(
+            "large-client-tool",
+            vec![
+                turn(&[C::Say("Write."), C::Declare(write)], &[A::ClientCall(call)]),
+                turn(&[C::Output(0, &LARGE)], &[DONE]),
+            ],
+        ),
+        scenario(
+            "large-approval",
+            vec![turn(&[HELLO], &[A::Ask(Ask::Approval(call))]), turn(&[C::Edit(0, &LARGE)], &[DONE])],
+        ),
     ]
 }
