@@ -192,3 +192,42 @@ fn is_joined(expected: &[&str], found: &[&str]) -> bool {
     let letters = |values: &[&str]| values.concat().replace('\n', "");
     letters(expected) == letters(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::testkit::scenario::find;
+    use interlingua_testing_clients::Shown;
+
+    use super::*;
+
+    /// An answer in which a client is shown this, and the gateway reports that as lost.
+    fn wrong(shown: &[Item], lost: &[&str]) -> Vec<String> {
+        let scenario = find("usage");
+        let reported = |kind: &&str| Reported { kind: (*kind).to_owned(), is_lost: true, how: "it is too late".into() };
+        let turn = PlayedTurn {
+            shown: Shown { items: shown.to_vec(), end: Some(End::Completed), ..Shown::default() },
+            received: Some(scenario.turns[0].sent()),
+            reported: lost.iter().map(reported).collect(),
+            answers: Vec::new(),
+        };
+        judge(&scenario, &Played { turns: vec![turn], chunks: 0 }).wrong
+    }
+
+    #[test]
+    fn what_is_missing_without_a_report_is_wrong_and_so_is_a_report_of_what_arrives() {
+        let all = find("usage").turns[0].shown();
+        let (words, usage) = (all[0].clone(), all[1].clone());
+        assert_eq!(wrong(&all, &[]), Vec::<String>::new());
+        assert_eq!(wrong(&[words.clone()], &["usage"]), Vec::<String>::new());
+        for (shown, lost) in [
+            (vec![words.clone()], vec![]),
+            (vec![words.clone()], vec!["text"]),
+            (vec![usage.clone()], vec!["usage"]),
+            (all.clone(), vec!["usage"]),
+            (vec![words.clone(), usage.clone(), usage.clone()], vec![]),
+            (vec![words, usage, Item::new(ContentKind::Reasoning, "hm")], vec![]),
+        ] {
+            assert_eq!(wrong(&shown, &lost).len(), 1, "{shown:?}, {lost:?}");
+        }
+    }
+}
