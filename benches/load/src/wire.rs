@@ -135,12 +135,13 @@ impl Events {
             let frame = &self.rest[start..end];
             self.count += usize::from(frame.starts_with(b"data: ") || frame.starts_with(b"event: "));
             if self.count > count {
-                if self.ended.is_some() {
+                // Responses have an end, and behind it the mark that other protocols end with.
+                if self.ended.is_some() && frame != b"data: [DONE]" {
                     bail!("an event follows the terminal one");
                 }
                 let (has_content, ended) = classify(&frame[..frame.len().min(MAX_START)]);
                 self.has_content |= has_content;
-                self.ended = ended;
+                self.ended = self.ended.or(ended);
             }
         }
         self.rest.drain(..from);
