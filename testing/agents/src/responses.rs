@@ -470,7 +470,7 @@ impl Answer {
                 "failed"
             }
             Ending::BrokenOff => {
-                // Who asks for it later is told that it failed.
+                // Later requests for it find that it failed.
                 self.response["error"] = json!({ "code": "server_error", "message": "it broke off" });
                 self.response["status"] = json!("failed");
                 self.response["output"] = json!(self.output);
