@@ -6,12 +6,15 @@ use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Extra, Fault, FaultKind, Json};
 use serde::{Deserialize, Serialize};
 
+use super::long_running::{self, AskedCall};
 use super::questions::ItemSource;
 use crate::wire::{Part, to_raw};
 
 /// The answers of one message.
 pub(super) struct Answers<'a> {
     items: &'a [Pending],
+    /// Calls whose outputs ADK reads in a form of its own.
+    long_calls: &'a [AskedCall],
     answered: Vec<&'a Pending>,
     /// Decisions that were written.
     decisions: u32,
@@ -21,9 +24,9 @@ pub(super) struct Answers<'a> {
 }
 
 impl<'a> Answers<'a> {
-    /// `items`: what the input answers.
-    pub(super) const fn new(items: &'a [Pending]) -> Self {
-        Self { items, answered: Vec::new(), decisions: 0, canceled: 0, outputs: 0 }
+    /// `items`: what the input answers; `long_calls`: those of the task that waits.
+    pub(super) const fn new(items: &'a [Pending], long_calls: &'a [AskedCall]) -> Self {
+        Self { items, long_calls, answered: Vec::new(), decisions: 0, canceled: 0, outputs: 0 }
     }
 
     pub(super) const fn any(&self) -> bool {
@@ -76,8 +79,10 @@ impl<'a> Answers<'a> {
         for output in message.outputs() {
             self.outputs += 1;
             self.answered.extend(self.items.iter().find(|item| item.id == output.call_id));
-            let output = Output { call_id: &output.call_id, output: &output.output };
-            parts.push(Part::data(to_raw(&Outer { function_call_output: output })));
+            parts.push(long_running::response(self.long_calls, &output).unwrap_or_else(|| {
+                let output = Output { call_id: &output.call_id, output: &output.output };
+                Part::data(to_raw(&Outer { function_call_output: output }))
+            }));
         }
         parts
     }

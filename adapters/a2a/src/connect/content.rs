@@ -36,6 +36,8 @@ struct Annotations {
     refusal: Option<bool>,
     r#type: Option<String>,
     adk_type: Option<String>,
+    is_long_running: Option<bool>,
+    adk_is_long_running: Option<bool>,
     agent_api: Option<Origin>,
 }
 
@@ -50,6 +52,12 @@ struct Origin {
 fn annotations(part: &Part<'_>) -> Annotations {
     let metadata = part.metadata.as_ref();
     metadata.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
+/// True for a call that goes on when the task waits: its output is to be sent.
+pub(super) fn is_long_running(part: &Part<'_>) -> bool {
+    let found = annotations(part);
+    found.is_long_running == Some(true) || found.adk_is_long_running == Some(true)
 }
 
 /// What a part is.
@@ -121,7 +129,7 @@ fn media<'p>(part: &Part<'_>) -> ContentValue<'p> {
 }
 
 /// A call: `{"id","name","args"}`. None for data of another form.
-fn call<'p>(part: &'p Part<'_>, data: &'p RawValue) -> Option<CallPart<'p>> {
+pub(super) fn call<'p>(part: &'p Part<'_>, data: &'p RawValue) -> Option<CallPart<'p>> {
     #[derive(Deserialize)]
     struct Call<'a> {
         #[serde(borrow)]

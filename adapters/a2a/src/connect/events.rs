@@ -1,7 +1,7 @@
 //! What an agent's items mean: tasks, messages, statuses and artifacts as events of a turn.
 //!
-//! Not here: contents of artifacts (`artifacts`) and messages (`messages`), what a waiting task asks (`questions`), and
-//! what is sent next (`turn`).
+//! Not here: contents of artifacts (`artifacts`) and messages (`messages`), what is new in a history (`history`), what a
+//! waiting task asks (`questions`), and what is sent next (`turn`).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::artifacts::{Artifacts, Mode};
+use super::long_running::LongCall;
 use super::options::{UpstreamOptions, UpstreamStatusText};
 use super::session::{SessionState, storable};
 use super::texts::{Place, is_no_text, message_digest, plain_text};
@@ -46,6 +47,8 @@ pub(super) struct ItemReader {
     pub(super) artifacts: Artifacts,
     /// Digests of the status messages that were read.
     pub(super) messages: HashSet<u64>,
+    /// Long-running calls that were not emitted: whose they are is known when the task waits or ends.
+    pub(super) long_calls: Vec<LongCall>,
     /// Plain text of statuses.
     pub(super) plain: String,
     /// Something of the answer was emitted.
@@ -104,6 +107,7 @@ impl ItemReader {
             session,
             artifacts: Artifacts::resumed(known),
             messages: HashSet::new(),
+            long_calls: Vec::new(),
             plain: String::new(),
             answered: false,
             started: false,
@@ -244,25 +248,6 @@ impl ItemReader {
         self.status(task.status.unwrap_or_default(), task.metadata, source, sink)
     }
 
-    /// Status messages between two looks at a task stand in its history, after the message that was sent.
-    fn missed(&mut self, history: &RawValue, current: Option<u64>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Ok(history) = serde_json::from_str::<Vec<&RawValue>>(history.get()) else { return Ok(()) };
-        let is_own = |raw: &&RawValue| {
-            let message = wire::message(raw);
-            message.is_some_and(|message| filled(&message.message_id) == Some(self.message_id.as_str()))
-        };
-        // Without the message that was sent it is unknown which of them are new.
-        let Some(own) = history.iter().rposition(is_own) else { return Ok(()) };
-        for raw in &history[own + 1..] {
-            let message = wire::message(raw);
-            let is_current = || current == Some(message_digest(raw));
-            if message.is_some_and(|message| !message.is_from_user()) && !is_current() {
-                self.status_message(raw, sink)?;
-            }
-        }
-        Ok(())
-    }
-
     fn status(
         &mut self,
         status: wire::Status<'_>,
@@ -313,6 +298,7 @@ impl ItemReader {
         if let Some(raw) = message {
             self.ask(raw, awaits, sink)?;
         }
+        self.ask_long_calls(sink)?;
         self.session.status_message = message.map(message_digest);
         self.session.task_id.clone_from(&self.task);
         self.session.keep_artifacts(self.artifacts.known());
@@ -379,6 +365,7 @@ impl ItemReader {
     ) -> Result<(), Fault> {
         self.ended = true;
         if awaits.is_none() {
+            self.release_long_calls(sink)?;
             self.session.forget_task();
         }
         let found = AgentApi::read(metadata);

@@ -26,6 +26,11 @@ pub(super) enum Params<'a> {
     Send(SendParams<'a>),
     /// The id of a task.
     Task(&'a str),
+    /// A task with its last messages. None: with all of them.
+    Get {
+        task: &'a str,
+        history_length: Option<u32>,
+    },
 }
 
 /// Writes requests.
@@ -76,6 +81,8 @@ impl RequestWriter<'_> {
             id: &'a str,
             #[serde(skip_serializing_if = "Option::is_none")]
             tenant: Option<&'a str>,
+            #[serde(rename = "historyLength", skip_serializing_if = "Option::is_none")]
+            history_length: Option<u32>,
         }
         let method = method(operation, self.interface.dialect.generation);
         match params {
@@ -84,7 +91,11 @@ impl RequestWriter<'_> {
                 written(&Call { jsonrpc: "2.0", id, method, params })
             }
             Params::Task(task) => {
-                let params = Task { id: task, tenant: self.tenant() };
+                let params = Task { id: task, tenant: self.tenant(), history_length: None };
+                written(&Call { jsonrpc: "2.0", id, method, params })
+            }
+            Params::Get { task, history_length } => {
+                let params = Task { id: task, tenant: self.tenant(), history_length: *history_length };
                 written(&Call { jsonrpc: "2.0", id, method, params })
             }
         }
@@ -106,6 +117,15 @@ impl RequestWriter<'_> {
                 let verb = if operation == Operation::Stream { "stream" } else { "send" };
                 let body = Body { params, dialect: self.interface.dialect, tenant: None };
                 ("POST", at(format!("/message:{verb}")), written(&body))
+            }
+            Params::Get { task, history_length } => {
+                let mut url = at(format!("/tasks/{}", segment(task)));
+                if let Some(length) = history_length {
+                    // The configured URL may have parameters of its own.
+                    let separator = if url.contains('?') { '&' } else { '?' };
+                    url.push_str(&format!("{separator}historyLength={length}"));
+                }
+                ("GET", url, Vec::new())
             }
             Params::Task(task) => {
                 let task = segment(task);

@@ -33,7 +33,8 @@ impl ItemReader {
     pub(super) fn status_message(&mut self, raw: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(mut message) = wire::message(raw).filter(|_| self.is_new(raw)) else { return Ok(()) };
         self.start(sink)?;
-        let parts = message.take_parts(self.form);
+        let mut parts = message.take_parts(self.form);
+        self.take_long_calls(&mut parts);
         for part in &parts {
             if let (Content::Text(text), PartKind::Plain) = (&part.content, content::kind(part))
                 && self.plain.len() + text.len() <= MAX_STATUS_TEXT

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::answers::Answers;
 use super::options::UpstreamOptions;
-use super::session::storable;
+use super::session::{SessionState, storable};
 use crate::parts;
 use crate::wire::{self, Content, Message, Part, Raw, to_raw};
 
@@ -60,11 +60,16 @@ struct ReceivedRequest {
 }
 
 impl Outgoing {
-    /// The message of a request.
+    /// The message of a request. `session`: as it is stored.
     ///
     /// # Errors
     /// If it has an answer that decides nothing.
-    pub(super) fn new(turn: &TurnRequest<'_>, options: &UpstreamOptions, losses: &mut Losses) -> Result<Self, Fault> {
+    pub(super) fn new(
+        turn: &TurnRequest<'_>,
+        options: &UpstreamOptions,
+        session: &SessionState,
+        losses: &mut Losses,
+    ) -> Result<Self, Fault> {
         let request = turn.request;
         let (earlier, new) = earlier_and_new(turn);
         note_losses(request, &earlier, options, losses);
@@ -72,7 +77,7 @@ impl Outgoing {
         let mut id = None;
         let mut parts = Vec::new();
         let mut received = Received::default();
-        let mut answers = Answers::new(turn.answered);
+        let mut answers = Answers::new(turn.answered, &session.calls);
         for message in new {
             if let Some(own) = message.id.as_deref().and_then(storable) {
                 id = Some(own);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::events::ItemReader;
-use super::texts::{Place, plain_text};
+use super::texts::{Place, is_no_text, plain_text};
 use super::wire::{self, filled};
 use crate::wire::{Content, Part};
 
@@ -69,7 +69,13 @@ impl ItemReader {
     /// the answer asks nothing.
     pub(super) fn ask(&mut self, raw: &RawValue, awaits: Awaits, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(mut message) = wire::message(raw) else { return Ok(()) };
-        let parts = message.take_parts(self.form);
+        let mut parts = message.take_parts(self.form);
+        self.take_long_calls(&mut parts);
+        if !self.long_calls.is_empty() && !parts.iter().any(|part| asked(part).is_some()) {
+            // The calls are all that it waits for.
+            parts.retain(|part| is_no_text(part) || !self.artifacts.have_text(&plain_text(std::slice::from_ref(part))));
+            return self.emit_parts(&message, &parts, Place::Answer, sink);
+        }
         let prompt = plain_text(&parts);
 
         let mut items = Vec::new();

@@ -3,6 +3,7 @@
 use interlingua_core::Json;
 use serde::{Deserialize, Serialize};
 
+use super::long_running::AskedCall;
 use super::slots::Slot;
 use crate::dialect::Generation;
 
@@ -32,6 +33,9 @@ pub(super) struct SessionState {
     /// How often the waiting task asked without giving its question an id.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) questions: u32,
+    /// The long-running calls that the waiting task wants the outputs of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) calls: Vec<AskedCall>,
     /// The status message that the waiting task ended with last, as a digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) status_message: Option<u64>,
@@ -65,6 +69,7 @@ impl SessionState {
         self.task_id = None;
         self.questions = 0;
         self.status_message = None;
+        self.calls.clear();
         self.artifacts.clear();
     }
 

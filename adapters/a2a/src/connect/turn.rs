@@ -19,6 +19,7 @@ use interlingua_core::{Fault, FaultKind, Json, sse};
 
 use super::errors::{AgentFault, garbage};
 use super::events::{ItemReader, Source};
+use super::history::Window;
 use super::http::{Params, RequestWriter, SendParams};
 use super::interface::{Interface, card_urls, is_trusted};
 use super::options::{UpstreamContext, UpstreamOptions};
@@ -73,6 +74,8 @@ pub(super) struct A2aTurn {
     /// How often it was since then, in vain.
     pub(super) resumes: u32,
     polls: u32,
+    /// How much of the task's history a poll asks for.
+    window: Window,
     /// The stream was cut.
     was_cut: bool,
     /// How often the task was asked for since, without a change.
@@ -91,8 +94,8 @@ impl A2aTurn {
         request: &TurnRequest<'_>,
     ) -> Result<Self, Fault> {
         let mut losses = Losses::new();
-        let outgoing = Outgoing::new(request, options, &mut losses)?;
         let stored = SessionState::read(request.session_state);
+        let outgoing = Outgoing::new(request, options, &stored, &mut losses)?;
         let mut session = stored.clone();
         if let Some(asked) = &outgoing.task_id
             && session.task_id.as_ref() != Some(asked)
@@ -120,6 +123,7 @@ impl A2aTurn {
             progress: 0,
             resumes: 0,
             polls: 0,
+            window: Window::default(),
             was_cut: false,
             stale_polls: 0,
             losses,
@@ -178,7 +182,11 @@ impl A2aTurn {
             writer.request(operation, &Params::Send(params), self.call)
         } else {
             let task = self.reader.task.as_deref().unwrap_or_default();
-            writer.request(operation, &Params::Task(task), self.call)
+            let params = match operation {
+                Operation::Get => Params::Get { task, history_length: self.window.length() },
+                _ => Params::Task(task),
+            };
+            writer.request(operation, &params, self.call)
         };
         Next::Send(request)
     }
@@ -202,12 +210,20 @@ impl A2aTurn {
                 self.step = Some(Step::Poll);
                 Ok(())
             }
+            Ok(Some(Kind::Task(task))) if self.asked == Operation::Get && self.reader.has_gap(&task, self.window) => {
+                self.window.widen();
+                self.step = Some(Step::Poll);
+                Ok(())
+            }
             Ok(Some(item)) => {
                 self.items += 1;
                 self.reader.read(item, source, sink)
             }
             // Of a version to come: the task goes on without it. A first item that is none is another protocol.
-            Ok(None) if self.items > 0 => sink.emit(&AgentEvent::Ignored),
+            Ok(None) if self.items > 0 => {
+                self.losses.lost(ContentKind::ProtocolEvent, "an item of a kind that no known version has");
+                sink.emit(&AgentEvent::Ignored)
+            }
             Ok(None) => Err(garbage(data)),
             Err(found) => self.recover(found.problem, found.fault),
         }

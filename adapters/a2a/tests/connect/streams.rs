@@ -1,5 +1,7 @@
 //! One story in each dialect: a card, a message, a tool, a text in pieces, the end.
 
+use interlingua_core::loss::ContentKind;
+use interlingua_core::model::Message;
 use interlingua_core::testkit::{self, Answer};
 use serde_json::{Value, json};
 
@@ -200,15 +202,23 @@ fn ends_are_told_apart() {
 }
 
 #[test]
-fn an_item_of_a_version_to_come_is_left_out() {
+fn an_item_of_a_version_to_come_is_left_out_and_reported() {
     for dialect in ALL {
-        let mut frames = dialect.frames(1, &[submitted()]);
         let unknown = json!({ "weatherUpdate": { "sky": "blue" } });
         let is_rpc = dialect.binding == "JSONRPC";
         let unknown = if is_rpc { json!({ "jsonrpc": "2.0", "id": 1, "result": unknown }) } else { unknown };
         frames.push_str(&format!("data: {unknown}\n\n"));
         frames.push_str(&dialect.frames(1, &[text("a-1", "18 C.", false), status("COMPLETED")]));
-        let driven = Session::new(&fixed(dialect)).send_text("Paris?", [Answer::stream(&frames)]);
+        let session = Session::new(&fixed(dialect));
+        let mut turn = session.turn(&request(vec![Message::user("Paris?")]), &[]);
+        let driven = testkit::drive(turn.as_mut(), [Answer::stream(&frames)]);
         assert_eq!((end(&driven).as_str(), texts(&driven)), ("completed", vec![("message".into(), "18 C.".into())]));
+        let kinds: Vec<ContentKind> = turn.losses().iter().map(|loss| loss.kind).collect();
+        assert_eq!(kinds, [ContentKind::ProtocolEvent], "{dialect:?}");
+
+        // As the first item it is another protocol.
+        let driven =
+            Session::new(&fixed(dialect)).send_text("Paris?", [Answer::stream(&format!("data: {unknown}\n\n"))]);
+        assert!(end(&driven).starts_with("failed UPSTREAM_PROTOCOL_ERROR"), "{}", end(&driven));
     }
 }
