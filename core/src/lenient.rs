@@ -6,7 +6,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error, SeqAccess, Visitor};
+// For `lenient_fields`.
+#[doc(hidden)]
+pub use serde::de::{IgnoredAny, MapAccess};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -197,6 +200,62 @@ pub trait Fields<'de>: Default {
         let _ = text;
         None
     }
+}
+
+/// Implements [`Fields`]: the name of a field on the wire, the field of the type, and how its value is read. Fields that
+/// are not listed are skipped.
+///
+/// The ways to read a value are what is inside of `Text`, `Number`, `Raw`, `JsonText` and `Object`; without any, the type
+/// of the field says it. A block does what none of them does; it takes the value from the second name, and puts
+/// it into the first. Functions of the trait may follow.
+///
+/// ```
+/// use std::borrow::Cow;
+/// use interlingua_core::lenient::{Number, Object, Text};
+///
+/// #[derive(Default)]
+/// struct Piece<'a> {
+///     index: Option<i64>,
+///     text: Option<Cow<'a, str>>,
+///     is_last: bool,
+/// }
+///
+/// interlingua_core::lenient_fields! { Piece { piece, object =>
+///     "index" => index: Number,
+///     "text" => text: Text,
+///     "end" => { piece.is_last = object.next_value::<Text<'_>>()?.0.is_some() },
+/// } }
+///
+/// let piece = serde_json::from_str::<Object<Piece<'_>>>(r#"{"index":"1","text":"hi","end":"stop","x":[]}"#);
+/// let piece = piece.unwrap().0.unwrap();
+/// assert_eq!((piece.index, piece.text.as_deref(), piece.is_last), (Some(1), Some("hi"), true));
+/// ```
+#[macro_export]
+macro_rules! lenient_fields {
+    (
+        $type:ident { $this:ident, $object:ident =>
+            $($name:literal $(| $other:literal)* => $field:tt $(: $read:ident)?),+ $(,)?
+        }
+        $($function:item)*
+    ) => {
+        impl<'de> $crate::lenient::Fields<'de> for $type<'de> {
+            fn field<A: $crate::lenient::MapAccess<'de>>(&mut self, name: &str, $object: &mut A) -> Result<(), A::Error> {
+                let $this = self;
+                match name {
+                    $($name $(| $other)* => $crate::lenient_fields!(@read $this, $object, $field $(: $read)?),)+
+                    _ => drop($object.next_value::<$crate::lenient::IgnoredAny>()?),
+                }
+                Ok(())
+            }
+            $($function)*
+        }
+    };
+    (@read $this:ident, $object:ident, { $($does:tt)* }) => {{ $($does)* }};
+    (@read $this:ident, $object:ident, $field:ident) => { $this.$field = $object.next_value()? };
+    (@read $this:ident, $object:ident, $field:ident: $read:ident) => {{
+        let $crate::lenient::$read(value) = $object.next_value()?;
+        $this.$field = value;
+    }};
 }
 
 /// Reads the fields of an object into a value that is there already: large types are not moved.

@@ -20,6 +20,7 @@ pub mod event;
 pub mod exchange;
 pub mod fault;
 pub mod filter;
+pub mod held;
 pub mod http_request;
 pub mod http_url;
 pub mod id;

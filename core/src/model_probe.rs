@@ -53,6 +53,12 @@ impl ModelProbe {
         Self { questions, asked: None, headers, model: model.map(str::to_owned), findings: Vec::new() }
     }
 
+    /// True if nothing is left to ask.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.questions.is_empty()
+    }
+
     fn models(&mut self, url: &str, answer: &ProbeAnswer<'_>) {
         match answer.status {
             200..=299 => self.findings.push(Finding::good(format!("reachable: {}", answer.status))),

@@ -223,6 +223,34 @@ pub fn as_text(content: &Content) -> String {
     }
 }
 
+/// Sound that is there as base64, and the name of its format as servers of models know it (`wav`, `mp3`, …). None: it is a
+/// link, which they do not take.
+///
+/// ```
+/// use interlingua_core::transcript::inline_sound;
+///
+/// assert_eq!(inline_sound("data:audio/mpeg;base64,AQID", None), Some(("AQID", "mp3")));
+/// assert_eq!(inline_sound("AQID", Some("audio/x-wav")), Some(("AQID", "wav")));
+/// assert_eq!(inline_sound("https://host/a.mp3", Some("mp3")), None);
+/// ```
+#[must_use]
+pub fn inline_sound<'a>(data: &'a str, format: Option<&'a str>) -> Option<(&'a str, &'a str)> {
+    let (media_type, data) = match data.strip_prefix("data:") {
+        Some(url) => url.split_once(";base64,").map(|(media_type, data)| (Some(media_type), data))?,
+        None if data.contains("://") => return None,
+        None => (None, data),
+    };
+
+    let named = media_type.or(format).unwrap_or("wav");
+    let subtype = named.rsplit('/').next().unwrap_or(named);
+    let format = match subtype.split(';').next().unwrap_or(subtype) {
+        "mpeg" | "mp3" => "mp3",
+        "x-wav" | "wave" | "vnd.wave" | "wav" => "wav",
+        other => other,
+    };
+    Some((data, format))
+}
+
 /// Notes what is lost by sending a content [as text](as_text).
 pub fn note_as_text(content: &Content, losses: &mut Losses) {
     let kind = match &content.body {

@@ -32,6 +32,7 @@ const CORPUS: &[&[u8]] = &[
     b"\xEF\xBB\xBF",
     b"\xEF\xBB",
     b"\n\r\n\r\r\n\n",
+    b"data: a\n\nerror: {\"message\":\"gone\"}\n\nerror: x\ndata: y\n\ndata: z\nerror: late\n\nerror: cut",
     b"dat: a\ndatax: b\n data: c\ndata : d\n\ndata:\td\n\n",
 ];
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use interlingua_core::testkit::{self, Answer, Recorder};
+use interlingua_core::testkit::{self, Answer, Hostile, Recorder};
 use interlingua_core::{End, Fault, Record};
 use proptest::prelude::*;
 use support::{chunk, chunks, driven, record, stream, trimmed, turn};
@@ -229,4 +229,32 @@ proptest! {
             prop_assert_eq!(visible(&text), visible(&pieces.concat()));
         }
     }
+}
+
+#[test]
+fn what_no_agent_should_send_is_survived() {
+    let whole = |short: &[&str]| {
+        let lines = chunks(short);
+        Answer::stream(&stream(&lines.iter().map(String::as_str).collect::<Vec<_>>()))
+    };
+    let call = |text: &str| {
+        let arguments = serde_json::json!(text);
+        let call =
+            format!(r#""tool_calls":[{{"index":0,"id":"a","function":{{"name":"f","arguments":{arguments}}}}}]"#);
+        whole(&[&call, "=> tool_calls", "[DONE]"])
+    };
+    Hostile {
+        open: &|| turn("{}"),
+        before: Vec::new(),
+        whole: whole(&[
+            r#""content":"Hel""#,
+            r#""content":"lo""#,
+            r#""tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]"#,
+            "=> tool_calls",
+            "[DONE]",
+        ]),
+        unknown: Some(r#"{"type":"later","x":1}"#),
+        huge: &call,
+    }
+    .check();
 }

@@ -12,6 +12,7 @@ use interlingua_core::connector::{
 };
 use interlingua_core::event::Millis;
 use interlingua_core::filter::client_text;
+use interlingua_core::mislabeled;
 use interlingua_core::model::{AgentRequest, Content, Message, MessageType};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::probe::AgentProbe;
@@ -235,7 +236,11 @@ impl AgentTurn for NativeTurn {
     }
 
     fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let frame = Frame::parse(body).ok_or_else(|| garbage(body))?;
+        let visible = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start();
+        if visible.first() != Some(&b'{') {
+            return mislabeled::read_stream(self, body, sink);
+        }
+        let frame = Frame::parse(visible).ok_or_else(|| garbage(body))?;
 
         // Other JSON objects are not part of this protocol: a proxy or a web framework sent them.
         let is_answer = frame.object.as_deref() == Some("response");

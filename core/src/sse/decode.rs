@@ -14,6 +14,9 @@ use super::{Frame, line::Line};
 /// image does not keep its megabytes while it is idle.
 const MAX_KEPT_CAPACITY: usize = 1024;
 
+/// The name that an event has whose data came in a field `error`.
+const ERROR_EVENT: &str = "error";
+
 /// Why a stream cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -143,8 +146,14 @@ impl Decoder {
                 buffered.join(value.len());
                 true
             }
+            Line::Error(value) if buffered.data.is_none() => {
+                let value = value.len();
+                ERROR_EVENT.clone_into(&mut buffered.event);
+                buffered.join(value);
+                true
+            }
             // A partial name or number would be wrong, so it is dropped.
-            Line::Event(_) | Line::Id(_) | Line::Retry(_) | Line::Ignored => true,
+            Line::Event(_) | Line::Id(_) | Line::Retry(_) | Line::Error(_) | Line::Ignored => true,
         };
 
         match cut {
@@ -204,7 +213,11 @@ impl Decoder {
                     open = OpenEvent::default();
                     continue;
                 }
-                Line::Comment | Line::Ignored => continue,
+                Line::Error(value) if open.data.is_none() => {
+                    open.event = Some(ERROR_EVENT);
+                    open.data = Some(value);
+                }
+                Line::Comment | Line::Error(_) | Line::Ignored => continue,
                 Line::Data(value) if open.data.is_none() => open.data = Some(value),
                 Line::Data(value) => {
                     // A second line of data: from here on the event must be joined in the buffer.
@@ -271,7 +284,12 @@ impl Decoder {
                 buffered.drop_line();
                 return false;
             }
-            Line::Ignored => {
+            Line::Error(value) if buffered.data.is_none() => {
+                let value = value.len();
+                ERROR_EVENT.clone_into(&mut buffered.event);
+                buffered.join(value);
+            }
+            Line::Error(_) | Line::Ignored => {
                 buffered.drop_line();
                 return false;
             }

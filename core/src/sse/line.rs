@@ -15,6 +15,8 @@ pub(super) enum Line<'a> {
     Event(&'a str),
     Id(&'a str),
     Retry(Duration),
+    /// A field `error`. The standard does not know it; some servers end a stream that fails with it.
+    Error(&'a [u8]),
     /// An unknown field, or a field with an invalid value.
     Ignored,
 }
@@ -43,6 +45,7 @@ impl<'a> Line<'a> {
             b"id" if value.contains(&0) => Line::Ignored,
             b"id" => str::from_utf8(value).map_or(Line::Ignored, Line::Id),
             b"retry" => milliseconds(value).map_or(Line::Ignored, Line::Retry),
+            b"error" => Line::Error(value),
             _ => Line::Ignored,
         }
     }

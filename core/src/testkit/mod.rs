@@ -17,6 +17,7 @@
 mod client;
 mod exchange;
 mod grammar;
+mod hostile;
 pub mod laws;
 mod recorder;
 mod render;
@@ -28,6 +29,7 @@ pub mod wild;
 pub use client::{ClientRequest, HttpResponse, endpoint, mount};
 pub use exchange::{RecordedExchange, recorded_exchanges};
 pub use grammar::grammar;
+pub use hostile::Hostile;
 pub use recorder::{Answer, Driven, Recorder, drive, drive_body, drive_stream, record};
 pub use render::render;
 pub use script::{Feature, Script, script, scripts, transcripts};

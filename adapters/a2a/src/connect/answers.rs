@@ -6,8 +6,9 @@ use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Extra, Fault, FaultKind, Json};
 use serde::{Deserialize, Serialize};
 
-use super::long_running::{self, AskedCall};
+use super::long_running;
 use super::questions::ItemSource;
+use super::session::AskedCall;
 use crate::wire::{Part, to_raw};
 
 /// The answers of one message.

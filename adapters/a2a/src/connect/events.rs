@@ -14,9 +14,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::artifacts::{Artifacts, Mode};
-use super::long_running::LongCall;
 use super::options::{UpstreamOptions, UpstreamStatusText};
-use super::session::{SessionState, storable};
+use super::session::{LongCall, SessionState, storable};
 use super::texts::{Place, is_no_text, message_digest, plain_text};
 use super::wire::{self, Kind, Message, Task, filled};
 use crate::dialect::WireFormat;

@@ -8,32 +8,17 @@ use interlingua_core::agent_event::{AgentEvent, CallPart, ContentValue};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role, ToolOutput};
 use interlingua_core::{Fault, Json};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::content::{self, PartKind};
 use super::events::ItemReader;
-use super::session::storable;
+use super::session::{AskedCall, LongCall, storable};
 use crate::wire::{Content, Part, to_raw};
 
 /// Calls that a task may wait for at once. Others are calls like any.
 const MAX_CALLS: usize = 64;
-
-/// A call that the task will wait for.
-pub(super) struct LongCall {
-    id: String,
-    name: String,
-    arguments: String,
-}
-
-/// What is stored of it until its output is sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct AskedCall {
-    pub(super) id: String,
-    pub(super) name: String,
-}
 
 fn long_call(part: &Part<'_>) -> Option<LongCall> {
     if !content::is_long_running(part) {

@@ -3,7 +3,6 @@
 use interlingua_core::Json;
 use serde::{Deserialize, Serialize};
 
-use super::long_running::AskedCall;
 use super::slots::Slot;
 use crate::dialect::Generation;
 
@@ -42,6 +41,21 @@ pub(super) struct SessionState {
     /// The waiting task's artifacts as far as they were read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) artifacts: Vec<(String, Vec<Slot>)>,
+}
+
+/// A long-running call that a task will wait for.
+pub(super) struct LongCall {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
+}
+
+/// What is stored of it until its output is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct AskedCall {
+    pub(super) id: String,
+    pub(super) name: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

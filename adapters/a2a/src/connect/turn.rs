@@ -15,6 +15,7 @@ use interlingua_core::agent_event::AgentEvent;
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{ContentKind, Loss, Losses};
+use interlingua_core::mislabeled;
 use interlingua_core::{Fault, FaultKind, Json, sse};
 
 use super::errors::{AgentFault, garbage};
@@ -373,7 +374,11 @@ impl AgentTurn for A2aTurn {
         if body.trim_ascii().is_empty() {
             return Err(garbage(body));
         }
-        self.read(body, self.source(true), sink)
+        let visible = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start();
+        if self.asked.is_streaming() && visible.first() != Some(&b'{') {
+            return mislabeled::read_stream(self, body, sink);
+        }
+        self.read(visible, self.source(true), sink)
     }
 
     fn on_end(&mut self, _: &mut dyn EventSink) -> Result<(), Fault> {

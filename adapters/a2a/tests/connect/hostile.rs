@@ -1,9 +1,10 @@
 //! Agents that send what no agent should: nothing panics, nothing grows without end, every turn ends.
 
-use interlingua_core::testkit::Answer;
+use interlingua_core::model::Message;
+use interlingua_core::testkit::{Answer, Hostile};
 use serde_json::{Value, json};
 
-use super::agent::{ALL, Session, artifact, end, fixed, message, status, status_with, submitted, task, text};
+use super::agent::{ALL, Session, artifact, end, fixed, message, request, status, status_with, submitted, task, text};
 
 /// Items with one of everything.
 fn items() -> Vec<Value> {
@@ -135,4 +136,28 @@ fn an_endless_task_is_bounded_by_the_record_and_ids_are_not_stored_at_any_length
     items.push(status("INPUT_REQUIRED"));
     session.send_text("hi", [ALL[0].stream(1, &items)]);
     assert!(session.state.text().len() < 16 * 1024, "{}", session.state.text().len());
+}
+
+#[test]
+fn what_no_agent_should_send_is_survived() {
+    for dialect in ALL {
+        let session = Session::new(&fixed(dialect));
+        let unknown = match dialect.binding {
+            "JSONRPC" => r#"{"jsonrpc":"2.0","id":1,"result":{"weatherUpdate":{"sky":"blue"}}}"#,
+            _ => r#"{"weatherUpdate":{"sky":"blue"}}"#,
+        };
+        let call = |text: &str| {
+            let call = json!([{ "data": { "function_call": { "call_id": "c", "name": "f", "arguments": text } } }]);
+            dialect.stream(1, &[submitted(), status_with("INPUT_REQUIRED", "q", &call)])
+        };
+        Hostile {
+            open: &|| session.turn(&request(vec![Message::user("hi")]), &[]),
+            before: Vec::new(),
+            whole: dialect
+                .stream(1, &[submitted(), text("a", "Hel", false), text("a", "lo", true), status("COMPLETED")]),
+            unknown: Some(unknown),
+            huge: &call,
+        }
+        .check();
+    }
 }

@@ -207,6 +207,7 @@ fn an_item_of_a_version_to_come_is_left_out_and_reported() {
         let unknown = json!({ "weatherUpdate": { "sky": "blue" } });
         let is_rpc = dialect.binding == "JSONRPC";
         let unknown = if is_rpc { json!({ "jsonrpc": "2.0", "id": 1, "result": unknown }) } else { unknown };
+        let mut frames = dialect.frames(1, &[submitted()]);
         frames.push_str(&format!("data: {unknown}\n\n"));
         frames.push_str(&dialect.frames(1, &[text("a-1", "18 C.", false), status("COMPLETED")]));
         let session = Session::new(&fixed(dialect));
@@ -220,5 +221,15 @@ fn an_item_of_a_version_to_come_is_left_out_and_reported() {
         let driven =
             Session::new(&fixed(dialect)).send_text("Paris?", [Answer::stream(&format!("data: {unknown}\n\n"))]);
         assert!(end(&driven).starts_with("failed UPSTREAM_PROTOCOL_ERROR"), "{}", end(&driven));
+    }
+}
+
+#[test]
+fn a_stream_under_the_content_type_of_a_body_is_read() {
+    for dialect in ALL {
+        let frames =
+            dialect.frames(1, &[submitted(), text("a-1", "18 ", false), text("a-1", "C.", true), status("COMPLETED")]);
+        let driven = Session::new(&fixed(dialect)).send_text("Paris?", [Answer::body(&format!("\u{feff}{frames}"))]);
+        assert_eq!((end(&driven).as_str(), texts(&driven)), ("completed", vec![("message".into(), "18 C.".into())]));
     }
 }

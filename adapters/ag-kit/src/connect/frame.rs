@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::lenient::{Fields, Object, Raw, Text};
+use interlingua_core::lenient::{Object, Raw, Text};
+use interlingua_core::lenient_fields;
 use serde::Deserialize;
-use serde::de::{IgnoredAny, MapAccess};
 
 /// The fields of all events. Texts are borrowed unless they hold escapes.
 #[derive(Debug, Default)]
@@ -21,22 +21,18 @@ pub(super) struct Frame<'a> {
     pub(super) error: Raw<'a>,
 }
 
-impl<'de> Fields<'de> for Frame<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "type" => self.kind = object.next_value()?,
-            "content" => self.content = object.next_value()?,
-            "toolCallId" => self.tool_call_id = object.next_value()?,
-            "toolCallName" => self.tool_call_name = object.next_value()?,
-            "delta" => self.delta = object.next_value()?,
-            "result" => self.result = object.next_value()?,
-            "id" => self.id = object.next_value()?,
-            "reason" => self.reason = object.next_value()?,
-            "payload" => self.payload = object.next_value()?,
-            "error" => self.error = object.next_value()?,
-            _ => _ = object.next_value::<IgnoredAny>()?,
-        }
-        Ok(())
+lenient_fields! {
+    Frame { frame, object =>
+        "type" => kind,
+        "content" => content,
+        "toolCallId" => tool_call_id,
+        "toolCallName" => tool_call_name,
+        "delta" => delta,
+        "result" => result,
+        "id" => id,
+        "reason" => reason,
+        "payload" => payload,
+        "error" => error,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Answers that no server should send: nothing panics, the grammar holds, and the turn ends.
 
 use interlingua_core::End;
-use interlingua_core::testkit::{self, Answer};
+use interlingua_core::testkit::{self, Answer, Hostile};
 use proptest::prelude::*;
 
 use crate::support::{driven, record, stream, turn};
@@ -128,4 +128,20 @@ proptest! {
         prop_assert_eq!(testkit::grammar(&driven.record), Ok(()));
         let _ = turn.session_state();
     }
+}
+
+#[test]
+fn what_no_agent_should_send_is_survived() {
+    let call = r#"{"type":"tool-call-start","toolCallId":"c1","toolCallName":"f"}"#;
+    let arguments =
+        |text: &str| serde_json::json!({ "type": "tool-call-args", "toolCallId": "c1", "delta": text }).to_string();
+    let result = r#"{"type":"tool-result","toolCallId":"c1","result":"ok"}"#;
+    Hostile {
+        open: &|| turn("{}"),
+        before: Vec::new(),
+        whole: stream(&[WORD, call, &arguments("{}"), result, WORD, "[DONE]"]),
+        unknown: Some(r#"{"type":"later","x":1}"#),
+        huge: &|text| stream(&[call, &arguments(text), result, "[DONE]"]),
+    }
+    .check();
 }

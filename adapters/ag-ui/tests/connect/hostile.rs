@@ -3,7 +3,7 @@
 
 use interlingua_core::connector::{Next, Refusal};
 use interlingua_core::fault::FaultKind;
-use interlingua_core::testkit::Answer;
+use interlingua_core::testkit::{Answer, Hostile};
 use interlingua_core::{End, Record};
 use proptest::prelude::*;
 
@@ -230,4 +230,19 @@ proptest! {
             prop_assert_eq!(record(answer).run().end, Some(End::Failed));
         }
     }
+}
+
+#[test]
+fn what_no_agent_should_send_is_survived() {
+    let case = Case { protocol_events: false, ..Case::default() };
+    let call = r#"TOOL_CALL_START {"toolCallId":"c1","toolCallName":"f"}"#;
+    let arguments = |text: &str| format!(r#"TOOL_CALL_ARGS {{"toolCallId":"c1","delta":{}}}"#, serde_json::json!(text));
+    Hostile {
+        open: &|| case.turn(),
+        before: Vec::new(),
+        whole: Answer::stream(&whole_stream(EVENTS)),
+        unknown: Some(r#"{"type":"LATER","x":1}"#),
+        huge: &|text| Answer::stream(&whole_stream(&[call, &arguments(text)])),
+    }
+    .check();
 }

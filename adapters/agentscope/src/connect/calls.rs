@@ -10,12 +10,11 @@ use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
 use interlingua_core::connector::EventSink;
+use interlingua_core::held::Held;
 use interlingua_core::model::{MessageType, Role, ToolOutput};
 use interlingua_core::{End, Fault, Json};
 use serde::Serialize;
 use serde_json::value::RawValue;
-
-use super::media::Held;
 
 /// A call.
 #[derive(Debug)]

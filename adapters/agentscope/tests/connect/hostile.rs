@@ -2,7 +2,7 @@
 //! says, and nothing goes to another host.
 
 use interlingua_core::connector::Next;
-use interlingua_core::testkit::Answer;
+use interlingua_core::testkit::{Answer, Hostile};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -280,4 +280,19 @@ proptest! {
         prop_assert!(matches!(turn.next(0), Ok(Next::Send(_))));
         let _ = turn.on_lookup(Ok(&data));
     }
+}
+
+#[test]
+fn what_no_agent_should_send_is_survived() {
+    let session = Session::new(&json!({}));
+    let start = r#"TOOL_CALL_START {"tool_call_id":"c1","tool_call_name":"f"}"#;
+    let arguments = |text: &str| format!(r#"TOOL_CALL_DELTA {{"tool_call_id":"c1","delta":{}}}"#, json!(text));
+    Hostile {
+        open: &|| session.turn(&says("hi"), &[]),
+        before: vec![created(), started()],
+        whole: Answer::stream(&reply(&EVENTS)),
+        unknown: Some(r#"{"id":"later","type":"LATER","reply_id":"r1","x":1}"#),
+        huge: &|text| Answer::stream(&reply(&[start, &arguments(text)])),
+    }
+    .check();
 }

@@ -9,7 +9,7 @@ use interlingua_core::agent_event::{
 };
 use interlingua_core::connector::{EventSink, TurnRequest};
 use interlingua_core::model::MessageType;
-use interlingua_core::model_error::Complaint;
+use interlingua_core::model_error::{Complaint, garbage};
 use interlingua_core::template::TextTemplate;
 use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{ContentKind, End, Extra, Fault, FaultKind, Json, Losses};
@@ -314,7 +314,10 @@ impl Reader {
     pub(super) fn whole(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let text = std::str::from_utf8(data).ok();
         let raw: Option<&RawValue> = text.and_then(|text| serde_json::from_str(text).ok());
-        let message: Message<'_> = raw.and_then(parse_object).unwrap_or_default();
+        // Any other object, of a proxy or a web framework, would be an answer without a word.
+        let message: Option<Message<'_>> = raw.and_then(parse_object);
+        let message = message.filter(|message| message.content.is_some() || message.stop_reason.is_some());
+        let message = message.ok_or_else(|| garbage(data))?;
         self.start(message.id.as_deref(), sink)?;
         if let Some(usage) = message.usage {
             self.usage.add(usage);

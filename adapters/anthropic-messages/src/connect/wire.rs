@@ -4,8 +4,8 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::lenient::{Fields, JsonText, Number, Object, Raw, Text};
-use serde::de::{IgnoredAny, MapAccess};
+use interlingua_core::lenient::{Fields, JsonText, Object, Raw};
+use interlingua_core::lenient_fields;
 use serde_json::value::RawValue;
 
 /// An event.
@@ -98,85 +98,65 @@ pub(super) fn parse_object<'a, T: Fields<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str::<Object<T>>(raw.get()).ok()?.0
 }
 
-impl<'de> Fields<'de> for Event<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "type" => self.kind = object.next_value::<Text<'de>>()?.0,
-            "index" => self.index = object.next_value::<Number>()?.0,
-            "delta" => self.delta = object.next_value::<Object<Delta<'de>>>()?.0,
-            "content_block" => self.content_block = object.next_value::<Raw<'de>>()?.0,
-            "message" => self.message = object.next_value::<Raw<'de>>()?.0,
-            "usage" => self.usage = object.next_value::<Raw<'de>>()?.0,
-            "error" => self.error = object.next_value::<Raw<'de>>()?.0,
-            "detail" => self.detail = object.next_value::<Raw<'de>>()?.0,
-            "amazon-bedrock-invocationMetrics" => self.metrics = object.next_value::<Raw<'de>>()?.0,
-            "choices" => self.has_choices = object.next_value::<Raw<'de>>()?.0.is_some(),
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Event { event, object =>
+        "type" => kind: Text,
+        "index" => index: Number,
+        "delta" => delta: Object,
+        "content_block" => content_block: Raw,
+        "message" => message: Raw,
+        "usage" => usage: Raw,
+        "error" => error: Raw,
+        "detail" => detail: Raw,
+        "amazon-bedrock-invocationMetrics" => metrics: Raw,
+        "choices" => { event.has_choices = object.next_value::<Raw<'_>>()?.0.is_some(); },
     }
 }
 
-impl<'de> Fields<'de> for Delta<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "type" => self.kind = object.next_value::<Text<'de>>()?.0,
-            "text" => self.text = object.next_value::<Text<'de>>()?.0,
-            "thinking" => self.thinking = object.next_value::<Text<'de>>()?.0,
-            "signature" => self.signature = object.next_value::<Text<'de>>()?.0,
-            "partial_json" => self.partial_json = Some(object.next_value()?),
-            "citation" => self.citation = object.next_value::<Raw<'de>>()?.0,
-            "stop_reason" => self.stop_reason = object.next_value::<Text<'de>>()?.0,
-            "stop_details" => self.stop_details = object.next_value::<Raw<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Delta { delta, object =>
+        "type" => kind: Text,
+        "text" => text: Text,
+        "thinking" => thinking: Text,
+        "signature" => signature: Text,
+        "partial_json" => { delta.partial_json = Some(object.next_value()?); },
+        "citation" => citation: Raw,
+        "stop_reason" => stop_reason: Text,
+        "stop_details" => stop_details: Raw,
     }
 }
 
-impl<'de> Fields<'de> for Block<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "type" => self.kind = object.next_value::<Text<'de>>()?.0,
-            "text" => self.text = object.next_value::<Text<'de>>()?.0,
-            "thinking" => self.thinking = object.next_value::<Text<'de>>()?.0,
-            "signature" => self.signature = object.next_value::<Text<'de>>()?.0,
-            "data" => self.data = object.next_value::<Text<'de>>()?.0,
-            "id" => self.id = object.next_value::<Text<'de>>()?.0,
-            "name" => self.name = object.next_value::<Text<'de>>()?.0,
-            "input" => self.input = object.next_value::<Raw<'de>>()?.0,
-            "server_name" => self.server_name = object.next_value::<Text<'de>>()?.0,
-            "tool_use_id" => self.tool_use_id = object.next_value::<Text<'de>>()?.0,
-            "content" => self.content = object.next_value::<Raw<'de>>()?.0,
-            "is_error" => self.is_error = object.next_value::<Raw<'de>>()?.0,
-            "citations" => self.citations = object.next_value::<Raw<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Block { block, object =>
+        "type" => kind: Text,
+        "text" => text: Text,
+        "thinking" => thinking: Text,
+        "signature" => signature: Text,
+        "data" => data: Text,
+        "id" => id: Text,
+        "name" => name: Text,
+        "input" => input: Raw,
+        "server_name" => server_name: Text,
+        "tool_use_id" => tool_use_id: Text,
+        "content" => content: Raw,
+        "is_error" => is_error: Raw,
+        "citations" => citations: Raw,
     }
 }
 
-impl<'de> Fields<'de> for Message<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "id" => self.id = object.next_value::<Text<'de>>()?.0,
-            "content" => self.content = object.next_value::<Raw<'de>>()?.0,
-            "stop_reason" => self.stop_reason = object.next_value::<Text<'de>>()?.0,
-            "stop_details" => self.stop_details = object.next_value::<Raw<'de>>()?.0,
-            "usage" => self.usage = object.next_value::<Raw<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Message { message, object =>
+        "id" => id: Text,
+        "content" => content: Raw,
+        "stop_reason" => stop_reason: Text,
+        "stop_details" => stop_details: Raw,
+        "usage" => usage: Raw,
     }
 }
 
-impl<'de> Fields<'de> for StopDetails<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "explanation" => self.explanation = object.next_value::<Text<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    StopDetails { details, object =>
+        "explanation" => explanation: Text,
     }
 }
 

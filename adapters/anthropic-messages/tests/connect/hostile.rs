@@ -1,7 +1,7 @@
 //! Bytes cut anywhere, bodies in the wrong form, connections that break, and servers that mean harm.
 
 use interlingua_core::connector::Refusal;
-use interlingua_core::testkit::{self, Answer};
+use interlingua_core::testkit::{self, Answer, Hostile};
 use interlingua_core::{End, Fault, FaultKind};
 use proptest::prelude::*;
 
@@ -285,4 +285,31 @@ proptest! {
         let text: String = record.run().messages.iter().map(|message| message.text()).collect();
         prop_assert_eq!(text, pieces.iter().map(|(_, text, _)| text.as_str()).collect::<String>());
     }
+}
+
+#[test]
+fn what_no_agent_should_send_is_survived() {
+    let call = |text: &str| {
+        let input = format!("0 > {text}");
+        Answer::stream(&events(&["start", "0 tool a f", &input, "0 .", "end tool_use", "stop"]))
+    };
+    Hostile {
+        open: &|| turn("{}"),
+        before: Vec::new(),
+        whole: Answer::stream(&events(&[
+            "start",
+            "0 text",
+            "0 + Hel",
+            "0 + lo",
+            "0 .",
+            "1 tool a f",
+            "1 > {}",
+            "1 .",
+            "end tool_use",
+            "stop",
+        ])),
+        unknown: Some(r#"{"type":"later","x":1}"#),
+        huge: &call,
+    }
+    .check();
 }

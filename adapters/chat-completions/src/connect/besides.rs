@@ -9,34 +9,17 @@ use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
 use interlingua_core::connector::EventSink;
+use interlingua_core::held::Held;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::turn_ids::TurnIds;
-use interlingua_core::{End, Extra, Fault, FaultKind, Json};
+use interlingua_core::{End, Extra, Fault, Json};
 use serde_json::value::RawValue;
-
-/// So much is held until the end of the answer, in bytes.
-const MAX_HELD: usize = 32 << 20;
 
 /// Pieces may be padded or not.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-
-/// Counts what is held back until the end of the answer: nothing else bounds it.
-#[derive(Debug, Default)]
-pub(super) struct Held(usize);
-
-impl Held {
-    pub(super) fn add(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.0 += bytes;
-        if self.0 > MAX_HELD {
-            return Err(Fault::new(FaultKind::UpstreamTooLarge, "the answer is larger than a run may be")
-                .with_detail(format_args!("more than {MAX_HELD} bytes of audio, sources and details of reasoning")));
-        }
-        Ok(())
-    }
-}
 
 /// A spoken answer. Every piece is base64 of its own.
 #[derive(Debug, Default)]
@@ -248,12 +231,5 @@ mod tests {
             Json::from_serialize(&details.take().expect("details")).text(),
             r#"[{"type":"reasoning.text","text":"I see","index":0,"signature":"s"},{"type":"reasoning.encrypted","data":"x","index":1}]"#
         );
-    }
-
-    #[test]
-    fn what_is_held_back_is_bounded() {
-        let mut held = Held::default();
-        assert!(held.add(MAX_HELD).is_ok());
-        assert_eq!(held.add(1).expect_err("too much").kind, FaultKind::UpstreamTooLarge);
     }
 }

@@ -4,10 +4,10 @@
 
 use std::borrow::Cow;
 
-use serde::de::{IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 
-use interlingua_core::lenient::{Fields, JsonText, List, Number, Object, Raw, Text};
+use interlingua_core::lenient::{List, Object, Text};
+use interlingua_core::lenient_fields;
 
 /// A chunk, or a whole completion.
 #[derive(Debug, Default)]
@@ -162,76 +162,60 @@ impl<'a> Delta<'a> {
     }
 }
 
-impl<'de> Fields<'de> for Chunk<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "id" => self.id = object.next_value::<Text<'de>>()?.0,
-            "object" => self.object = object.next_value::<Text<'de>>()?.0,
-            "type" => self.kind = object.next_value::<Text<'de>>()?.0,
-            "choices" => self.choices = object.next_value::<Option<List<Choice<'de>>>>()?,
-            "usage" => self.usage = object.next_value::<Raw<'de>>()?.0,
-            "x_groq" => self.groq_usage = object.next_value::<Object<Groq<'de>>>()?.0.and_then(|groq| groq.usage),
-            "error" => self.error = object.next_value::<Raw<'de>>()?.0,
-            "message" => self.message = object.next_value::<Raw<'de>>()?.0,
-            "detail" => self.detail = object.next_value::<Raw<'de>>()?.0,
-            "citations" => self.citations = object.next_value::<Raw<'de>>()?.0,
-            "search_results" => self.search_results = object.next_value::<Raw<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Chunk { chunk, object =>
+        "id" => id: Text,
+        "object" => object: Text,
+        "type" => kind: Text,
+        "choices" => choices,
+        "usage" => usage: Raw,
+        "x_groq" => { chunk.groq_usage = object.next_value::<Object<Groq<'_>>>()?.0.and_then(|groq| groq.usage); },
+        "error" => error: Raw,
+        "message" => message: Raw,
+        "detail" => detail: Raw,
+        "citations" => citations: Raw,
+        "search_results" => search_results: Raw,
     }
 }
 
-impl<'de> Fields<'de> for Choice<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "index" => self.index = object.next_value::<Number>()?.0,
-            // Whole completions call it `message`, and so do some proxies in a stream.
-            "delta" | "message" => {
-                let delta = object.next_value::<Object<Delta<'de>>>()?.0;
-                self.delta = delta.or(self.delta.take());
-            }
-            "finish_reason" => self.finish_reason = object.next_value::<Text<'de>>()?.0,
-            "usage" => self.usage = object.next_value::<Raw<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Choice { choice, object =>
+        "index" => index: Number,
+        // Whole completions call it `message`, and so do some proxies in a stream.
+        "delta" | "message" => {
+            let delta = object.next_value::<Object<Delta<'_>>>()?.0;
+            choice.delta = delta.or(choice.delta.take());
+        },
+        "finish_reason" => finish_reason: Text,
+        "usage" => usage: Raw,
     }
 }
 
-impl<'de> Fields<'de> for Delta<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "content" => self.content = object.next_value()?,
-            "refusal" => self.refusal = object.next_value::<Text<'de>>()?.0,
-            "reasoning_content" => self.reasoning_content = object.next_value::<Text<'de>>()?.0,
-            "reasoning" => self.reasoning = object.next_value::<Text<'de>>()?.0,
-            "reasoning_details" => self.reasoning_details = object.next_value::<Raw<'de>>()?.0,
-            "tool_calls" => self.tool_calls = object.next_value()?,
-            "function_call" => self.function_call = object.next_value::<Object<Function<'de>>>()?.0,
-            "images" => self.images = object.next_value()?,
-            "audio" => self.audio = object.next_value::<Object<AudioPiece<'de>>>()?.0,
-            "annotations" => self.annotations = object.next_value::<Raw<'de>>()?.0,
-            "executed_tools" => self.executed_tools = object.next_value::<Raw<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Delta { delta, object =>
+        "content" => content,
+        "refusal" => refusal: Text,
+        "reasoning_content" => reasoning_content: Text,
+        "reasoning" => reasoning: Text,
+        "reasoning_details" => reasoning_details: Raw,
+        "tool_calls" => tool_calls,
+        "function_call" => function_call: Object,
+        "images" => images,
+        "audio" => audio: Object,
+        "annotations" => annotations: Raw,
+        "executed_tools" => executed_tools: Raw,
     }
 }
 
-impl<'de> Fields<'de> for ContentPart<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "type" => {
-                let kind = object.next_value::<Text<'de>>()?.0;
-                self.is_reasoning = matches!(kind.as_deref(), Some("thinking" | "reasoning"));
-            }
-            "text" => self.text = object.next_value::<Text<'de>>()?.0,
-            "thinking" => self.thinking = object.next_value()?,
-            "image_url" => self.image_url = object.next_value::<Object<ImageUrl<'de>>>()?.0.and_then(|image| image.url),
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    ContentPart { part, object =>
+        "type" => {
+            let kind = object.next_value::<Text<'_>>()?.0;
+            part.is_reasoning = matches!(kind.as_deref(), Some("thinking" | "reasoning"));
+        },
+        "text" => text: Text,
+        "thinking" => thinking,
+        "image_url" => { part.image_url = object.next_value::<Object<ImageUrl<'_>>>()?.0.and_then(|image| image.url); },
     }
 
     fn from_text(text: Cow<'de, str>) -> Option<Self> {
@@ -239,13 +223,9 @@ impl<'de> Fields<'de> for ContentPart<'de> {
     }
 }
 
-impl<'de> Fields<'de> for Thought<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "text" => self.text = object.next_value::<Text<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Thought { thought, object =>
+        "text" => text: Text,
     }
 
     fn from_text(text: Cow<'de, str>) -> Option<Self> {
@@ -253,13 +233,9 @@ impl<'de> Fields<'de> for Thought<'de> {
     }
 }
 
-impl<'de> Fields<'de> for ImageUrl<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "url" => self.url = object.next_value::<Text<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    ImageUrl { image, object =>
+        "url" => url: Text,
     }
 
     fn from_text(text: Cow<'de, str>) -> Option<Self> {
@@ -267,48 +243,32 @@ impl<'de> Fields<'de> for ImageUrl<'de> {
     }
 }
 
-impl<'de> Fields<'de> for CallPiece<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "index" => self.index = object.next_value::<Number>()?.0,
-            "id" => self.id = object.next_value::<Text<'de>>()?.0,
-            "function" => self.function = object.next_value::<Object<Function<'de>>>()?.0.unwrap_or_default(),
-            "extra_content" => self.extra_content = object.next_value::<Raw<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    CallPiece { piece, object =>
+        "index" => index: Number,
+        "id" => id: Text,
+        "function" => { piece.function = object.next_value::<Object<Function<'_>>>()?.0.unwrap_or_default(); },
+        "extra_content" => extra_content: Raw,
     }
 }
 
-impl<'de> Fields<'de> for Function<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "name" => self.name = object.next_value::<Text<'de>>()?.0,
-            "arguments" => self.arguments = object.next_value::<JsonText<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Function { function, object =>
+        "name" => name: Text,
+        "arguments" => arguments: JsonText,
     }
 }
 
-impl<'de> Fields<'de> for AudioPiece<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "data" => self.data = object.next_value::<Text<'de>>()?.0,
-            "transcript" => self.transcript = object.next_value::<Text<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    AudioPiece { piece, object =>
+        "data" => data: Text,
+        "transcript" => transcript: Text,
     }
 }
 
-impl<'de> Fields<'de> for Groq<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error> {
-        match name {
-            "usage" => self.usage = object.next_value::<Raw<'de>>()?.0,
-            _ => drop(object.next_value::<IgnoredAny>()?),
-        }
-        Ok(())
+lenient_fields! {
+    Groq { groq, object =>
+        "usage" => usage: Raw,
     }
 }
 

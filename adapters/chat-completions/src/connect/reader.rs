@@ -10,7 +10,7 @@ use interlingua_core::model::AgentRequest;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, Losses, opaque};
 use serde_json::value::RawValue;
 
-use super::besides::{Audio, Details, Entries, ExecutedTools, Held};
+use super::besides::{Audio, Details, Entries, ExecutedTools};
 use super::calls::Calls;
 use super::chunk::{CallPiece, Choice, Chunk, Delta};
 use super::finish::{Reason, to_usage};
@@ -18,6 +18,7 @@ use super::messages::Messages;
 use super::options::ThinkTags;
 use super::state::ReasoningField;
 use super::think::Splitter;
+use interlingua_core::held::Held;
 use interlingua_core::lenient::List;
 use interlingua_core::model_error::Complaint;
 use interlingua_core::template::TextTemplate;
@@ -352,7 +353,8 @@ impl Reader {
         self.messages.flush(&mut self.ids, sink)
     }
 
-    fn fail(&mut self, complaint: Complaint, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    /// The server says that it failed.
+    pub(super) fn fail(&mut self, complaint: Complaint, sink: &mut dyn EventSink) -> Result<(), Fault> {
         // As if it were a status: nothing has begun.
         if let Some(fault) = complaint.not_now().filter(|_| !self.started) {
             return Err(fault);

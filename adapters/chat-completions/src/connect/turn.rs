@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::chunk::Chunk;
 use super::reader::Reader;
 use super::state::SessionState;
-use interlingua_core::model_error::{garbage, map_refusal};
+use interlingua_core::model_error::{Complaint, garbage, map_refusal};
 
 /// A turn with a Chat Completions server.
 pub(super) struct ChatTurn {
@@ -28,6 +28,9 @@ pub(super) struct ChatTurn {
 impl ChatTurn {
     fn chunk(&mut self, data: &[u8], is_error: bool, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(mut chunk) = Chunk::parse(data) else {
+            if let Some(complaint) = Complaint::parse(data).filter(|_| is_error) {
+                return self.reader.fail(complaint, sink);
+            }
             self.reader.flush(sink)?;
             return Err(garbage(data));
         };

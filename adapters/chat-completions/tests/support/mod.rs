@@ -44,7 +44,7 @@ pub fn sent(options: &str, body: &str, state: &str) -> Value {
 /// Lines as an event stream: each is a frame's data, unless it begins like another line of a stream.
 pub fn stream(lines: &[&str]) -> String {
     let frame = |line: &&str| {
-        let is_line = ["data:", "event:", ":", "id:"].iter().any(|start| line.starts_with(start));
+        let is_line = ["data:", "event:", ":", "id:", "error:"].iter().any(|start| line.starts_with(start));
         if is_line { format!("{line}\n") } else { format!("data: {line}\n\n") }
     };
     lines.iter().map(frame).collect()

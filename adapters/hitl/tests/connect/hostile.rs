@@ -2,7 +2,7 @@
 
 use interlingua_core::answer::Decided;
 use interlingua_core::pending::{Decision, Pending};
-use interlingua_core::testkit::{self, Answer};
+use interlingua_core::testkit::{self, Answer, Hostile};
 use interlingua_core::{End, Fault, Json};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -113,4 +113,25 @@ proptest! {
         prop_assert_eq!(testkit::grammar(&driven.record), Ok(()));
         let _ = turn.session_state();
     }
+}
+
+#[test]
+fn what_no_agent_should_send_is_survived() {
+    let words = json!([{ "type": "human", "content": "hi" }, { "type": "ai", "content": "Hello" }]);
+    let asked = |text: &str| {
+        let arguments: Value = serde_json::from_str(text).expect("JSON");
+        body(&response(
+            "interrupted",
+            5.0,
+            json!({ "interrupt_data": { "action_request": { "action": "a", "args": arguments } } }),
+        ))
+    };
+    Hostile {
+        open: &|| turn("{}"),
+        before: Vec::new(),
+        whole: body(&completed(5.0, &words)),
+        unknown: None,
+        huge: &asked,
+    }
+    .check();
 }

@@ -50,12 +50,6 @@ impl Endpoint {
     pub(super) fn models(&self) -> String {
         http_url::below(&self.base, "/models")
     }
-
-    /// A place on the same server, from its root.
-    pub(super) fn root(&self, path: &str) -> String {
-        let origin = Url::parse(&self.base).map_or("", |url| url.origin);
-        format!("{origin}{path}")
-    }
 }
 
 #[cfg(test)]
@@ -89,6 +83,5 @@ mod tests {
             "https://a/v1/responses/r?stream=true&starting_after=3&api-version=1"
         );
         assert_eq!(endpoint.conversations(), "https://a/v1/conversations?api-version=1");
-        assert_eq!(endpoint.root("/version"), "https://a/version");
     }
 }

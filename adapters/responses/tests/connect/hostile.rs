@@ -3,7 +3,7 @@
 
 use interlingua_core::connector::Next;
 use interlingua_core::fault::FaultKind;
-use interlingua_core::testkit::{self, Answer};
+use interlingua_core::testkit::{self, Answer, Hostile};
 use interlingua_core::{End, Record};
 use proptest::prelude::*;
 
@@ -284,4 +284,23 @@ proptest! {
         prop_assert_eq!(testkit::grammar(&driven.record), Ok(()));
         prop_assert_eq!(driven.record.run().end, Some(End::Completed));
     }
+}
+
+#[test]
+fn what_no_agent_should_send_is_survived() {
+    let call = |text: &str| {
+        let arguments = serde_json::json!(text);
+        let event = format!(
+            r#"output_item.done {{"output_index":0,"item":{{"id":"fc_1","type":"function_call","call_id":"c","name":"f","arguments":{arguments}}}}}"#
+        );
+        Answer::stream(&whole_stream(&[&event]))
+    };
+    Hostile {
+        open: &|| turn("{}"),
+        before: Vec::new(),
+        whole: Answer::stream(&whole_stream(EVENTS)),
+        unknown: Some(r#"{"type":"response.later","x":1}"#),
+        huge: &call,
+    }
+    .check();
 }

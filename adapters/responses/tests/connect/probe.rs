@@ -33,7 +33,7 @@ fn what_will_work_is_said_in_plain_words() {
             r#"{"model":"b"}"#,
             vec![("/models", 200, models), kept, ("/version", 200, r#"{"version":"0.12"}"#)],
             vec![
-                "ok reachable",
+                "ok reachable: 200",
                 "ok the server has the model \"b\"",
                 "ok the server can keep responses",
                 "note the server looks like vLLM (0.12)",
@@ -43,7 +43,7 @@ fn what_will_work_is_said_in_plain_words() {
             r#"{"model":"z"}"#,
             vec![("/models", 200, models), kept],
             vec![
-                "ok reachable",
+                "ok reachable: 200",
                 "problem the server has no model \"z\": it has \"a\", \"b\", \"c\", \"d\", \"e\", 1 more. Set options.model",
                 "ok the server can keep responses",
             ],
@@ -52,7 +52,7 @@ fn what_will_work_is_said_in_plain_words() {
             "{}",
             vec![("/models", 200, r#"{"data":[{"id":"a"}]}"#), kept, ("/health/liveliness", 200, "\"I'm alive!\"")],
             vec![
-                "ok reachable",
+                "ok reachable: 200",
                 "note options.model is not set; the server has \"a\"",
                 "ok the server can keep responses",
                 "note the server looks like LiteLLM",
@@ -62,13 +62,16 @@ fn what_will_work_is_said_in_plain_words() {
         (
             r#"{"model":"a"}"#,
             vec![("/models", 503, r#"{"error":{"code":"no_models_available"}}"#), kept],
-            vec!["ok reachable", "note it lists no models (503)", "ok the server can keep responses"],
+            vec![
+                "note reachable, but http://agent/v1/models lists no models (503): is the path of the URL right?",
+                "ok the server can keep responses",
+            ],
         ),
         (
             r#"{"model":"a","background":"poll"}"#,
             vec![("/models", 200, "not JSON")],
             vec![
-                "ok reachable",
+                "ok reachable: 200",
                 "problem the server seems to keep no responses (404): set options.chain = \"full\" and history = \"gateway\"",
                 "problem options.background needs a server that keeps responses",
             ],
@@ -76,15 +79,12 @@ fn what_will_work_is_said_in_plain_words() {
         (
             r#"{"model":"a","chain":"full"}"#,
             vec![("/models", 200, "{}")],
-            vec!["ok reachable", "ok the server keeps no responses, and is asked for none"],
+            vec!["ok reachable: 200", "ok the server keeps no responses, and is asked for none"],
         ),
         (
             r#"{"model":"a"}"#,
             vec![("/models", 401, ""), kept],
-            vec![
-                "problem the server refuses the gateway's credentials (401): set headers of the upstream",
-                "ok the server can keep responses",
-            ],
+            vec!["problem the server refuses the gateway's credentials (401): set headers"],
         ),
         ("{}", vec![("/models", 0, "")], vec!["problem not reachable: the agent cannot be reached"]),
     ] {

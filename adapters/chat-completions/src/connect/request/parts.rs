@@ -1,7 +1,7 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
 use interlingua_core::model::{Body, Content, File};
-use interlingua_core::transcript::{as_text, note_as_text};
+use interlingua_core::transcript::{as_text, inline_sound, note_as_text};
 use interlingua_core::{Extra, Json, Losses};
 use serde_json::{Value, json};
 
@@ -49,22 +49,9 @@ fn image(url: &str, extra: &Extra) -> Value {
     }
 }
 
-/// Sound that is there as base64. This protocol takes no links to it.
+/// Sound that is there. This protocol takes no links to it.
 fn audio(data: &str, format: Option<&str>) -> Option<Value> {
-    let (media, data) = match data.strip_prefix("data:") {
-        Some(url) => url.split_once(";base64,").map(|(media, data)| (Some(media), data))?,
-        None if data.contains("://") => return None,
-        None => (None, data),
-    };
-
-    let named = media.or(format).unwrap_or("wav");
-    let suffix = named.rsplit('/').next().unwrap_or(named);
-    let format = match suffix.split(';').next().unwrap_or(suffix) {
-        "mpeg" | "mp3" => "mp3",
-        "x-wav" | "wave" | "vnd.wave" | "wav" => "wav",
-        other => other,
-    };
-
+    let (data, format) = inline_sound(data, format)?;
     Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
 }
 

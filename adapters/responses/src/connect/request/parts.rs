@@ -2,6 +2,7 @@
 
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Body, Content, File};
+use interlingua_core::transcript::inline_sound;
 use interlingua_core::{Extra, Json};
 use serde_json::{Map, Value, json};
 
@@ -57,21 +58,9 @@ fn image(url: &str, extra: &Extra) -> Value {
     }
 }
 
-/// Sound that is there as base64. This protocol takes no links to it.
+/// Sound that is there. This protocol takes no links to it.
 fn audio(data: &str, format: Option<&str>) -> Option<Value> {
-    let (media, data) = match data.strip_prefix("data:") {
-        Some(url) => url.split_once(";base64,").map(|(media, data)| (Some(media), data))?,
-        None if data.contains("://") => return None,
-        None => (None, data),
-    };
-
-    let named = media.or(format).unwrap_or("wav");
-    let suffix = named.rsplit('/').next().unwrap_or(named);
-    let format = match suffix.split(';').next().unwrap_or(suffix) {
-        "mpeg" | "mp3" => "mp3",
-        "x-wav" | "wave" | "vnd.wave" | "wav" => "wav",
-        other => other,
-    };
+    let (data, format) = inline_sound(data, format)?;
     Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
 }
 
