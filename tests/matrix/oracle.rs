@@ -218,7 +218,7 @@ mod tests {
         let all = find("usage").turns[0].shown();
         let (words, usage) = (all[0].clone(), all[1].clone());
         assert_eq!(wrong(&all, &[]), Vec::<String>::new());
-        assert_eq!(wrong(&[words.clone()], &["usage"]), Vec::<String>::new());
+        assert_eq!(wrong(std::slice::from_ref(&words), &["usage"]), Vec::<String>::new());
         for (shown, lost) in [
             (vec![words.clone()], vec![]),
             (vec![words.clone()], vec!["text"]),
