@@ -11,7 +11,9 @@ use interlingua_core::pending::Pending;
 
 use super::guess::{Guess, NATIVE};
 use super::waiting::{choices, question};
+use crate::upstream::InProcessAgent as _;
 use crate::upstream::client::{self, Outcome, Question};
+use crate::upstream::demo::Demo;
 
 /// The environment variable with the key or token to send.
 pub(super) const KEY_VARIABLE: &str = "INTERLINGUA_KEY";
@@ -119,7 +121,12 @@ impl Call {
             ),
             (_, Some(404 | 405)) => anyhow::anyhow!(
                 "{error}\nif another protocol is spoken there, name it: --protocol {}",
-                protocols.iter().filter(|name| **name != NATIVE).copied().collect::<Vec<_>>().join(", ")
+                protocols
+                    .iter()
+                    .filter(|name| ![NATIVE, Demo::NAME].contains(name))
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
             _ => error,
         }

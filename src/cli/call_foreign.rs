@@ -16,6 +16,7 @@ use flate2::write::DeflateEncoder;
 use interlingua_core::capability::HistoryNeed;
 use interlingua_core::event::Event;
 use interlingua_core::model::MessageType;
+use interlingua_core::run::Message;
 use interlingua_core::step::Step;
 use interlingua_core::{End, Fault, Json};
 use serde::{Deserialize, Serialize};
@@ -216,7 +217,9 @@ impl Listener for Shown {
     }
 
     fn step(&mut self, step: Step<'_>) {
-        let Some((_, message)) = step.message().filter(|_| !self.raw) else { return };
+        // Questions are printed with the commands that answer them.
+        let is_shown = |message: &Message| !self.raw && message.kind != MessageType::McpApprovalRequest;
+        let Some((_, message)) = step.message().filter(|(_, message)| is_shown(message)) else { return };
         match step.event {
             Event::MessageStarted { .. } if !matches!(message.kind, MessageType::Message | MessageType::Error) => {
                 print(&format!("[{}]\n", message.kind));

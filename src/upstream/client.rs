@@ -15,6 +15,9 @@ use interlingua_core::model::ToolCall;
 use interlingua_core::pending::Pending;
 use serde_json::{Value, json};
 
+/// The type of messages that ask a person.
+const QUESTION: &str = "mcp_approval_request";
+
 /// What to send, and how to show the answer.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
@@ -160,6 +163,8 @@ struct Shown {
     raw: bool,
     /// The content under way was printed piece by piece.
     printed: bool,
+    /// The message under way is a question, which is printed with the commands that answer it.
+    is_question: bool,
     end: Option<String>,
     error: Option<String>,
     outcome: Outcome,
@@ -187,6 +192,10 @@ impl Shown {
     fn show_message(&mut self, received: &Frame<'_>, out: &mut impl Write) -> anyhow::Result<()> {
         let kind = received.kind.as_deref().unwrap_or("message");
         let begins = received.status.as_deref() == Some("in_progress");
+        if kind == QUESTION {
+            self.is_question = begins;
+            return Ok(());
+        }
         if begins && kind != "message" && kind != "error" {
             writeln!(out, "[{kind}]")?;
         }
@@ -203,6 +212,9 @@ impl Shown {
     }
 
     fn show_content(&mut self, received: &Frame<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+        if self.is_question {
+            return Ok(());
+        }
         let text = received.text.as_deref().or(received.refusal.as_deref());
         if received.delta {
             if received.refusal.is_some() && !self.printed {
@@ -251,7 +263,7 @@ fn pending(output: &Value) -> Vec<Pending> {
         let data = Json::from_serialize(&data(message));
         match message["type"].as_str()? {
             "function_call" => data.decode::<ToolCall>().filter(|call| !call.call_id.is_empty()).map(Pending::tool),
-            "mcp_approval_request" => Pending::parse(&data),
+            QUESTION => Pending::parse(&data),
             _ => None,
         }
     });
