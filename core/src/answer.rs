@@ -7,6 +7,7 @@
 //!
 //! Not here: what is pending ([`crate::pending`]), who may answer (the engine), clocks.
 
+pub mod chat;
 mod decide;
 mod native;
 pub mod payload;

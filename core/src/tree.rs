@@ -9,6 +9,7 @@
 //! Not here: the upstream's frames, which are parsed in one pass ([`crate::agent_api`]).
 
 pub(crate) mod check;
+pub mod fields;
 mod place;
 
 use std::borrow::Cow;

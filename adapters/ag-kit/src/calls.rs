@@ -4,11 +4,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use interlingua_core::emitted_text::EmittedText;
 use interlingua_core::model::{Body, MessageType, ToolCall, ToolOutput};
 use interlingua_core::run::{Message, Slot};
 use interlingua_core::{Event, Extra, Json, Out, Step};
 
-use crate::emitted::EmittedText;
 use crate::memory::Memory;
 use crate::wire;
 

@@ -7,7 +7,6 @@
 
 mod calls;
 mod connect;
-mod emitted;
 mod encode;
 mod fault;
 mod health;

@@ -3,12 +3,12 @@
 
 use std::borrow::Cow;
 
+use interlingua_core::emitted_text::EmittedText;
 use interlingua_core::model::{Body, ContentType, MessageType};
 use interlingua_core::run::Slot;
 use interlingua_core::{Event, Out, Step};
 
 use crate::calls::Calls;
-use crate::emitted::EmittedText;
 use crate::{Data, Media, Options, wire};
 
 /// The text of a stream.

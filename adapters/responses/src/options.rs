@@ -4,6 +4,9 @@
 
 use std::collections::BTreeMap;
 
+pub use interlingua_core::model_options::{
+    ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, StructuredOutput,
+};
 use interlingua_core::options::Switch;
 use interlingua_core::size::Size;
 use schemars::JsonSchema;
@@ -130,16 +133,6 @@ choice! {
     }
 }
 choice! {
-    /// Whether reasoning in the client's history reaches the agent.
-    ReasoningInput {
-        /// Send it to the agent.
-        #[default]
-        Forward,
-        /// Leave it out.
-        Drop,
-    }
-}
-choice! {
     /// Whether tool outputs are unwrapped.
     ToolOutput {
         /// A JSON list of text blocks is joined, a JSON string unquoted.
@@ -150,16 +143,6 @@ choice! {
     }
 }
 choice! {
-    /// How data in ordinary messages is shown.
-    DataDisplay {
-        /// As text.
-        #[default]
-        Text,
-        /// Hidden.
-        Hide,
-    }
-}
-choice! {
     /// How messages of unknown types are handled.
     CustomItems {
         /// Stored with the run, but not shown.
@@ -167,50 +150,6 @@ choice! {
         Drop,
         /// DataDisplay as an item of type `interlingua:<type>`.
         Extension,
-    }
-}
-choice! {
-    /// How tools that the client declares are handled.
-    ClientTools {
-        /// Send them to the agent.
-        #[default]
-        Forward,
-        /// Refuse the request.
-        Refuse,
-        /// Do not send them to the agent.
-        Ignore,
-    }
-}
-choice! {
-    /// Whether a setting without effect is refused.
-    IgnoreOrRefuse {
-        /// Accept it.
-        #[default]
-        Ignore,
-        /// Refuse the request.
-        Refuse,
-    }
-}
-choice! {
-    /// How `text.format` is handled.
-    StructuredOutput {
-        /// Send it to the agent, in the extra field `text`.
-        #[default]
-        Forward,
-        /// Send it as a system message before the conversation.
-        Instruct,
-        /// Refuse the request.
-        Refuse,
-    }
-}
-choice! {
-    /// Whether calls of the previous response may stay unanswered.
-    OpenCalls {
-        /// They may.
-        #[default]
-        Allow,
-        /// Refuse the request, as OpenAI does.
-        Refuse,
     }
 }
 choice! {
@@ -231,16 +170,6 @@ choice! {
         Keep,
         /// Answer with 404.
         Off,
-    }
-}
-choice! {
-    /// What happens to a foreground run when its client disconnects.
-    Disconnect {
-        /// Cancel it.
-        #[default]
-        Cancel,
-        /// Let it continue.
-        Detach,
     }
 }
 

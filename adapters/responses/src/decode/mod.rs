@@ -14,6 +14,7 @@ pub(crate) use fields::metadata;
 pub(crate) use items::{InputEntry, encode_compaction, original_item, parse_items};
 
 use interlingua_core::model::{AgentRequest, Message, Sampling};
+use interlingua_core::tree::fields::{at_least, choice, number_in_range, text};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, FaultKind, Json, RunId};
 
@@ -21,7 +22,6 @@ use crate::echo::Echo;
 use crate::fault::{missing, previous_not_found, unsupported};
 use crate::ids;
 use crate::options::{IgnoreOrRefuse, Options, ReasoningInput};
-use fields::{choice, number_in_range, text};
 
 /// A parsed and validated request to create a response.
 #[derive(Debug)]
@@ -275,12 +275,4 @@ fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) ->
     text(object, "prompt_cache_retention")?;
     request.user_id = echo.safety_identifier.clone().or_else(|| echo.user.clone());
     Ok(())
-}
-
-fn at_least(object: &Object<'_>, name: &str, min: i64) -> Result<Option<i64>, Fault> {
-    let number = object.integer(name)?;
-    match (number, object.get(name)) {
-        (Some(number), Some(node)) if number < min => Err(node.invalid(format!("must be at least {min}"))),
-        _ => Ok(number),
-    }
 }

@@ -1,10 +1,10 @@
 //! Parses the parts of a message into contents of the canonical model (docs/protocols/responses.md#input-items).
 
 use interlingua_core::model::{Body, Content, File};
+use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};
 
-use super::fields::{quoted_list, text, truncate};
 use crate::fault::{missing, unsupported};
 use crate::options::{Options, RefusalInput};
 

@@ -1,11 +1,11 @@
 //! Parses tools, `tool_choice`, and `text.format` (docs/protocols/responses.md#tools-and-output-formats).
 
 use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::tree::fields::{choice, quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};
 use serde_json::json;
 
-use super::fields::{choice, quoted_list, text, truncate};
 use crate::echo::{DeclaredTools, Echo};
 use crate::fault::{missing, unsupported};
 use crate::options::{ClientTools, IgnoreOrRefuse, Options, StructuredOutput};

@@ -4,21 +4,14 @@
 use std::sync::Arc;
 
 use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::model::{Body, Message};
+use interlingua_core::token_estimate;
 use interlingua_core::tree::Node;
-use interlingua_core::{Call, Fault, Json, Next, Out, Reply, Request, RunId, Step};
+use interlingua_core::{Call, Fault, Next, Out, Reply, Request, RunId, Step};
 
 use super::context::{Context, Resolved};
 use super::{ResponseHeaders, Shared, unexpected_reply};
 use crate::decode::{self, Purpose, encode_compaction};
 use crate::wire::{Compaction, InputTokens, Item, Usage};
-
-/// Bytes of English text in a token, as a rule of thumb. The tokenizers of the agents are unknown.
-const BYTES_PER_TOKEN: usize = 4;
-/// Tokens of a message in addition to its contents.
-const TOKENS_PER_MESSAGE: usize = 4;
-/// Tokens of an image, audio, video or file, regardless of its size.
-const TOKENS_PER_MEDIUM: usize = 256;
 
 /// The report of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +53,12 @@ impl ContextReport {
 
         match self.kind {
             ReportKind::Tokens => {
-                let tools: usize = request.echo.tools.iter().map(|tool| tool.text().len()).sum();
-                let tokens = estimate(request.preamble.iter().chain(&messages)) + tools / BYTES_PER_TOKEN;
+                let tools = token_estimate::of_tools(&request.echo.tools);
+                let tokens = token_estimate::of_messages(request.preamble.iter().chain(&messages)) + tools;
                 out.json(&InputTokens { object: "response.input_tokens", input_tokens: tokens as u64 });
             }
             ReportKind::Compaction => {
-                let usage = Usage::from_input_tokens(estimate(messages.iter()) as u64);
+                let usage = Usage::from_input_tokens(token_estimate::of_messages(&messages) as u64);
                 let content = encode_compaction(&messages);
                 let id = new_id.to_prefixed("cmp_");
                 let output = [Item::Compaction { id: &id, encrypted_content: &content }];
@@ -76,21 +69,6 @@ impl ContextReport {
         }
         Ok(())
     }
-}
-
-/// Estimates the number of tokens in messages.
-fn estimate<'a>(messages: impl Iterator<Item = &'a Message>) -> usize {
-    messages
-        .map(|message| {
-            let contents = message.content.iter().map(|content| match &content.body {
-                Body::Text(text) | Body::Refusal(text) => text.len().div_ceil(BYTES_PER_TOKEN),
-                Body::Data(data) => data.text().len().div_ceil(BYTES_PER_TOKEN),
-                Body::Other(_) => Json::from_serialize(content).text().len().div_ceil(BYTES_PER_TOKEN),
-                Body::Image(_) | Body::Video(_) | Body::Audio { .. } | Body::File(_) => TOKENS_PER_MEDIUM,
-            });
-            TOKENS_PER_MESSAGE + contents.sum::<usize>()
-        })
-        .sum()
 }
 
 impl Exchange for ContextReport {

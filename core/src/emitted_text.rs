@@ -1,16 +1,16 @@
-//! How much of a growing text was sent, in a protocol that cannot withdraw text.
+//! How much of a growing text was sent, for protocols that cannot withdraw text.
 
-use interlingua_core::event::Span;
-use interlingua_core::run::Slot;
-use interlingua_core::{Event, Step};
+use crate::event::{Event, Span};
+use crate::run::Slot;
+use crate::step::Step;
 
 /// Tracks how much of a growing text was sent. Contents of one message do not overlap, and messages are sent one by
 /// one.
 ///
-/// This protocol cannot withdraw text. A replaced text adds to the output once it is seen to continue what was sent;
+/// Text that was sent cannot be withdrawn. A replaced text adds to the output once it is seen to continue what was sent;
 /// one that contradicts it adds nothing, but a later replacement may.
 #[derive(Debug, Default)]
-pub(crate) struct EmittedText {
+pub struct EmittedText {
     version: u32,
     end: u32,
     /// The latest version that contradicts the text sent.
@@ -19,7 +19,7 @@ pub(crate) struct EmittedText {
 
 impl EmittedText {
     /// The text that a step adds to what was sent. May be empty.
-    pub(crate) fn extend<'a>(&mut self, step: &Step<'a>, slot: &'a Slot) -> &'a str {
+    pub fn extend<'a>(&mut self, step: &Step<'a>, slot: &'a Slot) -> &'a str {
         match step.event {
             Event::ContentDelta { span, .. } if span.version == self.version => {
                 self.end = span.end;
