@@ -1,11 +1,10 @@
-//! Faults as errors of this protocol (docs/protocols/responses.md#errors): one function maps a fault kind to status,
-//! type and code, another maps an agent's failure to the error of a response.
-
-use std::borrow::Cow;
+//! Faults as errors of this protocol (docs/protocols/responses.md#errors), as far as they are not those of all APIs of
+//! OpenAI ([`interlingua_core::openai_error`]), and an agent's failure as the error of a response.
 
 use interlingua_core::event::End;
+use interlingua_core::openai_error;
 use interlingua_core::run::RunError;
-use interlingua_core::{Fault, FaultKind, Out};
+use interlingua_core::{Fault, FaultKind};
 use serde::Serialize;
 
 use crate::wire::ErrorObject;
@@ -15,115 +14,16 @@ const PREVIOUS_NOT_FOUND: &str = "previous_response_not_found";
 /// Marks faults whose message is already worded as OpenAI words it. Never sent to clients.
 const OPENAI_WORDING: &str = "openai_wording";
 
-/// Status, `type` and `code` of a fault kind.
-pub(crate) const fn error_fields(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
-    use FaultKind as K;
-    const INVALID: &str = "invalid_request_error";
-    const SERVER: &str = "server_error";
-    match kind {
-        K::BadHead
-        | K::HeadTooLarge
-        | K::Misdirected
-        | K::Malformed
-        | K::UnsupportedMedia
-        | K::NotAcceptable
-        | K::TooLarge
-        | K::NoSuchPath
-        | K::MethodNotAllowed
-        | K::NotFound
-        | K::Canceled => (kind.status(), INVALID, None),
-        // Waiting and Conflict are sent as 400, not 409: clients retry a 409 automatically
-        // (docs/protocols/responses.md#transport).
-        K::Waiting | K::Conflict => (400, INVALID, None),
-        K::Missing => (400, INVALID, Some("missing_required_parameter")),
-        K::WrongType => (400, INVALID, Some("invalid_type")),
-        K::Invalid => (400, INVALID, Some("invalid_value")),
-        K::Exclusive => (400, INVALID, Some("mutually_exclusive_parameters")),
-        K::Unsupported => (400, INVALID, Some("unsupported_parameter")),
-        K::Unauthenticated => (401, INVALID, Some("invalid_api_key")),
-        K::Forbidden => (403, "permission_error", None),
-        K::NoSuchAgent => (404, INVALID, Some("model_not_found")),
-        K::Busy => (409, INVALID, Some("conversation_busy")),
-        K::RateLimited | K::UpstreamRateLimited => (429, "rate_limit_error", Some("rate_limit_exceeded")),
-        K::UpstreamTimeout => (504, SERVER, Some("upstream_timeout")),
-        K::ShuttingDown | K::Overloaded => (503, SERVER, None),
-        K::UpstreamUnreachable
-        | K::UpstreamRefused
-        | K::UpstreamTruncated
-        | K::UpstreamGarbage
-        | K::UpstreamTooLarge
-        | K::AgentFailed => (502, SERVER, Some("upstream_error")),
-        _ => (500, SERVER, None),
+/// The error a client sees for a fault.
+pub(crate) fn error(fault: &Fault) -> openai_error::ErrorObject<'_> {
+    let mut error = openai_error::ErrorObject::from_fault(fault);
+    if fault.code.as_deref() == Some(PREVIOUS_NOT_FOUND) {
+        (error.status, error.code) = (400, Some(PREVIOUS_NOT_FOUND));
+    } else if fault.kind == FaultKind::Waiting {
+        // The answers to pending items are in the input, whichever field the engine reports.
+        error.param = Some("input");
     }
-}
-
-/// The error object of an unsuccessful reply. Invariant: all four keys are always written.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ErrorBody<'a> {
-    message: Cow<'a, str>,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    param: Option<&'a str>,
-    code: Option<&'static str>,
-    #[serde(skip)]
-    status: u16,
-    /// True if an automatic retry cannot help before a quota is filled again.
-    #[serde(skip)]
-    out_of_quota: bool,
-}
-
-impl<'a> ErrorBody<'a> {
-    /// The error a client sees for a fault.
-    pub(crate) fn from_fault(fault: &'a Fault) -> Self {
-        let (mut status, kind, mut code) = error_fields(fault.kind);
-
-        // Other limits are free again within seconds.
-        let out_of_quota = fault.limit.as_ref().is_some_and(|limit| limit.name == "tokens");
-        let mut param = fault.field.as_deref();
-        match (fault.kind, fault.code.as_deref()) {
-            (_, Some(PREVIOUS_NOT_FOUND)) => (status, code) = (400, Some(PREVIOUS_NOT_FOUND)),
-            (FaultKind::UpstreamRateLimited, Some("MODEL_QUOTA_EXCEEDED")) => code = Some("insufficient_quota"),
-            _ if out_of_quota => code = Some("insufficient_quota"),
-            // The answers to pending items are in the input, whichever field the engine reports.
-            (FaultKind::Waiting, _) => param = Some("input"),
-            (FaultKind::NoSuchAgent, _) => param = param.or(Some("model")),
-            _ => {}
-        }
-
-        let message = match fault.kind {
-            // Internal details stay in the log.
-            FaultKind::Internal => "internal error in the gateway".into(),
-            // The message names the field as well: several clients show only the message.
-            FaultKind::WrongType | FaultKind::Invalid => match &fault.field {
-                Some(field) if !fault.message.contains(field.as_str()) => {
-                    format!("invalid '{field}': {}", fault.message).into()
-                }
-                _ => fault.message.as_str().into(),
-            },
-            _ => fault.message.as_str().into(),
-        };
-        Self { message, kind, param, code, status, out_of_quota }
-    }
-
-    /// Writes the error as an HTTP response.
-    pub(crate) fn write(&self, fault: &Fault, out: &mut Out) {
-        #[derive(Serialize)]
-        struct Body<'a> {
-            error: &'a ErrorBody<'a>,
-        }
-
-        out.status(self.status);
-        if self.status == 405 && !fault.allow.is_empty() {
-            out.header("allow", fault.allow.join(", "));
-        }
-        if let Some(seconds) = retry_after(fault, self.status) {
-            out.header("retry-after", seconds.to_string());
-        }
-        if may_have_side_effects(fault.kind) || self.out_of_quota {
-            out.header("x-should-retry", "false");
-        }
-        out.json(&Body { error: self });
-    }
+    error
 }
 
 /// The `error` event: the fields are flat, as the specification has them, and nested, as OpenAI sends them
@@ -140,11 +40,15 @@ pub(crate) struct ErrorEvent<'a> {
     code: Option<&'static str>,
     message: &'a str,
     param: Option<&'a str>,
-    error: &'a ErrorBody<'a>,
+    error: &'a openai_error::ErrorObject<'a>,
 }
 
 impl<'a> ErrorEvent<'a> {
-    pub(crate) fn new(error: &'a ErrorBody<'a>, stream_id: Option<&'a str>, sequence_number: Option<u64>) -> Self {
+    pub(crate) fn new(
+        error: &'a openai_error::ErrorObject<'a>,
+        stream_id: Option<&'a str>,
+        sequence_number: Option<u64>,
+    ) -> Self {
         Self {
             event: "error",
             stream_id,
@@ -156,30 +60,6 @@ impl<'a> ErrorEvent<'a> {
             error,
         }
     }
-}
-
-/// Value of `retry-after` in seconds. Always set for 429 and 503, since clients expect it there.
-fn retry_after(fault: &Fault, status: u16) -> Option<u64> {
-    let seconds = fault.retry_after.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
-    match status {
-        429 | 503 => Some(seconds.unwrap_or(1).max(1)),
-        _ => seconds,
-    }
-}
-
-/// True if the agent may have started to work on the request: an automatic retry would do the work twice
-/// (docs/protocols/responses.md#transport).
-const fn may_have_side_effects(kind: FaultKind) -> bool {
-    use FaultKind as K;
-    matches!(
-        kind,
-        K::UpstreamTruncated
-            | K::UpstreamGarbage
-            | K::UpstreamTooLarge
-            | K::UpstreamTimeout
-            | K::AgentFailed
-            | K::Canceled
-    )
 }
 
 /// The previous response does not exist for this caller.
@@ -214,36 +94,15 @@ pub(crate) fn missing(field: impl Into<String>) -> Fault {
 pub(crate) fn run_error(end: End, error: Option<&RunError>) -> Option<ErrorObject<'_>> {
     let code = match end {
         End::Rejected => "invalid_prompt",
-        End::Failed => error.map_or("server_error", |error| response_code(&error.code)),
+        End::Failed => error.and_then(|error| openai_error::agent_code(&error.code)).unwrap_or("server_error"),
         End::Completed | End::Incomplete | End::Canceled => return None,
     };
 
     let fallback = if end == End::Rejected { "the agent rejected the request" } else { "the agent failed" };
     let message = error.filter(|error| !error.message.is_empty()).map_or(fallback, |error| error.message.as_str());
 
-    let kind = match code {
-        "rate_limit_exceeded" | "insufficient_quota" => "rate_limit_error",
-        "invalid_prompt" | "context_length_exceeded" => "invalid_request_error",
-        _ => "server_error",
-    };
-
+    let (kind, _) = openai_error::class_of(code);
     Some(ErrorObject { code, message, kind, param: () })
-}
-
-/// Maps an agent's error code to one of the closed set that responses may have.
-fn response_code(agent_code: &str) -> &'static str {
-    match agent_code {
-        "MODEL_CONTEXT_LENGTH_EXCEEDED" => "context_length_exceeded",
-        "MODEL_QUOTA_EXCEEDED" => "insufficient_quota",
-        "RATE_LIMIT_EXCEEDED" | "UPSTREAM_RATE_LIMITED" => "rate_limit_exceeded",
-        "INVALID_PARAMETER" | "PARAMETER_VALIDATION" => "invalid_prompt",
-        // Codes of this protocol, from agents that speak it.
-        "context_length_exceeded" => "context_length_exceeded",
-        "insufficient_quota" => "insufficient_quota",
-        "rate_limit_exceeded" => "rate_limit_exceeded",
-        "invalid_prompt" => "invalid_prompt",
-        _ => "server_error",
-    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::exchange::{Cors, Endpoint, Exchange, Method, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::model_list::ModelNames;
 use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
 
@@ -42,19 +43,12 @@ impl ProtocolAdapter for Responses {
     type Options = Options;
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
-        for (name, agent) in &options.models {
-            if !mount.agents.iter().any(|card| card.name == *agent) {
-                return Err(format!("models: \"{name}\" maps to \"{agent}\", which is not an agent of this route"));
-            }
-        }
-        if options.any_model && mount.agents.len() > 1 {
-            return Err("any_model: not allowed on a route with several agents".to_owned());
-        }
+        let names = ModelNames::new(&mount.agents, options.models.clone(), options.any_model)?;
         if options.request_input.is_empty() {
             return Err("request_input: must not be empty".to_owned());
         }
 
-        let shared = Arc::new(Shared { options, agents: mount.agents.clone() });
+        let shared = Arc::new(Shared { options, names });
         let model = mount.agents.first().map_or("", |agent| agent.name.as_str());
         let curl = vec![format!(
             "curl -N {{url}}/responses -H 'content-type: application/json' \
@@ -104,6 +98,8 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
         move || make(Arc::clone(&shared))
     }
     let conversation = |operation| open(shared, move |shared| Conversations::new(shared, operation));
+    // Other model APIs serve the same document.
+    let models = |path| Endpoint::get(path, open(shared, Models::new));
     let options = &shared.options;
 
     let mut table = Vec::new();
@@ -143,8 +139,8 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
 
     table.extend([
         // Model names may contain slashes.
-        Endpoint::get("/models/{*id}", open(shared, Models::new)),
-        Endpoint::get("/models", open(shared, Models::new)),
+        models("/models/{*id}"),
+        models("/models"),
     ]);
     table
 }

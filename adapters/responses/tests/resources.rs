@@ -291,7 +291,10 @@ fn every_agent_is_a_model_under_each_of_its_names() {
         all["data"].as_array().expect("a list").iter().map(|model| model["id"].as_str().expect("an id")).collect();
     assert_eq!(ids, ["weather", "news", "org/gpt-4o"]);
     let one = route.send("GET", "/models/news", "").reply_with(Reply::Agents(&agents)).expect("one").json();
-    assert_eq!(one, json!({"id": "news", "object": "model", "created": 1_795_168_800, "owned_by": "interlingua"}));
+    for (name, value) in [("id", "news"), ("object", "model"), ("owned_by", "interlingua"), ("display_name", "news")] {
+        assert_eq!(one[name], value, "{one}");
+    }
+    assert_eq!(one["created"], 1_795_168_800, "{one}");
     let none =
         route.send("GET", "/models/who", "").reply_with(Reply::Agents(&agents)).expect_err("refused").error_reply();
     assert_eq!((none.status, &none.json()["error"]["code"]), (404, &json!("model_not_found")));

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
-use interlingua_core::{Extra, Fault, Json};
+use interlingua_core::{Extra, Fault, Json, client_tool};
 use serde::Serialize;
 
 use super::parts;
@@ -177,7 +177,7 @@ impl ItemParser<'_> {
         let call_id = required(object, "call_id")?;
         let namespace = text(object, "namespace")?;
         let arguments = if custom {
-            Json::from_serialize(&serde_json::json!({ "input": required(object, "input")? })).text().to_owned()
+            client_tool::to_arguments(&required(object, "input")?)
         } else {
             required(object, "arguments")?
         };

@@ -3,7 +3,7 @@
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::tree::fields::{choice, quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
-use interlingua_core::{Extra, Fault, Json};
+use interlingua_core::{Extra, Fault, Json, client_tool};
 use serde_json::json;
 
 use crate::echo::{DeclaredTools, Echo};
@@ -115,7 +115,6 @@ fn agent_tools(tools: &[Json], declared: &DeclaredTools) -> Vec<Json> {
 fn collect_functions(tools: &[Json], namespace: Option<&str>, declared: &DeclaredTools, functions: &mut Vec<Json>) {
     for tool in tools.iter().filter_map(Json::decode::<Extra>) {
         let string = |name: &str| tool.get(name).and_then(Json::decode::<String>);
-        let set = |name: &str| tool.get(name).filter(|value| !value.is_null()).cloned();
         let (Some(kind), Some(name)) = (string("type"), string("name")) else { continue };
         match kind.as_str() {
             "namespace" if namespace.is_none() => {
@@ -124,41 +123,16 @@ fn collect_functions(tools: &[Json], namespace: Option<&str>, declared: &Declare
             }
             "function" | "custom" => {
                 let Some(flat_name) = declared.flat_name(namespace, &name) else { continue };
-                let custom = kind == "custom";
-                let mut function = Extra::new();
-                function.push("name", Json::from_serialize(&flat_name));
-                function.push("description", set("description").unwrap_or_else(|| Json::from_serialize("")));
-                let parameters = if custom { Some(free_text()) } else { set("parameters") };
-                function.push("parameters", parameters.unwrap_or_else(any_arguments));
-                for extra in ["strict", "format"] {
-                    if let Some(value) = set(extra) {
-                        function.push(extra, value);
-                    }
-                }
-
-                let mut tool = Extra::new();
-                tool.push("type", Json::from_serialize("function"));
-                tool.push("function", Json::from_serialize(&function));
-                functions.push(Json::from_serialize(&tool));
+                let function = if kind == "custom" {
+                    client_tool::free_text_function(&flat_name, &tool)
+                } else {
+                    client_tool::function(&flat_name, &tool)
+                };
+                functions.push(function);
             }
             _ => {}
         }
     }
-}
-
-/// The parameters of a function that represents a custom tool.
-fn free_text() -> Json {
-    Json::from_serialize(&json!({
-        "type": "object",
-        "properties": { "input": { "type": "string" } },
-        "required": ["input"],
-        "additionalProperties": false,
-    }))
-}
-
-/// The parameters of a function that declares none: agents require a schema.
-fn any_arguments() -> Json {
-    Json::from_serialize(&json!({ "type": "object", "properties": {} }))
 }
 
 /// Validates `tool_choice`.

@@ -8,12 +8,12 @@ use interlingua_core::Out;
 use interlingua_core::event::End;
 use interlingua_core::model::{MessageType, ToolCall, ToolOutput};
 use interlingua_core::run::{CallHead, Message, Run, Slot};
-use interlingua_core::{Extra, Json, RunId};
+use interlingua_core::{Extra, Json, RunId, client_tool, shown_text};
 use serde::Serialize;
 
 use super::text_stream::TextStream;
 use super::tracked_call::{Form, ToolResult, TrackedCall};
-use super::{Encoder, messages, render};
+use super::{Encoder, messages};
 use crate::ids;
 use crate::options::{self, ToolItems};
 use crate::wire::Item;
@@ -110,7 +110,8 @@ impl Encoder {
     /// Sends the final arguments. With `as_delta`, they were not streamed and are first sent as one delta.
     fn emit_arguments(&mut self, number: usize, arguments: String, as_delta: bool, out: &mut Out) {
         let Some(call) = self.calls.get_mut(number) else { return };
-        let arguments = if matches!(call.form, Form::Custom { .. }) { free_text(arguments) } else { arguments };
+        let arguments =
+            if matches!(call.form, Form::Custom { .. }) { client_tool::free_text(&arguments) } else { arguments };
         let call = {
             call.arguments = Some(arguments);
             &*call
@@ -238,7 +239,7 @@ impl Encoder {
         out: &mut Out,
     ) {
         let text = match self.shared.options.tool_output {
-            options::ToolOutput::Plain => render::unwrap_output(&output.output),
+            options::ToolOutput::Plain => shown_text::unwrap_output(&output.output),
             options::ToolOutput::Raw => output.output.clone(),
         };
         let result = if failed {
@@ -406,13 +407,4 @@ impl Encoder {
             self.close_call(number, "in_progress", None, out);
         }
     }
-}
-
-/// Extracts the free text from the arguments of a function that represents a custom tool: `{"input":"…"}`.
-fn free_text(arguments: String) -> String {
-    #[derive(serde::Deserialize)]
-    struct Input {
-        input: String,
-    }
-    serde_json::from_str::<Input>(&arguments).map_or(arguments, |wrapped| wrapped.input)
 }

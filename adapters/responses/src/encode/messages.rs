@@ -3,11 +3,11 @@
 use interlingua_core::event::{End, Event};
 use interlingua_core::model::ContentType;
 use interlingua_core::run::{Message, Slot};
-use interlingua_core::{Extra, Json, Out, RunId, Step};
+use interlingua_core::{Extra, Json, Out, RunId, Step, shown_text};
 
 use super::text_item::{Form, PartLocation, PartText, TextItem, annotation_event, part_event, part_of, with_location};
 use super::text_stream::SentText;
-use super::{Encoder, Shape, render};
+use super::{Encoder, Shape};
 use crate::ids;
 use crate::options::{DataDisplay, Reasoning};
 use crate::wire::{Empty, Item};
@@ -129,12 +129,13 @@ impl Encoder {
 
         let value = slot.content();
         if let interlingua_core::model::Body::Image(Some(url)) = &value.body
-            && render::inline_image(url).is_some()
+            && shown_text::inline_image(url).is_some()
         {
             self.open_message(index).images.push(content);
             return;
         }
-        if let Some(text) = render::content_text(&value, self.shared.options.data == DataDisplay::Text) {
+        let show = super::show(self.shared.options.data == DataDisplay::Text);
+        if let Some(text) = shown_text::content_text(&value, show) {
             self.write_part(run, index, message, text, out);
         }
     }

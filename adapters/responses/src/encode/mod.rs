@@ -10,7 +10,6 @@ mod calls;
 mod frames;
 mod messages;
 mod others;
-pub(crate) mod render;
 mod text_item;
 mod text_stream;
 mod tracked_call;
@@ -24,6 +23,7 @@ use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::run::{Message, Run};
+use interlingua_core::shown_text::Show;
 use interlingua_core::step::Step;
 use interlingua_core::{Json, Out};
 
@@ -38,6 +38,11 @@ use text_stream::TextStream;
 use tracked_call::TrackedCall;
 
 pub(crate) use frames::{Frames, Target};
+
+/// What is shown of contents without a part type of their own. Longer inline data is replaced by its name and size.
+pub(crate) const fn show(data: bool) -> Show {
+    Show { data, max_inline: 32 * 1024 }
+}
 
 /// Encodes one run.
 pub(crate) struct Encoder {

@@ -5,10 +5,10 @@ use interlingua_core::event::End;
 use interlingua_core::model::{Body, Content};
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::run::{Message, Slot};
-use interlingua_core::{Extra, Json, Out, RunId};
+use interlingua_core::{Extra, Json, Out, RunId, shown_text};
 use serde::Serialize;
 
-use super::{Encoder, messages, render};
+use super::{Encoder, messages};
 use crate::ids;
 use crate::wire::Item;
 
@@ -128,7 +128,7 @@ impl Encoder {
         let Some(Content { body: Body::Image(Some(url)), .. }) = message.slots.get(content).map(Slot::content) else {
             return;
         };
-        let Some(image) = render::inline_image(&url) else { return };
+        let Some(image) = shown_text::inline_image(&url) else { return };
         let id = ids::output_item_id("ig_", run, message_index, content);
 
         let shell =

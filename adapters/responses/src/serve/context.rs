@@ -100,7 +100,7 @@ impl Context {
         socket: bool,
         history: bool,
     ) -> Result<Self, Fault> {
-        let agent = shared.agent(&create.echo.model).ok().map(str::to_owned);
+        let agent = shared.names.agent(&create.echo.model).ok().map(str::to_owned);
         let mut context = Self {
             shared,
             agent,

@@ -264,7 +264,7 @@ impl Exchange for Conversations {
         if self.operation == Operation::Create {
             self.id = request.new_id.to_prefixed(ids::CONVERSATION_PREFIX);
             self.in_progress = true;
-            let agent = self.shared.agents.first().map(|agent| agent.name.clone()).unwrap_or_default();
+            let agent = self.shared.names.agents().first().map(|agent| agent.name.clone()).unwrap_or_default();
 
             let items = std::mem::take(&mut self.items);
             let (session, labels) = (self.id.clone(), self.labels());

@@ -81,7 +81,7 @@ impl Exchange for ContextReport {
         let purpose = Purpose::Inspect { model_required: self.kind == ReportKind::Compaction };
         let mut create = decode::CreateRequest::parse(&object, &self.shared.options, purpose)?;
         if !create.echo.model.is_empty() {
-            self.shared.agent(&create.echo.model)?;
+            self.shared.names.agent(&create.echo.model)?;
         }
 
         self.context = Some(Context::new(Arc::clone(&self.shared), &mut create, false, true)?);

@@ -21,7 +21,7 @@ use super::context::Context;
 use super::{ResponseHeaders, Shared, unexpected_reply};
 use crate::decode::{self, Purpose};
 use crate::encode::{Encoder, Frames, Target};
-use crate::fault::{ErrorBody, ErrorEvent, input_conflict, missing, previous_not_found, unsupported};
+use crate::fault::{self, ErrorEvent, input_conflict, missing, previous_not_found, unsupported};
 use crate::options::Disconnect;
 
 /// The method of a request that came as a WebSocket frame.
@@ -86,7 +86,7 @@ impl Create {
             return Err(input_conflict("a pending item cannot be answered with 'generate': false"));
         }
 
-        let agent = self.shared.agent(&create.echo.model)?;
+        let agent = self.shared.names.agent(&create.echo.model)?;
         let background = create.echo.background;
         let mut call = RunCall::new(agent, request);
         call.id = self.run_id;
@@ -175,7 +175,7 @@ impl Exchange for Create {
 
         let mut create = decode::CreateRequest::parse(&object, &self.shared.options, Purpose::Run)?;
         // Checked before any lookup: an unknown model is the clearer error.
-        self.shared.agent(&create.echo.model)?;
+        self.shared.names.agent(&create.echo.model)?;
         self.context = Some(Context::new(Arc::clone(&self.shared), &mut create, self.socket, false)?);
         self.request = Some(create);
         self.next_call()
@@ -206,7 +206,7 @@ impl Exchange for Create {
         if !self.socket {
             return self.headers.write_error(&fault, out);
         }
-        let error = ErrorBody::from_fault(&fault);
+        let error = fault::error(&fault);
         let frames = Frames::new(self.target(), None);
         frames.write_standalone("error", &ErrorEvent::new(&error, self.stream_id.as_deref(), None), out);
     }
@@ -256,7 +256,7 @@ pub(super) fn stream_head(headers: &ResponseHeaders, head: &mut Head) {
 
 /// The stream ends before the run: sends an `error` event, since the end of the response is unknown.
 pub(super) fn write_interruption(encoder: &Encoder, fault: &Fault, out: &mut Out) {
-    let error = ErrorBody::from_fault(fault);
+    let error = fault::error(fault);
     let frames = encoder.frames();
     frames.write_standalone("error", &ErrorEvent::new(&error, frames.stream_id(), Some(frames.next())), out);
 }

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::pending::{Pending, PendingKind};
-use interlingua_core::{Extra, Json};
+use interlingua_core::{Extra, Json, shown_text};
 use serde_json::json;
 
 use crate::decode::original_item;
-use crate::encode::render;
+use crate::encode::show;
 use crate::wire::{Empty, Item, Part, ReasoningText, SummaryText};
 
 #[derive(Clone, Debug)]
@@ -194,7 +194,7 @@ impl ItemRenderer<'_> {
             .map(|content| content.extra.get("annotations").and_then(Json::decode).unwrap_or_default())
             .collect();
         let texts: Vec<Option<String>> =
-            message.content.iter().map(|content| render::content_text(content, true)).collect();
+            message.content.iter().map(|content| shown_text::content_text(content, show(true))).collect();
 
         let parts: Vec<Part<'_>> = message
             .content

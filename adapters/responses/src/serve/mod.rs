@@ -13,14 +13,13 @@ mod stored;
 
 pub(crate) use stored::{Cancel, Delete, InputItems, Retrieve};
 
-use std::sync::Arc;
-
-use interlingua_core::call::{AgentCard, Target};
+use interlingua_core::call::Target;
 use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::model_list::ModelNames;
 use interlingua_core::out::Head;
 use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, RunId, Step};
 
-use crate::fault::{ErrorBody, not_found};
+use crate::fault::{self, not_found};
 use crate::ids;
 use crate::options::Options;
 
@@ -28,44 +27,13 @@ use crate::options::Options;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
-    pub(crate) agents: Vec<Arc<AgentCard>>,
+    pub(crate) names: ModelNames,
 }
 
 impl Shared {
-    /// Name of the agent that a `model` maps to.
-    ///
-    /// # Errors
-    /// 404 with the known names.
-    pub(crate) fn agent(&self, model: &str) -> Result<&str, Fault> {
-        let named = |name: &str| self.agents.iter().find(|agent| agent.name == name);
-        let found = named(model).or_else(|| named(self.options.models.get(model)?));
-        if let Some(agent) = found {
-            return Ok(&agent.name);
-        }
-
-        match self.agents.as_slice() {
-            [agent] if self.options.any_model => Ok(&agent.name),
-            _ => {
-                let known: Vec<_> = self.models().map(|(name, _)| format!("'{name}'")).collect();
-                let message = format!("The model '{model}' does not exist. Known models: {}.", known.join(", "));
-                Err(Fault::new(FaultKind::NoSuchAgent, message).with_field("model"))
-            }
-        }
-    }
-
-    /// Every name a client may send as `model`, and the agent it maps to.
-    pub(crate) fn models(&self) -> impl Iterator<Item = (&str, &AgentCard)> {
-        let names = self.agents.iter().map(|agent| (agent.name.as_str(), agent.as_ref()));
-        let aliases = self.options.models.iter().filter_map(|(name, agent)| {
-            let agent = self.agents.iter().find(|known| known.name == *agent)?;
-            Some((name.as_str(), agent.as_ref()))
-        });
-        names.chain(aliases)
-    }
-
     /// The `server_label` of an agent's tools.
     pub(crate) fn server_label<'a>(&'a self, agent: &'a str) -> &'a str {
-        let card = self.agents.iter().find(|card| card.name == agent);
+        let card = self.names.card(agent);
         card.map(|card| card.server_label.as_str()).filter(|label| !label.is_empty()).unwrap_or(agent)
     }
 }
@@ -93,7 +61,7 @@ impl ResponseHeaders {
     /// Writes a fault as an HTTP error.
     pub(crate) fn write_error(&self, fault: &Fault, out: &mut Out) {
         self.apply(&mut out.head);
-        ErrorBody::from_fault(fault).write(fault, out);
+        fault::error(fault).write(Some(fault), out);
     }
 }
 

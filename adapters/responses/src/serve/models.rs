@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, Step};
+use interlingua_core::model_list::ModelList;
+use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
 
 use super::{ResponseHeaders, Shared, unexpected_reply};
-use crate::wire;
 
 /// Lists all models, or describes one.
 pub(crate) struct Models {
@@ -32,30 +32,17 @@ impl Exchange for Models {
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         // The engine returns only the agents this caller may see.
         let Reply::Agents(agents) = reply else { return Err(unexpected_reply()) };
-        let known = self.shared.models().filter(|(_, agent)| agents.iter().any(|card| card.name == agent.name));
-        let selected = known.filter(|(id, _)| self.one.as_deref().is_none_or(|one| one == *id));
-        let mut data: Vec<wire::Model<'_>> = selected
-            .map(|(id, agent)| wire::Model {
-                id,
-                object: "model",
-                created: agent.since / 1000,
-                owned_by: "interlingua",
-            })
-            .collect();
-
+        let names = &self.shared.names;
         match &self.one {
             Some(one) => {
-                let not_found = || {
-                    let message = format!("The model '{one}' does not exist.");
-                    Fault::new(FaultKind::NoSuchAgent, message).with_field("model")
-                };
-                let model = data.pop().ok_or_else(not_found)?;
+                let model = names.model(one, agents)?;
                 self.headers.apply(&mut out.head);
                 out.json(&model);
             }
             None => {
+                let models = names.models(agents);
                 self.headers.apply(&mut out.head);
-                out.json(&wire::Models { object: "list", data });
+                out.json(&ModelList::new(&models, false));
             }
         }
         Ok(Next::Done)

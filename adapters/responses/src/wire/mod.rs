@@ -29,22 +29,6 @@ impl<'a> List<'a> {
     }
 }
 
-/// A model: an agent of the route.
-#[derive(Serialize)]
-pub(crate) struct Model<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) object: &'static str,
-    pub(crate) created: u64,
-    pub(crate) owned_by: &'static str,
-}
-
-/// The list of models.
-#[derive(Serialize)]
-pub(crate) struct Models<'a> {
-    pub(crate) object: &'static str,
-    pub(crate) data: Vec<Model<'a>>,
-}
-
 /// Confirms a deletion.
 #[derive(Serialize)]
 pub(crate) struct Deleted<'a> {

@@ -1,7 +1,8 @@
 //! The response object (docs/protocols/responses.md#response-object), its usage and its error, and the conversation
 //! object.
 
-use interlingua_core::{Extra, Json};
+use interlingua_core::Json;
+use interlingua_core::token_usage::TokenUsage;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -158,37 +159,18 @@ struct OutputDetails {
 }
 
 impl Usage {
-    /// Parses the usage an agent reported, under the field names of Responses or of Chat Completions
-    /// (docs/protocols/responses.md#response-object). `None` if it has none of the known fields.
-    pub(crate) fn from_agent(usage: &Json) -> Option<Self> {
-        fn number(fields: &Extra, names: &[&str]) -> Option<u64> {
-            names.iter().find_map(|name| fields.get(name)?.decode::<f64>()).map(to_count)
-        }
-
-        let fields: Extra = usage.decode()?;
-        let input = number(&fields, &["input_tokens", "prompt_tokens"]);
-        let output = number(&fields, &["output_tokens", "completion_tokens"]);
-        let total = number(&fields, &["total_tokens"]);
-        if input.is_none() && output.is_none() && total.is_none() {
-            return None;
-        }
-
-        let details = |names: &[&str]| names.iter().find_map(|name| fields.get(name)?.decode::<Extra>());
-        let input_details = details(&["input_tokens_details", "prompt_tokens_details"]).unwrap_or_default();
-        let output_details = details(&["output_tokens_details", "completion_tokens_details"]).unwrap_or_default();
-
-        let (input_tokens, output_tokens) = (input.unwrap_or(0), output.unwrap_or(0));
+    /// The usage an agent reported (docs/protocols/responses.md#response-object). `None` if it reported none.
+    pub(crate) fn from_agent(reported: &Json) -> Option<Self> {
+        let usage = TokenUsage::parse(reported)?;
         Some(Self {
-            input_tokens,
+            input_tokens: usage.input,
             input_tokens_details: InputDetails {
-                cached_tokens: number(&input_details, &["cached_tokens"]).unwrap_or(0),
-                cache_write_tokens: number(&input_details, &["cache_write_tokens"]).unwrap_or(0),
+                cached_tokens: usage.cached.unwrap_or(0),
+                cache_write_tokens: usage.cache_write.unwrap_or(0),
             },
-            output_tokens,
-            output_tokens_details: OutputDetails {
-                reasoning_tokens: number(&output_details, &["reasoning_tokens"]).unwrap_or(0),
-            },
-            total_tokens: total.unwrap_or_else(|| input_tokens.saturating_add(output_tokens)),
+            output_tokens: usage.output,
+            output_tokens_details: OutputDetails { reasoning_tokens: usage.reasoning.unwrap_or(0) },
+            total_tokens: usage.total,
         })
     }
 
@@ -196,11 +178,6 @@ impl Usage {
     pub(crate) fn from_input_tokens(input_tokens: u64) -> Self {
         Self { input_tokens, total_tokens: input_tokens, ..Self::default() }
     }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped, and a count of tokens")]
-fn to_count(number: f64) -> u64 {
-    number.clamp(0.0, 9e15) as u64
 }
 
 /// The conversation object.

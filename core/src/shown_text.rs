@@ -1,24 +1,34 @@
-//! Renders contents that have no part type in this protocol as text
-//! (docs/protocols/responses.md#what-a-client-receives): links, data, tool outputs.
+//! Contents as text for clients whose protocol has no other form for them: links, data, outputs of tools.
+//!
+//! Not here: contents as text for agents ([`crate::links`]), and which contents a protocol has a form for.
 
-use interlingua_core::Json;
-use interlingua_core::model::{Body, Content};
 use serde::Deserialize;
 
-/// Longer inline data is replaced by its name and size: clients render the text, and a model reads it again.
-const MAX_INLINE_BYTES: usize = 32 * 1024;
+use crate::json::Json;
+use crate::model::{Body, Content};
+
+/// What of a content is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Show {
+    /// Whether data is shown, as JSON.
+    pub data: bool,
+    /// Inline bytes are linked as a data URL of at most so many bytes. Longer ones are replaced by name and size:
+    /// clients render the text, and a model reads it again.
+    pub max_inline: usize,
+}
 
 /// An image embedded in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InlineImage<'a> {
+pub struct InlineImage<'a> {
     /// Base64-encoded bytes.
-    pub(crate) data: &'a str,
+    pub data: &'a str,
     /// `png`, `jpeg` …
-    pub(crate) format: Option<&'a str>,
+    pub format: Option<&'a str>,
 }
 
 /// Parses a base64 data URL of an image.
-pub(crate) fn inline_image(url: &str) -> Option<InlineImage<'_>> {
+#[must_use]
+pub fn inline_image(url: &str) -> Option<InlineImage<'_>> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     let media = head.strip_suffix(";base64")?;
 
@@ -26,24 +36,25 @@ pub(crate) fn inline_image(url: &str) -> Option<InlineImage<'_>> {
     Some(InlineImage { data, format: media.strip_prefix("image/").filter(|format| !format.is_empty()) })
 }
 
-/// Renders a content as text. `None` for contents that are empty or shown in another way.
-pub(crate) fn content_text(content: &Content, show_data: bool) -> Option<String> {
+/// A content as text. `None` for contents that are empty or shown in another way.
+#[must_use]
+pub fn content_text(content: &Content, show: Show) -> Option<String> {
     match &content.body {
         Body::Text(text) | Body::Refusal(text) => Some(text.clone()),
         Body::Image(url) => {
             let url = url.as_deref().filter(|url| !url.is_empty())?;
             inline_image(url).is_none().then(|| format!("![image]({url})"))
         }
-        Body::Video(url) => link(url.as_deref(), "video"),
+        Body::Video(url) => link(url.as_deref(), "video", show),
         Body::Audio { data, format } => {
             let data = data.as_deref().filter(|data| !data.is_empty())?;
             if is_link(data) {
-                return link(Some(data), "audio");
+                return link(Some(data), "audio", show);
             }
             // Bare base64 becomes a data URL, so that clients can play it.
             let media = format.as_deref().unwrap_or("wav");
             let media = if media.contains('/') { media.to_owned() } else { format!("audio/{media}") };
-            link(Some(&format!("data:{media};base64,{data}")), "audio")
+            link(Some(&format!("data:{media};base64,{data}")), "audio", show)
         }
         Body::File(file) => {
             let name = file.name.as_deref().or(file.id.as_deref()).unwrap_or("file");
@@ -56,12 +67,12 @@ pub(crate) fn content_text(content: &Content, show_data: bool) -> Option<String>
                 })
             };
             match file.url.clone().filter(|url| !url.is_empty()).or_else(inline) {
-                Some(url) => link(Some(&url), name),
+                Some(url) => link(Some(&url), name, show),
                 None => file.id.as_ref().map(|id| format!("[{name}: {id}]")),
             }
         }
-        Body::Data(data) => (show_data && !data.is_null()).then(|| data.text().to_owned()),
-        Body::Other(_) => show_data.then(|| Json::from_serialize(content).text().to_owned()),
+        Body::Data(data) => (show.data && !data.is_null()).then(|| data.text().to_owned()),
+        Body::Other(_) => show.data.then(|| Json::from_serialize(content).text().to_owned()),
     }
 }
 
@@ -69,10 +80,10 @@ fn is_link(text: &str) -> bool {
     text.starts_with("data:") || text.contains("://")
 }
 
-fn link(url: Option<&str>, name: &str) -> Option<String> {
+fn link(url: Option<&str>, name: &str, show: Show) -> Option<String> {
     let url = url.filter(|url| !url.is_empty())?;
 
-    if url.starts_with("data:") && url.len() > MAX_INLINE_BYTES {
+    if url.starts_with("data:") && url.len() > show.max_inline {
         // Base64 encodes three bytes in four characters.
         let size = url.split_once(',').map_or(0, |(_, data)| data.len() / 4 * 3);
         return Some(format!("[{name}: {size} bytes]"));
@@ -82,7 +93,8 @@ fn link(url: Option<&str>, name: &str) -> Option<String> {
 
 /// Unwraps a tool output: joins a JSON list of text blocks, unquotes a JSON string, and leaves everything else
 /// unchanged.
-pub(crate) fn unwrap_output(output: &str) -> String {
+#[must_use]
+pub fn unwrap_output(output: &str) -> String {
     #[derive(Deserialize)]
     struct Block {
         #[serde(rename = "type")]
@@ -103,9 +115,10 @@ pub(crate) fn unwrap_output(output: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use interlingua_core::model::File;
-
     use super::*;
+    use crate::model::File;
+
+    const SHOW: Show = Show { data: true, max_inline: 32 * 1024 };
 
     #[test]
     fn only_text_blocks_and_strings_are_unwrapped() {
@@ -130,7 +143,7 @@ mod tests {
 
     #[test]
     fn contents_without_a_part_type_become_links() {
-        let render = |body| content_text(&Content::new(body), true);
+        let render = |body| content_text(&Content::new(body), SHOW);
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(render(Body::Image(text("https://a/b.png"))), text("![image](https://a/b.png)"));
         assert_eq!(render(Body::Image(text("data:image/png;base64,AAAA"))), None);
@@ -138,7 +151,9 @@ mod tests {
         assert_eq!(render(Body::Video(text("https://a/b.mp4"))), text("[video](https://a/b.mp4)"));
 
         let audio = Body::Audio { data: text("AAAA"), format: text("mp3") };
-        assert_eq!(render(audio), text("[audio](data:audio/mp3;base64,AAAA)"));
+        assert_eq!(render(audio.clone()), text("[audio](data:audio/mp3;base64,AAAA)"));
+        let none = Show { max_inline: 0, ..SHOW };
+        assert_eq!(content_text(&Content::new(audio), none), text("[audio: 3 bytes]"));
 
         let file = File { url: text("https://a/b.pdf"), name: text("b.pdf"), ..File::default() };
         assert_eq!(render(Body::File(file)), text("[b.pdf](https://a/b.pdf)"));
@@ -147,7 +162,7 @@ mod tests {
 
         let data = Body::Data(Json::parse(r#"{"a": 1}"#).expect("JSON"));
         assert_eq!(render(data.clone()), text(r#"{"a": 1}"#));
-        assert_eq!(content_text(&Content::new(data), false), None);
+        assert_eq!(content_text(&Content::new(data), Show { data: false, ..SHOW }), None);
     }
 
     #[test]
