@@ -546,7 +546,7 @@ fn retention_rules(settings: &Settings, mounts: &[Served], callers: &Arc<Callers
         runs: settings.store.retention.runs,
         documents: settings.store.retention.runs,
         bytes: settings.store.retention.bytes,
-        collections: vec!["sessions".to_owned(), "asked".to_owned(), "spent".to_owned()],
+        collections: ["sessions", "asked", "branches", "spent"].map(str::to_owned).to_vec(),
         parts: vec![("entries".to_owned(), "sessions".to_owned())],
         routes: Vec::new(),
         attached: Vec::new(),

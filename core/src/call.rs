@@ -3,6 +3,10 @@
 //! The gateway implements each kind of [`Call`] once, for all protocols; an adapter only translates. Adapters are
 //! stateless: anything that outlives a request is stored in runs, sessions and documents, each of which has an owner.
 
+mod resent;
+
+pub use resent::{HistoryJudge, Otherwise, Resent};
+
 use crate::answer::{Answer, AnswerPolicy};
 use crate::event::{End, Millis};
 use crate::id::RunId;
@@ -99,6 +103,8 @@ pub enum Thread {
     After(RunId),
     /// Another turn of this run, which waits for one. Queued if the run is busy.
     Continue(RunId),
+    /// The conversation of a client that sends all of it with each request. The request's input is what is new.
+    Resent(Box<Resent>),
 }
 
 /// Selects a run.

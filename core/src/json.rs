@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::tree::check::{Bounds, exceeded};
 
@@ -99,6 +100,35 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Box::<RawValue>::deserialize(deserializer).map(Self)
+    }
+}
+
+/// True if two texts are the same JSON value, however they are written: the order of fields and the forms of numbers do
+/// not count, and nothing at all is an empty object, as in arguments of calls. Texts that are no JSON are compared as
+/// they are.
+#[must_use]
+pub fn is_same_value(one: &str, other: &str) -> bool {
+    let parse =
+        |text: &str| if text.trim().is_empty() { Some(Value::Object(Map::new())) } else { Json::parse(text)?.decode() };
+    match (parse(one), parse(other)) {
+        (Some(one), Some(other)) => is_equal(&one, &other),
+        _ => one.trim() == other.trim(),
+    }
+}
+
+/// JavaScript writes `1.0` as `1`.
+fn is_equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equal(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let is_in_other =
+                |(name, value): (&String, &Value)| other.get(name).is_some_and(|other| is_equal(value, other));
+            one.len() == other.len() && one.iter().all(is_in_other)
+        }
+        _ => one == other,
     }
 }
 
@@ -279,5 +309,29 @@ mod tests {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(Json::parse(&nested(128)).is_some());
         assert!(Json::parse(&nested(129)).is_none() && Json::parse(&nested(100_000)).is_none());
+    }
+
+    #[test]
+    fn values_are_the_same_however_they_are_written() {
+        for (one, other) in [
+            (r#"{"a":1,"b":[2.0]}"#, r#"{ "b": [2], "a": 1 }"#),
+            ("", "{}"),
+            (" ", r"{ }"),
+            (r#""\u0061""#, r#""a""#),
+            ("{not json", " {not json "),
+            ("9007199254740993", "9007199254740993"),
+        ] {
+            assert!(is_same_value(one, other) && is_same_value(other, one), "{one} {other}");
+        }
+        for (one, other) in [
+            (r#"{"a":1}"#, r#"{"a":1,"b":2}"#),
+            (r#"{"a":1}"#, r#"{"b":1}"#),
+            ("[1,2]", "[2,1]"),
+            (r#""1""#, "1"),
+            ("{not json", "{}"),
+            ("null", "{}"),
+        ] {
+            assert!(!is_same_value(one, other) && !is_same_value(other, one), "{one} {other}");
+        }
     }
 }

@@ -63,6 +63,13 @@ pub struct HistoryLimit {
     pub bytes: usize,
 }
 
+impl HistoryLimit {
+    /// For a conversation that its client could send itself: at least a thousand turns and 16 MiB.
+    pub(super) fn of_chains(self) -> Self {
+        Self { turns: self.turns.max(1000), bytes: self.bytes.max(16 << 20) }
+    }
+}
+
 /// All agents of the gateway, by name. A reload of the configuration replaces them; a turn keeps its own.
 pub(super) struct Agents(ArcSwap<HashMap<String, Arc<Agent>>>);
 

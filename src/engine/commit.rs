@@ -11,6 +11,8 @@ use tokio::time::timeout;
 
 use super::active_run::{ActiveRun, Publish};
 use super::faults::{self, store_fault};
+use super::session::Session;
+use super::session_table::SessionTable;
 use crate::store::{Store, StoreError, StoreFuture};
 
 /// How long the store may take to write an end.
@@ -61,6 +63,12 @@ pub(super) async fn opened(opened: StoreFuture<()>) -> Result<(), Fault> {
     let opened = timeout(WRITE_TIMEOUT, opened).await;
     let opened = opened.unwrap_or(Err(StoreError::Timeout { after: WRITE_TIMEOUT }));
     opened.map_err(|error| store_fault(&error))
+}
+
+/// Writes a session as it is, and waits for it.
+pub(super) async fn saved(sessions: &SessionTable, session: &Session) -> Result<(), Fault> {
+    let saved = timeout(WRITE_TIMEOUT, sessions.save(session)).await;
+    saved.unwrap_or_else(|_| Err(store_fault(&StoreError::Timeout { after: WRITE_TIMEOUT })))
 }
 
 /// Writes a run as it is, and waits for it.

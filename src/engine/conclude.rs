@@ -6,12 +6,13 @@ use std::sync::{Arc, Weak};
 
 use interlingua_core::agent_event::Awaits;
 use interlingua_core::answer::AskContext;
-use interlingua_core::call::{RunState, Thread};
+use interlingua_core::call::RunState;
 use interlingua_core::event::Millis;
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::{End, Json, Run, RunId};
 
 use super::active_run::{ActiveRun, Publish};
+use super::basis::Basis;
 use super::connection::ConnectionCache;
 use super::linked_runs::LinkedRuns;
 use super::pending_index::PendingIndex;
@@ -159,8 +160,8 @@ impl Concluder {
     }
 
     async fn entries_before(&self, turn: &Turn, is_of_connection: bool) -> Option<Vec<Entry>> {
-        let branch = match turn.spoken.thread {
-            Thread::After(run) => Some(run),
+        let branch = match turn.spoken.basis {
+            Basis::After(run) => Some(run),
             _ => None,
         };
         self.transcripts.entries_before(&turn.session, branch, turn.policy.stored, is_of_connection).await

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::RunId;
-use interlingua_core::call::Thread;
 
 use super::active_run::ActiveRun;
+use super::basis::Basis;
 use super::session::Session;
 use super::sizes;
 use super::turn::Turn;
@@ -57,7 +57,7 @@ impl ConnectionCache {
             self.insert(run, &turn.session);
         }
         // A request that failed is not tried again from the same response.
-        if let (false, Thread::After(previous)) = (is_good, &turn.spoken.thread) {
+        if let (false, Basis::After(previous)) = (is_good, &turn.spoken.basis) {
             self.evict(*previous);
         }
     }

@@ -7,17 +7,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use interlingua_core::answer;
-use interlingua_core::call::Thread;
 use interlingua_core::capability::HistoryNeed;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Input, Message, Role};
 use interlingua_core::{Fault, Json, RunId};
 
 use super::agent::{Agent, History};
+use super::basis::Basis;
 use super::faults;
 use super::message_ids::MessageOrigin;
 use super::session::Session;
-use super::session_doc::SessionDoc;
+use super::session_doc::{Entry, SessionDoc};
 use super::session_table::SessionTable;
 use super::transcripts::{Past, Said, Transcripts};
 use super::turn::{Prepared, Spoken};
@@ -55,6 +55,8 @@ struct Memory {
     upstream_id: String,
     connector_state: Json,
     losses: Losses,
+    /// What the session begins with. `None`: it goes on.
+    begins: Option<Vec<Entry>>,
 }
 
 /// What is sent in front of the new input.
@@ -92,8 +94,10 @@ impl ContextBuilder {
     pub(super) async fn prepare(&self, session: &Session, agent: &Agent, spoken: &Spoken) -> Result<Outcome, Fault> {
         let now = clock::now();
         let doc = session.doc().clone();
-        let Memory { before, upstream_id, mut connector_state, losses } =
-            self.memory(session, &doc, agent, &spoken.thread).await?;
+        let Memory { before, upstream_id, mut connector_state, losses, begins } = match &spoken.basis {
+            Basis::Begins(history) => beginning(session, &doc, agent, history),
+            basis => self.memory(session, &doc, agent, basis).await?,
+        };
 
         // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so that
         // a refused one leaves no trace in the session.
@@ -110,12 +114,17 @@ impl ContextBuilder {
             answer::Outcome::Refused(fault) => return Err(fault),
         };
 
+        let begins_with_messages = begins.as_ref().is_some_and(|entries| !entries.is_empty());
+        if let Some(entries) = begins {
+            session.doc().begin(entries);
+        }
+
         let decided = !answered.is_empty();
         let recorded = decided.then(|| input.clone());
         let said = input.clone();
         // Answers that came beside the input stand in front of it, and are recorded with it only if they decided an item.
         let beside = if decided { 0 } else { said.len().saturating_sub(spoken.request.input.len()) };
-        let Composed { input, history, origins } = compose(&spoken.preamble, before, input, beside, is_named(agent));
+        let Composed { input, history, origins } = compose(spoken, before, input, beside, is_named(agent));
         let request = request(session, &doc, spoken, input, &upstream_id);
         if doc.connector_user.as_ref().is_some_and(|user| request.user_id.as_ref() != Some(user)) {
             // What an agent's server gave one user, such as a context, is not used for another one.
@@ -135,6 +144,7 @@ impl ContextBuilder {
             answered,
             freed,
             decided,
+            begins: begins_with_messages,
             input: recorded,
             said,
             home: None,
@@ -154,12 +164,12 @@ impl ContextBuilder {
         prepared: &mut Prepared,
     ) -> Result<(), Fault> {
         let doc = session.doc().clone();
-        let past = self.past(session, &doc, agent, branch(&doc, &spoken.thread)).await?;
+        let past = self.past(session, &doc, agent, &spoken.basis).await?;
         let before = Before::History(noting_cut(past, &mut prepared.losses));
 
         let upstream_id = upstream_ids::session(&session.owner, &clock::new_id().to_string(), None);
         let (said, beside) = (prepared.said.clone(), prepared.beside());
-        let composed = compose(&spoken.preamble, before, said, beside, is_named(agent));
+        let composed = compose(spoken, before, said, beside, is_named(agent));
         let id = prepared.request.id.take();
         prepared.request = AgentRequest { id, ..request(session, &doc, spoken, composed.input, &upstream_id) };
         (prepared.history, prepared.origins) = (composed.history, composed.origins);
@@ -170,16 +180,9 @@ impl ContextBuilder {
     }
 
     /// What the agent is sent besides the input: the whole history where it does not keep it, or has kept something else.
-    async fn memory(
-        &self,
-        session: &Session,
-        doc: &SessionDoc,
-        agent: &Agent,
-        thread: &Thread,
-    ) -> Result<Memory, Fault> {
-        let is_exact = doc.is_conversation || matches!(thread, Thread::After(_));
-        let branch = branch(doc, thread);
-        let remembers_otherwise = is_exact && (doc.stale || branch.is_some());
+    async fn memory(&self, session: &Session, doc: &SessionDoc, agent: &Agent, basis: &Basis) -> Result<Memory, Fault> {
+        let is_exact = doc.is_conversation || basis.is_exact();
+        let remembers_otherwise = is_exact && (doc.stale || basis.branch(doc).is_some());
         let mut losses = Losses::new();
         let sends_all = match agent.history {
             History::Gateway => true,
@@ -201,7 +204,7 @@ impl ContextBuilder {
         }
 
         let before = if sends_all {
-            let past = self.past(session, doc, agent, branch).await?;
+            let past = self.past(session, doc, agent, basis).await?;
             Before::History(noting_cut(past, &mut losses))
         } else if is_exact {
             // What was put into the session since the agent was called last.
@@ -210,22 +213,58 @@ impl ContextBuilder {
             Before::Unseen(Vec::new())
         };
 
-        Ok(Memory { before, upstream_id, connector_state, losses })
+        Ok(Memory { before, upstream_id, connector_state, losses, begins: None })
     }
 
     /// What was said before, up to the end of the session or of a branch.
-    async fn past(
-        &self,
-        session: &Session,
-        doc: &SessionDoc,
-        agent: &Agent,
-        branch: Option<RunId>,
-    ) -> Result<Past, Fault> {
-        match branch {
-            Some(run) => self.transcripts.chain(run, agent.history_limit).await,
-            None => self.transcripts.history(session, doc, agent.history_limit).await,
+    async fn past(&self, session: &Session, doc: &SessionDoc, agent: &Agent, basis: &Basis) -> Result<Past, Fault> {
+        let limit = agent.history_limit;
+        if let Some(run) = basis.branch(doc) {
+            return self.transcripts.chain(run, limit).await;
         }
+        if !basis.is_resent() {
+            return self.transcripts.history(session, doc, limit).await;
+        }
+
+        // A client that sends all of the conversation gets no less of it to the agent because the gateway knows it, too.
+        let past = self.transcripts.history(session, doc, limit.of_chains()).await?;
+        if !past.is_cut {
+            return Ok(past);
+        }
+        let resent = basis
+            .history()
+            .iter()
+            .enumerate()
+            .map(|(place, message)| Said { message: message.clone(), origin: MessageOrigin::Resent { place } });
+        Ok(Past { messages: resent.collect(), is_cut: false })
     }
+}
+
+/// What the agent is sent of a session that begins with what its client says was said before.
+fn beginning(session: &Session, doc: &SessionDoc, agent: &Agent, history: &[Message]) -> Memory {
+    // An agent that knows the session of this name knows another one.
+    let upstream_id = if session.is_blank() {
+        doc.upstream_id.clone().unwrap_or_else(|| doc.id.clone())
+    } else {
+        upstream_ids::session(&session.owner, &clock::new_id().to_string(), None)
+    };
+
+    let mut losses = Losses::new();
+    let entries: Vec<Entry> = history.iter().map(Entry::from_message).collect();
+    let before = if history.is_empty() {
+        Before::Unseen(Vec::new())
+    } else if takes_history(agent) {
+        let said = |(message, entry): (&Message, &Entry)| Said {
+            message: message.clone(),
+            origin: MessageOrigin::Entry(entry.message_id().to_owned()),
+        };
+        Before::History(history.iter().zip(&entries).map(said).collect())
+    } else {
+        losses.lost(ContentKind::History, "the agent's protocol has no place for earlier turns");
+        Before::Unseen(Vec::new())
+    };
+
+    Memory { before, upstream_id, connector_state: Json::null(), losses, begins: Some(entries) }
 }
 
 /// True if the agent's protocol has a place for earlier turns.
@@ -245,14 +284,6 @@ fn noting_cut(past: Past, losses: &mut Losses) -> Vec<Said> {
     past.messages
 }
 
-/// The run after which the history goes on, if that is not the session's last one.
-fn branch(doc: &SessionDoc, thread: &Thread) -> Option<RunId> {
-    match thread {
-        Thread::After(run) => (!doc.ends_with(*run)).then_some(*run),
-        _ => None,
-    }
-}
-
 /// The request as the agent gets it.
 fn request(session: &Session, doc: &SessionDoc, spoken: &Spoken, input: Input, upstream_id: &str) -> AgentRequest {
     let mut request = AgentRequest { input, ..spoken.request.clone() };
@@ -267,11 +298,13 @@ fn request(session: &Session, doc: &SessionDoc, spoken: &Spoken, input: Input, u
     request
 }
 
-/// The preamble, the history, then the input. System messages of the input come before the history, as instructions do.
-/// `beside`: how many messages at the beginning of the input are answers that came beside it.
-fn compose(preamble: &[Message], before: Before, input: Input, beside: usize, is_named: bool) -> Composed {
+/// The preamble, the history, then the input. System messages of the input come before the history, as instructions do,
+/// unless its client has sent them behind it. `beside`: how many messages at the beginning of the input are answers that
+/// came beside it.
+fn compose(spoken: &Spoken, before: Before, input: Input, beside: usize, is_named: bool) -> Composed {
+    let preamble = &spoken.preamble;
     let (before, is_history) = before.messages();
-    let leading = if before.is_empty() {
+    let leading = if before.is_empty() || spoken.basis.is_resent() {
         0
     } else {
         input.iter().take_while(|message| message.role == Some(Role::System)).count()
@@ -303,6 +336,8 @@ fn compose(preamble: &[Message], before: Before, input: Input, beside: usize, is
 
 #[cfg(test)]
 mod tests {
+    use interlingua_core::RunCall;
+
     use super::*;
 
     #[test]
@@ -310,7 +345,12 @@ mod tests {
         let said =
             |text: &str| Said { message: Message::user(text), origin: MessageOrigin::Entry(format!("item_{text}")) };
         let system = Message { role: Some(Role::System), ..Message::user("be brief") };
-        let preamble = [Message::user("you are Friday")];
+        let spoken = |preamble: &[&str], basis| {
+            let call = RunCall::new("friday", AgentRequest::default());
+            let preamble = preamble.iter().map(|text| Message::user(*text)).collect();
+            Spoken { basis, ..Spoken::from(RunCall { preamble, ..call }) }
+        };
+        let instructed = spoken(&["you are Friday"], Basis::Session);
         let input: Input = vec![system, Message::user("beside"), Message::user("new")].into();
         let texts = |composed: &Composed| composed.input.iter().map(Message::text).collect::<Vec<_>>();
         let ids = |composed: &Composed| {
@@ -318,7 +358,7 @@ mod tests {
             composed.origins.iter().map(id).collect::<Vec<_>>()
         };
 
-        let composed = compose(&preamble, Before::History(vec![said("a"), said("b")]), input.clone(), 2, true);
+        let composed = compose(&instructed, Before::History(vec![said("a"), said("b")]), input.clone(), 2, true);
         assert_eq!(texts(&composed), ["you are Friday", "be brief", "a", "b", "beside", "new"]);
         assert_eq!(composed.history, 2..4);
         assert_eq!(
@@ -327,11 +367,17 @@ mod tests {
         );
 
         // What the agent has not been sent yet is new to it.
-        let composed = compose(&[], Before::Unseen(vec![said("a")]), input.clone(), 0, false);
+        let composed = compose(&spoken(&[], Basis::Session), Before::Unseen(vec![said("a")]), input.clone(), 0, false);
         assert_eq!(texts(&composed), ["be brief", "a", "beside", "new"]);
         assert_eq!((composed.history, composed.origins.len()), (0..0, 0));
 
-        let composed = compose(&[], Before::History(Vec::new()), input, 0, true);
+        let composed = compose(&spoken(&[], Basis::Session), Before::History(Vec::new()), input.clone(), 0, true);
         assert!(composed.history.is_empty() && composed.origins.len() == 3);
+
+        // A client that sends all of the conversation has put it into order.
+        let resent = spoken(&["you are Friday"], Basis::Begins(Vec::new()));
+        let composed = compose(&resent, Before::History(vec![said("a")]), input, 0, true);
+        assert_eq!(texts(&composed), ["you are Friday", "a", "be brief", "beside", "new"]);
+        assert_eq!(composed.history, 1..2);
     }
 }

@@ -10,11 +10,13 @@ use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::policy::FirstResponse;
 use interlingua_core::{Delivery, Fault, FaultKind, Json, Record, Run, RunCall, RunId};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::abort_guard::AbortGuard;
 use super::active_run::ActiveRun;
 use super::agent::{Agent, Agents};
 use super::answer::Answer;
+use super::complete::complete;
 use super::context::Outcome;
 use super::driver::{Beginning, Driver};
 use super::faults;
@@ -26,12 +28,15 @@ use super::retention::owner_of_new_run;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
-use super::session::Session;
-use super::session_choice::SessionChooser;
+use super::session::{Session, TurnGuard};
+use super::session_choice::{Chosen, SessionChooser};
 use super::spent;
 use super::turn::{Place, Spoken, Turn, TurnPermits};
 use crate::clock;
 use crate::store::{Health, Journal, StoreFuture};
+
+/// How long the turn of a run that has ended takes to be free at most.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Starts runs.
 pub(super) struct FirstTurns {
@@ -83,9 +88,12 @@ impl FirstTurns {
         let mut permits = TurnPermits::begin(&scope.caller, &agent)?;
         let (id, delivery) = (call.id.unwrap_or_else(clock::new_id), call.delivery);
         let labels = std::mem::replace(&mut call.labels, Json::null());
+        let thread = std::mem::replace(&mut call.thread, Thread::New);
         let mut spoken = Spoken::from(call);
-        let (session, previous) = self.sessions.choose(&mut spoken, &policy, &agent, scope).await?;
-        let place = match self.place(&session, &agent, &spoken, policy.busy).await? {
+        let chosen = self.sessions.choose(thread, &mut spoken, &policy, &agent, scope).await?;
+        let Chosen { session, previous, guard, named } = chosen;
+        let remembered = named.map(|named| (named, Arc::clone(&session)));
+        let place = match self.place(&session, guard, &agent, &spoken, policy.busy).await? {
             Placed::At(place) => place,
             Placed::Waiting(run) => return Ok(Answer::Waiting(run)),
         };
@@ -100,6 +108,9 @@ impl FirstTurns {
 
         let run = new_run(&agent, &mut turn, NewRun { id, delivery, previous, labels }, scope);
         let (follower, saved) = self.launch(&run, turn, store_fails, scope);
+        if let Some((named, session)) = remembered {
+            self.remember(named, session).await;
+        }
         if let Some(saved) = saved {
             // A run that is answered before its end is safe before it is answered.
             saved.await.unwrap_or_else(|_| Err(faults::internal()))?;
@@ -113,15 +124,31 @@ impl FirstTurns {
         Wanted { delivery, policy, first_event_timeout, turn: 0 }.respond(follower, started).await
     }
 
-    /// Takes the session's turn and prepares the request, or joins the queue.
+    /// Notes which of the conversations of a name is used. The client's next request finds it, also if the client leaves
+    /// meanwhile.
+    async fn remember(&self, named: Arc<Session>, session: Arc<Session>) {
+        let sessions = Arc::clone(&self.sessions.resent);
+        let remembered = complete(async move { sessions.remember(&named, &session).await }).await;
+        if let Err(fault) = remembered {
+            tracing::warn!(code = fault.code(), "a conversation of a name could not be noted: {fault}");
+        }
+    }
+
+    /// Takes the session's turn, unless that was done, and prepares the request, or joins the queue.
     async fn place(
         &self,
         session: &Arc<Session>,
+        guard: Option<TurnGuard>,
         agent: &Agent,
         spoken: &Spoken,
         busy: Option<Busy>,
     ) -> Result<Placed, Fault> {
-        let Some(guard) = session.try_turn() else {
+        let guard = match guard.or_else(|| session.try_turn()) {
+            // A client that has seen the end of a run may be faster than what comes after it.
+            None if self.is_ending(session) => timeout(RELEASE_TIMEOUT, session.turn()).await.ok(),
+            guard => guard,
+        };
+        let Some(guard) = guard else {
             let queues = busy.map_or(agent.queue_turns, |busy| busy == Busy::Queue);
             return if queues {
                 Ok(Placed::At(Place::Behind(session.enqueue(self.limits.queued_turns)?)))
@@ -140,6 +167,12 @@ impl FirstTurns {
                 run.map(Placed::Waiting).ok_or_else(faults::waiting)
             }
         }
+    }
+
+    /// True if no run of a session has its turn, or waits for it: the last one lets go of it.
+    fn is_ending(&self, session: &Session) -> bool {
+        let latest = session.doc().latest.and_then(|latest| self.runs.get(latest));
+        latest.is_none_or(|run| !run.run_state().is_working())
     }
 
     /// Makes a run known and starts its task. Returns what its client follows, and what resolves once the run is safe if the

@@ -17,6 +17,8 @@ pub(super) enum MessageOrigin {
     Preamble { place: usize },
     /// A message of the input that is being sent.
     New { place: usize },
+    /// A message of the conversation that the client sends with each request.
+    Resent { place: usize },
     /// An answer that stands in no input: it came beside it.
     Beside { place: usize },
 }
@@ -28,6 +30,7 @@ impl MessageOrigin {
             Self::Input { run, turn, place } => input_id(*run, *turn, *place),
             Self::Answer { run, place } => run.message_id(*place),
             Self::Entry(id) => id.clone(),
+            Self::Resent { place } => format!("msg_{session}_was{place}"),
             Self::Preamble { place } => format!("msg_{session}_pre{place}"),
             Self::New { place } => input_id(run, turn, *place),
             Self::Beside { place } => format!("msg_{}_beside{turn}_{place}", run.0.simple()),

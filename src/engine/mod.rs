@@ -11,6 +11,7 @@ mod abort_guard;
 mod active_run;
 mod agent;
 mod answer;
+mod basis;
 mod calling;
 mod cancel_flag;
 mod canceller;
@@ -39,6 +40,7 @@ mod loaded;
 mod message_ids;
 mod operator;
 mod pending_index;
+mod resent_choice;
 mod respond;
 mod retention;
 mod run_access;
@@ -98,6 +100,7 @@ use self::housekeeping::Housekeeping;
 use self::later_turns::LaterTurns;
 use self::linked_runs::RunLinker;
 use self::pending_index::PendingIndex;
+use self::resent_choice::ResentChooser;
 use self::retention::SharedRules;
 use self::run_access::RunAccess;
 use self::run_table::RunTable;
@@ -354,7 +357,12 @@ fn first_turns(
     FirstTurns {
         agents: Arc::clone(agents),
         runs: Arc::clone(runs),
-        sessions: SessionChooser { sessions: Arc::clone(sessions), access: Arc::clone(access), pending_index },
+        sessions: SessionChooser {
+            sessions: Arc::clone(sessions),
+            access: Arc::clone(access),
+            pending_index: Arc::clone(&pending_index),
+            resent: Arc::new(ResentChooser { runs: Arc::clone(runs), pending_index }),
+        },
         driver: Arc::clone(&driver),
         later_turns: LaterTurns {
             runs: Arc::clone(runs),

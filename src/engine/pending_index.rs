@@ -14,10 +14,17 @@ use super::session_table::SessionTable;
 use super::stored_json;
 use super::turn::Spoken;
 use crate::clock;
-use crate::store::{Expect, Store};
+use crate::store::{Expect, Store, StoreError, Version};
 
 /// The collection of the store that the index is in.
 const COLLECTION: &str = "asked";
+/// How many sessions of an owner may ask by the same id: some agents number their calls from one in each conversation.
+const MAX_SESSIONS: usize = 8;
+/// How often an entry is written again that another run has changed meanwhile.
+const MAX_WRITES: usize = 3;
+
+/// A session's id, and its user if a client named one.
+type Asking = (String, Option<String>);
 
 /// Finds sessions by the ids of their open items.
 pub(super) struct PendingIndex {
@@ -30,6 +37,27 @@ impl PendingIndex {
         Self { store, sessions }
     }
 
+    /// The sessions in which an item of this id was asked, open or not: the one that asked last comes first.
+    pub(super) async fn sessions_of(&self, id: &str, agent: &Agent, owner: &Owner) -> Result<Vec<Arc<Session>>, Fault> {
+        let (asking, _) = self.asking(&key(&agent.name, owner.key(), id)).await.map_err(|error| store_fault(&error))?;
+        let mut sessions = Vec::with_capacity(asking.len());
+        for (session, user) in asking.iter().rev() {
+            if self.sessions.find(&agent.name, owner, session).await?.is_some() {
+                sessions.push(self.sessions.of_user(&agent.name, owner, session, user.as_deref()).await?);
+            }
+        }
+        Ok(sessions)
+    }
+
+    /// An entry of the index, the session that asked last at the end.
+    async fn asking(&self, key: &str) -> Result<(Vec<Asking>, Option<Version>), StoreError> {
+        let Some(document) = self.store.get(COLLECTION, key).await? else { return Ok((Vec::new(), None)) };
+        let value = stored_json::parse(&document.value).unwrap_or_else(Json::null);
+        // An entry of an earlier version has one session.
+        let asking = value.decode::<Vec<Asking>>().or_else(|| Some(vec![value.decode::<Asking>()?]));
+        Ok((asking.unwrap_or_default(), Some(document.version)))
+    }
+
     /// The session in which one of the items was asked that a request answers.
     pub(super) async fn session_of_answers(
         &self,
@@ -40,13 +68,10 @@ impl PendingIndex {
         let in_input = spoken.request.input.iter().flat_map(native);
         let ids: Vec<String> = spoken.answers.iter().cloned().chain(in_input).map(|answer| answer.id).collect();
         for id in ids {
-            let key = key(&agent.name, owner.key(), &id);
-            let found = self.store.get(COLLECTION, &key).await.map_err(|error| store_fault(&error))?;
-            let value = found.and_then(|document| stored_json::parse(&document.value));
-            if let Some((session, user)) = value.and_then(|json| json.decode::<(String, Option<String>)>())
-                && self.sessions.find(&agent.name, owner, &session).await?.is_some()
-            {
-                return self.sessions.of_user(&agent.name, owner, &session, user.as_deref()).await.map(Some);
+            let sessions = self.sessions_of(&id, agent, owner).await?;
+            let is_open = |session: &&Arc<Session>| session.doc().waiting.open().any(|open| open.item.id == id);
+            if let Some(session) = sessions.iter().find(is_open).or(sessions.first()) {
+                return Ok(Some(Arc::clone(session)));
             }
         }
 
@@ -66,12 +91,29 @@ impl PendingIndex {
 
         for id in ids {
             let key = key(&run.agent.name, &owner, &id);
-            let value = stored_json::to_bytes(&Json::from_serialize(&(&session.id, &user)));
-            let put = self.store.put(COLLECTION, &key, value, Expect::Any, clock::now());
-            if let Err(error) = put.await {
+            if let Err(error) = self.put(&key, (session.id.clone(), user.clone())).await {
                 tracing::error!(%error, "an open item could not be written");
             }
         }
+    }
+
+    /// Adds a session to an entry.
+    async fn put(&self, key: &str, asking: Asking) -> Result<(), StoreError> {
+        for _ in 0..MAX_WRITES {
+            let (mut all, version) = self.asking(key).await?;
+            all.retain(|known| *known != asking);
+            all.push(asking.clone());
+            let surplus = all.len().saturating_sub(MAX_SESSIONS);
+            all.drain(..surplus);
+
+            let value = stored_json::to_bytes(&Json::from_serialize(&all));
+            let expect = version.map_or(Expect::Absent, Expect::Version);
+            if self.store.put(COLLECTION, key, value, expect, clock::now()).await?.is_ok() {
+                return Ok(());
+            }
+        }
+        // Others ask by the same id all the time: the client of this session begins another one.
+        Ok(())
     }
 }
 

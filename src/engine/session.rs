@@ -82,6 +82,12 @@ impl Session {
         !doc.is_conversation && doc.latest.is_none() && doc.is_empty()
     }
 
+    /// The right to take its first turn, if nothing was said in it: of several requests that come at the same time, one
+    /// gets it.
+    pub(super) fn try_first_turn(&self) -> Option<TurnGuard> {
+        self.try_turn().filter(|_| self.doc().has_no_turn())
+    }
+
     /// Lets it live as long as the connection it belongs to.
     pub(super) fn keep_in_memory(&self) {
         self.in_memory.store(true, Ordering::Relaxed);
@@ -148,6 +154,11 @@ impl Session {
         Arc::clone(&self.turn).try_lock_owned().ok()
     }
 
+    /// The right to take a turn, once it is free.
+    pub(super) async fn turn(&self) -> TurnGuard {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
     /// Joins the queue for a turn, if fewer than `limit` are in it.
     pub(super) fn enqueue(self: &Arc<Self>, limit: usize) -> Result<Queued, Fault> {
         let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,7 +176,7 @@ pub(super) struct Queued(Arc<Session>);
 impl Queued {
     /// Waits for the turn, first come, first served.
     pub(super) async fn turn(self) -> TurnGuard {
-        Arc::clone(&self.0.turn).lock_owned().await
+        self.0.turn().await
     }
 }
 

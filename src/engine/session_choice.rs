@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use interlingua_core::call::{Target, Thread};
+use interlingua_core::call::{Otherwise, Resent, Target, Thread};
 use interlingua_core::{Fault, Owner, RunId, RunPolicy};
 
 use super::agent::Agent;
+use super::basis::Basis;
 use super::pending_index::PendingIndex;
+use super::resent_choice::{GoesOn, ResentChooser};
 use super::run_access::RunAccess;
 use super::scope::Scope;
-use super::session::Session;
+use super::session::{Session, TurnGuard};
 use super::session_table::SessionTable;
 use super::turn::Spoken;
 
@@ -21,10 +23,31 @@ pub(super) struct SessionChooser {
     pub(super) sessions: Arc<SessionTable>,
     pub(super) access: Arc<RunAccess>,
     pub(super) pending_index: Arc<PendingIndex>,
+    pub(super) resent: Arc<ResentChooser>,
 }
 
-/// The session a run belongs to, and the run it follows there.
-type Chosen = (Arc<Session>, Option<RunId>);
+/// Where a run belongs.
+pub(super) struct Chosen {
+    pub(super) session: Arc<Session>,
+    /// The run it follows there.
+    pub(super) previous: Option<RunId>,
+    /// The session's turn, where it had to be taken to choose the session.
+    pub(super) guard: Option<TurnGuard>,
+    /// The session that the client named, if it resends its conversation.
+    pub(super) named: Option<Arc<Session>>,
+}
+
+impl Chosen {
+    const fn new(session: Arc<Session>, previous: Option<RunId>) -> Self {
+        Self { session, previous, guard: None, named: None }
+    }
+
+    /// The run goes on from the latest one in the session.
+    fn going_on(session: Arc<Session>) -> Self {
+        let previous = session.doc().latest;
+        Self::new(session, previous)
+    }
+}
 
 /// A run to continue from.
 struct Previous {
@@ -36,22 +59,22 @@ struct Previous {
 }
 
 impl SessionChooser {
-    /// Chooses the session of a new run. One that answers an open item joins the session where that was asked.
+    /// Chooses the session of a new run, and what of it the run goes on from. One that answers an open item joins the
+    /// session where that was asked.
     pub(super) async fn choose(
         &self,
+        thread: Thread,
         spoken: &mut Spoken,
         policy: &RunPolicy,
         agent: &Agent,
         scope: &Scope,
     ) -> Result<Chosen, Fault> {
-        match spoken.thread.clone() {
+        match thread {
             Thread::New | Thread::Continue(_) => {
                 if let Some(session) = self.pending_index.session_of_answers(spoken, agent, &scope.owner).await? {
-                    spoken.thread = Thread::Session(session.id.clone());
-                    let previous = session.doc().latest;
-                    return Ok((session, previous));
+                    return Ok(Chosen::going_on(session));
                 }
-                Ok((self.create(policy, agent, scope), None))
+                Ok(Chosen::new(self.create(policy, agent, scope), None))
             }
             Thread::Session(id) => {
                 let user = spoken.request.user_id.as_deref();
@@ -59,11 +82,64 @@ impl SessionChooser {
                 if scope.keeps_in_connection(policy) && session.is_blank() {
                     session.keep_in_memory();
                 }
-                let previous = session.doc().latest;
-                Ok((session, previous))
+                Ok(Chosen::going_on(session))
             }
-            Thread::After(run) => self.after(run, policy, agent, scope).await,
+            Thread::After(run) => {
+                spoken.basis = Basis::After(run);
+                self.after(run, policy, agent, scope).await
+            }
+            Thread::Resent(resent) => self.resent(*resent, spoken, policy, agent, scope).await,
         }
+    }
+
+    /// The session that the client goes on with, or the one that begins with what it sent.
+    async fn resent(
+        &self,
+        resent: Resent,
+        spoken: &mut Spoken,
+        policy: &RunPolicy,
+        agent: &Agent,
+        scope: &Scope,
+    ) -> Result<Chosen, Fault> {
+        let user = spoken.request.user_id.clone();
+        let named = match &resent.session {
+            Some(id) => Some(self.named(id, user.as_deref(), agent, &scope.owner).await?),
+            None => None,
+        };
+
+        let chosen = match self.resent.find(&resent, named.as_ref(), spoken, agent, &scope.owner).await? {
+            Some(GoesOn { session, is_exact }) => {
+                spoken.basis = Basis::Resent { history: resent.history, is_exact };
+                Chosen::going_on(session)
+            }
+            None => {
+                spoken.basis = Basis::Begins(resent.history);
+                self.begin(named.as_ref(), resent.otherwise, policy, agent, scope)
+            }
+        };
+
+        Ok(Chosen { named, ..chosen })
+    }
+
+    /// The session that begins with what its client sent: the one that it named, if that is free.
+    fn begin(
+        &self,
+        named: Option<&Arc<Session>>,
+        otherwise: Otherwise,
+        policy: &RunPolicy,
+        agent: &Agent,
+        scope: &Scope,
+    ) -> Chosen {
+        if let Some(named) = named {
+            let guard = named.try_first_turn();
+            // A conversation with items of its own is not overwritten.
+            let begins_again = otherwise == Otherwise::BeginAgain && !named.doc().is_conversation;
+            if guard.is_some() || begins_again {
+                return Chosen { guard, ..Chosen::new(Arc::clone(named), None) };
+            }
+        }
+
+        Chosen::new(self.create(policy, agent, scope), None)
     }
 
     fn create(&self, policy: &RunPolicy, agent: &Agent, scope: &Scope) -> Arc<Session> {
@@ -117,9 +193,9 @@ impl SessionChooser {
         let is_newest = !previous.is_over || session.doc().ends_with(run);
         let leaves = would_be_missing && session.doc().waiting.open().next().is_none();
         if is_newest && !leaves {
-            return Ok((session, Some(run)));
+            return Ok(Chosen::new(session, Some(run)));
         }
 
-        Ok((self.create(policy, agent, scope), Some(run)))
+        Ok(Chosen::new(self.create(policy, agent, scope), Some(run)))
     }
 }

@@ -4,6 +4,7 @@
 //! ([`super::session`]), and reading and writing entries ([`super::session_entries`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use interlingua_core::answer::Waiting;
 use interlingua_core::event::Millis;
@@ -18,6 +19,8 @@ use crate::upstream::pool::EndpointKey;
 
 /// The most bytes of messages that clients may put into one session.
 const MAX_BYTES: u64 = 32 << 20;
+/// The most messages that a session begins with.
+const MAX_FIRST_MESSAGES: usize = 4096;
 
 /// One entry of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,6 +55,14 @@ impl Entry {
     pub(super) fn to_message(&self) -> Option<Message> {
         let Self::Message { message, .. } = self else { return None };
         Message::parse(&Node::with_path("", message.raw())).ok()
+    }
+
+    /// The id of the message; empty for a turn.
+    pub(super) fn message_id(&self) -> &str {
+        match self {
+            Self::Turn { .. } => "",
+            Self::Message { id, .. } => id,
+        }
     }
 
     /// The size of the message in bytes. Turns are counted with their runs.
@@ -90,9 +101,18 @@ pub(super) struct SessionDoc {
     /// The size of all messages that clients put there.
     #[serde(default)]
     pub(super) bytes: u64,
+    /// The index after the messages that it began with, which its client said were said before.
+    #[serde(default)]
+    pub(super) begun: u64,
+    /// True if its client said more before the first entry than is stored.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) is_cut: bool,
     /// Entries that are not written yet, by index.
     #[serde(skip)]
     pub(super) unsaved: BTreeMap<u64, Entry>,
+    /// The indices of entries that were replaced and are still in the store.
+    #[serde(skip)]
+    pub(super) replaced: Range<u64>,
     /// All entries, in documents of an earlier version.
     #[serde(default, rename = "entries", skip_serializing_if = "Vec::is_empty")]
     pub(super) inline_entries: Vec<Entry>,
@@ -147,7 +167,10 @@ impl SessionDoc {
             next: 0,
             last: None,
             bytes: 0,
+            begun: 0,
+            is_cut: false,
             unsaved: BTreeMap::new(),
+            replaced: 0..0,
             inline_entries: Vec::new(),
             removed: BTreeSet::new(),
             upstream_id: (upstream_id != id).then_some(upstream_id),
@@ -196,6 +219,11 @@ impl SessionDoc {
         self.first == self.next
     }
 
+    /// True if no turn of it has ended well, and nothing was put into it: it can begin with something else.
+    pub(super) fn has_no_turn(&self) -> bool {
+        !self.is_conversation && (self.is_empty() || self.next == self.begun) && self.waiting.open().next().is_none()
+    }
+
     /// Adds an entry. It is written with the session.
     pub(super) fn push(&mut self, entry: Entry) {
         self.bytes += entry.bytes();
@@ -220,8 +248,30 @@ impl SessionDoc {
         Ok(())
     }
 
+    /// Begins with these messages instead of what was said before. The agent has not received them yet.
+    pub(super) fn begin(&mut self, mut messages: Vec<Entry>) {
+        let mut bytes = 0_u64;
+        let fits = |entry: &&Entry| {
+            bytes = bytes.saturating_add(entry.bytes());
+            bytes <= MAX_BYTES
+        };
+        let kept = messages.iter().rev().take(MAX_FIRST_MESSAGES).take_while(fits).count();
+        let left_out = messages.len() - kept;
+        messages.drain(..left_out);
+
+        self.replace(messages);
+        (self.begun, self.is_cut) = (self.next, left_out > 0);
+        self.removed.clear();
+        (self.seen, self.stale, self.home) = (self.first, true, None);
+        (self.connector_state, self.connector_user) = (Json::null(), None);
+    }
+
     /// Replaces all entries.
     pub(super) fn replace(&mut self, entries: Vec<Entry>) {
+        if self.replaced.is_empty() {
+            self.replaced.start = self.first;
+        }
+        self.replaced.end = self.next;
         self.unsaved.clear();
         (self.first, self.bytes, self.last) = (self.next, 0, None);
         entries.into_iter().for_each(|entry| self.push(entry));
@@ -250,6 +300,12 @@ impl SessionDoc {
         self.removed.insert(item.to_owned());
         self.stale = true;
     }
+}
+
+// Serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A stored session or entry that is not what it should be.

@@ -89,6 +89,16 @@ impl SessionEntries {
         Ok(false)
     }
 
+    /// Begins to delete the entries at these indices.
+    pub(super) fn delete_all_at(
+        &self,
+        session: &Session,
+        indices: Range<u64>,
+    ) -> Vec<StoreFuture<Result<bool, Conflict>>> {
+        let delete = |index| self.store.delete(COLLECTION, &part_key(session.key().as_str(), index), Expect::Any);
+        indices.map(delete).collect()
+    }
+
     /// Deletes one entry.
     pub(super) async fn delete(&self, session: &Session, index: u64) -> Result<(), Fault> {
         let deleted = self.store.delete(COLLECTION, &part_key(session.key().as_str(), index), Expect::Any);

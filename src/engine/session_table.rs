@@ -124,11 +124,12 @@ impl SessionTable {
             return Ok(());
         }
 
-        let (entries, indices, written) = {
+        let (entries, indices, replaced, written) = {
             let mut doc = session.doc();
             doc.updated_at = clock::now();
             let indices: Vec<u64> = doc.unsaved.keys().copied().collect();
-            (self.entries.write(session, &doc), indices, serde_json::to_vec(&*doc).unwrap_or_default())
+            let replaced = doc.replaced.clone();
+            (self.entries.write(session, &doc), indices, replaced, serde_json::to_vec(&*doc).unwrap_or_default())
         };
 
         // All at once and in this order: a reader of the session finds its entries.
@@ -138,9 +139,17 @@ impl SessionTable {
             put.await.map_err(|error| store_fault(&error))?.map_err(|_| conflict())?;
         }
 
+        // Only now nothing names them.
+        for deleted in self.entries.delete_all_at(session, replaced.clone()) {
+            let _ = deleted.await.map_err(|error| store_fault(&error))?;
+        }
+
         let mut doc = session.doc();
         for index in indices {
             doc.unsaved.remove(&index);
+        }
+        if doc.replaced.start == replaced.start {
+            doc.replaced.start = replaced.end;
         }
 
         Ok(())

@@ -18,10 +18,8 @@ use super::session_doc::{Entry, SessionDoc};
 use super::session_entries::{SessionEntries, windows};
 use super::sizes;
 
-/// A branch is sent at least so many of the turns before it.
-const MIN_CHAIN_TURNS: usize = 1000;
-/// A branch is sent at least so many bytes of them.
-const MIN_CHAIN_BYTES: usize = 16 << 20;
+/// The most turns that a session begins with that branches off.
+const MAX_CHAIN_TURNS: usize = 1000;
 
 /// A message that was said before.
 #[derive(Clone, Debug)]
@@ -61,7 +59,7 @@ impl Transcripts {
     ) -> Result<Past, Fault> {
         let mut turns = Vec::new();
         let mut bytes = 0;
-        let mut is_cut = false;
+        let mut is_cut = doc.is_cut;
         'windows: for indices in windows(doc, true) {
             for (_, entry) in self.entries().read(session, doc, indices).await?.into_iter().rev() {
                 let Some(messages) = self.messages_of(&entry).await? else { continue };
@@ -80,11 +78,10 @@ impl Transcripts {
 
     /// The messages up to and in a run, along the chain of runs it belongs to, within a limit.
     pub(super) async fn chain(&self, last: RunId, limit: HistoryLimit) -> Result<Past, Fault> {
-        let max_turns = limit.turns.max(MIN_CHAIN_TURNS);
-        let max_bytes = limit.bytes.max(MIN_CHAIN_BYTES);
+        let HistoryLimit { turns: max_turns, bytes: max_bytes } = limit.of_chains();
         let mut turns = Vec::new();
         let mut bytes = 0;
-        let mut next = Some(last);
+        let (mut next, mut first) = (Some(last), last);
         let mut is_cut = false;
         while let Some(id) = next {
             let Some(handle) = self.runs.find(id).await? else { break };
@@ -105,7 +102,14 @@ impl Transcripts {
                 break;
             }
             turns.push(messages);
-            next = previous;
+            (next, first) = (previous, id);
+        }
+
+        if !is_cut {
+            let beginning = self.beginning(first).await?;
+            let said = beginning.iter().filter_map(said_in).collect::<Vec<_>>();
+            is_cut = bytes + size_of(&said) > max_bytes;
+            turns.extend((!is_cut).then_some(said));
         }
 
         Ok(Past { messages: without_half_pairs(turns.into_iter().rev().flatten().collect()), is_cut })
@@ -115,8 +119,8 @@ impl Transcripts {
     /// there.
     async fn chain_entries(&self, last: RunId) -> Result<Vec<Entry>, Fault> {
         let mut entries = Vec::new();
-        let mut next = Some(last);
-        while let Some(id) = next.filter(|_| entries.len() < MIN_CHAIN_TURNS) {
+        let (mut next, mut first) = (Some(last), last);
+        while let Some(id) = next.filter(|_| entries.len() < MAX_CHAIN_TURNS) {
             let Some(handle) = self.runs.find(id).await? else { break };
             next = handle.view(|view| {
                 let run = view.run();
@@ -126,9 +130,34 @@ impl Transcripts {
                 }
                 view.info.previous
             });
+            first = id;
+        }
+
+        if next.is_none() {
+            entries.extend(self.beginning(first).await?.into_iter().rev());
         }
         entries.reverse();
         Ok(entries)
+    }
+
+    /// What a client said that was said before the first run of a session. Empty for every other run.
+    async fn beginning(&self, run: RunId) -> Result<Vec<Entry>, Fault> {
+        let Some(handle) = self.runs.find(run).await? else { return Ok(Vec::new()) };
+        let session = self.runs.session_of(&handle).await?;
+        let doc = session.doc().clone();
+
+        let mut messages = Vec::new();
+        for indices in windows(&doc, false) {
+            for (_, entry) in self.entries().read(&session, &doc, indices).await? {
+                if matches!(entry, Entry::Turn { .. }) {
+                    return Ok(if entry.is_turn_of(run) { messages } else { Vec::new() });
+                }
+                messages.push(entry);
+            }
+        }
+
+        // The run has ended otherwise than well, or has not ended yet.
+        Ok(if doc.latest == Some(run) { messages } else { Vec::new() })
     }
 
     /// The messages that the agent has not received: those put into the session, and turns it was not called in.
@@ -148,10 +177,7 @@ impl Transcripts {
                 let handle = self.runs.find(*run).await?;
                 Ok(handle.map(|handle| handle.view(|view| turn_messages(*run, view.run(), *turn as usize))))
             }
-            Entry::Message { id, .. } => {
-                let said = |message| Said { message, origin: MessageOrigin::Entry(id.clone()) };
-                Ok(Some(entry.to_message().map(said).into_iter().collect()))
-            }
+            Entry::Message { .. } => Ok(Some(said_in(entry).into_iter().collect())),
         }
     }
 
@@ -280,6 +306,12 @@ impl Transcripts {
 
         Ok(false)
     }
+}
+
+/// The message of an entry that is one.
+fn said_in(entry: &Entry) -> Option<Said> {
+    let origin = MessageOrigin::Entry(entry.message_id().to_owned());
+    entry.to_message().map(|message| Said { message, origin })
 }
 
 fn log_unknown(fault: &Fault) {

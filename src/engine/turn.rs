@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlingua_core::answer::{Answer, AnswerPolicy};
-use interlingua_core::call::{RunState, Thread};
+use interlingua_core::call::RunState;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::Losses;
 use interlingua_core::model::{AgentRequest, Input, Message};
@@ -17,6 +17,7 @@ use interlingua_core::{Fault, Json, RunCall, RunId, RunPolicy};
 use tokio::sync::oneshot;
 
 use super::agent::Agent;
+use super::basis::Basis;
 use super::message_ids::MessageOrigin;
 use super::session::{Queued, Session, TurnGuard};
 use crate::callers::{Caller, Permit, Use};
@@ -104,7 +105,7 @@ pub(super) struct Spoken {
     pub(super) preamble: Vec<Message>,
     pub(super) answers: Vec<Answer>,
     pub(super) answer_policy: AnswerPolicy,
-    pub(super) thread: Thread,
+    pub(super) basis: Basis,
 }
 
 /// Where a turn stands in its session's queue.
@@ -141,6 +142,8 @@ pub(super) struct Prepared {
     pub(super) freed: Vec<RunId>,
     /// True if a pending item was decided: the session has to be safe before the agent is called.
     pub(super) decided: bool,
+    /// True if the session begins with messages of its client: they have to be safe before the agent's answer is shown.
+    pub(super) begins: bool,
     /// The input with its answers in canonical form, if that differs from what the client sent.
     pub(super) input: Option<Input>,
     /// The input as the agent gets it, without history.
@@ -197,13 +200,14 @@ impl Prepared {
 }
 
 impl From<RunCall> for Spoken {
+    /// For a turn that goes on from its session.
     fn from(call: RunCall) -> Self {
         Self {
             request: call.request,
             preamble: call.preamble,
             answers: call.answers,
             answer_policy: call.answer_policy,
-            thread: call.thread,
+            basis: Basis::Session,
         }
     }
 }

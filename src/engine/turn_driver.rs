@@ -194,6 +194,7 @@ impl<'a> TurnDriver<'a> {
 
         // The record has the input. While an agent works for minutes there need be no copies of it.
         self.turn.spoken.request.input = Input::default();
+        self.turn.spoken.basis.forget_history();
         prepared.request.input = Input::default();
         prepared.said = Input::default();
         (prepared.origins, prepared.message_ids) = (Vec::new(), Vec::new());
@@ -240,10 +241,18 @@ impl<'a> TurnDriver<'a> {
         prepared: &mut Prepared,
         opened: Option<StoreFuture<()>>,
     ) -> Result<Option<Conversation>, Fault> {
+        let begins = prepared.begins;
         let stored = async {
-            let Some(opened) = opened else { return Ok(()) };
+            let opened = async {
+                match opened {
+                    Some(opened) => commit::opened(opened).await,
+                    None => Ok(()),
+                }
+            };
+            let sessions = self.services.runs.sessions();
+            let saved = async { if begins { commit::saved(sessions, &self.turn.session).await } else { Ok(()) } };
             // The client that gets this refusal does not know the run, and no one else shall.
-            commit::opened(opened).await.inspect_err(|_| discard(self.run, &self.turn.session))
+            tokio::try_join!(opened, saved).map(drop).inspect_err(|_| discard(self.run, &self.turn.session))
         };
 
         if self.turn.policy.record_only {

@@ -349,7 +349,7 @@ fn owner_in<'a>(collection: &str, key: &'a str) -> &'a str {
 }
 
 /// Collections whose keys start with an agent's name.
-const BY_AGENT: [&str; 3] = ["sessions", "asked", "entries"];
+const BY_AGENT: [&str; 4] = ["sessions", "asked", "branches", "entries"];
 
 /// The key of a document that belongs to an owner, so that no owner can address another owner's documents. `owner` is
 /// [`interlingua_core::Owner::key`], which never contains the separator.

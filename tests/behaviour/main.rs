@@ -54,6 +54,7 @@ mod pools;
 mod quotas;
 mod rates;
 mod reload;
+mod resent;
 mod responses_socket;
 mod revocation;
 mod routing;

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::callers::key_of;
 use super::http::{Exchange, Response, request, with_timeout};
 use super::puppet::{PuppetApi, PuppetUpstream};
+use super::resender::Resender;
 use super::transcript::Transcript;
 
 /// A running gateway. It stops when it is dropped.
@@ -33,7 +34,7 @@ pub struct Gateway {
 
 /// All protocols, and those of the tests.
 fn builder() -> interlingua::Gateway {
-    interlingua::Gateway::builtin().serve::<PuppetApi>().upstream::<PuppetUpstream>()
+    interlingua::Gateway::builtin().serve::<PuppetApi>().serve::<Resender>().upstream::<PuppetUpstream>()
 }
 
 /// Configuration of an agent that speaks the Agent API. `own` and `upstream` are further lines of the two tables.

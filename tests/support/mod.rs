@@ -16,6 +16,7 @@ pub mod pairs;
 pub mod paths;
 pub mod process;
 pub mod puppet;
+pub mod resender;
 pub mod socket;
 pub mod store;
 pub mod tls;

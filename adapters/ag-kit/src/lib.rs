@@ -165,6 +165,7 @@ impl Route {
             ttl: self.options.interrupt_ttl.map(|ttl| ttl.0),
             orphans: self.options.orphan_answers,
             accepts_single_answers: false,
+            asks_again: false,
         }
     }
 

@@ -109,6 +109,7 @@ impl Route {
             ttl: self.options.interrupt_ttl.map(|ttl| ttl.0),
             orphans: OrphanPolicy::Refuse,
             accepts_single_answers: false,
+            asks_again: false,
         }
     }
 }

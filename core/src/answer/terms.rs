@@ -42,6 +42,8 @@ pub struct AnswerPolicy {
     pub orphans: OrphanPolicy,
     /// True if the upstream accepts single answers: then each one is sent immediately.
     pub accepts_single_answers: bool,
+    /// True if an answer that decides nothing, or nothing that is allowed, is not refused: the client is asked again.
+    pub asks_again: bool,
 }
 
 /// What an agent with the approval extension accepts.

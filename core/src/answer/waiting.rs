@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::decide::{AnswerError, Decided, decide};
 use crate::answer::{
-    Answer, AnswerBody, AnswerMessage, AnswerPolicy, AskPolicy, NOT_TAKEN, NOT_WAITING, OrphanPolicy, fits, native,
-    offer, supported_decisions,
+    Answer, AnswerBody, AnswerMessage, AnswerPolicy, AskPolicy, NOT_TAKEN, NOT_WAITING, OrphanPolicy, UNDECIDED, fits,
+    native, offer, supported_decisions,
 };
 use crate::capability::ToolOutputs;
 use crate::event::Millis;
@@ -213,6 +213,7 @@ impl Waiting {
                 *self = next;
                 outcome
             }
+            Err(fault) if terms.asks_again && is_no_decision(&fault) => Outcome::Wait,
             Err(fault) => Outcome::Refused(fault),
         }
     }
@@ -438,6 +439,11 @@ fn check_answer(open: &Open, answer: &Answer, now: Millis) -> Result<Decided, Fa
         fits(parameters, &arguments).map_err(AnswerError::SchemaMismatch)?;
     }
     Ok(decided)
+}
+
+/// True if an answer was refused for what it says, and not because its item cannot be answered.
+fn is_no_decision(fault: &Fault) -> bool {
+    fault.code.as_deref().is_some_and(|code| [UNDECIDED, NOT_TAKEN].contains(&code))
 }
 
 /// The answers beside the input, then those in it. Answers before the agent's last message are history.

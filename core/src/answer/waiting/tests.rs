@@ -15,6 +15,7 @@ const ALL_TOGETHER: AnswerPolicy = AnswerPolicy {
     ttl: None,
     orphans: OrphanPolicy::Refuse,
     accepts_single_answers: false,
+    asks_again: false,
 };
 const ONE_BY_ONE: AnswerPolicy = AnswerPolicy { asking: AskPolicy::OneByOne, ..ALL_TOGETHER };
 const WITH_TOOLS: AnswerPolicy = AnswerPolicy { asking: AskPolicy::OneByOneWithTools, ..ALL_TOGETHER };
@@ -90,6 +91,20 @@ fn an_answer_without_a_decision_is_refused_and_leaves_the_item_open() {
         assert_eq!(fault.code(), crate::answer::UNDECIDED, "{text}");
     }
     assert_eq!(waiting, before);
+}
+
+#[test]
+fn a_protocol_that_asks_again_does_so_after_an_answer_without_a_decision() {
+    let terms = AnswerPolicy { asks_again: true, ..ALL_TOGETHER };
+    let mut waiting = waiting(vec![approval("a"), approval("b")]);
+    let before = waiting.clone();
+    for answers in [vec![answer("a", "maybe")], vec![answer("a", "yes"), answer("b", "perhaps")]] {
+        assert!(matches!(waiting.take(Vec::new(), answers, terms, 1_000), Outcome::Wait));
+        assert_eq!(waiting, before, "no answer counts");
+    }
+    // An item that is not open cannot be asked for again.
+    let fault = refused(waiting.take(Vec::new(), vec![answer("c", "yes")], terms, 1_000));
+    assert_eq!(fault.code(), NOT_WAITING);
 }
 
 #[test]
