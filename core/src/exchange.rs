@@ -334,6 +334,9 @@ pub struct Endpoint {
     /// Tells requests of this protocol from those of another protocol that is mounted at the same path and has the same
     /// endpoint. `None`: it cannot tell, so the first route in the configuration answers.
     pub recognizes: Option<Recognizes>,
+    /// A word for what the endpoint answers, if another protocol at the same path may answer the same: the first route
+    /// in the configuration does, and that is no mistake. `None`: it is the protocol's own.
+    pub common: Option<&'static str>,
     /// Requires no credentials even if the route does: agent cards.
     pub public: bool,
     /// Creates the exchange for a request.
@@ -354,6 +357,7 @@ impl Endpoint {
             path,
             at_root: false,
             recognizes: None,
+            common: None,
             public: false,
             open: Box::new(move || Box::new(open())),
             websocket: false,

@@ -350,6 +350,9 @@ fn report_overlaps(
     let mut warned = HashSet::new();
     for overlap in overlaps {
         let (first, later) = (mounts[overlap.first].0, mounts[overlap.later].0);
+        if overlap.kind == OverlapKind::Common && have_same_agents(&routes[first].0, &routes[later].0) {
+            continue;
+        }
         let is_new = if overlap.is_error() { reported.insert(later) } else { warned.insert((first, later)) };
         if !is_new {
             continue;
@@ -367,7 +370,7 @@ fn report_overlaps(
                 .at(span)
                 .label("mount one of them at another path")
                 .also(first_span, "mounted here first"),
-            OverlapKind::Shared | OverlapKind::Root => {
+            OverlapKind::Shared | OverlapKind::Common | OverlapKind::Root => {
                 let answers = mounts[overlap.answers].0;
                 let (mine, other) = if answers == later {
                     ("this route answers", "not this route")
@@ -380,10 +383,17 @@ fn report_overlaps(
     }
 }
 
+/// True if two routes serve the same agents, in any order.
+fn have_same_agents(one: &Route, other: &Route) -> bool {
+    let names = |route: &Route| route.agents.iter().map(|agent| agent.name.clone()).collect::<HashSet<_>>();
+    names(one) == names(other)
+}
+
 /// A warning that names the requests, of which one route answers all.
 fn shared_requests(overlap: &Overlap) -> Diagnostic {
     let requests = suggest::list(overlap.requests.iter().map(String::as_str));
     let reason = match overlap.kind {
+        OverlapKind::Common => "the first route in the file answers, with its own agents",
         OverlapKind::Root => "well-known paths at the root of the host belong to the first route of their protocol",
         _ => "the first route in the file answers; everything else goes to the route that has it",
     };

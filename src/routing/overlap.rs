@@ -32,6 +32,8 @@ pub(crate) enum OverlapKind {
     Conflict,
     /// Two protocols at the same path: the first route of the file answers.
     Shared,
+    /// The same, where both protocols answer alike: for their own agents.
+    Common,
     /// A well-known path at the root of the host, which comes before all mounts.
     Root,
 }
@@ -106,8 +108,8 @@ impl<R> Search<'_, R> {
         kind: OverlapKind,
         (one, paths): (&RouteEndpoints<R>, &[(usize, Pattern)]),
         (other, other_paths): (&RouteEndpoints<R>, &[(usize, Pattern)]),
-    ) -> Option<Overlap> {
-        let mut requests: Vec<String> = Vec::new();
+    ) -> Vec<Overlap> {
+        let (mut requests, mut common): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for (index, pattern) in paths {
             let endpoint = &self.mounts[one.mount].endpoints[*index];
             for (other_index, other_pattern) in other_paths {
@@ -121,6 +123,10 @@ impl<R> Search<'_, R> {
                 let Some(path) = pattern.unify(other_pattern) else { continue };
                 if has_method(one, endpoint.method, &path) && has_method(other, endpoint.method, &path) {
                     let request = format!("{} {path}", endpoint.method.as_str());
+                    let is_common = kind == OverlapKind::Shared
+                        && endpoint.common.is_some()
+                        && endpoint.common == other_endpoint.common;
+                    let requests = if is_common { &mut common } else { &mut requests };
                     if !requests.contains(&request) {
                         requests.push(request);
                     }
@@ -129,7 +135,9 @@ impl<R> Search<'_, R> {
         }
 
         let (first, later) = (one.mount.min(other.mount), one.mount.max(other.mount));
-        (!requests.is_empty()).then_some(Overlap { kind, first, later, answers: one.mount, requests })
+        let overlaps = [(kind, requests), (OverlapKind::Common, common)].into_iter();
+        let found = overlaps.filter(|(_, requests)| !requests.is_empty());
+        found.map(|(kind, requests)| Overlap { kind, first, later, answers: one.mount, requests }).collect()
     }
 }
 

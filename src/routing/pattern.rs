@@ -23,12 +23,14 @@ pub struct EndpointPattern {
     pub at_root: bool,
     /// Tells the requests of this protocol from those of another protocol at the same mount point. `None`: it cannot.
     pub recognizes: Option<Recognizes>,
+    /// Endpoints of several protocols with the same word here answer the same.
+    pub common: Option<&'static str>,
 }
 
 impl EndpointPattern {
     /// An endpoint below its mount only, whose requests cannot be told from those of another protocol.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), at_root: false, recognizes: None }
+        Self { method, path: path.into(), at_root: false, recognizes: None, common: None }
     }
 }
 
@@ -39,6 +41,7 @@ impl From<&Endpoint> for EndpointPattern {
             path: endpoint.path.to_owned(),
             at_root: endpoint.at_root,
             recognizes: endpoint.recognizes,
+            common: endpoint.common,
         }
     }
 }

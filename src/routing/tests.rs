@@ -238,6 +238,26 @@ fn protocols_share_a_mount() {
 }
 
 #[test]
+fn endpoints_that_answer_alike_are_told_from_those_that_do_not() {
+    let mut mounts = mounts(&[
+        ("/v1", "p", &[(Get, "/models"), (Get, "/models/{id}"), (Get, "/files")]),
+        ("/v1", "q", &[(Get, "/models"), (Get, "/models/{id}"), (Get, "/files")]),
+    ]);
+    for mount in &mut mounts {
+        mount.endpoints[0].common = Some("models");
+    }
+    mounts[0].endpoints[2].common = Some("files");
+    mounts[1].endpoints[2].common = Some("other files");
+
+    let (table, overlaps) = Table::build(&mounts).expect("a valid table");
+    let found: Vec<_> = overlaps.iter().map(|overlap| (overlap.kind, overlap.requests.join(", "))).collect();
+    let wanted = [(OverlapKind::Shared, "GET /v1/models/{id}, GET /v1/files"), (OverlapKind::Common, "GET /v1/models")];
+    assert_eq!(found, wanted.map(|(kind, requests)| (kind, requests.to_owned())));
+    assert!(overlaps.iter().all(|overlap| !overlap.is_error()));
+    assert_eq!(find(&table, "GET /v1/models"), "0.0");
+}
+
+#[test]
 fn a_protocol_that_recognizes_its_requests_answers_them() {
     let versioned: fn(&ReadHeader<'_>) -> bool = |header| header("version").is_some();
     let shared = |recognizing: &[usize]| {

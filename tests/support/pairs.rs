@@ -1,15 +1,23 @@
-//! A small client driver for each of the five served protocols: start, answer, read, follow and cancel a run. A driver
-//! returns `None` for an operation that its protocol does not have.
+//! A small client driver for each of the served protocols: start, answer, read, follow and cancel a run. A driver returns
+//! `None` for an operation that its protocol does not have. Each protocol has a file.
 //!
 //! Not here: the expected results (`tests/behaviour/pairs.rs`).
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
+mod a2a;
+mod ag_kit;
+mod agent_api;
+mod hitl;
+mod responses;
+
 use serde_json::{Value, json};
 
-use super::gateway::{Gateway, user_turn_in};
+use super::gateway::Gateway;
 use super::http::{Exchange, Response};
 use super::poll_until;
+
+pub use a2a::{message, subscribe, task};
 
 /// A route of every protocol for the agent `demo`.
 pub const ROUTES: &str = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\n\
@@ -105,32 +113,6 @@ impl Interrupt {
     }
 }
 
-const V1: (&str, &str) = ("a2a-version", "1.0");
-const JSON: (&str, &str) = ("content-type", "application/json");
-
-async fn a2a(gateway: &Gateway, path: &str, body: &Value) -> Exchange {
-    gateway.open("POST", &format!("/a2a/demo{path}"), &[V1, JSON], body.to_string().as_bytes()).await
-}
-
-/// Fetches a task over A2A.
-pub async fn task(gateway: &Gateway, id: &str) -> Response {
-    gateway.open("GET", &format!("/a2a/demo/tasks/{id}"), &[V1], b"").await.response().await
-}
-
-/// Subscribes to a task over A2A.
-pub async fn subscribe(gateway: &Gateway, id: &str) -> Exchange {
-    a2a(gateway, &format!("/tasks/{id}:subscribe"), &json!({})).await
-}
-
-/// Sends a message over A2A, with or without a task id.
-pub async fn message(gateway: &Gateway, session: &str, task: Option<&str>, part: Value) -> Response {
-    let mut message = json!({ "messageId": "m", "role": "ROLE_USER", "contextId": session, "parts": [part] });
-    if let Some(task) = task {
-        message["taskId"] = task.into();
-    }
-    a2a(gateway, "/message:send", &json!({ "message": message })).await.response().await
-}
-
 /// The JSON frames of an event stream.
 pub fn frames(text: &str) -> Vec<Value> {
     let data = text.split("\n").filter_map(|line| line.strip_prefix("data: "));
@@ -153,8 +135,10 @@ pub async fn latest(gateway: &Gateway, session: &str) -> Value {
     .await
 }
 
-fn assert_ok(protocol: Protocol, answer: &Response) {
-    assert_eq!(answer.status, 200, "{protocol:?}: {}", answer.text());
+/// The response, which has to be a success.
+fn ok(answer: Response) -> Response {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer
 }
 
 impl Protocol {
@@ -172,66 +156,21 @@ impl Protocol {
     /// Says something, with a picture by its URL where the protocol can send one, and waits for the whole answer.
     pub async fn say(self, gateway: &Gateway, session: &str, words: &str, picture: Option<&str>) -> Response {
         match self {
-            Self::AgentApi => {
-                let mut content = vec![json!({ "type": "text", "text": words })];
-                content.extend(picture.map(|url| json!({ "type": "image", "image_url": url })));
-                let input = json!([{ "role": "user", "type": "message", "content": content }]);
-                let body = json!({ "session_id": session, "stream": false, "input": input });
-                gateway.post("/agents/demo/process", &body).await
-            }
-            Self::Responses => {
-                let mut content = vec![json!({ "type": "input_text", "text": words })];
-                content.extend(picture.map(|url| json!({ "type": "input_image", "image_url": url })));
-                let input = json!([{ "role": "user", "content": content }]);
-                gateway.post("/v1/responses", &json!({ "model": "demo", "input": input })).await
-            }
-            Self::A2a => {
-                let mut parts = vec![json!({ "text": words })];
-                parts.extend(picture.map(|url| json!({ "url": url, "mediaType": "image/png" })));
-                let message = json!({ "messageId": "m", "role": "ROLE_USER", "contextId": session, "parts": parts });
-                // Statuses such as those of reasoning are part of the stream only.
-                let path = if words == "reasoning" { "/message:stream" } else { "/message:send" };
-                a2a(gateway, path, &json!({ "message": message })).await.response().await
-            }
-            Self::AgKit => {
-                let mut content = vec![json!({ "type": "text", "text": words })];
-                content.extend(picture.map(|url| json!({ "type": "image_url", "image_url": { "url": url } })));
-                let messages = json!([{ "role": "user", "content": content }]);
-                let body = json!({ "conversationId": session, "messages": messages });
-                gateway.post("/kit/demo/send-message", &body).await
-            }
-            Self::Hitl => {
-                let body = json!({ "user_id": "pat", "session_id": session, "query": words });
-                gateway.post("/hitl/demo/agent/invoke", &body).await
-            }
+            Self::AgentApi => agent_api::say(gateway, session, words, picture).await,
+            Self::Responses => responses::say(gateway, words, picture).await,
+            Self::A2a => a2a::say(gateway, session, words, picture).await,
+            Self::AgKit => ag_kit::say(gateway, session, words, picture).await,
+            Self::Hitl => hitl::say(gateway, session, words).await,
         }
     }
 
     /// Sends a demo command that interrupts, and waits until the run is interrupted.
     pub async fn ask(self, gateway: &Gateway, session: &str, word: &str) -> Interrupt {
-        let mut session = session.to_owned();
-        match self {
-            Self::AgentApi => {
-                let mut body = user_turn_in(&session, word);
-                body["stream"] = false.into();
-                assert_ok(self, &gateway.post("/agents/demo/process", &body).await);
-            }
-            Self::Responses => {
-                let made = gateway.post("/v1/responses", &json!({ "model": "demo", "input": word })).await;
-                assert_ok(self, &made);
-                let id = made.json()["id"].as_str().expect("an id").to_owned();
-                session = gateway.run("demo", &id).await["session_id"].as_str().expect("a session").to_owned();
-            }
-            Self::A2a => assert_ok(self, &message(gateway, &session, None, json!({ "text": word })).await),
-            Self::AgKit => {
-                let body = json!({ "conversationId": session, "messages": [{ "role": "user", "content": word }] });
-                assert_ok(self, &gateway.post("/kit/demo/send-message", &body).await);
-            }
-            Self::Hitl => {
-                let body = json!({ "user_id": "pat", "session_id": session, "query": word });
-                assert_ok(self, &gateway.post("/hitl/demo/agent/invoke", &body).await);
-            }
-        }
+        let answer = ok(self.say(gateway, session, word, None).await);
+        let session = match self {
+            Self::Responses => responses::session(gateway, &answer).await,
+            _ => session.to_owned(),
+        };
 
         let run = latest(gateway, &session).await["id"].as_str().expect("an id").to_owned();
         let full = gateway.run("demo", &run).await;
@@ -243,107 +182,35 @@ impl Protocol {
 
     /// Answers a pending item. `None` if the protocol cannot express the decision.
     pub async fn answer(self, gateway: &Gateway, interrupt: &Interrupt, decision: Decision) -> Option<Response> {
-        let item = &interrupt.item;
-        Some(match self {
-            Self::AgentApi => {
-                let body =
-                    json!({ "session_id": interrupt.session, "stream": false, "input": [native(item, decision)] });
-                gateway.post("/agents/demo/process", &body).await
-            }
-            Self::Responses => {
-                let previous = format!("resp_{}", interrupt.id().replace('-', ""));
-                let input = match decision {
-                    Decision::Edit => return None,
-                    Decision::Accept => {
-                        json!({ "type": "mcp_approval_response", "approval_request_id": item, "approve": true })
-                    }
-                    Decision::Reject => {
-                        json!({ "type": "mcp_approval_response", "approval_request_id": item, "approve": false })
-                    }
-                    // Responses has a reason for a rejection only, no text as the result.
-                    Decision::Respond => return None,
-                    Decision::Output => output(item, "Paris"),
-                    Decision::Value => output(item, r#"{"colour":"blue"}"#),
-                    Decision::Words => output(item, "blue"),
-                    Decision::Done => output(item, "done"),
-                };
-                let body = json!({ "model": "demo", "previous_response_id": previous, "input": [input] });
-                gateway.post("/v1/responses", &body).await
-            }
-            Self::A2a => {
-                let part = match decision {
-                    Decision::Output => json!({ "function_call_output": { "call_id": item, "output": "Paris" } }),
-                    Decision::Words => json!({ "interrupt_id": item, "decision": "respond", "text": "blue" }),
-                    Decision::Value => json!({ "interrupt_id": item, "colour": "blue" }),
-                    _ => {
-                        let mut part = decision_fields(decision);
-                        part["interrupt_id"] = item.as_str().into();
-                        part
-                    }
-                };
-                message(gateway, &interrupt.session, None, json!({ "data": part })).await
-            }
-            Self::AgKit => {
-                let mut body = json!({ "conversationId": interrupt.session });
-                match decision {
-                    Decision::Output => {
-                        body["messages"] = json!([{ "role": "tool", "toolCallId": item, "content": "Paris" }]);
-                    }
-                    Decision::Words => body["resume"] = json!({ "interruptId": item, "payload": "blue" }),
-                    _ => body["resume"] = json!({ "interruptId": item, "payload": decision_fields(decision) }),
-                }
-                gateway.post("/kit/demo/send-message", &body).await
-            }
-            Self::Hitl => {
-                let (response_type, args) = match decision {
-                    Decision::Accept | Decision::Done => ("accept", Value::Null),
-                    Decision::Edit => ("edit", json!({ "args": { "to": "grace@example.com" } })),
-                    Decision::Respond => ("response", json!({ "args": "later" })),
-                    Decision::Reject => ("reject", Value::Null),
-                    Decision::Output => ("response", json!({ "args": "Paris" })),
-                    Decision::Value => ("response", json!({ "args": { "colour": "blue" } })),
-                    Decision::Words => ("response", json!({ "args": "blue" })),
-                };
-                let body = json!({
-                    "user_id": "pat", "session_id": interrupt.session, "response_type": response_type, "args": args,
-                });
-                gateway.post("/hitl/demo/agent/resume", &body).await
-            }
-        })
+        match self {
+            Self::AgentApi => Some(agent_api::answer(gateway, interrupt, decision).await),
+            Self::Responses => responses::answer(gateway, interrupt, decision).await,
+            Self::A2a => Some(a2a::answer(gateway, interrupt, decision).await),
+            Self::AgKit => Some(ag_kit::answer(gateway, interrupt, decision).await),
+            Self::Hitl => Some(hitl::answer(gateway, interrupt, decision).await),
+        }
     }
 
     /// Starts a long run. Where the protocol has no background runs, the open connection is returned.
     pub async fn start_long(self, gateway: &Gateway, session: &str) -> (Interrupt, Option<Exchange>) {
-        const LONG: &str = "long 5000 20";
         let mut session = session.to_owned();
-        let mut open = None;
-        match self {
+        let open = match self {
             Self::AgentApi => {
-                assert_ok(self, &gateway.post("/agents/demo/process/task", &user_turn_in(&session, LONG)).await);
+                ok(agent_api::start_long(gateway, &session).await);
+                None
             }
             Self::Responses => {
-                let body = json!({ "model": "demo", "input": LONG, "background": true });
-                let made = gateway.post("/v1/responses", &body).await;
-                assert_ok(self, &made);
-                let id = made.json()["id"].as_str().expect("an id").to_owned();
-                session = gateway.run("demo", &id).await["session_id"].as_str().expect("a session").to_owned();
+                let answer = ok(responses::start_long(gateway).await);
+                session = responses::session(gateway, &answer).await;
+                None
             }
             Self::A2a => {
-                let message = json!({
-                    "messageId": "m", "role": "ROLE_USER", "contextId": session, "parts": [{ "text": LONG }],
-                });
-                let body = json!({ "message": message, "configuration": { "returnImmediately": true } });
-                assert_ok(self, &a2a(gateway, "/message:send", &body).await.response().await);
+                ok(a2a::start_long(gateway, &session).await);
+                None
             }
-            Self::AgKit => {
-                let body = json!({ "conversationId": session, "messages": [{ "role": "user", "content": LONG }] });
-                open = Some(gateway.start_post("/kit/demo/send-message", &body).await);
-            }
-            Self::Hitl => {
-                let body = json!({ "user_id": "pat", "session_id": session, "query": LONG });
-                open = Some(gateway.start_post("/hitl/demo/agent/invoke", &body).await);
-            }
-        }
+            Self::AgKit => Some(ag_kit::start_long(gateway, &session).await),
+            Self::Hitl => Some(hitl::start_long(gateway, &session).await),
+        };
         let run = latest(gateway, &session).await["id"].as_str().expect("an id").to_owned();
         (Interrupt { session, run, item: String::new() }, open)
     }
@@ -357,9 +224,8 @@ impl Protocol {
             Self::AgKit => return None,
             Self::Hitl => gateway.get(&format!("/hitl/demo/agent/status/pat/{}", interrupt.session)).await,
         };
-        assert_ok(self, &answer);
 
-        let answer = answer.json();
+        let answer = ok(answer).json();
         let state = if self == Self::A2a { &answer["status"]["state"] } else { &answer["status"] };
         Some(state.as_str().expect("a state").trim_start_matches("TASK_STATE_").to_lowercase())
     }
@@ -380,15 +246,15 @@ impl Protocol {
         Some(match self {
             Self::AgentApi => gateway.post(&format!("/agents/demo/runs/{}/cancel", interrupt.id()), &json!({})).await,
             Self::Responses => gateway.post(&format!("/v1/responses/{}/cancel", interrupt.run), &json!({})).await,
-            Self::A2a => a2a(gateway, &format!("/tasks/{}:cancel", interrupt.run), &json!({})).await.response().await,
+            Self::A2a => a2a::cancel(gateway, &interrupt.run).await,
             Self::AgKit => return None,
-            Self::Hitl => {
-                let path = format!("/hitl/demo/agent/session/pat/{}", interrupt.session);
-                gateway.open("DELETE", &path, &[], b"").await.response().await
-            }
+            Self::Hitl => hitl::cancel(gateway, &interrupt.session).await,
         })
     }
 }
+
+/// What starts a long run.
+const LONG: &str = "long 5000 20";
 
 /// A decision in the JSON shape that most protocols use.
 fn decision_fields(decision: Decision) -> Value {
@@ -400,11 +266,6 @@ fn decision_fields(decision: Decision) -> Value {
         Decision::Output | Decision::Words => panic!("no decision"),
         Decision::Value => json!({ "colour": "blue" }),
     }
-}
-
-/// A function call output of the Responses API.
-fn output(item: &str, output: &str) -> Value {
-    json!({ "type": "function_call_output", "call_id": item, "output": output })
 }
 
 /// The answer as a message of the Agent API.

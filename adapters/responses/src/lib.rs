@@ -99,7 +99,7 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
     }
     let conversation = |operation| open(shared, move |shared| Conversations::new(shared, operation));
     // Other model APIs serve the same document.
-    let models = |path| Endpoint::get(path, open(shared, Models::new));
+    let models = |path| Endpoint { common: Some("models"), ..Endpoint::get(path, open(shared, Models::new)) };
     let options = &shared.options;
 
     let mut table = Vec::new();
