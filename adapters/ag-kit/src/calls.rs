@@ -4,10 +4,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use interlingua_core::call_output;
 use interlingua_core::emitted_text::EmittedText;
-use interlingua_core::model::{Body, MessageType, ToolCall, ToolOutput};
-use interlingua_core::run::{Message, Slot};
-use interlingua_core::{Event, Extra, Json, Out, Step};
+use interlingua_core::model::{MessageType, ToolCall};
+use interlingua_core::run::Message;
+use interlingua_core::{Event, Extra, Out, Step};
 
 use crate::memory::Memory;
 use crate::wire;
@@ -127,8 +128,8 @@ impl Calls {
         if !matches!(step.event, Event::ContentFinished { .. }) {
             return;
         }
-        let Some(mut output) = parse_output(slot) else { return };
-        if unwrap && let Some(text) = text_of_blocks(&output.output) {
+        let Some(mut output) = call_output::parse(slot) else { return };
+        if unwrap && let Some(text) = call_output::text_of_blocks(&output.output) {
             output.output = text;
         }
 
@@ -232,35 +233,4 @@ fn derived_id(message: &Message, slot: usize) -> String {
 
 fn content_key(message: usize, slot: usize) -> (u32, u32) {
     (u32::try_from(message).unwrap_or(u32::MAX), u32::try_from(slot).unwrap_or(u32::MAX))
-}
-
-fn parse_output(slot: &Slot) -> Option<ToolOutput> {
-    match &slot.value.as_ref().map(|value| &value.body) {
-        Some(Body::Data(data)) => {
-            let mut output: ToolOutput = data.decode().unwrap_or_default();
-            // Component outputs have no defined body: the complete data is the result.
-            if data.decode::<Extra>().is_none_or(|fields| fields.get("output").is_none()) {
-                output.output = data.text().to_owned();
-            }
-            Some(output)
-        }
-        None if !slot.text().is_empty() => Some(ToolOutput { output: slot.text().to_owned(), ..ToolOutput::default() }),
-        _ => None,
-    }
-}
-
-/// The text of a JSON list of text blocks, which some frameworks return. `None`: the output is anything else.
-fn text_of_blocks(output: &str) -> Option<String> {
-    let blocks: Vec<Extra> = Json::parse(output)?.decode()?;
-    if blocks.is_empty() {
-        return None;
-    }
-    blocks
-        .iter()
-        .map(|block| {
-            let kind: String = block.get("type")?.decode()?;
-            let text: String = block.get("text")?.decode()?;
-            (kind == "text").then_some(text)
-        })
-        .collect()
 }

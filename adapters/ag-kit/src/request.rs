@@ -2,8 +2,9 @@
 //! error names its field. More tolerant than the reference implementation where the meaning is unambiguous.
 
 use interlingua_core::answer::{Answer, AnswerBody};
-use interlingua_core::model::{self, Body, Content, File, Message, MessageType, Role, ToolCall, ToolOutput};
-use interlingua_core::tree::{Kind, Node, Object};
+use interlingua_core::model::{self, Content, Message, MessageType, Role, ToolCall, ToolOutput};
+use interlingua_core::source_parts;
+use interlingua_core::tree::{Kind, Node};
 use interlingua_core::{Extra, Fault, FaultKind, Json, Request};
 use serde::Serialize;
 
@@ -130,93 +131,8 @@ fn parse_call(node: &Node<'_>) -> Result<Message, Fault> {
 fn parse_content(node: &Node<'_>) -> Result<Vec<Content>, Fault> {
     match node.kind() {
         Kind::String => Ok(vec![Content::text(node.string()?)]),
-        Kind::Array => node.array()?.parse_each(parse_part),
+        Kind::Array => node.array()?.parse_each(source_parts::parse),
         _ => Err(node.wrong_type("a string or a list of parts")),
-    }
-}
-
-fn parse_part(node: &Node<'_>) -> Result<Content, Fault> {
-    if node.kind() == Kind::String {
-        return Ok(Content::text(node.string()?));
-    }
-    let part = node.object()?;
-    let kind = part.required("type")?;
-    let name = kind.string()?;
-    let body = match name.as_ref() {
-        "text" => Body::Text(part.required("text")?.string()?.into_owned()),
-        "image" | "audio" | "video" | "document" | "file" => {
-            Source::parse(&part.required("source")?.object()?)?.body(&name, text(&part, "filename")?)
-        }
-        // The chat completions form, which front ends reuse.
-        "image_url" => {
-            let image = part.required("image_url")?;
-            let url = if image.kind() == Kind::Object { image.object()?.required("url")? } else { image };
-            Body::Image(Some(url.string()?.into_owned()))
-        }
-        "binary" => {
-            let media = part.required("mimeType")?.string()?.into_owned();
-            let location = match (text(&part, "url")?, text(&part, "data")?, text(&part, "id")?) {
-                (Some(url), ..) => Location::Url(url),
-                (_, Some(data), _) => Location::Data(data),
-                (.., Some(id)) => Location::Handle(id),
-                _ => return Err(node.invalid("a binary part needs 'url', 'data' or 'id'")),
-            };
-            let kind = media.split('/').next().unwrap_or("").to_owned();
-            Source { location, media: Some(media) }.body(&kind, text(&part, "filename")?)
-        }
-        other => {
-            let known = "text, image, audio, video, document, binary";
-            return Err(kind.invalid(format!("unknown part type '{other}': must be one of {known}")));
-        }
-    };
-
-    Ok(Content::new(body))
-}
-
-/// Location of a part's bytes.
-enum Location {
-    Url(String),
-    /// Base64.
-    Data(String),
-    Handle(String),
-}
-
-struct Source {
-    location: Location,
-    media: Option<String>,
-}
-
-impl Source {
-    fn parse(source: &Object<'_>) -> Result<Self, Fault> {
-        let kind = source.required("type")?;
-        let value = source.required("value")?.string()?.into_owned();
-        let location = match kind.string()?.as_ref() {
-            "url" => Location::Url(value),
-            "data" => Location::Data(value),
-            "file" => Location::Handle(value),
-            other => return Err(kind.invalid(format!("unknown source type '{other}': must be one of url, data, file"))),
-        };
-        Ok(Self { location, media: text(source, "mimeType")? })
-    }
-
-    fn body(self, kind: &str, name: Option<String>) -> Body {
-        let media = self.media.as_deref().unwrap_or("application/octet-stream");
-        let data_url = |data: String| format!("data:{media};base64,{data}");
-        match (kind, self.location) {
-            ("image", Location::Url(url)) => Body::Image(Some(url)),
-            ("image", Location::Data(data)) => Body::Image(Some(data_url(data))),
-            ("video", Location::Url(url)) => Body::Video(Some(url)),
-            ("video", Location::Data(data)) => Body::Video(Some(data_url(data))),
-            ("audio", Location::Url(data) | Location::Data(data)) => {
-                Body::Audio { data: Some(data), format: self.media }
-            }
-            (_, Location::Url(url)) => Body::File(File { url: Some(url), name, ..File::default() }),
-            (_, Location::Data(data)) => {
-                let data = Some(data_url(data));
-                Body::File(File { data, name, ..File::default() })
-            }
-            (_, Location::Handle(id)) => Body::File(File { id: Some(id), name, ..File::default() }),
-        }
     }
 }
 
@@ -267,10 +183,6 @@ fn parse_resume(node: &Node<'_>) -> Result<Answer, Fault> {
         Some(payload) => AnswerBody::Payload(payload.to_json()),
     };
     Ok(Answer::new(id.string()?.into_owned(), answer))
-}
-
-fn text(object: &Object<'_>, name: &str) -> Result<Option<String>, Fault> {
-    Ok(object.string(name)?.map(|text| text.into_owned()))
 }
 
 /// Converts the request to the Agent API.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use interlingua_core::emitted_text::EmittedText;
+use interlingua_core::markdown;
 use interlingua_core::model::{Body, ContentType, MessageType};
 use interlingua_core::run::Slot;
 use interlingua_core::{Event, Out, Step};
@@ -83,45 +84,11 @@ impl Text {
 /// The text for a content that is sent only when it is complete.
 fn complete_content(slot: &Slot, options: &Options) -> Cow<'static, str> {
     let Some(value) = &slot.value else { return "".into() };
-    let (label, url, mark) = match &value.body {
+    match &value.body {
         Body::Data(data) if options.data == Data::Text && slot.kind == ContentType::Data => {
-            return data.text().to_owned().into();
+            data.text().to_owned().into()
         }
-        Body::Image(url) => ("image", url.as_deref(), "!"),
-        Body::Video(url) => ("video", url.as_deref(), ""),
-        Body::Audio { data, .. } => ("audio", data.as_deref(), ""),
-        Body::File(file) => (file.name.as_deref().unwrap_or("file"), file.url.as_deref(), ""),
-        _ => return "".into(),
-    };
-    let is_link = |url: &&str| url.starts_with("https://") || url.starts_with("http://");
-
-    match url.filter(is_link) {
-        Some(url) if options.media == Media::Link => {
-            format!("{mark}[{}]({})", remove_characters(label, &['[', ']', '\\']), escape_url(url)).into()
-        }
-        // Inline data is useless in a text.
+        body if options.media == Media::Link => markdown::link(body).unwrap_or_default().into(),
         _ => "".into(),
     }
-}
-
-fn remove_characters(label: &str, characters: &[char]) -> String {
-    label.chars().filter(|character| !character.is_control() && !characters.contains(character)).collect()
-}
-
-/// Escapes a URL so that it cannot end the Markdown link that contains it.
-fn escape_url(url: &str) -> String {
-    let mut escaped = String::with_capacity(url.len());
-    for character in url.chars() {
-        match character {
-            '(' => escaped.push_str("%28"),
-            ')' => escaped.push_str("%29"),
-            '<' => escaped.push_str("%3C"),
-            '>' => escaped.push_str("%3E"),
-            ' ' => escaped.push_str("%20"),
-            character if character.is_control() => {}
-            character => escaped.push(character),
-        }
-    }
-
-    escaped
 }
