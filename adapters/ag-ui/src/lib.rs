@@ -1,12 +1,14 @@
-//! AG-UI in front of and behind the gateway. Here: [`AgUiUpstream`] calls agents that speak it.
+//! AG-UI in front of and behind the gateway: [`AgUi`] serves front ends, [`AgUiUpstream`] calls agents.
 //!
-//! Options, what is read, and what is lost: `docs/upstreams/ag-ui.md`.
+//! What is read, sent and lost: `docs/protocols/ag-ui.md` towards clients, `docs/upstreams/ag-ui.md` towards agents.
 
 mod connect;
+mod serve;
 
 pub use connect::{
     AgUiUpstream, Events, Parts, Reasoning, ReasoningInput, ResumeStyle, UnansweredCalls, UpstreamOptions,
 };
+pub use serve::{AgUi, Busy, History, Media, Options, ReasoningForm, Start};
 
 /// The protocol's name in the configuration.
 const NAME: &str = "ag-ui";

@@ -39,7 +39,7 @@ pub(super) fn key(id: &str) -> String {
 }
 
 /// A digest of texts that stays the same for ever (FNV-1a).
-pub(super) fn digest<'t>(texts: impl IntoIterator<Item = &'t str>) -> u64 {
+pub(crate) fn digest<'t>(texts: impl IntoIterator<Item = &'t str>) -> u64 {
     texts.into_iter().fold(Digest::default(), |digest, text| digest.with(text).with("\0")).0
 }
 

@@ -3,7 +3,7 @@
 //! A turn is one run: its input is written (`input`, `parts`, `answers`), and its events are read (`frame`, `reader`):
 //! texts (`texts`), calls (`calls`), questions (`asks`), snapshots (`snapshot`), and what only this protocol has (`kept`).
 //!
-//! Not here: serving AG-UI to clients.
+//! Not here: serving AG-UI to clients ([`crate::serve`]), which uses the form of parts from here.
 
 mod answers;
 mod asks;
@@ -22,12 +22,15 @@ mod snapshot;
 mod texts;
 mod turn;
 
+pub(crate) use ids::digest;
 use interlingua_core::Fault;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Asks, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::http_url::Url;
 use interlingua_core::probe::AgentProbe;
+
+pub(crate) use parts::{media_part, user_parts};
 
 pub use options::{Events, Parts, Reasoning, ReasoningInput, ResumeStyle, UnansweredCalls, UpstreamOptions};
 

@@ -144,19 +144,37 @@ impl<'a> Medium<'a> {
     }
 }
 
+/// The medium of a content. None: it is none, or has nothing.
+fn medium(content: &Content) -> Option<Medium<'_>> {
+    match &content.body {
+        Body::Image(url) => Some(Medium::from_url("image", url.as_deref()?)),
+        Body::Video(url) => Some(Medium::from_url("video", url.as_deref()?)),
+        Body::Audio { data, format } => Some(Medium::from_audio(data.as_deref()?, format.as_deref())),
+        Body::File(file) => Medium::from_file(file),
+        _ => None,
+    }
+}
+
+/// A medium as a part. None: the content is none.
+pub(crate) fn media_part(content: &Content) -> Option<Json> {
+    medium(content).map(|medium| Json::from_serialize(&medium.to_typed()))
+}
+
+/// A user's words, as [`user_content`] without what clients of older versions need.
+pub(crate) fn user_parts(contents: &[Content]) -> Json {
+    user_content(contents, Parts::Typed, &mut Losses::new())
+}
+
 fn part(content: &Content, parts: Parts, losses: &mut Losses) -> Option<Value> {
-    let medium = match &content.body {
-        Body::Image(Some(url)) => Medium::from_url("image", url),
-        Body::Video(Some(url)) => Medium::from_url("video", url),
-        Body::Audio { data: Some(data), format } => Medium::from_audio(data, format.as_deref()),
-        Body::File(file) => Medium::from_file(file)?,
-        Body::Image(None) | Body::Video(None) | Body::Audio { data: None, .. } => return None,
-        _ => return as_text(content, losses).map(|text| json!({ "type": "text", "text": text })),
-    };
-    Some(match parts {
-        Parts::Typed => medium.to_typed(),
-        Parts::Binary => medium.to_binary(),
-    })
+    if let Some(medium) = medium(content) {
+        return Some(match parts {
+            Parts::Typed => medium.to_typed(),
+            Parts::Binary => medium.to_binary(),
+        });
+    }
+    let is_text = matches!(content.body, Body::Text(_) | Body::Refusal(_) | Body::Data(_) | Body::Other(_));
+    let text = is_text.then(|| as_text(content, losses)).flatten()?;
+    Some(json!({ "type": "text", "text": text }))
 }
 
 /// A tool of the client. None: it is none that this protocol can declare.

@@ -1,0 +1,103 @@
+//! Errors before a stream: the only place where a fault becomes an error of this protocol
+//! (docs/protocols/ag-ui.md#errors).
+
+use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
+use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, Step};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Body<'a> {
+    error: Detail<'a>,
+}
+
+#[derive(Serialize)]
+struct Detail<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+}
+
+/// Writes an error response.
+pub(super) fn write(fault: &Fault, out: &mut Out) {
+    out.status(fault.kind.status());
+    if let Some(delay) = fault.retry_after {
+        // Rounded up to full seconds, so that clients never retry too early.
+        let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+        out.header("retry-after", seconds.to_string());
+    }
+    if fault.kind == FaultKind::MethodNotAllowed {
+        out.header("allow", fault.allow.join(", "));
+    }
+    out.json(&Body { error: Detail { code: code(fault), message: message(fault), path: fault.field.as_deref() } });
+}
+
+/// The code of an error, here and in events.
+pub(super) fn code(fault: &Fault) -> &str {
+    let code = fault.code();
+    // Agents send codes of their own; old ones put the whole message there.
+    let is_identifier = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_identifier { code } else { fault.kind.code() }
+}
+
+/// The sentence of an error. Those of the gateway itself are for the log.
+pub(super) fn message(fault: &Fault) -> &str {
+    if fault.kind == FaultKind::Internal { "internal error in the gateway" } else { &fault.message }
+}
+
+/// The code of an answer to interrupts that cannot be taken, which is an error of the run. `None`: it is another fault.
+/// `has_expired`: an interrupt of the request has.
+pub(super) fn interrupt_code(fault: &Fault, has_answers: bool, has_expired: bool) -> Option<&'static str> {
+    Some(match (fault.kind, fault.code.as_deref()) {
+        (FaultKind::Waiting, _) if has_answers => "INTERRUPT_NOT_COVERED",
+        (FaultKind::Waiting, _) => "INTERRUPT_PENDING",
+        (_, Some(NOT_WAITING)) if has_expired => "INTERRUPT_EXPIRED",
+        (_, Some(NOT_WAITING)) => "INTERRUPT_NOT_FOUND",
+        (_, Some(UNDECIDED | NOT_TAKEN)) => "INTERRUPT_PAYLOAD_INVALID",
+        _ => return None,
+    })
+}
+
+/// A reply that no call of this protocol has.
+pub(super) fn unexpected(reply: &Reply<'_>) -> Fault {
+    Fault::new(FaultKind::Internal, "the engine returned an unexpected reply").with_detail(format!("{reply:?}"))
+}
+
+/// Handles requests to unknown paths, and with other methods.
+pub(super) struct Fallback;
+
+impl Exchange for Fallback {
+    fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
+        Err(Fault::new(FaultKind::NoSuchPath, "no endpoint at this path"))
+    }
+
+    fn reply(&mut self, reply: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
+        Err(unexpected(&reply))
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        write(fault, out);
+    }
+
+    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
+        Flow::Close
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_status_and_code() {
+        let mut table = String::new();
+        for kind in FaultKind::ALL {
+            let mut out = Out::new();
+            write(&Fault::new(*kind, "why").with_field("messages[0].role"), &mut out);
+            let body = String::from_utf8_lossy(&out.body).into_owned();
+            table.push_str(&format!("{kind:?}: {} {body}\n", out.head.status));
+        }
+        insta::assert_snapshot!(table);
+    }
+}

@@ -1,0 +1,160 @@
+//! Options of an AG-UI route (docs/protocols/ag-ui.md#options).
+//!
+//! Not here: keep-alive times, CORS and what happens when a client leaves. They are settings of every route.
+
+use interlingua_core::duration::Ttl;
+use interlingua_core::options::Switch;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::connect::ReasoningInput;
+
+/// The options of a route with `protocol = "ag-ui"`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// The agent that the route serves, if it has several and its path does not contain `{agent}`.
+    pub agent: Option<String>,
+    /// Whose history counts.
+    pub history: History,
+    /// When the stream starts.
+    pub start: Start,
+    /// How the agent's reasoning is sent.
+    pub reasoning: ReasoningForm,
+    /// Whether reasoning in the client's history is sent to the agent.
+    pub reasoning_input: ReasoningInput,
+    /// How images, audio, video and files of the agent are sent.
+    pub media: Media,
+    /// If true, a tool output that is a JSON list of text blocks is sent as their text.
+    pub unwrap_tool_output: Switch,
+    /// If true, a question is also sent as the custom event `on_interrupt`, for front ends of the time before outcomes.
+    pub legacy_on_interrupt: Switch,
+    /// Types of messages whose data are the state of the front end.
+    pub state_types: Vec<String>,
+    /// What happens to a second run of a thread that is busy.
+    pub busy: Busy,
+    /// Time after which an interrupt can only be cancelled: seconds, or `"15m"`. Default: never.
+    pub interrupt_ttl: Option<Ttl>,
+    /// The path below the route's at which `GET` answers with the capabilities of the agent, such as `"capabilities"`.
+    /// Default: none.
+    pub capabilities_path: Option<String>,
+    /// If true, clients that prefer it get protobuf instead of an event stream.
+    pub protobuf: Switch,
+    /// If true, the events of a stream are numbered, so that a client can take it up again.
+    pub event_ids: Switch,
+    /// Name of a request header with the user's id. Default: the gateway decides.
+    pub user_header: Option<String>,
+    /// If true, the user's id is `forwardedProps.user_id` or `forwardedProps.userId`, unless the header has it.
+    pub user_from_props: Switch,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            agent: None,
+            history: History::Client,
+            start: Start::Immediate,
+            reasoning: ReasoningForm::Events,
+            reasoning_input: ReasoningInput::Drop,
+            media: Media::Both,
+            unwrap_tool_output: Switch(false),
+            legacy_on_interrupt: Switch(false),
+            state_types: Vec::new(),
+            busy: Busy::Refuse,
+            interrupt_ttl: None,
+            capabilities_path: None,
+            protobuf: Switch(true),
+            event_ids: Switch(true),
+            user_header: None,
+            user_from_props: Switch(false),
+        }
+    }
+}
+
+/// Values of the option `history`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum History {
+    /// The client's. If it is another than the thread's, because a message was edited or is answered again, the agent
+    /// begins again with all of it; else the agent gets what is new.
+    Client,
+    /// The thread's. The agent gets what is new.
+    Delta,
+    /// As `delta`, and the client is sent the whole conversation before a run ends.
+    Gateway,
+}
+
+/// Values of the option `start`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// At once: all errors of the agent are events.
+    Immediate,
+    /// Once the agent has begun: until then its errors are errors of HTTP.
+    OnUpstream,
+}
+
+/// Values of the option `reasoning`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningForm {
+    /// As `REASONING_*` events, which clients before 0.0.47 do not know.
+    Events,
+    /// As `THINKING_*` events, as before version 0.0.47.
+    Thinking,
+    /// Not at all.
+    Drop,
+}
+
+/// Values of the option `media`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Media {
+    /// As a custom event, and as a link in the text if there is a URL.
+    Both,
+    /// As a custom event.
+    Custom,
+    /// As a link in the text, if there is a URL.
+    Link,
+    /// Not at all.
+    Drop,
+}
+
+impl Media {
+    /// True if media are sent as custom events.
+    pub(super) const fn has_custom(self) -> bool {
+        matches!(self, Self::Both | Self::Custom)
+    }
+
+    /// True if media are sent as links.
+    pub(super) const fn has_links(self) -> bool {
+        matches!(self, Self::Both | Self::Link)
+    }
+}
+
+/// Values of the option `busy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Busy {
+    /// It fails with status 409.
+    Refuse,
+    /// It waits until the thread is free.
+    Queue,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_has_a_default_in_the_schema_that_is_accepted() {
+        let schema = interlingua_core::options::schema::<Options>();
+        for (name, property) in schema["properties"].as_object().expect("an object") {
+            let Some(value) = property.get("default") else { continue };
+            let written = serde_json::json!({ name: value });
+            serde_json::from_value::<Options>(written).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        let unknown = serde_json::from_str::<Options>(r#"{"histroy":"client"}"#).expect_err("a typo").to_string();
+        assert!(unknown.contains("unknown field `histroy`") && unknown.contains("`history`"), "{unknown}");
+    }
+}

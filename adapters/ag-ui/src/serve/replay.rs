@@ -1,0 +1,146 @@
+//! `GET`: the stream of a run, from its beginning or from where it broke off (docs/protocols/ag-ui.md#resuming).
+//!
+//! Clients name a run as they named it when they started it, so it is looked for among the runs of its thread. Runs that
+//! were started over another protocol have the gateway's id.
+
+use std::sync::Arc;
+
+use interlingua_core::call::{Cursor, Filter, Page, RunView, Target};
+use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::loss::Loss;
+use interlingua_core::out::Head;
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, RunId, Step};
+
+use super::encode::Encoder;
+use super::run::unknown_run;
+use super::thread::Labels;
+use super::writer::Format;
+use super::{Route, fault};
+
+/// At most so many pages of a thread's runs are looked through: clients come back to recent ones.
+const MAX_PAGES: u32 = 10;
+/// Runs on a page.
+const PAGE: usize = 50;
+
+/// The search for a run by the client's names.
+#[derive(Debug)]
+pub(super) struct Search {
+    thread: String,
+    run: String,
+    pages: u32,
+    cursor: Option<Cursor>,
+}
+
+impl Search {
+    pub(super) const fn new(thread: String, run: String) -> Self {
+        Self { thread, run, pages: 0, cursor: None }
+    }
+
+    /// The number of an event.
+    pub(super) fn number(field: &str, text: &str) -> Result<u64, Fault> {
+        text.trim().parse().map_err(|_| Fault::invalid(field, format!("'{text}' is no number of an event")))
+    }
+
+    /// Asks for a page of the thread's runs.
+    pub(super) fn call(&self) -> Call {
+        Call::List(Filter {
+            session: Some(self.thread.clone()),
+            limit: PAGE,
+            cursor: self.cursor,
+            heads: true,
+            ..Filter::default()
+        })
+    }
+
+    /// Follows the run if it is on this page, else asks for the next.
+    pub(super) fn next(&mut self, page: &Page<'_>) -> Result<Call, Fault> {
+        let id = RunId::parse(&self.run);
+        let is_it = |view: &&RunView<'_>| Labels::of(view).run == self.run || id == Some(view.run().id);
+        if let Some(found) = page.runs.iter().find(is_it) {
+            return Ok(Call::Follow(Target::Run(found.run().id)));
+        }
+        self.pages += 1;
+        self.cursor = page.next;
+        if self.cursor.is_none() || self.pages >= MAX_PAGES {
+            return Err(unknown_run(&self.run));
+        }
+        Ok(self.call())
+    }
+}
+
+/// One request and its stream.
+pub(super) struct Replay {
+    encoder: Encoder,
+    has_protobuf: bool,
+    search: Option<Search>,
+}
+
+impl Replay {
+    pub(super) fn new(route: &Arc<Route>) -> Self {
+        Self { encoder: Encoder::new(route), has_protobuf: route.options.protobuf.0, search: None }
+    }
+}
+
+impl Exchange for Replay {
+    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        let query =
+            |names: [&str; 2]| names.into_iter().find_map(|name| request.query(name)).filter(|id| !id.is_empty());
+        let (Some(thread), Some(run)) = (query(["threadId", "thread_id"]), query(["runId", "run_id"])) else {
+            let mut fault = Fault::new(
+                FaultKind::MethodNotAllowed,
+                "runs are started by POST; GET takes the stream of ?threadId=…&runId=… up again",
+            );
+            fault.allow = vec!["POST"];
+            return Err(fault);
+        };
+
+        self.encoder.writer.format = Format::choose(request.header("accept"), self.has_protobuf)?;
+        // A browser that reconnects sends the header in addition to its original query: the header is newer.
+        let header = request.header("last-event-id").filter(|id| !id.is_empty());
+        let after = header.map(Into::into).or_else(|| request.query("after")).filter(|after| !after.is_empty());
+        if let Some(after) = after {
+            self.encoder.writer.skip_to(Search::number("?after", &after)?);
+        }
+        let search = Search::new(thread.into_owned(), run.into_owned());
+        let call = search.call();
+        self.search = Some(search);
+        Ok(call)
+    }
+
+    fn reply(&mut self, reply: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
+        match (self.search.as_mut(), reply) {
+            (Some(search), Reply::Runs(page)) => search.next(&page).map(Next::Call),
+            (_, reply) => Err(fault::unexpected(&reply)),
+        }
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        fault::write(fault, out);
+    }
+
+    fn head(&mut self, head: &mut Head) {
+        self.encoder.writer.head(head);
+    }
+
+    fn begin(&mut self, run: RunView<'_>, _: &mut Out) {
+        self.encoder.begin(&run);
+    }
+
+    fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
+        self.encoder.encode(step, out)
+    }
+
+    fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
+        self.encoder.pause(run.run(), out)
+    }
+
+    // An interruption writes no event: the client reconnects for the rest, and the number belongs to another event.
+
+    fn heartbeat(&mut self, out: &mut Out) {
+        self.encoder.writer.heartbeat(out);
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.encoder.losses()
+    }
+}

@@ -1,0 +1,270 @@
+//! `POST`: one run, and its stream (docs/protocols/ag-ui.md#transport).
+//!
+//! Before the agent is called, the thread's latest run is loaded: it says what the client knows.
+
+use std::sync::Arc;
+
+use interlingua_core::answer::Answer;
+use interlingua_core::call::{Busy as BusyPolicy, Otherwise, Resent, RunView, SessionCall, Target};
+use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::loss::Loss;
+use interlingua_core::model::AgentRequest;
+use interlingua_core::out::Head;
+use interlingua_core::pending::{Pending, PendingKind};
+use interlingua_core::policy::FirstResponse;
+use interlingua_core::{
+    Call, Exchange, Extra, Fault, FaultKind, Json, Out, Reply, Request, RunCall, RunPolicy, Step, Thread,
+};
+
+use super::encode::Encoder;
+use super::options::{Busy, History, Start};
+use super::replay::Search;
+use super::request::{RunInput, answer_body};
+use super::thread::{self, Judge, Known};
+use super::writer::Format;
+use super::{Route, fault};
+
+/// One request and its stream.
+pub(super) struct StartRun {
+    route: Arc<Route>,
+    encoder: Encoder,
+    phase: Phase,
+    now: u64,
+    /// The request answers interrupts.
+    has_answers: bool,
+    /// One of them has expired.
+    has_expired: bool,
+    /// The client has sent nothing that the thread does not know.
+    is_repeated: bool,
+}
+
+/// What is looked up before the run.
+enum Phase {
+    /// The thread's latest run.
+    Latest(Box<RunInput>),
+    /// The conversation, for a client that is to be sent all of it.
+    Conversation(Box<RunCall>),
+    /// The run whose stream broke off.
+    Search(Search),
+    /// Nothing more.
+    Run,
+}
+
+impl StartRun {
+    pub(super) fn new(route: &Arc<Route>) -> Self {
+        Self {
+            route: Arc::clone(route),
+            encoder: Encoder::new(route),
+            phase: Phase::Run,
+            now: 0,
+            has_answers: false,
+            has_expired: false,
+            is_repeated: false,
+        }
+    }
+
+    /// The call that starts the run. `latest`: the thread's latest run, if the thread is known.
+    fn run_call(&mut self, mut input: RunInput, latest: Option<&RunView<'_>>) -> Box<RunCall> {
+        let options = &self.route.options;
+        let latest = latest.filter(|view| view.run().agent == self.route.agent.name);
+        let mut known = latest.map(Known::after).unwrap_or_default();
+        let judge = Judge::new(&input);
+        let has_failed = latest.is_some_and(|view| thread::has_failed(view.run()));
+        let split = thread::split(&mut input, &mut known, has_failed);
+        self.is_repeated = split.is_repeated;
+        self.encoder.labels.known = known;
+
+        let mut answers = std::mem::take(&mut input.resume);
+        if let Some(view) = latest {
+            self.has_expired = has_expired(&answers, view.pending, self.now);
+            answers.extend(older_answer(&mut input, &answers, view.pending));
+        }
+        self.has_answers = !answers.is_empty();
+
+        let mut request = AgentRequest { input: split.new.into(), ..AgentRequest::default() };
+        request.tools = input.tools;
+        request.extra = input.extra;
+        request.user_id = input.user;
+
+        let mut run = RunCall::new(&self.route.agent.name, request);
+        run.thread = match options.history {
+            History::Client => Thread::Resent(Box::new(Resent {
+                session: Some(input.thread),
+                otherwise: Otherwise::BeginAgain,
+                ..Resent::new(split.history, Arc::new(judge))
+            })),
+            History::Delta | History::Gateway => Thread::Session(input.thread),
+        };
+        run.answers = answers;
+        run.answer_policy = self.route.answer_policy();
+        let policy = RunPolicy::attached().with_busy(match options.busy {
+            Busy::Refuse => BusyPolicy::Refuse,
+            Busy::Queue => BusyPolicy::Queue,
+        });
+        run.policy = match options.start {
+            Start::Immediate => policy.with_first_response(FirstResponse::Immediate),
+            Start::OnUpstream => policy,
+        };
+        run.labels = self.encoder.labels.to_json();
+        Box::new(run)
+    }
+
+    /// What comes before the run: the conversation, if the client is to be sent it.
+    fn prepare(&mut self, run: Box<RunCall>) -> Call {
+        if self.route.options.history != History::Gateway {
+            self.phase = Phase::Run;
+            return Call::Run(run);
+        }
+        let session = self.encoder.labels.thread.clone();
+        self.phase = Phase::Conversation(run);
+        Call::Session(SessionCall::Get { session })
+    }
+
+    /// The request has not reached the agent, because the thread waits for answers.
+    fn write_pending(&mut self, view: &RunView<'_>, out: &mut Out) {
+        self.encoder.writer.head(&mut out.head);
+        out.status(200);
+        if !self.is_repeated {
+            let message = "the thread waits for answers to its interrupts: name them in resume";
+            self.encoder.start(out);
+            return self.encoder.fail("INTERRUPT_PENDING", message, out);
+        }
+        let pending = if view.pending.is_empty() { view.run().pending() } else { view.pending.to_vec() };
+        self.encoder.repeat_interrupt(view.run(), &pending, out);
+    }
+}
+
+fn has_expired(answers: &[Answer], pending: &[Pending], now: u64) -> bool {
+    pending.iter().any(|item| item.is_expired(now) && answers.iter().any(|answer| answer.id == item.id))
+}
+
+/// An answer of the time before `resume`, which does not say what it answers. It is no value of the application.
+fn older_answer(input: &mut RunInput, answers: &[Answer], pending: &[Pending]) -> Option<Answer> {
+    let mut asked = pending.iter().filter(|item| item.kind != PendingKind::Tool);
+    let (Some(only), None, true) = (asked.next(), asked.next(), answers.is_empty()) else { return None };
+    let given = input.command.take()?;
+
+    let mut props: Extra = input.extra.get("forwarded_props")?.decode()?;
+    let mut command: Extra = props.get("command")?.decode()?;
+    command.remove("resume");
+    if command.is_empty() {
+        props.remove("command");
+    } else {
+        props.set("command", Json::from_serialize(&command));
+    }
+    input.extra.set("forwarded_props", Json::from_serialize(&props));
+    Some(Answer::new(only.id.clone(), answer_body(Some(given))))
+}
+
+impl Exchange for StartRun {
+    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        let options = &self.route.options;
+        self.now = request.now;
+        self.encoder.writer.format = Format::choose(request.header("accept"), options.protobuf.0)?;
+        let mut input = RunInput::parse(request.body, options.reasoning_input)?;
+        let named = options.user_header.as_ref().and_then(|name| request.header(&name.to_ascii_lowercase()));
+        let from_props = input.user.take().filter(|_| options.user_from_props.0);
+        input.user = named.map(str::to_owned).or(from_props);
+
+        let labels = &mut self.encoder.labels;
+        labels.thread.clone_from(&input.thread);
+        labels.run.clone_from(&input.run);
+        labels.version.clone_from(&input.version);
+
+        if let Some(after) = request.header("last-event-id").filter(|id| !id.is_empty()) {
+            self.encoder.writer.skip_to(Search::number("last-event-id", after)?);
+            let search = Search::new(input.thread, input.run);
+            let call = search.call();
+            self.phase = Phase::Search(search);
+            return Ok(call);
+        }
+        let latest = Target::Latest(input.thread.clone());
+        self.phase = Phase::Latest(Box::new(input));
+        Ok(Call::Fetch(latest))
+    }
+
+    fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        match (std::mem::replace(&mut self.phase, Phase::Run), reply) {
+            (Phase::Latest(input), Reply::Run(view)) => {
+                let run = self.run_call(*input, Some(&view));
+                Ok(Next::Call(self.prepare(run)))
+            }
+            (Phase::Conversation(run), Reply::Session([session])) => {
+                let items = session.items.iter().map(|item| {
+                    let mut message = item.message.clone();
+                    message.id = Some(item.id.clone());
+                    message
+                });
+                self.encoder.conversation = Some(items.collect());
+                Ok(Next::Call(Call::Run(run)))
+            }
+            (Phase::Search(mut search), Reply::Runs(page)) => {
+                let call = search.next(&page)?;
+                self.phase = Phase::Search(search);
+                Ok(Next::Call(call))
+            }
+            (_, Reply::Waiting(view)) => {
+                self.write_pending(&view, out);
+                Ok(Next::Done)
+            }
+            (_, reply) => Err(fault::unexpected(&reply)),
+        }
+    }
+
+    fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
+        // The thread is new.
+        match std::mem::replace(&mut self.phase, Phase::Run) {
+            Phase::Latest(input) => {
+                let run = self.run_call(*input, None);
+                Some(self.prepare(run))
+            }
+            Phase::Conversation(run) => {
+                self.encoder.conversation = Some(Vec::new());
+                Some(Call::Run(run))
+            }
+            Phase::Search(_) | Phase::Run => None,
+        }
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        match fault::interrupt_code(fault, self.has_answers, self.has_expired) {
+            // An answer that cannot be taken is an error of the run.
+            Some(code) if !self.encoder.labels.run.is_empty() => {
+                self.encoder.writer.head(&mut out.head);
+                out.status(200);
+                self.encoder.start(out);
+                self.encoder.fail(code, &fault.message, out);
+            }
+            _ => fault::write(fault, out),
+        }
+    }
+
+    fn head(&mut self, head: &mut Head) {
+        self.encoder.writer.head(head);
+    }
+
+    fn begin(&mut self, run: RunView<'_>, _: &mut Out) {
+        self.encoder.begin(&run);
+    }
+
+    fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
+        self.encoder.encode(step, out)
+    }
+
+    fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
+        self.encoder.interrupt(fault, out);
+    }
+
+    fn heartbeat(&mut self, out: &mut Out) {
+        self.encoder.writer.heartbeat(out);
+    }
+
+    fn losses(&self) -> &[Loss] {
+        self.encoder.losses()
+    }
+}
+
+/// A fault that a run of this name does not exist for this caller.
+pub(super) fn unknown_run(run: &str) -> Fault {
+    Fault::new(FaultKind::NotFound, format!("the thread has no run '{run}'")).with_field("runId")
+}

@@ -1,0 +1,8 @@
+//! The server side: requests, streams, and what a thread's client knows.
+
+mod requests;
+mod scripts;
+mod streams;
+mod support;
+mod threads;
+mod verify;

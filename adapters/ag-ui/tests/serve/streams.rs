@@ -1,0 +1,149 @@
+//! Streams of single cases: outcomes, versions, state, and what stands for things that messages here do not have.
+
+use interlingua_core::agent_event::{AgentEvent, ContentValue};
+use interlingua_core::model::{MessageType, Role};
+use interlingua_core::testkit;
+use interlingua_core::{End, Json};
+use serde_json::{Value, json};
+
+use super::support::{events, hello, kinds, record, stream, stream_of};
+use super::verify::verify;
+
+fn last(output: &str) -> Value {
+    events(output).pop().expect("an end")
+}
+
+#[test]
+fn outcomes_are_those_that_the_client_knows() {
+    let of = |script: &str, version: Option<&str>| {
+        last(&stream_of(&testkit::script(script).record(), "{}", &hello(version)))["outcome"].clone()
+    };
+    assert_eq!(of("greeting", Some("1.0")), Value::Null);
+    assert_eq!(of("client_tool", Some("1.0"))["type"], "success");
+    assert_eq!(of("client_tool", None), Value::Null);
+    assert_eq!(of("canceled", Some("1.0")), json!({ "type": "cancelled" }));
+    assert_eq!(of("canceled", None), Value::Null);
+    assert_eq!(of("approval", None)["type"], "interrupt");
+    assert_eq!(of("approval", Some("2.7"))["type"], "interrupt");
+}
+
+#[test]
+fn what_an_agent_asks_is_an_interrupt() {
+    let mut all = String::new();
+    for script in ["approval", "approval_extended", "approvals_parallel", "input_question", "auth"] {
+        let output = stream(&testkit::script(script).record());
+        all.push_str(&format!(
+            "{script}\n{}\n",
+            serde_json::to_string_pretty(&last(&output)["outcome"]).expect("JSON")
+        ));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn an_older_front_end_is_asked_by_a_custom_event_too() {
+    let output = stream_of(&testkit::script("approval").record(), r#"{"legacy_on_interrupt":true}"#, &hello(None));
+    let events = events(&output);
+    let asked: Vec<&Value> = events.iter().filter(|event| event["name"] == "on_interrupt").collect();
+    assert!(asked.len() == 1 && asked[0]["value"]["action_request"].is_object(), "{output}");
+}
+
+fn kept(event: &str) -> AgentEvent<'static> {
+    let data = Json::parse(&format!(r#"{{"protocol":"ag-ui","event":{event}}}"#)).expect("JSON");
+    let mut event = AgentEvent::whole("e", MessageType::ProtocolEvent, Role::Assistant, ContentValue::OwnedData(data));
+    if let AgentEvent::Message(message) = &mut event {
+        message.id = None;
+    }
+    event
+}
+
+#[test]
+fn events_of_an_agent_of_this_protocol_are_passed_on() {
+    let record = record(&[
+        AgentEvent::started(),
+        kept(r#"{"type":"STATE_SNAPSHOT","snapshot":{"n":1.50}}"#),
+        AgentEvent::text("m", "one"),
+        kept(r#"{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/n","value":2}]}"#),
+        kept(r#"{"type":"STEP_STARTED","stepName":"plan"}"#),
+        AgentEvent::text("m", " two"),
+        kept(r#"{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"PLAN","content":{}}"#),
+        kept(r#"{"type":"CUSTOM","name":"x","value":null}"#),
+        AgentEvent::completed(),
+    ]);
+    let output = stream(&record);
+    let events = events(&output);
+    verify(&events, true);
+    assert!(output.contains(r#""snapshot":{"n":1.50}"#), "byte for byte: {output}");
+    let expected = [
+        "RUN_STARTED",
+        "STATE_SNAPSHOT",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "STATE_DELTA",
+        "STEP_STARTED",
+        "TEXT_MESSAGE_CONTENT",
+        "ACTIVITY_SNAPSHOT",
+        "CUSTOM",
+        "TEXT_MESSAGE_END",
+        "STEP_FINISHED",
+        "RUN_FINISHED",
+    ];
+    assert_eq!(kinds(&events), expected, "{output}");
+}
+
+#[test]
+fn reasoning_goes_out_as_configured() {
+    let record = testkit::script("reasoning_beside").record();
+    let kinds_of = |options: &str| {
+        let events = events(&stream_of(&record, options, &hello(None)));
+        kinds(&events).into_iter().map(str::to_owned).filter(|kind| !kind.contains("CONTENT")).collect::<Vec<_>>()
+    };
+    let has = |options: &str, word: &str| kinds_of(options).iter().any(|kind| kind.starts_with(word));
+    assert!(has("{}", "REASONING_MESSAGE_START") && !has("{}", "THINKING"));
+    assert!(has(r#"{"reasoning":"thinking"}"#, "THINKING_START") && !has(r#"{"reasoning":"thinking"}"#, "REASONING"));
+    assert!(!has(r#"{"reasoning":"drop"}"#, "REASONING") && !has(r#"{"reasoning":"drop"}"#, "THINKING"));
+}
+
+#[test]
+fn media_are_custom_events_and_links() {
+    let record = testkit::script("image_url").record();
+    let of = |options: &str| stream_of(&record, options, &hello(None));
+    let (custom, link) = (r#""name":"content""#, "![image](");
+    for (options, has_custom, has_link) in [
+        ("{}", true, true),
+        (r#"{"media":"custom"}"#, true, false),
+        (r#"{"media":"link"}"#, false, true),
+        (r#"{"media":"drop"}"#, false, false),
+    ] {
+        let output = of(options);
+        assert_eq!((output.contains(custom), output.contains(link)), (has_custom, has_link), "{options}: {output}");
+    }
+}
+
+#[test]
+fn the_whole_conversation_is_sent_to_clients_that_want_it() {
+    let output = stream_of(&testkit::script("plugin").record(), r#"{"history":"gateway"}"#, &hello(Some("1.0")));
+    let events = events(&output);
+    let snapshot = &events[events.len() - 2];
+    assert_eq!(snapshot["type"], "MESSAGES_SNAPSHOT");
+    insta::assert_json_snapshot!(snapshot["messages"]);
+}
+
+#[test]
+fn consecutive_calls_belong_to_one_message() {
+    let output = stream(&testkit::script("client_tools_parallel").record());
+    let parents: Vec<Value> = events(&output)
+        .iter()
+        .filter(|event| event["type"] == "TOOL_CALL_START")
+        .map(|event| event["parentMessageId"].clone())
+        .collect();
+    assert!(parents.len() > 1 && parents.iter().all(|parent| *parent == parents[0] && parent.is_string()), "{output}");
+}
+
+#[test]
+fn a_run_that_failed_leaves_its_half_message_open() {
+    let record = testkit::script("failure_after_output").record();
+    assert_eq!(record.run().end, Some(End::Failed));
+    let output = stream(&record);
+    assert!(!output.contains("TEXT_MESSAGE_END") && last(&output)["type"] == "RUN_ERROR", "{output}");
+}
