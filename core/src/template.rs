@@ -69,6 +69,11 @@ impl TextTemplate {
         self.after.clear();
         self.after.extend_from_slice(&frame[place.end..]);
     }
+
+    /// Forgets the shape: what comes next has to be parsed. Keeps its memory for the next shape.
+    pub fn forget(&mut self) {
+        self.before.clear();
+    }
 }
 
 /// Where a text stands that is a whole string of the frame. None: it is not borrowed from it.
@@ -158,6 +163,17 @@ mod tests {
             let wanted = is_learned.then_some("a\tb");
             assert_eq!(template.text(next.as_bytes()), wanted, "{frame}");
         }
+    }
+
+    #[test]
+    fn a_forgotten_shape_is_not_read() {
+        let frame = r#"{"text":"one"}"#;
+        let mut template = TextTemplate::default();
+        template.learn(frame.as_bytes(), &frame[9..12]);
+        template.forget();
+        assert_eq!(template.text(frame.as_bytes()), None);
+        template.learn(frame.as_bytes(), &frame[9..12]);
+        assert_eq!(template.text(frame.as_bytes()), Some("one"));
     }
 
     #[test]

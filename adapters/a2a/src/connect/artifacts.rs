@@ -115,7 +115,13 @@ impl Artifacts {
             let Some(place) = self.by_id.get(id) else { return Ok(false) };
             self.latest = *place;
         }
-        let artifact = &mut self.all[self.latest];
+        self.append_to_latest(text, sink)
+    }
+
+    /// The same for the artifact that was read last by [`Self::append_text`].
+    #[inline]
+    pub(super) fn append_to_latest(&mut self, text: &str, sink: &mut dyn EventSink) -> Result<bool, Fault> {
+        let Some(artifact) = self.all.get_mut(self.latest) else { return Ok(false) };
         if !artifact.announced || artifact.finished || text.is_empty() {
             return Ok(false);
         }

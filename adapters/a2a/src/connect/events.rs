@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use interlingua_core::agent_event::{AgentError, AgentEvent, Awaits, ContentValue, JsonRef, ResponseEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
+use interlingua_core::template::TextTemplate;
 use interlingua_core::{End, Fault};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -17,7 +18,7 @@ use super::artifacts::{Artifacts, Mode};
 use super::options::{UpstreamOptions, UpstreamStatusText};
 use super::session::{LongCall, SessionState, storable};
 use super::texts::{Place, is_no_text, message_digest, plain_text};
-use super::wire::{self, Kind, Message, Task, filled};
+use super::wire::{self, ArtifactUpdate, Kind, Message, Task, filled};
 use crate::dialect::WireFormat;
 use crate::wire::State;
 
@@ -62,6 +63,9 @@ pub(super) struct ItemReader {
     pub(super) was_taken_up: bool,
     /// Where pieces of text with escapes are written.
     unescaped: String,
+    /// The shape of the frame that was read last, if all it did was to append a text. An item of that shape names the same
+    /// task, context and artifact, so that reading it changes nothing else either, as long as nothing comes between.
+    template: TextTemplate,
 }
 
 /// `metadata.agent_api` of a task or a status.
@@ -114,7 +118,26 @@ impl ItemReader {
             items: 0,
             was_taken_up: false,
             unescaped: String::new(),
+            template: TextTemplate::default(),
         }
+    }
+
+    /// The hot path: a frame of the same shape as the last one, whose text is appended to the same artifact without parsing
+    /// the rest again. False if it is anything else; then nothing was done.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    #[inline]
+    pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
+        let Some(text) = self.template.text(data) else { return Ok(false) };
+        let is_read = self.artifacts.append_to_latest(text, sink)?;
+        self.items += u64::from(is_read);
+        Ok(is_read)
+    }
+
+    /// Something else happens than one more piece of the same text: the next frame is parsed.
+    pub(super) fn forget_shape(&mut self) {
+        self.template.forget();
     }
 
     /// What was read so far that was not read before: it grows where a task makes progress.
@@ -122,11 +145,17 @@ impl ItemReader {
         self.artifacts.emitted + self.messages.len() as u64 + u64::from(self.started)
     }
 
-    /// Reads an item.
+    /// Reads an item. `data`: the frame or body that it came in.
     ///
     /// # Errors
     /// Those of the sink.
-    pub(super) fn read(&mut self, item: Kind<'_>, source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn read(
+        &mut self,
+        item: Kind<'_>,
+        data: &[u8],
+        source: Source,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
         if self.ended {
             // A task's end is final, whatever the agent says after it.
             return sink.emit(&AgentEvent::Ignored);
@@ -148,34 +177,38 @@ impl ItemReader {
             Kind::Task(task) => self.task(task, source, sink),
             Kind::Message(message) => self.reply(message, sink),
             Kind::Status(update) => self.status(update.status.unwrap_or_default(), update.metadata, source, sink),
-            Kind::Artifact(update) => {
-                self.start(sink)?;
-                let Some(mut artifact) = update.artifact else { return sink.emit(&AgentEvent::Ignored) };
-                let is_append = update.append == Some(true);
-                if self.was_taken_up
-                    && is_append
-                    && let Some(text) = artifact.only_text(&mut self.unescaped)
-                    && self.artifacts.is_repeated(filled(&artifact.artifact_id).unwrap_or_default(), text)
-                {
-                    return Ok(());
-                }
-                if is_append
-                    && update.last_chunk != Some(true)
-                    && let Some(text) = artifact.only_text(&mut self.unescaped)
-                    && let Some(id) = filled(&artifact.artifact_id)
-                    && self.artifacts.append_text(id, text, sink)?
-                {
-                    return Ok(());
-                }
-                let mode = if is_append { Mode::Append } else { Mode::Replace };
-                self.artifacts.read(&mut artifact, mode, self.form, self.task.as_deref(), sink)?;
-                // A message that has ended could not be corrected any more.
-                if update.last_chunk == Some(true) && !self.was_taken_up {
-                    self.artifacts.finish(filled(&artifact.artifact_id).unwrap_or_default(), sink)?;
-                }
-                Ok(())
-            }
+            Kind::Artifact(update) => self.artifact(update, data, sink),
         }
+    }
+
+    /// More of an artifact.
+    fn artifact(&mut self, update: ArtifactUpdate<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
+        self.start(sink)?;
+        let Some(mut artifact) = update.artifact else { return sink.emit(&AgentEvent::Ignored) };
+        let is_append = update.append == Some(true);
+        if self.was_taken_up
+            && is_append
+            && let Some(text) = artifact.only_text(&mut self.unescaped)
+            && self.artifacts.is_repeated(filled(&artifact.artifact_id).unwrap_or_default(), text)
+        {
+            return Ok(());
+        }
+        if is_append
+            && update.last_chunk != Some(true)
+            && let Some(text) = artifact.only_text(&mut self.unescaped)
+            && let Some(id) = filled(&artifact.artifact_id)
+            && self.artifacts.append_text(id, text, sink)?
+        {
+            self.template.learn(data, text);
+            return Ok(());
+        }
+        let mode = if is_append { Mode::Append } else { Mode::Replace };
+        self.artifacts.read(&mut artifact, mode, self.form, self.task.as_deref(), sink)?;
+        // A message that has ended could not be corrected any more.
+        if update.last_chunk == Some(true) && !self.was_taken_up {
+            self.artifacts.finish(filled(&artifact.artifact_id).unwrap_or_default(), sink)?;
+        }
+        Ok(())
     }
 
     /// True for a status behind which nothing comes, of a task that was subscribed to after a cut: the task itself is to be
@@ -390,4 +423,50 @@ impl ItemReader {
 
 fn usage_event(usage: &RawValue) -> AgentEvent<'_> {
     AgentEvent::Response(ResponseEvent { usage: Some(JsonRef::Borrowed(usage)), ..ResponseEvent::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::testkit::Recorder;
+
+    use super::super::wire::Item;
+    use super::*;
+
+    /// A piece of the text of an artifact.
+    fn piece(artifact: &str, append: bool, text: &str) -> String {
+        let artifact = format!(r#"{{"artifactId":"{artifact}","parts":[{{"text":"{text}"}}]}}"#);
+        format!(r#"{{"artifactUpdate":{{"taskId":"T","artifact":{artifact},"append":{append}}}}}"#)
+    }
+
+    #[test]
+    fn only_a_piece_like_the_last_one_is_read_without_parsing_it() {
+        let options: UpstreamOptions = serde_json::from_str("{}").expect("options");
+        let mut reader = ItemReader::new(&options, SessionState::default());
+        let mut recorder = Recorder::new(Vec::new());
+        let steps = [
+            (piece("a", false, "one"), false),
+            (piece("a", true, "two"), false),
+            (piece("a", true, "three"), true),
+            (piece("a", true, ""), false),
+            (piece("a", true, r#"say \"four\""#), false),
+            (piece("a", true, "five"), true),
+            (piece("b", false, "one"), false),
+            (piece("a", true, "six"), false),
+            (piece("b", true, "two"), false),
+            (piece("b", true, "three"), true),
+        ];
+
+        for (frame, is_known) in steps {
+            let data = frame.as_bytes();
+            assert_eq!(reader.read_text(data, &mut recorder).expect("a record"), is_known, "{frame}");
+            if !is_known {
+                reader.forget_shape();
+                let item = serde_json::from_slice::<Item<'_>>(data).ok().and_then(Item::into_kind).expect("an item");
+                reader.read(item, data, Source::Stream, &mut recorder).expect("a record");
+            }
+        }
+        assert_eq!(reader.items, 10);
+        let texts: Vec<String> = recorder.record().run().messages.iter().map(|message| message.text()).collect();
+        assert_eq!(texts, [r#"onetwothreesay "four"fivesix"#, "onetwothree"]);
+    }
 }

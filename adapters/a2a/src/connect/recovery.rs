@@ -12,6 +12,7 @@ impl A2aTurn {
     /// # Errors
     /// The fault, if nothing can be done.
     pub(super) fn recover(&mut self, problem: Option<Problem>, fault: Fault) -> Result<(), Fault> {
+        self.reader.forget_shape();
         // With JSON-RPC there is one URL for everything: where it is missing, no other method is there either.
         let problem = problem.or_else(|| if self.is_rest() { by_status(&fault) } else { None });
         match self.asked {

@@ -156,6 +156,8 @@ impl A2aTurn {
         self.call += 1;
         self.asked = operation;
         self.items = 0;
+        // The shape has the number of the call that it answers.
+        self.reader.forget_shape();
         self.reader.form = interface.dialect.wire_format();
         let writer = RequestWriter {
             interface,
@@ -203,6 +205,7 @@ impl A2aTurn {
 
     /// Reads what came, in whatever form.
     fn read(&mut self, data: &[u8], source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        self.reader.forget_shape();
         if data.trim_ascii().is_empty() {
             return Ok(());
         }
@@ -218,7 +221,7 @@ impl A2aTurn {
             }
             Ok(Some(item)) => {
                 self.items += 1;
-                self.reader.read(item, source, sink)
+                self.reader.read(item, data, source, sink)
             }
             // Of a version to come: the task goes on without it. A first item that is none is another protocol.
             Ok(None) if self.items > 0 => {
@@ -366,6 +369,10 @@ impl AgentTurn for A2aTurn {
             && let Some(found) = AgentFault::from_body(frame.data)
         {
             return self.recover(found.problem, found.fault);
+        }
+        if self.reader.read_text(frame.data, sink)? {
+            self.items += 1;
+            return Ok(());
         }
         self.read(frame.data, self.source(false), sink)
     }

@@ -14,5 +14,6 @@ mod operator;
 mod requests;
 mod resume;
 mod server;
+mod shapes;
 mod streams;
 mod transcripts;
