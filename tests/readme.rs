@@ -24,9 +24,15 @@ const PAGES: [&str; 5] =
 /// The URL of the gateway in the README.
 const BASE: &str = "http://127.0.0.1:8080";
 
-/// How a response contains the id of its run: a background task, a native response, an OpenAI response, an A2A task.
-const RUN_IDS: [(&str, &str); 4] =
-    [(r#""task_id":""#, ""), (r#""id":""#, "response_"), (r#""id":""#, "resp_"), (r#""task":{"id":""#, "")];
+/// How a response contains the id of its run: a background task, a native response, an OpenAI response, a message of
+/// Anthropic, an A2A task.
+const RUN_IDS: [(&str, &str); 5] = [
+    (r#""task_id":""#, ""),
+    (r#""id":""#, "response_"),
+    (r#""id":""#, "resp_"),
+    (r#"{"id":""#, "msg_"),
+    (r#""task":{"id":""#, ""),
+];
 
 /// The timeout of every wait, so that a test fails instead of hanging.
 const TIMEOUT: Duration = Duration::from_secs(60);

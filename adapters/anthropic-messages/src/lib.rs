@@ -1,12 +1,114 @@
-//! Anthropic Messages: [`AnthropicMessagesUpstream`] calls agents and model servers that speak it.
+//! Anthropic Messages, both ways: [`AnthropicMessages`] serves agents to its clients, [`AnthropicMessagesUpstream`] calls
+//! agents and model servers that speak it.
 //!
-//! What is sent, read, repaired and lost is described in `docs/upstreams/anthropic-messages.md`.
-//!
-//! Not here: serving the protocol to clients.
+//! What clients send and receive is described in `docs/protocols/anthropic-messages.md`, what agents are sent in
+//! `docs/upstreams/anthropic-messages.md`. [`decode`](self) parses requests, `encode` writes answers, and the exchanges in
+//! `serve` are the endpoints. Not here: any state. What outlives a request is stored in runs and their labels.
 
 mod connect;
+mod decode;
+mod echo;
+mod encode;
+mod fault;
+mod judge;
+mod losses;
+pub mod options;
+mod serve;
+mod wire;
+
+use std::sync::Arc;
+
+use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::answer::chat::ApprovalForm;
+use interlingua_core::capability::{Asks, ClientCapabilities, Media};
+use interlingua_core::exchange::{Cors, Endpoint, Exchange, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::model_list::ModelNames;
+use interlingua_core::model_options::ClientTools;
+use interlingua_core::pending::Decision;
+use interlingua_core::size::Size;
 
 pub use connect::{
     AnthropicMessagesUpstream, McpHistory, Sampling, SystemMessages, Thinking, UnsignedThinking, UpstreamOptions,
     UserField,
 };
+pub use options::Options;
+use serve::count::Count;
+use serve::create::Create;
+use serve::models::Models;
+use serve::{Fallback, Hello, Shared};
+
+/// Prefix of the ids of messages.
+pub(crate) const MESSAGE_PREFIX: &str = "msg_";
+
+/// The Anthropic Messages adapter.
+#[derive(Clone, Copy, Debug)]
+pub struct AnthropicMessages;
+
+impl ProtocolAdapter for AnthropicMessages {
+    const NAME: &'static str = "anthropic-messages";
+    type Options = Options;
+
+    fn mount(mount: &Mount, mut options: Options) -> Result<Mounted, String> {
+        options.check()?;
+        let models = ModelNames::new(&mount.agents, std::mem::take(&mut options.models), options.any_model)?;
+        let shared = Arc::new(Shared { options, models });
+
+        let model = mount.agents.first().map_or("", |agent| agent.name.as_str());
+        let curl = vec![format!(
+            "curl -N {{url}}/v1/messages -H 'content-type: application/json' -d '{{\"model\":\"{model}\",\
+             \"max_tokens\":1024,\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'"
+        )];
+        let max_body = shared.options.max_body.map(Size::bytes);
+        let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Fallback::default())));
+        let mut cors = Cors::default();
+        cors.expose_headers.push("request-id".to_owned());
+        Ok(Mounted { curl, max_body, cors, ..mounted })
+    }
+
+    fn capabilities(options: &Options) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        let forwards_tools = options.client_tools == ClientTools::Forward;
+        capabilities.client_tools = forwards_tools;
+        capabilities.tool_declarations = forwards_tools;
+        capabilities.decisions = match options.approvals {
+            // The output of a function can hold anything.
+            ApprovalForm::Auto | ApprovalForm::Tool => ALL_DECISIONS,
+            // A word says no more than yes or no.
+            ApprovalForm::Text => &[Decision::Accept, Decision::Reject, Decision::Cancel],
+            ApprovalForm::Refuse => &[],
+        };
+        capabilities.asks = if options.approvals == ApprovalForm::Refuse { Asks::default() } else { Asks::ALL };
+        capabilities.input_media = Media { image: true, file: true, ..Media::NONE };
+        capabilities.output_media = Media::ALL;
+        capabilities.usage = true;
+        capabilities.reasoning = options.reasoning != options::Reasoning::Hide;
+        capabilities
+    }
+}
+
+/// The table of docs/protocols/anthropic-messages.md#endpoints, more specific paths first.
+fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
+    /// Returns a constructor of exchanges that share the mounted route.
+    fn open<E: Exchange>(
+        shared: &Arc<Shared>,
+        make: impl Fn(Arc<Shared>) -> E + Send + Sync + 'static,
+    ) -> impl Fn() -> E + Send + Sync + 'static {
+        let shared = Arc::clone(shared);
+        move || make(Arc::clone(&shared))
+    }
+
+    let mut table = Vec::new();
+    if shared.options.count_tokens.0 {
+        table.push(Endpoint::post("/v1/messages/count_tokens", open(shared, Count::new)));
+    }
+    table.extend([
+        Endpoint::post("/v1/messages", open(shared, Create::new)),
+        // Model names may contain slashes.
+        Endpoint::get("/v1/models/{*id}", open(shared, Models::new)),
+        Endpoint::get("/v1/models", open(shared, Models::new)),
+        // Asked without credentials by clients that look whether a server is there.
+        Endpoint { public: true, ..Endpoint::get("/api/hello", Hello::default) },
+        Endpoint { public: true, ..Endpoint::get("", Hello::default) },
+    ]);
+    table
+}

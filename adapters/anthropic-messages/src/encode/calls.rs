@@ -1,0 +1,194 @@
+//! Calls and their outputs (docs/protocols/anthropic-messages.md#calls): `tool_use` for what the client runs,
+//! `mcp_tool_use` and `mcp_tool_result` for what the agent runs itself.
+//!
+//! A call of a function that the client did not declare is held. If its output follows in the same run, the agent ran it;
+//! if the run ends without one, the client has to.
+
+use interlingua_core::event::End;
+use interlingua_core::model::{MessageType, ToolCall, ToolOutput};
+use interlingua_core::run::{Message, Slot};
+use interlingua_core::shown_text::unwrap_output;
+use interlingua_core::{Extra, Json, Out};
+use serde::Serialize;
+
+use super::{State, arguments};
+use crate::options::ToolItems;
+
+/// Calls and outputs that are shown as text are cut at this length, in bytes.
+const MAX_LINE: usize = 2048;
+
+/// A call that may be the client's or the agent's.
+#[derive(Debug)]
+pub(super) struct HeldCall {
+    call: ToolCall,
+}
+
+#[derive(Serialize)]
+struct McpToolUse<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    id: &'a str,
+    name: &'a str,
+    server_name: &'a str,
+    input: &'a Json,
+}
+
+#[derive(Serialize)]
+struct McpToolResult<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    tool_use_id: &'a str,
+    is_error: bool,
+    content: &'a [ResultText<'a>],
+}
+
+#[derive(Serialize)]
+struct ResultText<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: &'a str,
+}
+
+/// The calls of a message, those without a fixed form too.
+fn calls_of(message: &Message) -> Vec<ToolCall> {
+    message.slots.iter().filter_map(|slot| call_of(message, slot)).collect()
+}
+
+fn call_of(message: &Message, slot: &Slot) -> Option<ToolCall> {
+    let content = slot.content();
+    let data = content.as_data()?;
+    let mut call: ToolCall = data.decode().unwrap_or_default();
+    if call.name.is_empty() {
+        message.announced.as_str().trim_end_matches("_call").clone_into(&mut call.name);
+    }
+    // A component, whose arguments are the data itself.
+    if data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_none()) {
+        data.text().clone_into(&mut call.arguments);
+    }
+    Some(call)
+}
+
+impl State {
+    /// A call of a function. What the client declared was sent while it grew.
+    pub(super) fn function_call_finished(&mut self, message: &Message) {
+        for call in calls_of(message) {
+            if !self.is_clients(&call.name) {
+                self.held.push(HeldCall { call });
+            }
+        }
+    }
+
+    /// A call of the agent's is complete. Some agents say only now that it is the client's.
+    pub(super) fn agent_call_finished(&mut self, message: &Message, out: &mut Out) {
+        for call in calls_of(message) {
+            if message.kind == MessageType::FunctionCall {
+                self.tool_use(&call, out);
+            } else {
+                self.agent_call(&call, out);
+            }
+        }
+    }
+
+    /// A whole call for the client.
+    fn tool_use(&mut self, call: &ToolCall, out: &mut Out) {
+        self.blocks.begin_call(&call.call_id, &call.name, out);
+        self.blocks.push(arguments::whole(&call.arguments).text(), out);
+        self.blocks.end(out);
+    }
+
+    fn agent_call(&mut self, call: &ToolCall, out: &mut Out) {
+        match self.shared.options.tool_items {
+            ToolItems::Hide => {}
+            ToolItems::Text => {
+                let line = format!("[{}] {}", call.name, cut(&call.arguments));
+                self.blocks.words(line.trim_end(), out);
+            }
+            ToolItems::Mcp => {
+                let server_name = call.server_label.as_deref().unwrap_or(&self.server_label);
+                self.blocks.whole(
+                    &McpToolUse {
+                        kind: "mcp_tool_use",
+                        id: &call.call_id,
+                        name: &call.name,
+                        server_name,
+                        input: &arguments::whole(&call.arguments),
+                    },
+                    out,
+                );
+            }
+        }
+        self.shown_calls.push(call.call_id.clone());
+    }
+
+    /// Outputs of tools.
+    pub(super) fn outputs(&mut self, message: &Message, out: &mut Out) {
+        let failed = message.end == Some(End::Failed) || message.code.is_some();
+        for slot in &message.slots {
+            let output = slot.output().filter(|output| !output.call_id.is_empty() || !output.output.is_empty());
+            let output = output.unwrap_or_else(|| ToolOutput {
+                output: slot.data().map_or_else(|| slot.text().to_owned(), |data| data.text().to_owned()),
+                ..ToolOutput::default()
+            });
+            self.output(message, output, failed, out);
+        }
+        // A failed tool may have no content at all.
+        if message.slots.is_empty() && failed {
+            let output = ToolOutput { output: message.message.clone().unwrap_or_default(), ..ToolOutput::default() };
+            self.output(message, output, failed, out);
+        }
+    }
+
+    fn output(&mut self, message: &Message, mut output: ToolOutput, failed: bool, out: &mut Out) {
+        let held = self.held.iter().position(|held| held.call.call_id == output.call_id);
+        if let Some(place) = held {
+            let HeldCall { call } = self.held.remove(place);
+            self.agent_call(&call, out);
+        } else if message.announced == MessageType::FunctionCallOutput {
+            // The client's own outputs are not sent back to it.
+            return;
+        } else if !self.shown_calls.contains(&output.call_id) {
+            // Its call was shown before this run began, for example before an approval. Clients want both.
+            let name = output.name.clone().unwrap_or_else(|| "tool".to_owned());
+            if output.call_id.is_empty() {
+                output.call_id = format!("{}_output", message.id);
+            }
+            self.agent_call(&ToolCall { call_id: output.call_id.clone(), name, ..ToolCall::default() }, out);
+        }
+
+        let text = unwrap_output(&output.output);
+        let text = if failed && text.is_empty() {
+            message.message.clone().unwrap_or_else(|| "the tool failed".to_owned())
+        } else {
+            text
+        };
+        match self.shared.options.tool_items {
+            ToolItems::Hide => {}
+            ToolItems::Text => self.blocks.words(cut(&text), out),
+            ToolItems::Mcp => self.blocks.whole(
+                &McpToolResult {
+                    kind: "mcp_tool_result",
+                    tool_use_id: &output.call_id,
+                    is_error: failed,
+                    content: &[ResultText { kind: "text", text: &text }],
+                },
+                out,
+            ),
+        }
+    }
+
+    /// The calls that no one answered: someone has to run them.
+    pub(super) fn release_held(&mut self, out: &mut Out) {
+        for HeldCall { call } in std::mem::take(&mut self.held) {
+            self.tool_use(&call, out);
+        }
+    }
+}
+
+/// The beginning of a text.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MAX_LINE);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

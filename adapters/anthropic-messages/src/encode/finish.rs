@@ -1,0 +1,143 @@
+//! The end of an answer (docs/protocols/anthropic-messages.md#ends): what the agent asks, why it ended, what it cost, or
+//! what went wrong.
+
+use std::sync::Arc;
+
+use interlingua_core::Out;
+use interlingua_core::answer::chat::AskedItem;
+use interlingua_core::call::RunView;
+use interlingua_core::event::End;
+use interlingua_core::pending::{Pending, PendingKind};
+use interlingua_core::run::Run;
+use interlingua_core::token_usage::TokenUsage;
+
+use super::{Encoder, State, Target};
+use crate::echo::Echo;
+use crate::fault::ApiError;
+use crate::options::Options;
+use crate::serve::Shared;
+use crate::wire::{self, StopDetails, Usage};
+
+/// Why an answer ended.
+#[derive(Clone, Debug)]
+pub(super) struct Stop {
+    pub(super) reason: &'static str,
+    pub(super) details: Option<StopDetails>,
+}
+
+impl Stop {
+    /// Of a run that did not fail. `refusal`: what the agent said when it declined.
+    pub(super) fn of_run(run: &Run, end: End, refusal: &str, echo: &Echo, options: &Options) -> Self {
+        let plain = |reason| Self { reason, details: None };
+        let refused = || Self { reason: "refusal", details: Some(StopDetails::refusal(refusal)) };
+        if end == End::Incomplete {
+            let code = run.error().map(|error| error.code.to_ascii_lowercase()).unwrap_or_default();
+            return match code.as_str() {
+                "pause_turn" => plain("pause_turn"),
+                _ if code.contains("context_window") || code.contains("context_length") => {
+                    plain("model_context_window_exceeded")
+                }
+                _ if code.contains("content_filter") => refused(),
+                _ => plain("max_tokens"),
+            };
+        }
+        if !refusal.is_empty() {
+            return refused();
+        }
+
+        plain(if asks_for_calls(&run.pending(), echo, options) { "tool_use" } else { "end_turn" })
+    }
+}
+
+/// True if the client has to run something, or is asked by a call.
+fn asks_for_calls(pending: &[Pending], echo: &Echo, options: &Options) -> bool {
+    let has_tools = pending.iter().any(|item| item.kind == PendingKind::Tool);
+    let asked = options.asker().ask(pending, &|name| echo.declares(name));
+    has_tools || asked.iter().any(|item| matches!(item, AskedItem::Call { .. }))
+}
+
+/// What the run cost; zeros if the agent did not say: clients need numbers.
+pub(super) fn usage(run: &Run) -> Usage {
+    run.usage().and_then(TokenUsage::parse).map(|usage| Usage::from_agent(&usage)).unwrap_or_default()
+}
+
+impl State {
+    /// The end of the run. Invariant: nothing is written after it.
+    pub(super) fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
+        self.has_ended = true;
+        self.note_losses(run);
+        if let Some(error) = self.error(run, end) {
+            if self.target == Target::Stream {
+                error.write_event(self.request_id.as_deref(), out);
+            }
+            return;
+        }
+
+        self.blocks.end(out);
+        self.release_held(out);
+        self.ask(&run.pending(), out);
+        let stop = Stop::of_run(run, end, &self.refusal, &self.echo, &self.shared.options);
+        if self.target == Target::Stream {
+            wire::message_end(stop.reason, stop.details.as_ref(), usage(run), out);
+        }
+    }
+
+    /// The error that the client gets for a run that ended so.
+    pub(super) fn error<'r>(&self, run: &'r Run, end: End) -> Option<ApiError<'r>> {
+        let refuses = || {
+            let is_asked = run.pending().iter().any(|item| item.kind != PendingKind::Tool);
+            (is_asked && self.shared.refuses_questions()).then(ApiError::approval_required)
+        };
+        ApiError::from_run(end, run.error()).or_else(refuses)
+    }
+
+    /// Asks what is open.
+    pub(super) fn ask(&mut self, pending: &[Pending], out: &mut Out) {
+        let echo = std::mem::take(&mut self.echo);
+        let shared = Arc::clone(&self.shared);
+        for item in shared.options.asker().ask(pending, &|name| echo.declares(name)) {
+            match item {
+                AskedItem::Text(text) => self.blocks.words(&text, out),
+                AskedItem::Call { id, name, arguments } => {
+                    self.blocks.begin_call(id, name, out);
+                    self.blocks.push(arguments.text(), out);
+                    self.blocks.end(out);
+                }
+            }
+        }
+        self.echo = echo;
+    }
+}
+
+/// A message that asks what is open, and nothing else: the agent was not called.
+pub(crate) fn write_question(
+    shared: &Arc<Shared>,
+    echo: &Echo,
+    view: RunView<'_>,
+    target: Target,
+    id: &str,
+    out: &mut Out,
+) {
+    let pending = view.pending;
+    let mut encoder = Encoder::new(Arc::clone(shared), echo.clone(), &view.run().agent, target, None);
+    let reason = if asks_for_calls(pending, echo, &shared.options) { "tool_use" } else { "end_turn" };
+    if target == Target::Stream {
+        wire::message_start(id, &echo.model, out);
+    }
+    encoder.state.ask(pending, out);
+    match target {
+        Target::Stream => wire::message_end(reason, None, Usage::default(), out),
+        Target::Whole => {
+            let content = encoder.state.blocks.into_whole();
+            let answer = wire::Answer {
+                id,
+                model: &echo.model,
+                content: &content,
+                stop_reason: Some(reason),
+                stop_details: None,
+                usage: Usage::default(),
+            };
+            out.json(&answer);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Faults as errors of this protocol (docs/protocols/anthropic-messages.md#errors): one function maps a fault kind to
+//! status and type, another maps the end of a run.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use interlingua_core::event::End;
+use interlingua_core::run::RunError;
+use interlingua_core::{Fault, FaultKind, Out};
+use serde::Serialize;
+
+/// Codes of errors about threads, which clients act on. They are [`Fault::code`]s of this adapter.
+pub(crate) mod thread {
+    /// The thread is unknown: the client sends everything again.
+    pub(crate) const NOT_FOUND: &str = "thread_not_found";
+    /// Threads are off: the client goes on without.
+    pub(crate) const UNSUPPORTED: &str = "thread_unsupported_request";
+}
+
+/// The agent asks for something, and the route does not pass that on.
+pub(crate) const APPROVAL_REQUIRED: &str = "approval_required";
+
+const CONTEXT_LENGTH: &str = "MODEL_CONTEXT_LENGTH_EXCEEDED";
+const QUOTA: &str = "MODEL_QUOTA_EXCEEDED";
+/// How clients know that the conversation is too long for the model.
+const TOO_LONG: &str = "prompt is too long";
+
+const INVALID: &str = "invalid_request_error";
+const API: &str = "api_error";
+
+/// Status and `type` of a fault kind.
+pub(crate) const fn error_fields(kind: FaultKind) -> (u16, &'static str) {
+    use FaultKind as K;
+    match kind {
+        K::BadHead
+        | K::HeadTooLarge
+        | K::Misdirected
+        | K::Malformed
+        | K::Missing
+        | K::WrongType
+        | K::Invalid
+        | K::Exclusive
+        | K::Unsupported
+        | K::UnsupportedMedia
+        | K::NotAcceptable
+        | K::MethodNotAllowed => (kind.status(), INVALID),
+        // 400, not 409: clients repeat a 409 by themselves.
+        K::Waiting | K::Conflict => (400, INVALID),
+        K::Unauthenticated => (401, "authentication_error"),
+        K::Forbidden => (403, "permission_error"),
+        K::NoSuchPath | K::NotFound | K::NoSuchAgent => (404, "not_found_error"),
+        K::Busy => (409, "conflict_error"),
+        K::TooLarge => (413, "request_too_large"),
+        K::RateLimited | K::UpstreamRateLimited => (429, "rate_limit_error"),
+        K::UpstreamTimeout => (504, "timeout_error"),
+        K::Overloaded => (529, "overloaded_error"),
+        K::ShuttingDown => (503, API),
+        K::UpstreamUnreachable
+        | K::UpstreamRefused
+        | K::UpstreamTruncated
+        | K::UpstreamGarbage
+        | K::UpstreamTooLarge
+        | K::AgentFailed => (502, API),
+        _ => (500, API),
+    }
+}
+
+/// An error.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiError<'a> {
+    pub(crate) status: u16,
+    pub(crate) kind: &'static str,
+    pub(crate) message: Cow<'a, str>,
+    /// For programs; no client but those of threads knows any.
+    code: String,
+    /// A repeated request cannot help, or would do the agent's work twice.
+    is_final: bool,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    #[serde(rename = "type")]
+    event: &'static str,
+    error: ErrorObject<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ErrorObject<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    message: &'a str,
+    details: Details<'a>,
+}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    error_code: &'a str,
+}
+
+impl<'a> ApiError<'a> {
+    /// The error a client sees for a fault.
+    pub(crate) fn from_fault(fault: &'a Fault) -> Self {
+        let (mut status, mut kind) = error_fields(fault.kind);
+        let code = fault.code.as_deref();
+        let mut message: Cow<'a, str> = match (&fault.field, fault.kind) {
+            // Internal details stay in the log.
+            (_, FaultKind::Internal) => "internal error in the gateway".into(),
+            (Some(field), _) => format!("{}: {}", dotted(field), fault.message).into(),
+            (None, _) => fault.message.as_str().into(),
+        };
+
+        match (fault.kind, code) {
+            (_, Some(CONTEXT_LENGTH)) => {
+                (status, kind) = (400, INVALID);
+                message = too_long(&fault.message);
+            }
+            (_, Some(QUOTA)) => (status, kind) = (402, "billing_error"),
+            (_, Some(thread::UNSUPPORTED)) => (status, kind) = (400, INVALID),
+            (_, Some(thread::NOT_FOUND)) => (status, kind) = (404, "not_found_error"),
+            (FaultKind::UpstreamUnreachable, _) if fault.upstream_status == Some(529) => {
+                (status, kind) = (529, "overloaded_error");
+            }
+            _ => {}
+        }
+
+        // Other limits are free again within seconds.
+        let out_of_quota = fault.limit.as_ref().is_some_and(|limit| limit.name == "tokens");
+        let is_final = may_have_side_effects(fault.kind) || out_of_quota || code == Some(QUOTA);
+        Self { status, kind, message, code: client_code(fault.code()), is_final }
+    }
+
+    /// The error of a run that ended so. `None`: it did not fail.
+    pub(crate) fn from_run(end: End, error: Option<&'a RunError>) -> Option<Self> {
+        let code = error.map_or("", |error| error.code.as_str());
+        let (status, kind, fallback) = match end {
+            End::Completed | End::Incomplete => return None,
+            End::Rejected => (400, INVALID, "the agent rejected the request"),
+            End::Canceled => (500, API, "the run was canceled"),
+            End::Failed => {
+                let (status, kind) = agent_error(code);
+                (status, kind, "the agent failed")
+            }
+        };
+
+        let message = error.map(|error| error.message.as_str()).filter(|message| !message.is_empty());
+        let message = match (message, code) {
+            (message, CONTEXT_LENGTH | "context_length_exceeded") => too_long(message.unwrap_or_default()),
+            (Some(message), _) => message.into(),
+            (None, _) => fallback.into(),
+        };
+        let code = if code.is_empty() { end.as_str() } else { code };
+        Some(Self { status, kind, message, code: client_code(code), is_final: true })
+    }
+
+    /// The error of a run that asks for something on a route that refuses to pass it on.
+    pub(crate) fn approval_required() -> Self {
+        Self {
+            status: 400,
+            kind: INVALID,
+            message: "the agent asks for an approval or an answer, which this route does not pass on".into(),
+            code: APPROVAL_REQUIRED.to_owned(),
+            is_final: true,
+        }
+    }
+
+    fn body<'b>(&'b self, request_id: Option<&'b str>) -> ErrorBody<'b> {
+        let details = Details { error_code: &self.code };
+        ErrorBody {
+            event: "error",
+            error: ErrorObject { kind: self.kind, message: &self.message, details },
+            request_id,
+        }
+    }
+
+    /// Writes the error as an HTTP response. `fault`: what it was made of, if anything.
+    pub(crate) fn write(&self, fault: Option<&Fault>, request_id: Option<&str>, out: &mut Out) {
+        out.status(self.status);
+        if let Some(fault) = fault.filter(|fault| self.status == 405 && !fault.allow.is_empty()) {
+            out.header("allow", fault.allow.join(", "));
+        }
+        if let Some(seconds) = self.retry_after(fault) {
+            out.header("retry-after", seconds.to_string());
+        }
+        if self.is_final {
+            out.header("x-should-retry", "false");
+        }
+        out.json(&self.body(request_id));
+    }
+
+    /// Writes the error as the last event of a stream.
+    pub(crate) fn write_event(&self, request_id: Option<&str>, out: &mut Out) {
+        out.frame(Some("error"), &self.body(request_id));
+    }
+
+    /// Value of `retry-after` in seconds. Always set for 429, 503 and 529, since clients expect it there.
+    fn retry_after(&self, fault: Option<&Fault>) -> Option<u64> {
+        let wait = fault.and_then(|fault| fault.retry_after);
+        let seconds = wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+        match self.status {
+            429 | 503 | 529 => Some(seconds.unwrap_or(1).max(1)),
+            _ => seconds,
+        }
+    }
+}
+
+/// True if the agent may have started to work on the request: an automatic retry would do the work twice.
+const fn may_have_side_effects(kind: FaultKind) -> bool {
+    use FaultKind as K;
+    matches!(
+        kind,
+        K::UpstreamTruncated
+            | K::UpstreamGarbage
+            | K::UpstreamTooLarge
+            | K::UpstreamTimeout
+            | K::AgentFailed
+            | K::Canceled
+    )
+}
+
+/// Status and `type` for the code of an agent that failed.
+fn agent_error(code: &str) -> (u16, &'static str) {
+    match code {
+        CONTEXT_LENGTH
+        | "context_length_exceeded"
+        | "INVALID_PARAMETER"
+        | "PARAMETER_VALIDATION"
+        | "invalid_prompt"
+        | INVALID => (400, INVALID),
+        QUOTA | "insufficient_quota" | "billing_error" => (402, "billing_error"),
+        "RATE_LIMIT_EXCEEDED" | "UPSTREAM_RATE_LIMITED" | "rate_limit_exceeded" | "rate_limit_error" => {
+            (429, "rate_limit_error")
+        }
+        "overloaded_error" => (529, "overloaded_error"),
+        "UPSTREAM_TIMEOUT" | "MODEL_TIMEOUT" | "timeout_error" => (504, "timeout_error"),
+        _ => (502, API),
+    }
+}
+
+/// Clients look for these words, and shorten the conversation.
+fn too_long(message: &str) -> Cow<'static, str> {
+    match message.to_ascii_lowercase().find(TOO_LONG) {
+        Some(0) => message.to_owned().into(),
+        _ if message.is_empty() => TOO_LONG.into(),
+        _ => format!("{TOO_LONG}: {message}").into(),
+    }
+}
+
+/// A code in lower case. An agent's own must not look like one that clients act on.
+fn client_code(code: &str) -> String {
+    let is_ours = matches!(code, thread::NOT_FOUND | thread::UNSUPPORTED);
+    let code = code.to_ascii_lowercase();
+    if code.starts_with("thread_") && !is_ours { "agent_error".to_owned() } else { code }
+}
+
+/// `messages[0].content[1].type` as `messages.0.content.1.type`.
+fn dotted(path: &str) -> String {
+    let mut dotted = String::with_capacity(path.len());
+    for piece in path.split(['[', ']']).filter(|piece| !piece.is_empty()) {
+        let dot = if dotted.is_empty() || piece.starts_with('.') { "" } else { "." };
+        let written = write!(dotted, "{dot}{piece}");
+        debug_assert!(written.is_ok(), "writing into a string does not fail");
+    }
+    dotted
+}
+
+/// A required field is missing.
+pub(crate) fn missing(field: impl Into<String>) -> Fault {
+    Fault::new(FaultKind::Missing, "Field required").with_field(field)
+}
+
+/// A known field that this gateway does not support.
+pub(crate) fn unsupported(field: impl Into<String>, message: impl Into<String>) -> Fault {
+    Fault::new(FaultKind::Unsupported, message).with_field(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_written_as_clients_of_this_protocol_know_them() {
+        assert_eq!(dotted("messages[0].content[12].source.type"), "messages.0.content.12.source.type");
+        assert_eq!(dotted("model"), "model");
+        assert_eq!(dotted("tools[3]"), "tools.3");
+        assert_eq!(dotted(""), "");
+    }
+
+    #[test]
+    fn a_conversation_that_is_too_long_is_said_in_the_words_that_clients_look_for() {
+        let error = RunError { code: CONTEXT_LENGTH.to_owned(), message: "the context window is full".to_owned() };
+        let shown = ApiError::from_run(End::Failed, Some(&error)).expect("an error");
+        assert_eq!((shown.status, &*shown.message), (400, "prompt is too long: the context window is full"));
+        let fault = Fault::new(FaultKind::UpstreamRefused, "Prompt is too long: 9 > 8").with_code(CONTEXT_LENGTH);
+        let shown = ApiError::from_fault(&fault);
+        assert_eq!((shown.status, &*shown.message), (400, "Prompt is too long: 9 > 8"));
+    }
+
+    #[test]
+    fn an_agent_cannot_make_clients_start_a_thread_again() {
+        let error = RunError { code: "thread_already_continued".to_owned(), message: "no".to_owned() };
+        assert_eq!(ApiError::from_run(End::Failed, Some(&error)).expect("an error").code, "agent_error");
+        assert_eq!(client_code(thread::NOT_FOUND), thread::NOT_FOUND);
+    }
+}

@@ -1,0 +1,134 @@
+//! The exchanges, one for each endpoint of docs/protocols/anthropic-messages.md#endpoints, and what they share.
+//!
+//! Here: the mounted route, and the headers of every response. Not here: writing answers, see [`crate::encode`].
+
+pub(crate) mod count;
+pub(crate) mod create;
+pub(crate) mod models;
+
+use interlingua_core::answer::chat::ApprovalForm;
+use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::model_list::ModelNames;
+use interlingua_core::out::Head;
+use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, Step};
+
+use crate::echo::Thinking;
+use crate::fault::ApiError;
+use crate::options::{Options, Reasoning};
+
+/// A mounted route.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) models: ModelNames,
+}
+
+impl Shared {
+    /// The `server_name` of an agent's tools.
+    pub(crate) fn server_label<'a>(&'a self, agent: &'a str) -> &'a str {
+        let card = self.models.card(agent);
+        card.map(|card| card.server_label.as_str()).filter(|label| !label.is_empty()).unwrap_or(agent)
+    }
+
+    /// What is shown of reasoning to a client that asked for this.
+    pub(crate) const fn thinking(&self, asked: Thinking) -> Thinking {
+        match self.options.reasoning {
+            Reasoning::Asked => asked,
+            Reasoning::Always => Thinking::Shown,
+            Reasoning::Hide => Thinking::Hidden,
+        }
+    }
+
+    /// True if approvals and questions end in an error.
+    pub(crate) fn refuses_questions(&self) -> bool {
+        self.options.approvals == ApprovalForm::Refuse
+    }
+}
+
+/// Headers of every HTTP response (docs/protocols/anthropic-messages.md#transport).
+#[derive(Debug, Default)]
+pub(crate) struct ResponseHeaders {
+    request_id: Option<String>,
+}
+
+impl ResponseHeaders {
+    /// Headers for the response to a request.
+    pub(crate) fn for_request(request: &Request<'_>) -> Self {
+        Self { request_id: Some(request.new_id.to_prefixed("req_")) }
+    }
+
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
+    }
+
+    /// Sets the headers. Clients of this protocol know the id by the first name, the gateway's log by the second.
+    pub(crate) fn apply(&self, head: &mut Head) {
+        if let Some(id) = &self.request_id {
+            head.set("request-id", id.as_str());
+            head.set("x-request-id", id.as_str());
+        }
+    }
+
+    /// Writes a fault as an HTTP error.
+    pub(crate) fn write_error(&self, fault: &Fault, out: &mut Out) {
+        self.apply(&mut out.head);
+        ApiError::from_fault(fault).write(Some(fault), self.request_id(), out);
+    }
+}
+
+/// The engine sent a reply that does not match the call. A bug of the gateway.
+pub(crate) fn unexpected_reply() -> Fault {
+    Fault::new(FaultKind::Internal, "the reply of the engine does not match the call")
+}
+
+/// Answers clients that look whether a server is there.
+#[derive(Default)]
+pub(crate) struct Hello {
+    headers: ResponseHeaders,
+}
+
+impl Exchange for Hello {
+    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        self.headers = ResponseHeaders::for_request(request);
+        Ok(Call::Nothing)
+    }
+
+    fn reply(&mut self, _: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        self.headers.apply(&mut out.head);
+        out.json(&serde_json::json!({ "status": "ok" }));
+        Ok(Next::Done)
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        self.headers.write_error(fault, out);
+    }
+
+    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
+        Flow::Close
+    }
+}
+
+/// Answers requests that match no endpoint, and endpoints that are switched off.
+#[derive(Default)]
+pub(crate) struct Fallback {
+    headers: ResponseHeaders,
+}
+
+impl Exchange for Fallback {
+    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        self.headers = ResponseHeaders::for_request(request);
+        Err(Fault::new(FaultKind::NoSuchPath, format!("Not found: {} {}", request.method, request.path)))
+    }
+
+    fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
+        Err(unexpected_reply())
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        self.headers.write_error(fault, out);
+    }
+
+    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
+        Flow::Close
+    }
+}
