@@ -34,13 +34,15 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// Those of a run. One of another protocol has none: it is named as the gateway names it.
+    /// Those of a run. One of another protocol has none: it is named as the gateway names it, and read by a client that
+    /// asks the gateway's way.
     pub(super) fn of(view: &RunView<'_>) -> Self {
         let own = view.info.protocol == crate::NAME;
         let labels: Option<Self> = view.info.labels.decode().filter(|_| own);
         labels.filter(|labels| !labels.thread.is_empty()).unwrap_or_else(|| Self {
             thread: view.run().session_id.clone(),
             run: view.run().id.to_prefixed("run_"),
+            version: Some("1.0".to_owned()),
             ..Self::default()
         })
     }
@@ -186,6 +188,8 @@ pub(super) fn split(input: &mut RunInput, known: &mut Known, has_failed: bool) -
     // The agent's own results stand behind its last message.
     let is_clients = |sent: &Message| !outputs(sent).all(|call| known.is_answered(&call));
     let has_unknown = sent[first_new..].iter().any(|sent| Author::of(sent) == Author::User && !is_known(sent));
+    // What was said before a question is not said again with the answer.
+    let is_answer = !input.resume.is_empty() || input.command.is_some();
     let is_repeated = !sent[first_new..].iter().any(|sent| match Author::of(sent) {
         Author::Tool => is_clients(sent),
         Author::User => has_failed || !is_known(sent),
@@ -198,7 +202,7 @@ pub(super) fn split(input: &mut RunInput, known: &mut Known, has_failed: bool) -
         let is_new = match Author::of(&sent) {
             Author::Tool => is_last && is_clients(&sent),
             // One that got no answer comes again with the next, and once is enough.
-            Author::User => is_last && (!has_unknown || !is_known(&sent)),
+            Author::User => is_last && (!is_known(&sent) || !(has_unknown || is_answer)),
             // Instructions that have changed are new wherever they stand.
             Author::Application => had_others || (is_last && !are_known),
             Author::Agent => false,

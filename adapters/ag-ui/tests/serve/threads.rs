@@ -272,6 +272,19 @@ fn answers_that_cannot_be_taken_are_errors_of_the_run() {
     assert_eq!(refused(fault(FaultKind::Invalid, NOT_TAKEN)), "INTERRUPT_PAYLOAD_INVALID");
 }
 
+/// Front ends have no message of an agent that asks at once.
+#[test]
+fn an_answer_does_not_repeat_what_was_said_before_the_question() {
+    let (_, first) = started("{}", &hello(Some("1.0")));
+    let mut asked = testkit::started_with(vec![first.request.input[0].clone()]);
+    asked.close(End::Completed, None);
+    let run = TestRun::with_info(&asked, info(&asked, first.labels));
+    let mut answer = hello(Some("1.0"));
+    answer["resume"] = json!([{ "interruptId": "i", "status": "resolved", "payload": true }]);
+    let next = next_run("{}", run.view(), &answer);
+    assert!(next.request.input.is_empty() && next.answers.len() == 1, "{:?}", next.request.input);
+}
+
 /// The form of the time before `resume` does not say what it answers.
 #[test]
 fn an_older_answer_is_that_to_the_only_question() {
