@@ -105,6 +105,48 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    Suite {
+        name: "anthropic",
+        kind: Kind::Python,
+        scripts: &["client.py", "langchain.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // The previous generation of the same client: it sends everything with each request.
+    Suite {
+        name: "anthropic-older",
+        kind: Kind::Python,
+        scripts: &["../anthropic/client.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "anthropic-node",
+        kind: Kind::Node,
+        scripts: &["client.mjs", "ai-sdk.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "anthropic-node-older",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // 260 MB of packages: only by name.
+    Suite {
+        name: "claude-code",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: false,
+        limit: Duration::from_secs(240),
+    },
     // 400 MB of packages: only by name.
     Suite {
         name: "codex",
