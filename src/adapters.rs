@@ -5,7 +5,7 @@ use interlingua_ag_kit::{AgKit, AgKitUpstream};
 use interlingua_ag_ui::AgUiUpstream;
 use interlingua_agentscope::AgentscopeUpstream;
 use interlingua_anthropic_messages::{AnthropicMessages, AnthropicMessagesUpstream};
-use interlingua_chat_completions::ChatCompletionsUpstream;
+use interlingua_chat_completions::{ChatCompletions, ChatCompletionsUpstream};
 use interlingua_hitl::{Hitl, HitlUpstream};
 use interlingua_native::{Native, NativeUpstream};
 use interlingua_responses::{Responses, ResponsesUpstream};
@@ -19,6 +19,7 @@ impl Gateway {
         Self::empty()
             .serve::<Native>()
             .serve::<Responses>()
+            .serve::<ChatCompletions>()
             .serve::<AnthropicMessages>()
             .serve::<A2a>()
             .serve::<AgKit>()

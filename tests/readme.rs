@@ -233,7 +233,9 @@ fn tested_packages(are_agents: bool) -> Vec<(String, String)> {
             continue;
         }
         let requirements = std::fs::read_to_string(folder.join("requirements.txt")).unwrap_or_default();
-        let pinned = requirements.lines().filter_map(|line| line.split_once("=="));
+        // Some lists name all dependencies, behind the client itself.
+        let named = requirements.lines().take_while(|line| *line != "# What it needs:");
+        let pinned = named.filter_map(|line| line.split_once("=="));
         clients.extend(pinned.map(|(name, version)| (name.to_owned(), minor(version))));
 
         let package = std::fs::read_to_string(folder.join("package.json")).unwrap_or_else(|_| "{}".to_owned());

@@ -37,8 +37,8 @@ pub(crate) async fn play(protocol: &str) {
 async fn begin(stand: &Stand, client: &dyn ScriptedClient, name: &str) -> (Talk, Exchange, String) {
     let scenario = endless();
     let play = stand.stage.open(scenario.clone(), None);
-    let talk = Talk::new(AGENT, &format!("{}-{name}-{play}", client.protocol()), play);
-    let open = stand.send(&client.request(&scenario.turns[0].client, &talk)).await;
+    let mut talk = Talk::new(AGENT, &format!("{}-{name}-{play}", client.protocol()), play);
+    let open = stand.send(&client.request(&scenario.turns[0].client, &mut talk)).await;
 
     let mark = Mark { play, turn: 0 };
     poll_until("the agent to be asked", async || stand.stage.received(mark)).await;

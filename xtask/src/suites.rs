@@ -147,6 +147,48 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: false,
         limit: Duration::from_secs(240),
     },
+    Suite {
+        name: "chat-completions",
+        kind: Kind::Python,
+        scripts: &["client.py", "front_end.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // The previous major version of the same client, which LangChain uses.
+    Suite {
+        name: "chat-completions-older",
+        kind: Kind::Python,
+        scripts: &["../chat-completions/client.py", "langchain.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "chat-completions-node",
+        kind: Kind::Node,
+        scripts: &["client.mjs", "ai-sdk.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "chat-completions-node-older",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // 400 MB of packages: only by name.
+    Suite {
+        name: "chat-completions-litellm",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: None,
+        in_ci: false,
+        limit: Duration::from_secs(180),
+    },
     // 400 MB of packages: only by name.
     Suite {
         name: "codex",

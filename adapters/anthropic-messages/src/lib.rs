@@ -10,7 +10,6 @@ mod decode;
 mod echo;
 mod encode;
 mod fault;
-mod ids;
 mod judge;
 mod losses;
 pub mod options;
@@ -37,6 +36,9 @@ use serve::count::Count;
 use serve::create::Create;
 use serve::models::Models;
 use serve::{Fallback, Hello, Shared};
+
+/// Prefix of the ids of messages.
+pub(crate) const MESSAGE_PREFIX: &str = "msg_";
 
 /// The Anthropic Messages adapter.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,106 @@
-//! OpenAI Chat Completions: [`ChatCompletionsUpstream`] calls agents and model servers that speak it.
+//! OpenAI Chat Completions: [`ChatCompletions`] serves it to clients, [`ChatCompletionsUpstream`] calls agents and model
+//! servers that speak it.
 //!
 //! What is read, sent, repaired and lost is described in `docs/protocols/chat-completions.md`.
 //!
-//! Not here: serving the protocol to clients.
+//! [`decode`](self) parses requests, one encoder in `encode` writes answers, whole or as a stream, `serve` has the
+//! exchanges, [`connect`](self) the other direction. Not here: any state. A conversation is found again from the messages
+//! that its client sends back, which the engine compares with its sessions.
 
 mod connect;
+mod decode;
+mod echo;
+mod encode;
+mod fault;
+mod ids;
+mod losses;
+mod options;
+mod serve;
+
+use std::sync::Arc;
+
+use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::answer::chat::ApprovalForm;
+use interlingua_core::capability::{Asks, ClientCapabilities, Media};
+use interlingua_core::exchange::{Cors, Endpoint, Exchange, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::model_list::ModelNames;
+use interlingua_core::model_options::ClientTools;
+use interlingua_core::pending::Decision;
+use interlingua_core::size::Size;
 
 pub use connect::{
     ChatCompletionsUpstream, LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField,
 };
+pub use options::{InlineImages, Options, Reasoning, RefusalInput, ToolItems, ToolParts};
+use serve::complete::Complete;
+use serve::models::Models;
+use serve::{Fallback, Shared};
+
+/// Serves OpenAI Chat Completions.
+pub struct ChatCompletions;
+
+impl ProtocolAdapter for ChatCompletions {
+    const NAME: &'static str = ids::NAME;
+    type Options = Options;
+
+    fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
+        options.check()?;
+        let names = ModelNames::new(&mount.agents, options.models.clone(), options.any_model)?;
+        let model = mount.agents.first().map_or("", |agent| agent.name.as_str());
+        let curl = vec![format!(
+            "curl -N {{url}}/chat/completions -H 'content-type: application/json' \
+             -d '{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'"
+        )];
+
+        let max_body = options.max_body.map(Size::bytes);
+        let shared = Arc::new(Shared { options, names });
+        let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Fallback::default())));
+
+        let mut cors = Cors::default();
+        let rate_limits = ["limit", "remaining", "reset"]
+            .into_iter()
+            .flat_map(|value| ["requests", "tokens"].map(|counted| format!("x-ratelimit-{value}-{counted}")));
+        cors.expose_headers.extend(rate_limits);
+        Ok(Mounted { curl, max_body, cors, openai_rate_limits: true, ..mounted })
+    }
+
+    fn capabilities(options: &Options) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        let forwards_tools = options.client_tools == ClientTools::Forward;
+        capabilities.client_tools = forwards_tools;
+        capabilities.tool_declarations = forwards_tools;
+        capabilities.decisions = match options.approvals {
+            // A word is no place for new arguments or a result.
+            ApprovalForm::Text => &[Decision::Accept, Decision::Reject, Decision::Cancel],
+            ApprovalForm::Auto | ApprovalForm::Tool => ALL_DECISIONS,
+            ApprovalForm::Refuse => &[],
+        };
+        capabilities.asks = if options.approvals == ApprovalForm::Refuse { Asks::default() } else { Asks::ALL };
+        capabilities.input_media = Media::ALL;
+        capabilities.output_media = Media::ALL;
+        capabilities.usage = true;
+        capabilities.reasoning = options.reasoning != Reasoning::Hide;
+        capabilities
+    }
+}
+
+/// The table of docs/protocols/chat-completions.md#endpoints.
+fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
+    /// Returns a constructor of exchanges that share the mounted route.
+    fn open<E: Exchange>(
+        shared: &Arc<Shared>,
+        make: impl Fn(Arc<Shared>) -> E + Send + Sync + 'static,
+    ) -> impl Fn() -> E + Send + Sync + 'static {
+        let shared = Arc::clone(shared);
+        move || make(Arc::clone(&shared))
+    }
+
+    // Other model APIs serve the same document.
+    let models = |path| Endpoint { common: Some("models"), ..Endpoint::get(path, open(shared, Models::new)) };
+    vec![
+        Endpoint::post("/chat/completions", open(shared, Complete::new)),
+        // Model names may contain slashes.
+        models("/models/{*id}"),
+        models("/models"),
+    ]
+}

@@ -2,6 +2,7 @@
 
 use super::Object;
 use crate::fault::Fault;
+use crate::json::Extra;
 
 /// An optional string, owned.
 ///
@@ -64,4 +65,29 @@ pub fn at_least(object: &Object<'_>, name: &str, min: i64) -> Result<Option<i64>
         (Some(number), Some(node)) if number < min => Err(node.invalid(format!("must be at least {min}"))),
         _ => Ok(number),
     }
+}
+
+/// The field `metadata` of OpenAI's APIs: at most 16 pairs of strings, keys of at most 64 and values of at most 512
+/// characters. Empty if it is missing.
+///
+/// # Errors
+/// [`crate::FaultKind::Invalid`] beyond these limits.
+pub fn metadata(object: &Object<'_>) -> Result<Extra, Fault> {
+    let Some(node) = object.get("metadata") else { return Ok(Extra::new()) };
+    let pairs = node.object()?;
+    if pairs.iter().count() > 16 {
+        return Err(node.invalid("must have at most 16 pairs"));
+    }
+
+    let mut metadata = Extra::new();
+    for (name, value) in pairs.iter() {
+        if name.chars().count() > 64 {
+            return Err(node.invalid("must have keys of at most 64 characters"));
+        }
+        if value.string()?.chars().count() > 512 {
+            return Err(value.invalid("must have at most 512 characters"));
+        }
+        metadata.set(name, value.to_json());
+    }
+    Ok(metadata)
 }

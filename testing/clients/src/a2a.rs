@@ -44,7 +44,7 @@ impl ScriptedClient for A2a {
         Some(self)
     }
 
-    fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+    fn request(&self, acts: &[ClientAct], talk: &mut Talk) -> Request {
         let mut parts = Vec::new();
         for act in acts {
             match act {
@@ -86,7 +86,7 @@ impl ScriptedClient for A2a {
 
 impl Background for A2a {
     fn begin(&self, acts: &[ClientAct], talk: &Talk) -> Request {
-        let request: Value = serde_json::from_str(&self.request(acts, talk).body).expect("JSON");
+        let request: Value = serde_json::from_str(&self.request(acts, &mut talk.clone()).body).expect("JSON");
         let mut params = request["params"].clone();
         params["configuration"] = json!({ "returnImmediately": true });
         call(talk, "SendMessage", &params)

@@ -31,7 +31,7 @@ impl ScriptedClient for AgKit {
         act.answers().is_some() && !matches!(act, ClientAct::Output(..))
     }
 
-    fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+    fn request(&self, acts: &[ClientAct], talk: &mut Talk) -> Request {
         let mut body = json!({ "conversationId": talk.session });
         let (mut messages, mut content) = (Vec::new(), Vec::new());
         for act in acts {

@@ -30,7 +30,7 @@ impl ScriptedClient for AgentApi {
         Some(Request::post(format!("/agents/{}/runs/{run}/cancel", talk.agent), &json!({})))
     }
 
-    fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+    fn request(&self, acts: &[ClientAct], talk: &mut Talk) -> Request {
         let mut body = json!({ "session_id": talk.session });
         let (mut input, mut content) = (Vec::new(), Vec::new());
         for act in acts {
@@ -93,7 +93,7 @@ impl ScriptedClient for AgentApi {
 
 impl Background for AgentApi {
     fn begin(&self, acts: &[ClientAct], talk: &Talk) -> Request {
-        let request = self.request(acts, talk);
+        let request = self.request(acts, &mut talk.clone());
         Request { path: format!("{}/task", request.path), ..request }
     }
 

@@ -44,7 +44,7 @@ impl ScriptedClient for Hitl {
         Some(self)
     }
 
-    fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+    fn request(&self, acts: &[ClientAct], talk: &mut Talk) -> Request {
         let mut body = json!({ "user_id": talk.session, "session_id": talk.session });
         let answer = acts.iter().find(|act| act.answers().is_some());
         if let Some(answer) = answer {
@@ -98,7 +98,7 @@ impl ScriptedClient for Hitl {
 
 impl Background for Hitl {
     fn begin(&self, acts: &[ClientAct], talk: &Talk) -> Request {
-        self.request(acts, talk)
+        self.request(acts, &mut talk.clone())
     }
 
     fn is_answered(&self) -> bool {

@@ -10,6 +10,7 @@
 mod a2a;
 mod ag_kit;
 mod agent_api;
+mod chat_completions;
 mod frames;
 mod hitl;
 mod responses;
@@ -63,7 +64,7 @@ pub trait ScriptedClient: Send + Sync + 'static {
     }
 
     /// The request of a turn.
-    fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request;
+    fn request(&self, acts: &[ClientAct], talk: &mut Talk) -> Request;
 
     /// Reads a complete answer.
     fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown;
@@ -159,6 +160,8 @@ pub struct Talk {
     pub open: Vec<Open>,
     /// How many messages of the conversation were read before, where answers repeat them.
     pub seen: usize,
+    /// All messages so far, in the protocol's form, where a client sends the whole conversation with each request.
+    pub said: Vec<serde_json::Value>,
 }
 
 impl Talk {
@@ -172,6 +175,7 @@ impl Talk {
             last: String::new(),
             open: Vec::new(),
             seen: 0,
+            said: Vec::new(),
         }
     }
 
@@ -238,6 +242,7 @@ pub fn all() -> Vec<Box<dyn ScriptedClient>> {
     vec![
         Box::new(agent_api::AgentApi),
         Box::new(responses::Responses),
+        Box::new(chat_completions::ChatCompletions),
         Box::new(a2a::A2a),
         Box::new(ag_kit::AgKit),
         Box::new(hitl::Hitl),

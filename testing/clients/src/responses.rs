@@ -33,7 +33,7 @@ impl ScriptedClient for Responses {
         )
     }
 
-    fn request(&self, acts: &[ClientAct], talk: &Talk) -> Request {
+    fn request(&self, acts: &[ClientAct], talk: &mut Talk) -> Request {
         let mut body = json!({ "model": talk.agent, "stream": true });
         if !talk.last.is_empty() {
             body["previous_response_id"] = json!(talk.last);
@@ -91,7 +91,7 @@ impl ScriptedClient for Responses {
 
 impl Background for Responses {
     fn begin(&self, acts: &[ClientAct], talk: &Talk) -> Request {
-        let request = self.request(acts, talk);
+        let request = self.request(acts, &mut talk.clone());
         let mut body: Value = serde_json::from_str(&request.body).expect("JSON");
         (body["stream"], body["background"]) = (json!(false), json!(true));
         Request { body: body.to_string(), ..request }

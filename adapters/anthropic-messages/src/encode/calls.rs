@@ -17,6 +17,12 @@ use crate::options::ToolItems;
 /// Calls and outputs that are shown as text are cut at this length, in bytes.
 const MAX_LINE: usize = 2048;
 
+/// A call that may be the client's or the agent's.
+#[derive(Debug)]
+pub(super) struct HeldCall {
+    call: ToolCall,
+}
+
 #[derive(Serialize)]
 struct McpToolUse<'a> {
     #[serde(rename = "type")]
@@ -67,7 +73,7 @@ impl State {
     pub(super) fn function_call_finished(&mut self, message: &Message) {
         for call in calls_of(message) {
             if !self.is_clients(&call.name) {
-                self.held.push(call);
+                self.held.push(HeldCall { call });
             }
         }
     }
@@ -133,9 +139,9 @@ impl State {
     }
 
     fn output(&mut self, message: &Message, mut output: ToolOutput, failed: bool, out: &mut Out) {
-        let held = self.held.iter().position(|held| held.call_id == output.call_id);
+        let held = self.held.iter().position(|held| held.call.call_id == output.call_id);
         if let Some(place) = held {
-            let call = self.held.remove(place);
+            let HeldCall { call } = self.held.remove(place);
             self.agent_call(&call, out);
         } else if message.announced == MessageType::FunctionCallOutput {
             // The client's own outputs are not sent back to it.
@@ -172,7 +178,7 @@ impl State {
 
     /// The calls that no one answered: someone has to run them.
     pub(super) fn release_held(&mut self, out: &mut Out) {
-        for call in std::mem::take(&mut self.held) {
+        for HeldCall { call } in std::mem::take(&mut self.held) {
             self.tool_use(&call, out);
         }
     }

@@ -18,7 +18,7 @@ use interlingua_core::emitted_text::EmittedText;
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{Loss, Losses};
-use interlingua_core::model::{ContentType, MessageType, Role, ToolCall};
+use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{Message, Run, Slot};
 use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::step::Step;
@@ -26,12 +26,12 @@ use interlingua_core::{Extra, Json, Out};
 
 use crate::echo::{Echo, Thinking};
 use crate::fault::ApiError;
-use crate::ids::MESSAGE_PREFIX;
 use crate::losses;
 use crate::serve::Shared;
 use crate::wire::Answer;
 use arguments::CallStream;
 use blocks::{Blocks, Kind};
+use calls::HeldCall;
 
 pub(crate) use arguments::ARGUMENTS;
 pub(crate) use blocks::Target;
@@ -60,7 +60,7 @@ struct State {
     /// The open call of the client.
     call: CallStream,
     /// Calls of functions that the client did not declare: the one that answers them runs them.
-    held: Vec<ToolCall>,
+    held: Vec<HeldCall>,
     /// Ids of the agent's calls that were shown.
     shown_calls: Vec<String>,
     refusal: String,
@@ -146,7 +146,7 @@ impl Encoder {
         let content = blocks.into_whole();
         let stop = finish::Stop::of_run(run, run.end.unwrap_or(End::Failed), &refusal, &echo, &shared.options);
         out.json(&Answer {
-            id: &run.id.to_prefixed(MESSAGE_PREFIX),
+            id: &run.id.to_prefixed(crate::MESSAGE_PREFIX),
             model: &echo.model,
             content: &content,
             stop_reason: Some(stop.reason),
@@ -208,7 +208,7 @@ impl State {
     fn start(&mut self, run: &Run, out: &mut Out) {
         self.has_started = true;
         if self.target == Target::Stream {
-            crate::wire::message_start(&run.id.to_prefixed(MESSAGE_PREFIX), &self.echo.model, out);
+            crate::wire::message_start(&run.id.to_prefixed(crate::MESSAGE_PREFIX), &self.echo.model, out);
         }
     }
 

@@ -17,11 +17,11 @@ use interlingua_core::{
 };
 
 use super::{ResponseHeaders, Shared, unexpected_reply};
+use crate::MESSAGE_PREFIX;
 use crate::decode::{self, MessagesRequest, Purpose, ThreadParam, thread_not_found};
 use crate::echo::Echo;
 use crate::encode::{self, Encoder, Target};
 use crate::fault::ApiError;
-use crate::ids::MESSAGE_PREFIX;
 use crate::judge::Judge;
 use crate::wire;
 

@@ -84,6 +84,15 @@ impl Sent {
         HttpResponse::from_out(out)
     }
 
+    /// The answer of a session that waits for an answer to what this run asked.
+    pub(crate) fn waiting(&mut self, record: &Record) -> HttpResponse {
+        let mut out = Out::new();
+        let info = self.info(record);
+        let run = TestRun::with_info(record, info);
+        self.exchange.reply(Reply::Waiting(run.view()), &mut out).expect("an answer");
+        HttpResponse::from_out(out)
+    }
+
     /// The streamed answer.
     pub(crate) fn stream(&mut self, record: &Record) -> HttpResponse {
         let mut out = Out::new();

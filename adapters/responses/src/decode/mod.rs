@@ -5,12 +5,11 @@
 //! Here: the fields of a request. `items` and `parts` parse the input, `tools` parses tools and formats. Not here:
 //! lookups. What has to be looked up before the agent is called is returned as [`InputEntry`]s.
 
-mod fields;
 mod items;
 mod parts;
 pub(crate) mod tools;
 
-pub(crate) use fields::metadata;
+pub(crate) use interlingua_core::tree::fields::metadata;
 pub(crate) use items::{InputEntry, encode_compaction, original_item, parse_items};
 
 use interlingua_core::model::{AgentRequest, Message, Sampling};

@@ -1,0 +1,236 @@
+//! Parses tools, `tool_choice` and `response_format`
+//! (docs/protocols/chat-completions.md#tools-and-output-formats), and their deprecated forms. Agents get the tools in
+//! one form, and choice and format as extra fields in the flat form of Responses.
+
+use interlingua_core::loss::{ContentKind, Losses};
+use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::model_options::{ClientTools, IgnoreOrRefuse, StructuredOutput};
+use interlingua_core::tree::fields::{choice, quoted_list, text, truncate};
+use interlingua_core::tree::{Kind, Node, Object};
+use interlingua_core::{Extra, Fault, Json, client_tool};
+use serde_json::{Value, json};
+
+use crate::echo::{Echo, Tool};
+use crate::fault::{missing, unsupported};
+use crate::options::Options;
+
+/// Parses `tools`, `tool_choice`, and the deprecated `functions` and `function_call`.
+pub(super) fn parse(
+    object: &Object<'_>,
+    options: &Options,
+    echo: &mut Echo,
+    request: &mut AgentRequest,
+    losses: &mut Losses,
+) -> Result<(), Fault> {
+    let mut tools = Vec::new();
+    for node in object.array("tools")? {
+        if parse_tool(&node, options, echo, &mut tools)? == Runner::OpenAi {
+            losses.lost(ContentKind::ToolDeclaration, "tools that OpenAI would run are not run");
+        }
+    }
+    if object.get("web_search_options").is_some() {
+        losses.lost(ContentKind::ToolDeclaration, "tools that OpenAI would run are not run");
+    }
+    for node in object.array("functions")? {
+        echo.functions = true;
+        tools.extend(parse_function(&node.object()?, "function", options, echo)?);
+    }
+
+    let chosen = match (object.get("tool_choice"), object.get("function_call")) {
+        (Some(node), _) => Some(tool_choice(&node, echo)?),
+        (None, Some(node)) => Some(function_choice(&node, echo)?),
+        (None, None) => None,
+    };
+
+    // With `none` the agent must not call a tool, so it is not offered any.
+    let none = chosen.as_ref().is_some_and(|chosen| chosen == "none");
+    if none || options.client_tools == ClientTools::Ignore {
+        return Ok(());
+    }
+    if !tools.is_empty() {
+        request.tools = Some(tools);
+    }
+    if let Some(chosen) = chosen {
+        request.extra.set("tool_choice", Json::from_serialize(&chosen));
+    }
+    Ok(())
+}
+
+/// Who runs a tool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Runner {
+    Client,
+    OpenAi,
+}
+
+/// Adds a tool in the form that agents expect.
+fn parse_tool(node: &Node<'_>, options: &Options, echo: &mut Echo, tools: &mut Vec<Json>) -> Result<Runner, Fault> {
+    let object = node.object()?;
+    let kind = object.string("type")?.ok_or_else(|| missing(object.path_of("type")))?;
+    match kind.as_ref() {
+        kind @ ("function" | "custom") => {
+            // Clients of the Responses API leave out the inner object.
+            let declared = object.get(kind).map(|node| node.object()).transpose()?;
+            tools.extend(parse_function(declared.as_ref().unwrap_or(&object), kind, options, echo)?);
+            Ok(Runner::Client)
+        }
+        other if options.hosted_tools == IgnoreOrRefuse::Refuse => {
+            let message = format!("hosted tools of type '{}' are not supported on this route", truncate(other));
+            Err(unsupported(object.path_of("type"), message))
+        }
+        _ => Ok(Runner::OpenAi),
+    }
+}
+
+/// A function as agents expect it. `None`: it is for the gateway, which asks by it.
+fn parse_function(object: &Object<'_>, kind: &str, options: &Options, echo: &mut Echo) -> Result<Option<Json>, Fault> {
+    if options.client_tools == ClientTools::Refuse {
+        return Err(unsupported("tools", "client tools are not accepted on this route"));
+    }
+    let name = text(object, "name")?.ok_or_else(|| missing(object.path_of("name")))?;
+    if name.is_empty() {
+        return Err(Fault::invalid(object.path_of("name"), "must not be empty"));
+    }
+    text(object, "description")?;
+    object.boolean("strict")?;
+    object.get("parameters").map(|node| node.json_object()).transpose()?;
+
+    let fields = object.fields_except(&["type", "name"]);
+    let custom = kind == "custom";
+    let tool =
+        if custom { client_tool::free_text_function(&name, &fields) } else { client_tool::function(&name, &fields) };
+    let is_own = options.asker(options.approvals).is_own(&name);
+    echo.tools.push(Tool { name, custom });
+    Ok((!is_own).then_some(tool))
+}
+
+/// The words that are no name of a tool.
+const CHOICES: [&str; 3] = ["none", "auto", "required"];
+
+fn declared(object: &Object<'_>, echo: &Echo) -> Result<String, Fault> {
+    let name = text(object, "name")?.ok_or_else(|| missing(object.path_of("name")))?;
+    if echo.tool(&name).is_none() {
+        let message = format!("tool choice '{}' not found in 'tools'", truncate(&name));
+        return Err(Fault::invalid(object.path_of("name"), message));
+    }
+    Ok(name)
+}
+
+fn word(node: &Node<'_>, words: &[&str]) -> Result<Value, Fault> {
+    let word = node.string()?;
+    if words.contains(&word.as_ref()) {
+        return Ok(json!(word));
+    }
+    let known = quoted_list(words);
+    Err(node.invalid(format!("unknown value '{}': must be one of {known}", truncate(&word))))
+}
+
+/// Validates `tool_choice`, and flattens it.
+fn tool_choice(node: &Node<'_>, echo: &Echo) -> Result<Value, Fault> {
+    match node.kind() {
+        Kind::String => word(node, &CHOICES),
+        Kind::Object => {
+            let object = node.object()?;
+            let kind = object.string("type")?.ok_or_else(|| missing(object.path_of("type")))?;
+            match kind.as_ref() {
+                "function" | "custom" => named(&object, &kind, echo),
+                "allowed_tools" => {
+                    let nested = object.get("allowed_tools").map(|node| node.object()).transpose()?.unwrap_or(object);
+                    let mode = choice(&nested, "mode", &["auto", "required"])?;
+                    let mut tools = Vec::new();
+                    for tool in nested.required("tools")?.array()? {
+                        let tool = tool.object()?;
+                        let kind = text(&tool, "type")?.unwrap_or_else(|| "function".to_owned());
+                        tools.push(named(&tool, &kind, echo)?);
+                    }
+                    let mode = mode.unwrap_or_else(|| "auto".to_owned());
+                    Ok(json!({ "type": "allowed_tools", "mode": mode, "tools": tools }))
+                }
+                other => {
+                    let known = quoted_list(&["function", "custom", "allowed_tools"]);
+                    let message = format!("unknown value '{}': must be one of {known}", truncate(other));
+                    Err(Fault::invalid(object.path_of("type"), message))
+                }
+            }
+        }
+        _ => Err(node.wrong_type("a string or an object")),
+    }
+}
+
+fn named(object: &Object<'_>, kind: &str, echo: &Echo) -> Result<Value, Fault> {
+    let nested = object.get(kind).map(|node| node.object()).transpose()?;
+    let name = declared(nested.as_ref().unwrap_or(object), echo)?;
+    Ok(json!({ "type": kind, "name": name }))
+}
+
+/// The deprecated form of `tool_choice`.
+fn function_choice(node: &Node<'_>, echo: &Echo) -> Result<Value, Fault> {
+    match node.kind() {
+        Kind::String => word(node, &CHOICES[..2]),
+        _ => Ok(json!({ "type": "function", "name": declared(&node.object()?, echo)? })),
+    }
+}
+
+/// Parses `response_format` and `verbosity`. Returns the format as a system message if the options say so.
+pub(super) fn parse_format(
+    object: &Object<'_>,
+    options: &Options,
+    request: &mut AgentRequest,
+) -> Result<Option<Message>, Fault> {
+    let verbosity = choice(object, "verbosity", &["low", "medium", "high"])?;
+    let mut fields = Extra::new();
+    let mut instruction = None;
+    if let Some(node) = object.get("response_format") {
+        let (format, words) = response_format(&node.object()?)?;
+        if words.is_some() && options.structured_output == StructuredOutput::Refuse {
+            return Err(unsupported("response_format", "structured output is not supported on this route"));
+        }
+        if options.structured_output == StructuredOutput::Instruct {
+            instruction = words.map(Message::system);
+        } else {
+            fields.push("format", format);
+        }
+    }
+    if let Some(verbosity) = verbosity {
+        fields.push("verbosity", Json::from_serialize(&verbosity));
+    }
+    if !fields.is_empty() {
+        request.extra.set("text", Json::from_serialize(&fields));
+    }
+    Ok(instruction)
+}
+
+/// The format in the flat form of Responses, and as an instruction. `None`: any text will do.
+fn response_format(object: &Object<'_>) -> Result<(Json, Option<String>), Fault> {
+    let kind = object.string("type")?.ok_or_else(|| missing(object.path_of("type")))?;
+    match kind.as_ref() {
+        "text" => Ok((Json::from_serialize(&json!({ "type": "text" })), None)),
+        "json_object" => {
+            let words = "Answer with one JSON object and nothing else.".to_owned();
+            Ok((Json::from_serialize(&json!({ "type": "json_object" })), Some(words)))
+        }
+        "json_schema" => {
+            let nested = object.get("json_schema").ok_or_else(|| missing(object.path_of("json_schema")))?.object()?;
+            let name = text(&nested, "name")?.ok_or_else(|| missing(nested.path_of("name")))?;
+            let schema = nested.get("schema").map(|node| node.json_object()).transpose()?;
+            text(&nested, "description")?;
+            nested.boolean("strict")?;
+
+            let mut format = Extra::new();
+            format.push("type", Json::from_serialize("json_schema"));
+            for (field, value) in nested.fields_except(&["type"]).iter() {
+                format.push(field, value.clone());
+            }
+            let schema = schema.as_ref().map_or("{}", Json::text);
+            let words = format!(
+                "Answer with one JSON value named {name:?} that fits this JSON Schema, and nothing else: {schema}"
+            );
+            Ok((Json::from_serialize(&format), Some(words)))
+        }
+        other => {
+            let known = quoted_list(&["text", "json_object", "json_schema"]);
+            let message = format!("unknown value '{}': must be one of {known}", truncate(other));
+            Err(Fault::invalid(object.path_of("type"), message))
+        }
+    }
+}

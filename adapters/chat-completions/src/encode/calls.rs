@@ -1,0 +1,210 @@
+//! Encodes calls that the client runs (docs/protocols/chat-completions.md#calls): one is complete before the next one
+//! opens.
+//!
+//! A call of a function that the client did not declare is held: if its output follows in the same run, the agent ran
+//! it; if the run ends without one, the client has to run it.
+
+use std::io::Write as _;
+
+use interlingua_core::emitted_text::EmittedText;
+use interlingua_core::event::Event;
+use interlingua_core::loss::ContentKind;
+use interlingua_core::model::{MessageType, ToolCall};
+use interlingua_core::run::{CallHead, Message, Slot};
+use interlingua_core::{Extra, Json, Out, Step, client_tool};
+use serde_json::json;
+
+use super::answer::Call;
+use super::fields::Field;
+use super::{Encoder, Lane};
+
+/// The calls of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// How many the client was shown.
+    shown: usize,
+    /// Calls whose runner is not known yet, or that no place was free for.
+    held: Vec<Call>,
+    /// The call whose arguments are being streamed: what stands around each piece.
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    around: (Vec<u8>, &'static [u8]),
+    /// True once any of its arguments were written.
+    has_arguments: bool,
+}
+
+impl Calls {
+    pub(super) const fn shown(&self) -> usize {
+        self.shown
+    }
+
+    /// Takes a held call out whose output came: the agent ran it.
+    pub(super) fn take_answered(&mut self, call_id: &str) -> Option<Call> {
+        let at = self.held.iter().position(|call| call.id == call_id)?;
+        Some(self.held.remove(at))
+    }
+}
+
+impl Encoder {
+    /// A step of a call, or of a hidden tool of the agent.
+    pub(super) fn call_step(&mut self, step: Step<'_>, out: &mut Out) {
+        let Some((_, message)) = step.message() else { return };
+        match step.event {
+            Event::ContentStarted { .. } => {
+                self.emitted[Lane::Calls as usize] = EmittedText::default();
+                let Some((_, slot)) = step.slot() else { return };
+                if let (MessageType::FunctionCall, Some(head)) = (&message.announced, &slot.call) {
+                    self.call_started(head, out);
+                }
+            }
+            Event::ContentDelta { .. } | Event::ContentReplaced { .. } => {
+                let Some((_, slot)) = step.slot() else { return };
+                if self.calls.open.is_some() {
+                    let text = self.emitted[Lane::Calls as usize].extend(&step, slot);
+                    self.arguments(text, out);
+                }
+            }
+            Event::ContentFinished { .. } => {
+                let Some((_, slot)) = step.slot() else { return };
+                if message.announced == MessageType::FunctionCall {
+                    self.call_content_finished(slot, out);
+                }
+            }
+            Event::MessageFinished { .. } if message.announced.is_output() => {
+                for output in message.slots.iter().filter_map(Slot::output) {
+                    self.calls.take_answered(&output.call_id);
+                }
+            }
+            Event::MessageFinished { .. } => self.call_finished(message),
+            _ => {}
+        }
+    }
+
+    /// A call begins whose name is known. Only the arguments of functions that the client declared are streamed.
+    fn call_started(&mut self, head: &CallHead, out: &mut Out) {
+        let is_streamed = self.echo.tool(&head.name).is_some_and(|tool| !tool.custom);
+        if is_streamed && self.is_free() {
+            self.open_call(&head.call_id, &head.name, false, out);
+        }
+    }
+
+    /// True if another call can be shown: the deprecated form has room for one.
+    const fn is_free(&self) -> bool {
+        !self.echo.functions || self.calls.shown == 0
+    }
+
+    fn call_content_finished(&mut self, slot: &Slot, out: &mut Out) {
+        if self.calls.open.is_some() {
+            return self.close_call(out);
+        }
+        let Some(call) = whole_call(slot) else { return };
+        let declared = self.echo.tool(&call.name).map(|tool| tool.custom);
+        let call =
+            Call { id: call.call_id, name: call.name, arguments: call.arguments, custom: declared == Some(true) };
+        if declared.is_some() && self.is_free() { self.show_call(call, out) } else { self.calls.held.push(call) }
+    }
+
+    /// Some agents say at the end alone that a call is the client's.
+    pub(super) fn call_finished(&mut self, message: &Message) {
+        if message.kind == MessageType::FunctionCall && message.announced != message.kind {
+            for call in message.slots.iter().filter_map(whole_call) {
+                let custom = self.echo.tool(&call.name).is_some_and(|tool| tool.custom);
+                self.calls.held.push(Call { id: call.call_id, name: call.name, arguments: call.arguments, custom });
+            }
+        }
+    }
+
+    /// The run is over: the client has to run what is held.
+    pub(super) fn release_calls(&mut self, out: &mut Out) {
+        for call in std::mem::take(&mut self.calls.held) {
+            if self.is_free() {
+                self.show_call(call, out);
+            } else {
+                self.note_change(ContentKind::ClientCall, "shown as text: `function_call` holds one call");
+                let place = (u32::MAX, u32::try_from(self.calls.shown).unwrap_or(u32::MAX));
+                self.calls.shown += 1;
+                self.write(Field::Content, place, &format!("{}({})", call.name, call.arguments), out);
+            }
+        }
+    }
+
+    /// Shows a whole call.
+    pub(super) fn show_call(&mut self, call: Call, out: &mut Out) {
+        self.open_call(&call.id, &call.name, call.custom, out);
+        let arguments = if call.custom { client_tool::free_text(&call.arguments) } else { call.arguments };
+        self.arguments(&arguments, out);
+        if call.custom { self.calls.open = None } else { self.close_call(out) }
+    }
+
+    fn open_call(&mut self, id: &str, name: &str, custom: bool, out: &mut Out) {
+        let index = self.calls.shown;
+        self.calls.shown += 1;
+        let mut before = Vec::new();
+        let after: &'static [u8] = if self.echo.functions {
+            before.extend_from_slice(br#"{"function_call":{"arguments":"#);
+            b"}}"
+        } else {
+            let (function, field) = if custom { ("custom", "input") } else { ("function", "arguments") };
+            let written = write!(before, r#"{{"tool_calls":[{{"index":{index},"{function}":{{"{field}":"#);
+            debug_assert!(written.is_ok(), "writing into a vector does not fail");
+            b"}}]}"
+        };
+        self.calls.open = Some(Open { around: (before, after), has_arguments: false });
+
+        let Some(frames) = &self.frames else {
+            let call = Call { id: id.to_owned(), name: name.to_owned(), arguments: String::new(), custom };
+            self.answer.calls.push(call);
+            return;
+        };
+        let delta = match (self.echo.functions, custom) {
+            (true, _) => json!({ "function_call": { "name": name, "arguments": "" } }),
+            (false, true) => {
+                json!({ "tool_calls": [{ "index": index, "id": id, "type": "custom", "custom": { "name": name, "input": "" } }] })
+            }
+            (false, false) => {
+                json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": { "name": name, "arguments": "" } }] })
+            }
+        };
+        frames.delta(&delta, out);
+    }
+
+    /// A piece of the arguments of the open call.
+    fn arguments(&mut self, text: &str, out: &mut Out) {
+        let Some(open) = self.calls.open.as_mut().filter(|_| !text.is_empty()) else { return };
+        open.has_arguments = true;
+        match (&self.frames, self.answer.calls.last_mut()) {
+            (Some(frames), _) => frames.piece(&open.around, text, out),
+            (None, Some(call)) => call.arguments.push_str(text),
+            (None, None) => {}
+        }
+    }
+
+    /// The open call is complete. One without arguments has an empty object: clients parse them.
+    fn close_call(&mut self, out: &mut Out) {
+        if self.calls.open.as_ref().is_some_and(|open| !open.has_arguments) {
+            self.arguments("{}", out);
+        }
+        self.calls.open = None;
+    }
+}
+
+/// The call in a content, once that is final.
+fn whole_call(slot: &Slot) -> Option<ToolCall> {
+    if let Some(head) = &slot.call {
+        let arguments = slot.text().to_owned();
+        return Some(ToolCall {
+            call_id: head.call_id.clone(),
+            name: head.name.clone(),
+            arguments,
+            server_label: None,
+        });
+    }
+    // A content of no fixed form: without arguments, all of it is the arguments.
+    let data = slot.data()?;
+    let call: ToolCall = data.decode().unwrap_or_default();
+    let has_arguments = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
+    Some(if has_arguments { call } else { ToolCall { arguments: Json::text(data).to_owned(), ..call } })
+}

@@ -1,0 +1,18 @@
+//! The texts of an answer, into which the texts of several messages are joined.
+
+/// A text of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Content = 0,
+    Refusal = 1,
+    Reasoning = 2,
+}
+
+/// What was written of a field.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Joined {
+    /// The message and the content that were written last.
+    pub(super) place: Option<(u32, u32)>,
+    /// Where the text of that content begins in the answer's text, in characters.
+    pub(super) start: usize,
+}

@@ -1,0 +1,221 @@
+//! Options of a Chat Completions route (docs/protocols/chat-completions.md#options).
+//!
+//! Not here: those of an agent that speaks it ([`crate::connect`]), and settings of the gateway such as keep-alive and
+//! access.
+
+use std::collections::BTreeMap;
+
+use interlingua_core::answer::chat::{ApprovalForm, ChatAsker};
+use interlingua_core::model_options::{
+    Busy, ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, StructuredOutput,
+};
+use interlingua_core::size::Size;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The options of a route.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Additional model names: the `model` a client may send, and the agent it maps to.
+    pub models: BTreeMap<String, String>,
+    /// Accept any `model` for the route's agent. Only for routes with one agent.
+    pub any_model: bool,
+    /// Send the client's `model` to the agent.
+    pub forward_model: bool,
+    /// How calls that the agent runs itself are shown.
+    pub tool_items: ToolItems,
+    /// In which field the agent's reasoning is shown.
+    pub reasoning: Reasoning,
+    /// Whether reasoning in the client's history reaches the agent.
+    pub reasoning_input: ReasoningInput,
+    /// What stands between two messages of the agent in the one text of an answer.
+    pub separator: String,
+    /// Headers and fields of the request that name the session, by precedence. A name with a hyphen is a header, any other
+    /// a field, with dots for fields of fields: `metadata.session_id`.
+    pub session: Vec<String>,
+    /// How a client is asked to approve a call.
+    pub approvals: ApprovalForm,
+    /// Name of the function that a client declares to be asked for approvals by calls.
+    pub request_approval: String,
+    /// Name of the function that a client declares to be asked questions by calls.
+    pub request_input: String,
+    /// What happens to a request in a session that is busy.
+    pub busy: Busy,
+    /// How tools that the client declares are handled.
+    pub client_tools: ClientTools,
+    /// How tools that OpenAI would run are handled.
+    pub hosted_tools: IgnoreOrRefuse,
+    /// How `response_format` is handled.
+    pub structured_output: StructuredOutput,
+    /// Whether calls in the client's history may be unanswered.
+    pub open_calls: OpenCalls,
+    /// How unknown fields are handled.
+    pub unknown_fields: IgnoreOrRefuse,
+    /// Unknown fields that reach the agent as extra fields of the same name.
+    pub forward_fields: Vec<String>,
+    /// How refusals in the client's history reach the agent.
+    pub refusal_input: RefusalInput,
+    /// Whether data in ordinary messages is shown, as JSON text.
+    pub data: DataDisplay,
+    /// How images are shown whose bytes are inline.
+    pub inline_images: InlineImages,
+    /// How a tool's output with images reaches the agent.
+    pub tool_parts: ToolParts,
+    /// What happens to a run when its client disconnects.
+    pub disconnect: Disconnect,
+    /// Maximum size of a request body, in bytes or as `"8MiB"`. Default: the limit of the server.
+    pub max_body: Option<Size>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            models: BTreeMap::new(),
+            any_model: false,
+            forward_model: false,
+            tool_items: ToolItems::default(),
+            reasoning: Reasoning::default(),
+            reasoning_input: ReasoningInput::default(),
+            separator: "\n\n".to_owned(),
+            session: vec!["x-session-id".to_owned()],
+            approvals: ApprovalForm::default(),
+            request_approval: "request_approval".to_owned(),
+            request_input: "request_input".to_owned(),
+            busy: Busy::default(),
+            client_tools: ClientTools::default(),
+            hosted_tools: IgnoreOrRefuse::default(),
+            structured_output: StructuredOutput::default(),
+            open_calls: OpenCalls::default(),
+            unknown_fields: IgnoreOrRefuse::default(),
+            forward_fields: Vec::new(),
+            refusal_input: RefusalInput::default(),
+            data: DataDisplay::default(),
+            inline_images: InlineImages::default(),
+            tool_parts: ToolParts::default(),
+            disconnect: Disconnect::default(),
+            max_body: None,
+        }
+    }
+}
+
+impl Options {
+    /// How people are asked. `form`: the option `approvals` when the request came.
+    pub(crate) fn asker(&self, form: ApprovalForm) -> ChatAsker<'_> {
+        ChatAsker { form, approval_function: &self.request_approval, input_function: &self.request_input }
+    }
+
+    /// Checks what the types do not.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.request_approval.is_empty() || self.request_input.is_empty() {
+            return Err("request_approval, request_input: must not be empty".to_owned());
+        }
+        if self.request_approval == self.request_input {
+            return Err("request_approval, request_input: must be two names".to_owned());
+        }
+        if self.session.iter().any(|name| name.is_empty() || name.contains(char::is_uppercase)) {
+            return Err("session: names must not be empty, and in lower case".to_owned());
+        }
+        Ok(())
+    }
+}
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+    };
+}
+
+choice! {
+    /// How calls that the agent runs itself are shown.
+    ToolItems {
+        /// Hidden: as calls, the client would run them.
+        #[default]
+        Hide,
+        /// As lines of the reasoning.
+        Reasoning,
+        /// As lines of the text.
+        Text,
+    }
+}
+choice! {
+    /// In which field the agent's reasoning is shown.
+    Reasoning {
+        /// In `reasoning_content`, which most clients read.
+        #[default]
+        ReasoningContent,
+        /// In `reasoning`.
+        Reasoning,
+        /// In both.
+        Both,
+        /// Hidden.
+        Hide,
+    }
+}
+choice! {
+    /// How refusals in the client's history reach the agent.
+    RefusalInput {
+        /// As refusals.
+        #[default]
+        Refusal,
+        /// As text, for agents that do not support refusals.
+        Text,
+    }
+}
+choice! {
+    /// How images are shown whose bytes are inline.
+    InlineImages {
+        /// In the field `images`, beside the text.
+        #[default]
+        Field,
+        /// As a link in the text, with all bytes.
+        Markdown,
+        /// Left out.
+        Drop,
+    }
+}
+choice! {
+    /// How a tool's output with images reaches the agent.
+    ToolParts {
+        /// As the JSON of its list of parts.
+        #[default]
+        Json,
+        /// Only its texts.
+        Text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_in_the_schema_and_has_a_valid_default() {
+        let options: Options = serde_json::from_str("{}").expect("every option has a default");
+        assert_eq!((options.separator.as_str(), options.session.len()), ("\n\n", 1));
+
+        let schema = interlingua_core::options::schema::<Options>();
+        let properties = schema["properties"].as_object().expect("an object");
+        for (name, property) in properties {
+            let Some(value) = property.get("default") else { continue };
+            let written = serde_json::json!({ name: value });
+            serde_json::from_value::<Options>(written).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        let unknown = serde_json::from_str::<Options>(r#"{"tool_item":"hide"}"#).expect_err("a typo").to_string();
+        assert_eq!(unknown.matches('`').count() / 2 - 1, properties.len(), "{unknown}");
+    }
+
+    #[test]
+    fn names_that_cannot_work_are_refused() {
+        let check = |text: &str| serde_json::from_str::<Options>(text).expect("options").check();
+        assert!(check("{}").is_ok() && check(r#"{"session":["x-a","metadata.session_id"]}"#).is_ok());
+        for wrong in
+            [r#"{"request_input":""}"#, r#"{"session":["X-Session"]}"#, r#"{"request_input":"request_approval"}"#]
+        {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
+    }
+}
