@@ -62,6 +62,7 @@ mod runs;
 mod secrets;
 mod sessions;
 mod slow_clients;
+mod stateless;
 mod stopped_agents;
 mod stopping;
 mod store_fails;

@@ -13,8 +13,7 @@ use interlingua_core::pending;
 use serde_json::Value;
 
 use crate::support::gateway::{DEMO, Gateway};
-use crate::support::http::Response;
-use crate::support::pairs::{ALL_PROTOCOLS, Decision, Protocol, ROUTES, frames};
+use crate::support::pairs::{ALL_PROTOCOLS, Decision, Protocol, ROUTES, frames, texts_of};
 
 const MEMORY: &str = "[store]\nkind = \"memory\"\n";
 /// The kinds of agents that are tried. Those on the network are the demo agent of a second gateway.
@@ -124,28 +123,6 @@ fn client_capabilities(protocol: Protocol) -> ClientCapabilities {
     found.unwrap_or_else(|| panic!("{protocol:?} is not built in")).1
 }
 
-/// All texts in an answer, whatever their fields are called, with the pieces of a stream put together.
-fn texts(answer: &Response) -> String {
-    fn collect(value: &Value, found: &mut String) {
-        match value {
-            Value::String(text) => found.push_str(text),
-            Value::Array(values) => values.iter().for_each(|value| collect(value, found)),
-            Value::Object(fields) => fields
-                .iter()
-                .filter(|(name, _)| name.as_str() != "type" && !name.ends_with("id") && !name.ends_with("Id"))
-                .for_each(|(_, value)| collect(value, found)),
-            _ => {}
-        }
-    }
-
-    let mut found = String::new();
-    match serde_json::from_str::<Value>(answer.text()) {
-        Ok(whole) => collect(&whole, &mut found),
-        Err(_) => frames(answer.text()).iter().for_each(|frame| collect(frame, &mut found)),
-    }
-    found
-}
-
 /// Whether a usage with counted tokens stands anywhere in an answer.
 fn has_usage(value: &Value) -> bool {
     match value {
@@ -161,7 +138,7 @@ fn has_usage(value: &Value) -> bool {
 async fn says(gateway: &Gateway, client: Protocol, session: &str, words: &str, picture: Option<&str>, expected: &str) {
     let answer = client.say(gateway, session, words, picture).await;
     assert_eq!(answer.status, 200, "{session}: {}", answer.text());
-    assert!(texts(&answer).contains(expected), "{session}: {}", answer.text());
+    assert!(texts_of(answer.text()).contains(expected), "{session}: {}", answer.text());
 }
 
 async fn try_out(gateway: &Gateway, client: Protocol, session: &str, feature: Feature) {
@@ -203,7 +180,7 @@ async fn answers(gateway: &Gateway, client: Protocol, session: &str, decision: D
     assert_eq!(answer.status, 200, "{session}: {}", answer.text());
 
     // AG-Kit and Responses put JSON into strings.
-    let received = texts(&answer).replace("\\\"", "\"");
+    let received = texts_of(answer.text()).replace("\\\"", "\"");
     assert!(received.contains(decision.expected_text()), "{session}: {}", answer.text());
 }
 

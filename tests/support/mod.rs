@@ -18,6 +18,7 @@ pub mod process;
 pub mod puppet;
 pub mod resender;
 pub mod socket;
+pub mod stateless;
 pub mod store;
 pub mod tls;
 pub mod transcript;

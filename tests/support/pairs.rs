@@ -135,6 +135,38 @@ pub async fn latest(gateway: &Gateway, session: &str) -> Value {
     .await
 }
 
+/// What the latest run of a session waits for.
+pub async fn interrupt_of(gateway: &Gateway, session: &str) -> Interrupt {
+    let run = latest(gateway, session).await["id"].as_str().expect("an id").to_owned();
+    let full = gateway.run("demo", &run).await;
+    let data =
+        &full["output"].as_array().and_then(|output| output.last()).expect("it is interrupted")["content"][0]["data"];
+    let item = data["id"].as_str().or(data["call_id"].as_str()).expect("an item").to_owned();
+    Interrupt { session: session.to_owned(), run, item }
+}
+
+/// All texts in an answer, whatever their fields are called, with the pieces of a stream put together.
+pub fn texts_of(answer: &str) -> String {
+    fn collect(value: &Value, found: &mut String) {
+        match value {
+            Value::String(text) => found.push_str(text),
+            Value::Array(values) => values.iter().for_each(|value| collect(value, found)),
+            Value::Object(fields) => fields
+                .iter()
+                .filter(|(name, _)| name.as_str() != "type" && !name.ends_with("id") && !name.ends_with("Id"))
+                .for_each(|(_, value)| collect(value, found)),
+            _ => {}
+        }
+    }
+
+    let mut found = String::new();
+    match serde_json::from_str::<Value>(answer) {
+        Ok(whole) => collect(&whole, &mut found),
+        Err(_) => frames(answer).iter().for_each(|frame| collect(frame, &mut found)),
+    }
+    found
+}
+
 /// The response, which has to be a success.
 fn ok(answer: Response) -> Response {
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -172,12 +204,7 @@ impl Protocol {
             _ => session.to_owned(),
         };
 
-        let run = latest(gateway, &session).await["id"].as_str().expect("an id").to_owned();
-        let full = gateway.run("demo", &run).await;
-        let data = &full["output"].as_array().and_then(|output| output.last()).expect("it is interrupted")["content"]
-            [0]["data"];
-        let item = data["id"].as_str().or(data["call_id"].as_str()).expect("an item").to_owned();
-        Interrupt { session, run, item }
+        interrupt_of(gateway, &session).await
     }
 
     /// Answers a pending item. `None` if the protocol cannot express the decision.
@@ -257,7 +284,7 @@ impl Protocol {
 const LONG: &str = "long 5000 20";
 
 /// A decision in the JSON shape that most protocols use.
-fn decision_fields(decision: Decision) -> Value {
+pub fn decision_fields(decision: Decision) -> Value {
     match decision {
         Decision::Accept | Decision::Done => json!({ "decision": "accept" }),
         Decision::Edit => json!({ "decision": "edit", "args": { "to": "grace@example.com" } }),
