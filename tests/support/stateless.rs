@@ -12,16 +12,18 @@ use super::http::{Exchange, Response};
 use super::pairs::{Decision, Interrupt, decision_fields, interrupt_of};
 
 /// A route of each of these protocols for the agent `demo`.
-pub const STATELESS_ROUTES: &str = "[[routes]]\nprotocol = \"anthropic-messages\"\npath = \"/anthropic\"\n";
+pub const STATELESS_ROUTES: &str = "[[routes]]\nprotocol = \"anthropic-messages\"\npath = \"/anthropic\"\n\
+                                    [[routes]]\nprotocol = \"chat-completions\"\npath = \"/v1\"\n";
 
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stateless {
     AgUi,
     AnthropicMessages,
+    ChatCompletions,
 }
 
-pub const ALL_STATELESS: [Stateless; 1] = [Stateless::AnthropicMessages];
+pub const ALL_STATELESS: [Stateless; 2] = [Stateless::AnthropicMessages, Stateless::ChatCompletions];
 
 impl Stateless {
     /// Says something in a session, and waits for the whole answer.
@@ -56,6 +58,9 @@ impl Stateless {
                 let payload = if decision == Decision::Words { json!(text) } else { decision_fields(decision) };
                 json!({ "resume": [{ "interruptId": item, "status": "resolved", "payload": payload }] })
             }
+            (Self::ChatCompletions, _) => {
+                json!({ "messages": [{ "role": "tool", "tool_call_id": item, "content": text }] })
+            }
             (Self::AnthropicMessages, _) => {
                 let result = json!({ "type": "tool_result", "tool_use_id": item, "content": text });
                 json!({ "messages": [{ "role": "user", "content": [result] }] })
@@ -73,6 +78,7 @@ impl Stateless {
                 });
                 ("/ag-ui/demo", empty)
             }
+            Self::ChatCompletions => ("/v1/chat/completions", json!({ "model": "demo" })),
             Self::AnthropicMessages => ("/anthropic/v1/messages", json!({ "model": "demo", "max_tokens": 1000 })),
         };
         let fields = fields.as_object().expect("an object").clone();
