@@ -52,7 +52,7 @@ pub(crate) fn read(body: &str) -> Read {
             _ => panic!("one choice: {chunk}"),
         }
     }
-    assert!(is_done != !read.error.is_null(), "one end: {body}");
+    assert_eq!(is_done, read.error.is_null(), "one end: {body}");
     finish(&mut read);
     read
 }
