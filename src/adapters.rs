@@ -2,7 +2,7 @@
 
 use interlingua_a2a::{A2a, A2aUpstream};
 use interlingua_ag_kit::{AgKit, AgKitUpstream};
-use interlingua_ag_ui::AgUiUpstream;
+use interlingua_ag_ui::{AgUi, AgUiUpstream};
 use interlingua_agentscope::AgentscopeUpstream;
 use interlingua_anthropic_messages::{AnthropicMessages, AnthropicMessagesUpstream};
 use interlingua_chat_completions::{ChatCompletions, ChatCompletionsUpstream};
@@ -24,6 +24,7 @@ impl Gateway {
             .serve::<A2a>()
             .serve::<AgKit>()
             .serve::<Hitl>()
+            .serve::<AgUi>()
             .upstream::<NativeUpstream>()
             .upstream::<A2aUpstream>()
             .upstream::<ChatCompletionsUpstream>()

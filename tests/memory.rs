@@ -9,6 +9,7 @@ mod support;
 
 use interlingua_a2a::A2a;
 use interlingua_ag_kit::AgKit;
+use interlingua_ag_ui::AgUi;
 use interlingua_core::call::{AgentCard, Call};
 use interlingua_core::exchange::{Caller, Mount, Request};
 use interlingua_core::owner::Owner;
@@ -156,6 +157,18 @@ fn shapes(size: usize) -> Vec<Shape> {
             texts(r#"{"conversationId":"c","messages":["#, r#"{"role":"user","content":"#, "}", "]}", 3),
             None,
         ),
+        (
+            "ag-ui",
+            "zeros",
+            list(r#"{"threadId":"t","runId":"r","messages":["#, plain("0"), "]}", 1, size),
+            Some(FaultKind::WrongType),
+        ),
+        (
+            "ag-ui",
+            "messages",
+            texts(r#"{"threadId":"t","runId":"r","messages":["#, r#"{"role":"user","content":"#, "}", "]}", 3),
+            None,
+        ),
         ("hitl", "one long text", format!(r#"{{"user_id":"u","query":"{long}"}}"#), None),
     ]
 }
@@ -167,6 +180,7 @@ fn decode(protocol: &str, body: &str) -> Result<Call, Fault> {
         "responses" => decode_with::<Responses>("/responses", &[], body),
         "a2a" => decode_with::<A2a>("/message:send", &agent, body),
         "ag-kit" => decode_with::<AgKit>("/send-message", &agent, body),
+        "ag-ui" => decode_with::<AgUi>("", &agent, body),
         "hitl" => decode_with::<Hitl>("/agent/invoke", &agent, body),
         other => panic!("{other} is not known"),
     }

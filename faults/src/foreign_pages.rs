@@ -51,7 +51,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let routes: String = [("agent-api", "agents/{agent}"), ("responses", "v1"), ("a2a", "a2a/{agent}")]
         .into_iter()
-        .chain([("ag-kit", "ag-kit/{agent}"), ("hitl", "hitl/{agent}")])
+        .chain([("ag-kit", "ag-kit/{agent}"), ("ag-ui", "ag-ui/{agent}"), ("hitl", "hitl/{agent}")])
         .map(|(protocol, path)| format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"/{path}\"\n"))
         .collect();
     let gateway = Gateway::start(rig, &format!("{}{routes}", FILE.replace("{admin}", &admin.to_string())))?;

@@ -26,11 +26,18 @@ const FOREIGN: (&str, &str) = ("sec-fetch-site", "cross-site");
 fn routes(own: &str) -> String {
     let route =
         |protocol: &str, path: &str| format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"{path}\"\n{own}\n");
-    ["agent-api /agents/{agent}", "responses /v1", "a2a /a2a/{agent}", "ag-kit /ag-kit/{agent}", "hitl /hitl/{agent}"]
-        .iter()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(protocol, path)| route(protocol, path))
-        .collect()
+    [
+        "agent-api /agents/{agent}",
+        "responses /v1",
+        "a2a /a2a/{agent}",
+        "ag-kit /ag-kit/{agent}",
+        "ag-ui /ag-ui/{agent}",
+        "hitl /hitl/{agent}",
+    ]
+    .iter()
+    .filter_map(|line| line.split_once(' '))
+    .map(|(protocol, path)| route(protocol, path))
+    .collect()
 }
 
 /// A gateway with every protocol and the default allowed hosts.
@@ -53,6 +60,10 @@ fn posts() -> Vec<(&'static str, String)> {
         (
             "/ag-kit/demo/send-message",
             json!({ "conversationId": "c", "messages": [{ "role": "user", "content": "hi" }] }).to_string(),
+        ),
+        (
+            "/ag-ui/demo",
+            json!({ "threadId": "t", "runId": "r", "messages": [{ "role": "user", "content": "hi" }] }).to_string(),
         ),
         ("/hitl/demo/agent/invoke", json!({ "user_id": "ada", "query": "hi" }).to_string()),
     ]
@@ -192,6 +203,7 @@ async fn no_endpoint_serves_a_foreign_page_or_a_rebound_name() {
         endpoints::<interlingua_responses::Responses>("/v1"),
         endpoints::<interlingua_a2a::A2a>("/a2a/demo"),
         endpoints::<interlingua_ag_kit::AgKit>("/ag-kit/demo"),
+        endpoints::<interlingua_ag_ui::AgUi>("/ag-ui/demo"),
         endpoints::<interlingua_hitl::Hitl>("/hitl/demo"),
     ]
     .concat();
@@ -273,6 +285,7 @@ async fn refusals_use_the_protocol_of_their_route() {
             Some("a2a") if path.ends_with("send") => (response["error"]["code"].clone(), json!(403)),
             Some("a2a") => (response["error"]["code"].clone(), json!(-32011)),
             Some("ag-kit") => (response["error"]["code"].clone(), json!("permission_denied")),
+            Some("ag-ui") => (response["error"]["code"].clone(), json!("PERMISSION_DENIED")),
             _ => (response["detail"].clone(), json!("web pages of the origin 'https://evil.example' may not use this")),
         };
         assert_eq!(shown.0, shown.1, "{path}: {response}");

@@ -26,12 +26,13 @@ enum Wrong {
 }
 
 /// The endpoints that take a body: the mount point, and the path below it.
-const ENDPOINTS: [(&str, &str); 6] = [
+const ENDPOINTS: [(&str, &str); 7] = [
     ("/agents/demo", "/process"),
     ("/v1", "/responses"),
     ("/a2a/demo", ""),
     ("/a2a/demo", "/message:send"),
     ("/ag-kit/demo", "/send-message"),
+    ("/ag-ui/demo", ""),
     ("/hitl/demo", "/agent/invoke"),
 ];
 
@@ -43,6 +44,7 @@ async fn gateway(limits: &str) -> Gateway {
         "responses /v1",
         "a2a /a2a/{agent}",
         "ag-kit /ag-kit/{agent}",
+        "ag-ui /ag-ui/{agent}",
         "hitl /hitl/{agent}",
     ]
     .iter()

@@ -119,6 +119,11 @@ async fn say(client: Protocol, gateway: &Gateway, words: &str) -> Response {
                 json!({ "conversationId": format!("{words}-kit"), "messages": [{ "role": "user", "content": words }] });
             gateway.post("/kit/demo/send-message", &body).await
         }
+        Protocol::AgUi => {
+            let messages = json!([{ "role": "user", "content": words }]);
+            let body = json!({ "threadId": format!("{words}-agui"), "runId": "r", "messages": messages });
+            gateway.post("/ag-ui/demo", &body).await
+        }
         Protocol::Hitl => {
             let body = json!({ "user_id": "pat", "session_id": format!("{words}-hitl"), "query": words });
             gateway.post("/hitl/demo/agent/invoke", &body).await
@@ -187,6 +192,7 @@ fn ending(client: Protocol, answer: &Response) -> Ending {
             assert_eq!(usize::from(received.last().is_some_and(|last| is_error(&last))), errors, "{text}");
             if errors == 0 { Ending::Completed } else { Ending::Failed }
         }
+        Protocol::AgUi => ag_ui_ending(&received),
         Protocol::Hitl => {
             let body = answer.json();
             if body["status"] == "completed" {
@@ -197,6 +203,17 @@ fn ending(client: Protocol, answer: &Response) -> Ending {
             Ending::Failed
         }
     }
+}
+
+fn ag_ui_ending(received: &[Value]) -> Ending {
+    let last = only_end(received, |frame| {
+        ["RUN_FINISHED", "RUN_ERROR"].contains(&frame["type"].as_str().expect("events have types"))
+    });
+    if last["type"] == "RUN_FINISHED" {
+        return Ending::Completed;
+    }
+    assert_eq!(last["code"], "UPSTREAM_TRUNCATED", "{last}");
+    Ending::Failed
 }
 
 /// The last frame, which has to be the only end.
@@ -218,6 +235,7 @@ fn refusal(client: Protocol, body: &Value) -> (u16, String) {
         }
         Protocol::A2a => (500, text(&body["error"]["details"][0]["metadata"]["code"])),
         Protocol::AgKit => (502, text(&body["error"]["code"]).to_uppercase()),
+        Protocol::AgUi => panic!("errors of the agent are events there: {body}"),
         Protocol::Hitl => panic!("errors of the agent are regular answers there: {body}"),
     }
 }

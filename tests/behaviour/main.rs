@@ -18,6 +18,7 @@ mod access_log;
 mod admin;
 mod admin_access;
 mod ag_kit;
+mod ag_ui;
 mod answers;
 mod approvals;
 mod bodies;

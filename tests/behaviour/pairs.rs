@@ -26,9 +26,13 @@ fn outcome(task: &Value) -> (&str, Option<&str>) {
 fn assert_reply(protocol: Protocol, answer: &Response, decision: Decision) {
     let text = answer.text().replace("\\\"", "\"").replace("\\\\", "");
     assert_eq!(answer.status, 200, "{protocol:?} {decision:?}: {text}");
-    if protocol == Protocol::AgKit {
+    if let Some(field) = match protocol {
+        Protocol::AgKit => Some("content"),
+        Protocol::AgUi => Some("delta"),
+        _ => None,
+    } {
         let received: String =
-            frames(answer.text()).iter().filter_map(|event| event["content"].as_str().map(str::to_owned)).collect();
+            frames(answer.text()).iter().filter_map(|event| event[field].as_str().map(str::to_owned)).collect();
         assert!(received.contains(decision.expected_text()), "{protocol:?} {decision:?}: {}", answer.text());
         return;
     }

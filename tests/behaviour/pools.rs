@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::agent::{approval_request, frames, response, text_reply, text_reply_then_hang, text_reply_until};
 use crate::support::gateway::{Gateway, ROUTE, agent, last_input_text, user_turn, user_turn_in};
 use crate::support::http::Response;
-use crate::support::pairs::{ALL_PROTOCOLS, Decision, Protocol, ROUTES};
+use crate::support::pairs::{self, ALL_PROTOCOLS, Decision, Protocol, ROUTES};
 use crate::support::poll_until;
 use crate::support::upstream::{ReceivedRequest, Reply, Upstream, unused_address};
 
@@ -354,12 +354,15 @@ async fn strict(one: &Remembering, other: &Remembering) -> Gateway {
 
 /// Fails unless an answer says in its protocol that the agent cannot be reached.
 fn expect_refused(client: Protocol, answer: &Response) {
-    let body = answer.json();
+    // Its streams begin before the agent does.
+    let body =
+        if client == Protocol::AgUi { pairs::frames(answer.text()).pop().expect("an end") } else { answer.json() };
     let found = match client {
         Protocol::AgentApi => (answer.status, body["code"].clone()),
         Protocol::Responses => (answer.status, body["error"]["code"].clone()),
         Protocol::A2a => (answer.status, body["error"]["details"][0]["reason"].clone()),
         Protocol::AgKit => (answer.status, body["error"]["code"].clone()),
+        Protocol::AgUi => (answer.status, body["code"].clone()),
         Protocol::Hitl => (answer.status, body["status"].clone()),
     };
     let expected = match client {
@@ -367,6 +370,7 @@ fn expect_refused(client: Protocol, answer: &Response) {
         Protocol::Responses => (502, "upstream_error"),
         Protocol::A2a => (503, "UPSTREAM_UNAVAILABLE"),
         Protocol::AgKit => (502, "upstream_unreachable"),
+        Protocol::AgUi => (200, "UPSTREAM_UNREACHABLE"),
         Protocol::Hitl => (200, "error"),
     };
     assert_eq!(found, (expected.0, json!(expected.1)), "{client:?}: {}", answer.text());

@@ -7,6 +7,7 @@
 
 mod a2a;
 mod ag_kit;
+mod ag_ui;
 mod agent_api;
 mod hitl;
 mod responses;
@@ -24,11 +25,18 @@ pub const ROUTES: &str = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents
                           [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\n\
                           [[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n\
                           [[routes]]\nprotocol = \"ag-kit\"\npath = \"/kit/{agent}\"\n\
+                          [[routes]]\nprotocol = \"ag-ui\"\npath = \"/ag-ui/{agent}\"\n\
                           [[routes]]\nprotocol = \"hitl\"\npath = \"/hitl/{agent}\"\n";
 
 /// An endpoint of each of these routes that takes a body.
-pub const POSTS: [&str; 5] =
-    ["/agents/demo/process", "/v1/responses", "/a2a/demo", "/kit/demo/send-message", "/hitl/demo/agent/invoke"];
+pub const POSTS: [&str; 6] = [
+    "/agents/demo/process",
+    "/v1/responses",
+    "/a2a/demo",
+    "/kit/demo/send-message",
+    "/ag-ui/demo",
+    "/hitl/demo/agent/invoke",
+];
 
 /// A client protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +45,12 @@ pub enum Protocol {
     Responses,
     A2a,
     AgKit,
+    AgUi,
     Hitl,
 }
 
-pub const ALL_PROTOCOLS: [Protocol; 5] =
-    [Protocol::AgentApi, Protocol::Responses, Protocol::A2a, Protocol::AgKit, Protocol::Hitl];
+pub const ALL_PROTOCOLS: [Protocol; 6] =
+    [Protocol::AgentApi, Protocol::Responses, Protocol::A2a, Protocol::AgKit, Protocol::AgUi, Protocol::Hitl];
 
 /// An answer to a pending item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +190,7 @@ impl Protocol {
             Self::Responses => "responses",
             Self::A2a => "a2a",
             Self::AgKit => "ag-kit",
+            Self::AgUi => "ag-ui",
             Self::Hitl => "hitl",
         }
     }
@@ -192,6 +202,7 @@ impl Protocol {
             Self::Responses => responses::say(gateway, words, picture).await,
             Self::A2a => a2a::say(gateway, session, words, picture).await,
             Self::AgKit => ag_kit::say(gateway, session, words, picture).await,
+            Self::AgUi => ag_ui::say(gateway, session, words, picture).await,
             Self::Hitl => hitl::say(gateway, session, words).await,
         }
     }
@@ -214,6 +225,7 @@ impl Protocol {
             Self::Responses => responses::answer(gateway, interrupt, decision).await,
             Self::A2a => Some(a2a::answer(gateway, interrupt, decision).await),
             Self::AgKit => Some(ag_kit::answer(gateway, interrupt, decision).await),
+            Self::AgUi => Some(ag_ui::answer(gateway, interrupt, decision).await),
             Self::Hitl => Some(hitl::answer(gateway, interrupt, decision).await),
         }
     }
@@ -236,6 +248,7 @@ impl Protocol {
                 None
             }
             Self::AgKit => Some(ag_kit::start_long(gateway, &session).await),
+            Self::AgUi => Some(ag_ui::start_long(gateway, &session).await),
             Self::Hitl => Some(hitl::start_long(gateway, &session).await),
         };
         let run = latest(gateway, &session).await["id"].as_str().expect("an id").to_owned();
@@ -248,7 +261,7 @@ impl Protocol {
             Self::AgentApi => gateway.get(&format!("/agents/demo/runs/{}", interrupt.id())).await,
             Self::Responses => gateway.get(&format!("/v1/responses/{}", interrupt.run)).await,
             Self::A2a => task(gateway, &interrupt.run).await,
-            Self::AgKit => return None,
+            Self::AgKit | Self::AgUi => return None,
             Self::Hitl => gateway.get(&format!("/hitl/demo/agent/status/pat/{}", interrupt.session)).await,
         };
 
@@ -264,6 +277,10 @@ impl Protocol {
             Self::AgentApi => gateway.open("GET", &format!("/agents/demo/runs/{id}/events"), &[], b"").await,
             Self::Responses => gateway.open("GET", &format!("/v1/responses/{id}?stream=true"), &[], b"").await,
             Self::A2a => subscribe(gateway, &id).await,
+            Self::AgUi => {
+                let path = format!("/ag-ui/demo?threadId={}&runId={id}", interrupt.session);
+                gateway.open("GET", &path, &[], b"").await
+            }
             Self::AgKit | Self::Hitl => return None,
         })
     }
@@ -274,7 +291,7 @@ impl Protocol {
             Self::AgentApi => gateway.post(&format!("/agents/demo/runs/{}/cancel", interrupt.id()), &json!({})).await,
             Self::Responses => gateway.post(&format!("/v1/responses/{}/cancel", interrupt.run), &json!({})).await,
             Self::A2a => a2a::cancel(gateway, &interrupt.run).await,
-            Self::AgKit => return None,
+            Self::AgKit | Self::AgUi => return None,
             Self::Hitl => hitl::cancel(gateway, &interrupt.session).await,
         })
     }

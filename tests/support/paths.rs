@@ -40,6 +40,7 @@ pub const PATHS: &[&str] = &[
     "/ag-kit/demo/healthz",
     "/ag-kit/demo/send-message",
     "/ag-kit/demo/v1/aibot/bots/x/send-message",
+    "/ag-ui/demo",
     "/agents/demo/health",
     "/agents/demo/process",
     "/agents/demo/process/task",

@@ -248,6 +248,41 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(180),
     },
+    // The types of the official Python package of AG-UI.
+    Suite {
+        name: "ag-ui",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    Suite {
+        name: "ag-ui-node",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // Three versions of the same client before 1.0.
+    Suite {
+        name: "ag-ui-node-older",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
+    // 330 MB of packages: only by name.
+    Suite {
+        name: "copilotkit",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: false,
+        limit: Duration::from_secs(180),
+    },
     // A page of another origin, in Chromium.
     Suite {
         name: "foreign-page",

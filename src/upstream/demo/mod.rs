@@ -95,6 +95,7 @@ impl Upstream for DemoUpstream {
         capabilities.usage = true;
         capabilities.reasoning = true;
         capabilities.asks = Asks::ALL;
+        capabilities.protocol_events = Some(words::EVENT_PROTOCOL);
         capabilities
     }
 

@@ -49,6 +49,8 @@ const WORDS: &[Word] = &[
     word("video", "a video", video),
     word("file", "a file", file),
     word("data", "a JSON object", data),
+    word("state", "the state of the front end, and two changes of it", state),
+    word("progress", "steps and an activity beside the answer", progress),
     word("refusal", "an answer that declines", refusal),
     word("warning", "an error message in the middle of an answer", warning),
     word("unicode", "characters from all over the world", unicode),
@@ -393,6 +395,58 @@ fn file(scenario: &mut Scenario<'_>) {
 
 fn data(scenario: &mut Scenario<'_>) {
     scenario.show("Here are the numbers:", Content::data(&json!({ "city": "Paris", "degrees": 18, "sunny": true })));
+}
+
+/// The protocol of the events that only front ends read.
+pub(super) const EVENT_PROTOCOL: &str = "ag-ui";
+
+/// Events for front ends, if one of them reads them.
+fn show_events(scenario: &mut Scenario<'_>, events: &[serde_json::Value]) {
+    if !scenario.asked.protocol_events {
+        return;
+    }
+    scenario.acts.extend(events.iter().map(|event| {
+        let data = Content::data(&json!({ "protocol": EVENT_PROTOCOL, "event": event }));
+        Act::Show(MessageType::ProtocolEvent, Role::Assistant, vec![data])
+    }));
+}
+
+/// Goes on from the state that the client sent.
+fn state(scenario: &mut Scenario<'_>) {
+    let sent = scenario.asked.request.extra.get("state").and_then(|state| state.decode::<serde_json::Value>());
+    let before = sent.and_then(|state| state["count"].as_u64()).unwrap_or(0);
+    let count = before.saturating_add(1);
+    show_events(
+        scenario,
+        &[
+            json!({ "type": "STATE_SNAPSHOT", "snapshot": { "count": before, "colours": ["red"] } }),
+            json!({ "type": "STATE_DELTA", "delta": [{ "op": "add", "path": "/colours/-", "value": "blue" }] }),
+            json!({ "type": "STATE_DELTA", "delta": [{ "op": "replace", "path": "/count", "value": count }] }),
+        ],
+    );
+    scenario.say(format!("You have asked for the state {count} times."));
+}
+
+fn progress(scenario: &mut Scenario<'_>) {
+    let activity = format!("activity_{}", Uuid::now_v7().simple());
+    let step = |kind: &str| json!({ "type": kind, "stepName": "look" });
+    show_events(
+        scenario,
+        &[
+            step("STEP_STARTED"),
+            json!({
+                "type": "ACTIVITY_SNAPSHOT", "messageId": activity, "activityType": "PLAN",
+                "content": { "steps": ["look", "answer"], "done": 0 },
+            }),
+            step("STEP_FINISHED"),
+            json!({
+                "type": "ACTIVITY_DELTA", "messageId": activity, "activityType": "PLAN",
+                "patch": [{ "op": "replace", "path": "/done", "value": 1 }],
+            }),
+            json!({ "type": "CUSTOM", "name": "demo", "value": { "mood": "good" } }),
+        ],
+    );
+    scenario.say("I looked, and this is the answer.");
 }
 
 fn refusal(scenario: &mut Scenario<'_>) {

@@ -44,7 +44,7 @@ fn post(endpoint: &'static str, path: &'static str, body: Value) -> Operation {
 
 /// All of them.
 pub(super) fn operations() -> Vec<Operation> {
-    [agent_api(), responses(), conversations(), a2a(), a2a_old(), a2a_rpc(), ag_kit(), hitl()]
+    [agent_api(), responses(), conversations(), a2a(), a2a_old(), a2a_rpc(), ag_kit(), ag_ui(), hitl()]
         .into_iter()
         .flatten()
         .collect()
@@ -289,6 +289,21 @@ fn ag_kit() -> Vec<Operation> {
     ]
 }
 
+fn ag_ui() -> Vec<Operation> {
+    let input = |messages: Value| json!({ "threadId": "{session}", "runId": "{run}", "messages": messages });
+    let turn = input(json!([{ "role": "user", "content": "hello" }]));
+    let tool = input(json!([{ "role": "tool", "toolCallId": "{item}", "content": "Paris" }]));
+    let mut resume = input(json!([]));
+    resume["resume"] = json!([{ "interruptId": "{item}", "status": "resolved", "payload": { "approved": true } }]);
+    vec![
+        post("/ag-ui/demo", "/ag-ui/demo", turn),
+        post("/ag-ui/demo", "/ag-ui/demo", resume),
+        post("/ag-ui/demo", "/ag-ui/demo", tool),
+        get("/ag-ui/demo", "/ag-ui/demo?threadId={session}&runId={run}"),
+        get("/ag-ui/demo", "/ag-ui/demo?threadId={session}&runId={run}&after=2"),
+    ]
+}
+
 fn hitl() -> Vec<Operation> {
     let invoke = json!({ "user_id": "pat", "session_id": "{session}", "query": "hello" });
     let resume = json!({ "user_id": "pat", "session_id": "{session}", "response_type": "accept" });
@@ -328,6 +343,7 @@ pub(super) fn mounted() -> BTreeSet<(&'static str, String)> {
         endpoints::<interlingua_responses::Responses>("/v1"),
         endpoints::<interlingua_a2a::A2a>("/a2a/demo"),
         endpoints::<interlingua_ag_kit::AgKit>("/kit/demo"),
+        endpoints::<interlingua_ag_ui::AgUi>("/ag-ui/demo"),
         endpoints::<interlingua_hitl::Hitl>("/hitl/demo"),
     ]
     .into_iter()

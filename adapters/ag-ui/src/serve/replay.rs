@@ -12,7 +12,6 @@ use interlingua_core::out::Head;
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, RunId, Step};
 
 use super::encode::Encoder;
-use super::run::unknown_run;
 use super::thread::Labels;
 use super::writer::Format;
 use super::{Route, fault};
@@ -66,6 +65,11 @@ impl Search {
         }
         Ok(self.call())
     }
+}
+
+/// A fault that a run of this name does not exist for this caller.
+fn unknown_run(run: &str) -> Fault {
+    Fault::new(FaultKind::NotFound, format!("the thread has no run '{run}'")).with_field("runId")
 }
 
 /// One request and its stream.

@@ -12,9 +12,7 @@ use interlingua_core::model::AgentRequest;
 use interlingua_core::out::Head;
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::policy::FirstResponse;
-use interlingua_core::{
-    Call, Exchange, Extra, Fault, FaultKind, Json, Out, Reply, Request, RunCall, RunPolicy, Step, Thread,
-};
+use interlingua_core::{Call, Exchange, Extra, Fault, Json, Out, Reply, Request, RunCall, RunPolicy, Step, Thread};
 
 use super::encode::Encoder;
 use super::options::{Busy, History, Start};
@@ -262,9 +260,4 @@ impl Exchange for StartRun {
     fn losses(&self) -> &[Loss] {
         self.encoder.losses()
     }
-}
-
-/// A fault that a run of this name does not exist for this caller.
-pub(super) fn unknown_run(run: &str) -> Fault {
-    Fault::new(FaultKind::NotFound, format!("the thread has no run '{run}'")).with_field("runId")
 }

@@ -13,8 +13,9 @@ use interlingua_core::{Event as RunEvent, Extra, Json, Out, Step};
 use super::super::events::{Event, Origin, ResultContent};
 use super::super::thread::Labels;
 use super::super::writer::{Template, Writer};
+use super::contents;
+use super::origin::{origin_of, sealed};
 use super::texts::Texts;
-use super::{contents, origin_of, sealed};
 
 /// The calls of a stream.
 #[derive(Debug, Default)]

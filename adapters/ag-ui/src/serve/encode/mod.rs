@@ -10,6 +10,7 @@ mod contents;
 mod finish;
 mod interrupts;
 mod kept;
+mod origin;
 mod snapshot;
 mod texts;
 
@@ -26,7 +27,7 @@ use self::calls::{Calls, Scene};
 use self::kept::Kept;
 use self::texts::Texts;
 use super::Route;
-use super::events::{Event, Origin};
+use super::events::Event;
 use super::thread::Labels;
 use super::writer::Writer;
 use super::{fault, losses};
@@ -212,28 +213,4 @@ impl Encoder {
         self.has_ended = true;
         self.writer.event(&Event::RunError { message, code, usage: None }, out);
     }
-}
-
-/// What an agent said about a message besides its content: in its own words if it speaks this protocol.
-fn origin_of(message: &Message, is_v1: bool) -> Origin {
-    let Some(metadata) = &message.announced_metadata else { return Origin::default() };
-    let fields: Extra = metadata.decode().unwrap_or_default();
-    let author: Option<String> = fields.get(interlingua_core::opaque::ORIGIN).and_then(Json::decode);
-    let is_own = author.is_some_and(|author| author.split('/').next() == Some(crate::NAME));
-    if !is_own {
-        let mut own = Extra::new();
-        own.push("agentapi", metadata.clone());
-        return Origin { metadata: Some(Json::from_serialize(&own)), ..Origin::default() };
-    }
-    Origin {
-        name: fields.get("name").and_then(Json::decode),
-        metadata: fields.get("metadata").filter(|metadata| metadata.is_object()).cloned(),
-        subagent_run_id: fields.get("subagent_run_id").filter(|_| is_v1).and_then(Json::decode),
-    }
-}
-
-/// The value that only the agent can read, in a finished message.
-fn sealed(message: &Message) -> Option<String> {
-    let metadata: Extra = message.metadata.as_ref()?.decode()?;
-    metadata.get("encrypted_content")?.decode()
 }

@@ -12,7 +12,7 @@ use super::super::events::Event;
 use super::super::options::ReasoningForm;
 use super::super::thread::Labels;
 use super::super::writer::{Template, Writer};
-use super::{origin_of, sealed};
+use super::origin::{origin_of, sealed};
 
 /// The type of fragments of texts.
 const TEXT: &str = "TEXT_MESSAGE_CONTENT";

@@ -1,0 +1,32 @@
+//! What an agent said about a message besides its content: its metadata, and values that only the agent can read.
+//!
+//! Not here: the content, which `texts` and `calls` write.
+
+use interlingua_core::run::Message;
+use interlingua_core::{Extra, Json};
+
+use super::super::events::Origin;
+
+/// What an agent said about a message besides its content: in its own words if it speaks this protocol.
+pub(super) fn origin_of(message: &Message, is_v1: bool) -> Origin {
+    let Some(metadata) = &message.announced_metadata else { return Origin::default() };
+    let fields: Extra = metadata.decode().unwrap_or_default();
+    let author: Option<String> = fields.get(interlingua_core::opaque::ORIGIN).and_then(Json::decode);
+    let is_own = author.is_some_and(|author| author.split('/').next() == Some(crate::NAME));
+    if !is_own {
+        let mut own = Extra::new();
+        own.push("agentapi", metadata.clone());
+        return Origin { metadata: Some(Json::from_serialize(&own)), ..Origin::default() };
+    }
+    Origin {
+        name: fields.get("name").and_then(Json::decode),
+        metadata: fields.get("metadata").filter(|metadata| metadata.is_object()).cloned(),
+        subagent_run_id: fields.get("subagent_run_id").filter(|_| is_v1).and_then(Json::decode),
+    }
+}
+
+/// The value that only the agent can read, in a finished message.
+pub(super) fn sealed(message: &Message) -> Option<String> {
+    let metadata: Extra = message.metadata.as_ref()?.decode()?;
+    metadata.get("encrypted_content")?.decode()
+}
