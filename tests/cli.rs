@@ -389,6 +389,12 @@ fn a_probe_says_what_an_agent_is_and_what_will_work() {
     }
     assert!(upstream.requests().iter().all(|request| request.method == "GET"), "nothing runs the agent");
 
+    // A route is judged by its own options.
+    let quiet = "[[routes]]\nprotocol = \"responses\"\npath = \"/quiet\"\noptions = { reasoning = \"hide\" }\n";
+    std::fs::write(folder.path().join("gateway.toml"), format!("{GOOD}{friday}{gone}{quiet}")).expect("written");
+    let probed = run(folder.path(), &["probe", "friday"]);
+    assert!(stdout(&probed).contains("/quiet: reasoning is not shown"), "{}{}", stdout(&probed), stderr(&probed));
+
     let probed = run(folder.path(), &["probe", "gone", "--json"]);
     let found: Value = serde_json::from_str(stdout(&probed)).expect("JSON");
     assert_eq!(probed.status.code(), Some(1));

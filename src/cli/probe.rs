@@ -15,7 +15,7 @@ use interlingua_core::{End, Fault};
 use serde_json::{Value, json};
 
 use crate::Gateway;
-use crate::config::{Agent, History, Settings};
+use crate::config::{Agent, History, Mount, Settings};
 use crate::secrets;
 use crate::upstream::Upstream;
 use crate::upstream::dialogue::{Dialogue, Listener, Spoken, TurnEnd};
@@ -182,12 +182,11 @@ fn in_general(gateway: &Gateway, settings: &Settings, agent: &Agent) -> Vec<Find
         findings.push(Finding::note("cannot be stopped: the answer to a canceled run is thrown away"));
     }
 
-    let served = gateway.client_capabilities();
-    for mount in settings.mounts() {
-        let serves = mount.agents.iter().any(|served| served.name == agent.name);
-        let known = served.iter().find(|(name, _)| *name == mount.protocol());
-        if let Some((_, clients)) = known.filter(|_| serves) {
-            findings.extend(on_route(&mount.path, clients, carried));
+    let protocols = gateway.protocols();
+    let serves = |mount: &Mount| mount.agents.iter().any(|served| served.name == agent.name);
+    for mount in settings.mounts().into_iter().filter(serves) {
+        if let Some(clients) = protocols.carried_on(&mount.route) {
+            findings.extend(on_route(&mount.path, &clients, carried));
         }
     }
     findings

@@ -21,8 +21,7 @@ type Carried<'a> = (&'a Arc<Route>, Option<ClientCapabilities>);
 
 /// Compares each route's protocol with each of its agents.
 pub(super) fn check(document: &Document, routes: &[Arc<Route>], validator: &mut Validator<'_, '_>) {
-    let carried: Vec<Carried<'_>> =
-        routes.iter().map(|route| (route, capabilities(validator.protocols, route))).collect();
+    let carried: Vec<Carried<'_>> = routes.iter().map(|route| (route, validator.protocols.carried_on(route))).collect();
     for (route, capabilities) in &carried {
         let Some(capabilities) = capabilities else { continue };
         let place = span(&document.routes, route);
@@ -146,7 +145,7 @@ fn option_span(agent: &AgentTable, option: &str, validator: &Validator<'_, '_>) 
 pub(super) fn event_readers(protocols: &Protocols, routes: &[Arc<Route>]) -> HashSet<String> {
     let mut read = HashSet::new();
     for route in routes {
-        let Some(known) = capabilities(protocols, route).and_then(|carried| carried.protocol_events) else { continue };
+        let Some(known) = protocols.carried_on(route).and_then(|carried| carried.protocol_events) else { continue };
         let makes = |agent: &&Arc<Agent>| agent.upstream.capabilities.protocol_events == Some(known);
         read.extend(route.agents.iter().filter(makes).map(|agent| agent.name.clone()));
     }
@@ -158,11 +157,6 @@ fn can_decide(capabilities: &ClientCapabilities, agent: &Agent) -> bool {
     let taken = agent.upstream.capabilities.decisions;
     let settles = |decision: &&Decision| **decision != Decision::Cancel && taken.contains(decision);
     capabilities.decisions.iter().any(|decision| settles(&decision))
-}
-
-fn capabilities(protocols: &Protocols, route: &Route) -> Option<ClientCapabilities> {
-    let declared = protocols.clients().iter().find(|client| client.name == route.protocol)?;
-    declared.capabilities.as_ref().map(|capabilities| capabilities(&route.options))
 }
 
 /// Where a route stands in the file.

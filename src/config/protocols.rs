@@ -12,7 +12,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::options::{Options, ReadOptions, read_options};
-use super::settings::Mount;
+use super::settings::{Mount, Route};
 use crate::routing::EndpointPattern;
 
 type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointPattern>, String> + Send + Sync>;
@@ -161,6 +161,12 @@ impl Protocols {
     /// The names upstreams may use, in the order they were added.
     pub fn upstream_names(&self) -> impl Iterator<Item = &str> {
         self.upstreams.iter().map(|protocol| protocol.name.as_str())
+    }
+
+    /// What a route can carry, with its options. `None`: its protocol does not say.
+    pub(crate) fn carried_on(&self, route: &Route) -> Option<ClientCapabilities> {
+        let declared = self.clients.iter().find(|client| client.name == route.protocol)?;
+        declared.capabilities.as_ref().map(|capabilities| capabilities(&route.options))
     }
 
     pub(super) fn clients(&self) -> &[ClientProtocol] {

@@ -238,7 +238,7 @@ async fn a_second_run_of_a_busy_thread_is_refused_or_waits() {
 #[tokio::test]
 async fn an_agent_that_refuses_is_an_error_of_the_run_or_of_http() {
     let upstream = Upstream::with_handler(|_| {
-        Reply::complete(429, &[("content-type", "application/json")], r#"{"error":"slow down"}"#.to_owned())
+        Reply::complete(429, &[("content-type", "application/json")], r#"{"error":"slow down"}"#)
     });
     let agent =
         format!("[agents.demo.upstream]\nprotocol = \"agent-api\"\nurl = \"{}\"\nretries = 0\n", upstream.url("/"));

@@ -3,7 +3,7 @@
 //!
 //! Not here: the expected results (`tests/behaviour/pairs.rs`).
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "each test binary uses only part of it")]
 
 mod a2a;
 mod ag_kit;

@@ -37,9 +37,6 @@ use serve::create::Create;
 use serve::models::Models;
 use serve::{Fallback, Hello, Shared};
 
-/// Prefix of the ids of messages.
-pub(crate) const MESSAGE_PREFIX: &str = "msg_";
-
 /// The Anthropic Messages adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct AnthropicMessages;

@@ -8,6 +8,9 @@ use interlingua_core::{Json, Out};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+/// Prefix of the ids of messages.
+pub(crate) const MESSAGE_PREFIX: &str = "msg_";
+
 /// A message.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer<'a> {

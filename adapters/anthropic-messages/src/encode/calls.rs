@@ -11,17 +11,12 @@ use interlingua_core::shown_text::unwrap_output;
 use interlingua_core::{Extra, Json, Out};
 use serde::Serialize;
 
+use super::held::HeldCall;
 use super::{State, arguments};
 use crate::options::ToolItems;
 
 /// Calls and outputs that are shown as text are cut at this length, in bytes.
 const MAX_LINE: usize = 2048;
-
-/// A call that may be the client's or the agent's.
-#[derive(Debug)]
-pub(super) struct HeldCall {
-    call: ToolCall,
-}
 
 #[derive(Serialize)]
 struct McpToolUse<'a> {

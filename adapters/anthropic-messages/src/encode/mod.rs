@@ -9,6 +9,7 @@ mod arguments;
 mod blocks;
 mod calls;
 mod finish;
+mod held;
 mod others;
 
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use crate::echo::{Echo, Thinking};
 use crate::fault::ApiError;
 use crate::losses;
 use crate::serve::Shared;
-use crate::wire::Answer;
+use crate::wire::{Answer, MESSAGE_PREFIX};
 use arguments::CallStream;
 use blocks::{Blocks, Kind};
-use calls::HeldCall;
+use held::HeldCall;
 
 pub(crate) use arguments::ARGUMENTS;
 pub(crate) use blocks::Target;
@@ -146,7 +147,7 @@ impl Encoder {
         let content = blocks.into_whole();
         let stop = finish::Stop::of_run(run, run.end.unwrap_or(End::Failed), &refusal, &echo, &shared.options);
         out.json(&Answer {
-            id: &run.id.to_prefixed(crate::MESSAGE_PREFIX),
+            id: &run.id.to_prefixed(MESSAGE_PREFIX),
             model: &echo.model,
             content: &content,
             stop_reason: Some(stop.reason),
@@ -208,7 +209,7 @@ impl State {
     fn start(&mut self, run: &Run, out: &mut Out) {
         self.has_started = true;
         if self.target == Target::Stream {
-            crate::wire::message_start(&run.id.to_prefixed(crate::MESSAGE_PREFIX), &self.echo.model, out);
+            crate::wire::message_start(&run.id.to_prefixed(MESSAGE_PREFIX), &self.echo.model, out);
         }
     }
 

@@ -17,13 +17,12 @@ use interlingua_core::{
 };
 
 use super::{ResponseHeaders, Shared, unexpected_reply};
-use crate::MESSAGE_PREFIX;
 use crate::decode::{self, MessagesRequest, Purpose, ThreadParam, thread_not_found};
 use crate::echo::Echo;
 use crate::encode::{self, Encoder, Target};
 use crate::fault::ApiError;
 use crate::judge::Judge;
-use crate::wire;
+use crate::wire::{self, MESSAGE_PREFIX};
 
 /// Creates a message.
 pub(crate) struct Create {

@@ -157,6 +157,23 @@ fn what_the_agent_asks() {
 }
 
 #[test]
+fn a_session_that_waits_is_answered_with_the_question() {
+    let mut run = RunBuilder::begin();
+    let asked = r#"{"id":"appr_1","name":"send_mail","arguments":"{}","server_label":"mailer"}"#;
+    run.data(MessageType::McpApprovalRequest, asked);
+    let record = run.finish(End::Completed);
+
+    let streamed = route("{}").create(HELLO).waiting(&record);
+    assert_eq!(streamed.head.get("content-type"), Some("text/event-stream; charset=utf-8"));
+    let read = strict::read(&streamed.body);
+    let whole = route("{}").create(&HELLO.replace("true", "false")).waiting(&record).json();
+    assert_eq!(whole["content"], read.message["content"]);
+    assert_eq!(whole["stop_reason"], "end_turn");
+    let text = whole["content"][0]["text"].as_str().expect("a text");
+    assert!(text.ends_with("\n[approval appr_1]"), "{text}");
+}
+
+#[test]
 fn ends() {
     let mut all = String::new();
     for (end, code) in [

@@ -224,7 +224,7 @@ fn what_a_thread_asked_is_answered_in_words() {
 }
 
 #[test]
-fn clients_are_told_to_send_a_lost_thread_again() {
+fn clients_learn_that_they_have_to_send_a_lost_thread_again() {
     let error_code = |mut sent: Sent, fault: Option<&Fault>| {
         let reply = sent.fail(fault);
         (reply.status, reply.json()["error"]["details"]["error_code"].as_str().unwrap_or_default().to_owned())
