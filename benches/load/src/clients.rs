@@ -20,7 +20,7 @@ pub(crate) struct Client {
 }
 
 /// Every protocol. The first one is also spoken where no gateway is.
-pub(crate) const CLIENTS: &[Client] = &[AGENT_API, A2A, RESPONSES];
+pub(crate) const CLIENTS: &[Client] = &[AGENT_API, A2A, RESPONSES, CHAT_COMPLETIONS, ANTHROPIC_MESSAGES, AG_UI];
 
 const AGENT_API: Client = Client {
     protocol: "agent-api",
@@ -56,6 +56,46 @@ const RESPONSES: Client = Client {
     body: |script, _| {
         let streams = script != Script::Call;
         format!("{{\"model\":\"rig\",\"stream\":{streams},\"input\":\"rig:{script}\"}}")
+    },
+};
+
+const CHAT_COMPLETIONS: Client = Client {
+    protocol: "chat-completions",
+    route: "/chat/v1",
+    path: "/chat/v1/chat/completions",
+    header: "",
+    body: |script, _| {
+        let streams = script != Script::Call;
+        format!(
+            "{{\"model\":\"rig\",\"stream\":{streams},\"messages\":[{{\"role\":\"user\",\"content\":\"rig:{script}\"}}]}}"
+        )
+    },
+};
+
+const ANTHROPIC_MESSAGES: Client = Client {
+    protocol: "anthropic-messages",
+    route: "/anthropic",
+    path: "/anthropic/v1/messages",
+    header: "anthropic-version: 2023-06-01\r\n",
+    body: |script, _| {
+        let streams = script != Script::Call;
+        format!(
+            "{{\"model\":\"rig\",\"max_tokens\":9999,\"stream\":{streams},\
+             \"messages\":[{{\"role\":\"user\",\"content\":\"rig:{script}\"}}]}}"
+        )
+    },
+};
+
+const AG_UI: Client = Client {
+    protocol: "ag-ui",
+    route: "/ag-ui/{agent}",
+    path: "/ag-ui/rig",
+    header: "",
+    body: |script, session| {
+        format!(
+            "{{\"threadId\":\"{session}\",\"runId\":\"run_{session}\",\"state\":{{}},\"tools\":[],\"context\":[],\
+             \"forwardedProps\":{{}},\"messages\":[{{\"id\":\"m\",\"role\":\"user\",\"content\":\"rig:{script}\"}}]}}"
+        )
     },
 };
 

@@ -22,6 +22,10 @@ const PAIRS: &[(&str, &str)] = &[
     ("a2a", "chat-completions"),
     ("responses", "a2a"),
     ("agent-api", "ag-ui"),
+    ("chat-completions", "a2a"),
+    ("chat-completions", "chat-completions"),
+    ("anthropic-messages", "agent-api"),
+    ("ag-ui", "ag-ui"),
 ];
 
 const GATEWAYS: [Candidate; 2] = [Candidate::Gateway { store: "memory" }, Candidate::Gateway { store: "sqlite" }];

@@ -94,10 +94,12 @@ const CONTENTS: &[&str] = &[
     "\"response.output_text.delta\"",
     "\"delta\":{\"content\":\"a",
     "\"TEXT_MESSAGE_CONTENT\"",
+    "\"text_delta\"",
 ];
 
 /// What the start of the frame has that completes an answer, by protocol. In the Agent API it is a status.
-const ENDS: &[&str] = &["\"TASK_STATE_COMPLETED\"", "\"response.completed\"", "data: [DONE]", "\"RUN_FINISHED\""];
+const ENDS: &[&str] =
+    &["\"TASK_STATE_COMPLETED\"", "\"response.completed\"", "data: [DONE]", "\"RUN_FINISHED\"", "\"message_stop\""];
 
 /// Counters of one event stream.
 #[derive(Debug, Default)]
@@ -133,7 +135,8 @@ impl Events {
             from = end + 2;
             self.searched = from;
             let frame = &self.rest[start..end];
-            self.count += usize::from(frame.starts_with(b"data: ") || frame.starts_with(b"event: "));
+            let fields: [&[u8]; 3] = [b"data: ", b"event: ", b"id: "];
+            self.count += usize::from(fields.iter().any(|field| frame.starts_with(field)));
             if self.count > count {
                 // Responses have an end, and behind it the mark that other protocols end with.
                 if self.ended.is_some() && frame != b"data: [DONE]" {
