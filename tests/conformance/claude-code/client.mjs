@@ -2,19 +2,20 @@
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 import { check, close, GATEWAY_URL } from './checks.mjs'
 
-// With its tools for the shell it puts words of its own in front of those of the user, which the demo agent does not know.
+// With its tools for the shell, and within a repository of git, it puts words of its own in front of those of the user, which the demo agent does not know.
 const FEW = ['--tools', 'Read']
 const claude = join(dirname(fileURLToPath(import.meta.url)), 'node_modules/.bin/claude')
 const home = resolve('home')
-const work = resolve('work')
+const work = mkdtempSync(join(tmpdir(), 'claude-code-'))
+process.on('exit', () => rmSync(work, { recursive: true, force: true }))
 mkdirSync(home, { recursive: true })
-mkdirSync(work, { recursive: true })
 writeFileSync(join(work, 'example'), 'result-42\n')
 
 /** Runs Claude Code once; answers the events it printed. */
