@@ -363,6 +363,12 @@ impl Fault {
         Self::new(FaultKind::NotFound, format!("{what} not found"))
     }
 
+    /// [`FaultKind::Internal`]: the engine answered a call with a reply of another kind, which is a bug of the gateway.
+    #[must_use]
+    pub fn unexpected_reply() -> Self {
+        Self::new(FaultKind::Internal, "the reply of the engine does not match the call")
+    }
+
     /// Sets the path of the offending field.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>) -> Self {

@@ -1,5 +1,5 @@
-//! Errors in the form of OpenAI's APIs: the object `{message, type, param, code}`, its status, and the headers that tell
-//! clients whether to try again. One table for the protocols of these APIs.
+//! Errors in the form of OpenAI's APIs: the object `{message, type, param, code}`, its status, and the headers that say
+//! to clients whether to try again. One table for the protocols of these APIs.
 //!
 //! Not here: the frames in which a stream carries the object, and codes that one API has alone.
 

@@ -120,7 +120,7 @@ impl Exchange for Send {
                 Ok(Next::Call(Call::Run(run)))
             }
             Reply::Waiting(view) => self.write_pending(&view, out).map(|()| Next::Done),
-            _ => Err(Fault::new(FaultKind::Internal, "the engine returned an unexpected reply")),
+            _ => Err(Fault::unexpected_reply()),
         }
     }
 

@@ -109,7 +109,7 @@ impl Exchange for Delete {
                 self.deleted += 1;
                 Ok(Next::Call(self.delete_next()))
             }
-            _ => Err(fault::unexpected()),
+            _ => Err(Fault::unexpected_reply()),
         }
     }
 

@@ -46,11 +46,6 @@ pub(crate) fn write_bad_fields(bad: &[wire::BadField], out: &mut Out) {
     out.json(&wire::BadFields { detail: bad });
 }
 
-/// The fault for an unexpected reply of the engine.
-pub(crate) fn unexpected() -> Fault {
-    Fault::new(FaultKind::Internal, "the engine returned an unexpected reply")
-}
-
 /// Handles requests to unknown paths.
 pub(crate) struct Fallback;
 
@@ -60,7 +55,7 @@ impl Exchange for Fallback {
     }
 
     fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(unexpected())
+        Err(Fault::unexpected_reply())
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {

@@ -140,7 +140,7 @@ impl Exchange for Invoke {
             Reply::Documents(documents) => self.choose_session(Names::parse(documents))?,
             Reply::Session([view]) => self.handle_session(view)?,
             Reply::Done => self.start(),
-            _ => return Err(fault::unexpected()),
+            _ => return Err(Fault::unexpected_reply()),
         }))
     }
 

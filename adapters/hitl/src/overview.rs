@@ -88,7 +88,7 @@ impl Exchange for Overview {
                 self.write(views, out);
                 Ok(Next::Done)
             }
-            _ => Err(fault::unexpected()),
+            _ => Err(Fault::unexpected_reply()),
         }
     }
 

@@ -131,7 +131,7 @@ impl Exchange for Resume {
         Ok(Next::Call(match reply {
             Reply::Documents(documents) => self.find_session(&Names::parse(documents))?,
             Reply::Session([view]) => self.start(view)?,
-            _ => return Err(fault::unexpected()),
+            _ => return Err(Fault::unexpected_reply()),
         }))
     }
 

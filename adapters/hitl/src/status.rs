@@ -124,7 +124,7 @@ impl Exchange for Status {
                 self.write(view, None, out);
             }
             Reply::Run(run) => {
-                let Some(view) = self.session.take() else { return Err(fault::unexpected()) };
+                let Some(view) = self.session.take() else { return Err(Fault::unexpected_reply()) };
                 self.write(&view, Some(&run), out);
             }
             // The session or the run was not found.
@@ -132,7 +132,7 @@ impl Exchange for Status {
                 Some(view) => self.write(&view, None, out),
                 None => self.not_found(out),
             },
-            _ => return Err(fault::unexpected()),
+            _ => return Err(Fault::unexpected_reply()),
         }
         Ok(Next::Done)
     }

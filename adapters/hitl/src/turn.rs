@@ -100,7 +100,7 @@ impl Turn {
             Reply::Session([view]) => self.finish(&view.items, out),
             // The session was deleted while it was being loaded.
             Reply::Done => self.finish(&[], out),
-            _ => Err(fault::unexpected()),
+            _ => Err(Fault::unexpected_reply()),
         }
     }
 
@@ -151,7 +151,7 @@ impl Turn {
 
     fn finish(&mut self, items: &[SessionItem], out: &mut Out) -> Result<Next, Fault> {
         let Some(AgentAnswer { run, mut response, messages }) = self.answer.take() else {
-            return Err(fault::unexpected());
+            return Err(Fault::unexpected_reply());
         };
         let is_included = items.iter().any(|item| item.run == Some(run));
 

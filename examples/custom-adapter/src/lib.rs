@@ -218,5 +218,5 @@ fn write_fault(fault: &Fault, out: &mut Out) {
 
 /// The fault for a reply to a call that this adapter never makes: a bug in the gateway.
 fn unexpected(reply: &Reply<'_>) -> Fault {
-    Fault::new(FaultKind::Internal, "the engine returned an unexpected reply").with_detail(format!("{reply:?}"))
+    Fault::unexpected_reply().with_detail(format!("{reply:?}"))
 }

@@ -323,7 +323,7 @@ impl Exchange for A2aExchange {
                 self.writer.result(&card, out);
                 Ok(Next::Done)
             }
-            _ => Err(Fault::new(FaultKind::Internal, "unexpected reply from the engine")),
+            _ => Err(Fault::unexpected_reply()),
         }
     }
 

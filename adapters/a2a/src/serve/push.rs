@@ -307,7 +307,7 @@ impl A2aExchange {
 
         let action = match operation {
             Operation::SetPush => {
-                let mut config = config.ok_or_else(super::writer::unexpected)?;
+                let mut config = config.ok_or_else(Fault::unexpected_reply)?;
                 let mut faults = Faults::default();
                 config.check(&self.route, &mut faults);
                 faults.check()?;
@@ -346,7 +346,7 @@ impl A2aExchange {
 
         let config = Config::read(&node, dialect, request, &mut faults);
         faults.check()?;
-        let mut config = config.ok_or_else(super::writer::unexpected)?;
+        let mut config = config.ok_or_else(Fault::unexpected_reply)?;
 
         let name = read::non_empty(object, "name")?;
         let in_name = name.as_deref().and_then(|name| {
@@ -422,7 +422,7 @@ impl A2aExchange {
                 self.writer.result(&answer, out);
                 return Ok(Next::Done);
             }
-            _ => return Err(super::writer::unexpected()),
+            _ => return Err(Fault::unexpected_reply()),
         };
 
         self.state = OperationState::Push(operation);

@@ -396,7 +396,7 @@ impl A2aExchange {
                 out.write_raw(&answer);
                 return Ok(Next::Done);
             }
-            _ => return Err(super::writer::unexpected()),
+            _ => return Err(Fault::unexpected_reply()),
         };
         self.state = OperationState::Send(operation);
         Ok(Next::Call(next))

@@ -2,7 +2,7 @@
 //! (docs/protocols/a2a.md#media-types).
 
 use interlingua_core::out::Head;
-use interlingua_core::{Fault, FaultKind, Json, Out, Request};
+use interlingua_core::{Fault, Json, Out, Request};
 use serde::Serialize;
 
 use crate::dialect::{Dialect, Generation, Operation};
@@ -167,9 +167,4 @@ impl Writer {
             out.frame(Some("error"), &RestError(&report, self.dialect));
         }
     }
-}
-
-/// The engine's reply does not match the call.
-pub(super) fn unexpected() -> Fault {
-    Fault::new(FaultKind::Internal, "unexpected reply from the engine")
 }

@@ -26,7 +26,7 @@ fn kinds(driven: &Driven) -> Vec<String> {
     driven.record.run().messages.iter().map(|message| message.kind.as_str().to_owned()).collect()
 }
 
-/// Both ways in which ADK tells of it: while the task works and again when it waits, or at the end alone.
+/// Both ways in which ADK reports it: while the task works and again when it waits, or at the end alone.
 fn stories() -> [Vec<Value>; 2] {
     let asked = |id: &str, parts: Value| status_with("INPUT_REQUIRED", id, &parts);
     [

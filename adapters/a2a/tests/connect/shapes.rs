@@ -115,7 +115,7 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
 }
 
 impl Piece {
-    /// The data of its frame. `number`: tells it from all others.
+    /// The data of its frame. `number` makes it unlike all others.
     fn data(&self, dialect: Dialect, call: u64, number: Option<usize>) -> String {
         let call = if self.is_late { call.saturating_sub(1) } else { call };
         let data = match &self.item {

@@ -61,7 +61,7 @@ pub(super) fn interrupt_code(fault: &Fault, has_answers: bool, has_expired: bool
 
 /// A reply that no call of this protocol has.
 pub(super) fn unexpected(reply: &Reply<'_>) -> Fault {
-    Fault::new(FaultKind::Internal, "the engine returned an unexpected reply").with_detail(format!("{reply:?}"))
+    Fault::unexpected_reply().with_detail(format!("{reply:?}"))
 }
 
 /// Handles requests to unknown paths, and with other methods.

@@ -16,7 +16,7 @@ use interlingua_core::{
     Call, Delivery, Fault, FaultKind, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread,
 };
 
-use super::{ResponseHeaders, Shared, unexpected_reply};
+use super::{ResponseHeaders, Shared};
 use crate::decode::{self, MessagesRequest, Purpose, ThreadParam, thread_not_found};
 use crate::echo::Echo;
 use crate::encode::{self, Encoder, Target};
@@ -110,7 +110,7 @@ impl Create {
 
     /// A request that holds only what is new in a thread: its tools and instructions are those of the thread.
     fn continue_thread(&mut self, view: RunView<'_>) -> Result<Call, Fault> {
-        let Some(mut request) = self.request.take() else { return Err(unexpected_reply()) };
+        let Some(mut request) = self.request.take() else { return Err(Fault::unexpected_reply()) };
         let previous = view.run();
         let id = previous.id.to_prefixed(MESSAGE_PREFIX);
         let before = Echo::from_labels(&view.info.labels, &previous.agent);
@@ -245,7 +245,7 @@ impl Exchange for Create {
                 self.headers.apply(&mut out.head);
                 self.write_empty(out);
             }
-            _ => return Err(unexpected_reply()),
+            _ => return Err(Fault::unexpected_reply()),
         }
         Ok(Next::Done)
     }

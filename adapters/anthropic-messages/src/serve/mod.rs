@@ -76,11 +76,6 @@ impl ResponseHeaders {
     }
 }
 
-/// The engine sent a reply that does not match the call. A bug of the gateway.
-pub(crate) fn unexpected_reply() -> Fault {
-    Fault::new(FaultKind::Internal, "the reply of the engine does not match the call")
-}
-
 /// Answers clients that look whether a server is there.
 #[derive(Default)]
 pub(crate) struct Hello {
@@ -121,7 +116,7 @@ impl Exchange for Fallback {
     }
 
     fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(unexpected_reply())
+        Err(Fault::unexpected_reply())
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {

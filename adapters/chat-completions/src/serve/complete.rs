@@ -14,7 +14,7 @@ use interlingua_core::tree::Node;
 use interlingua_core::{Call, Delivery, Fault, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread};
 
 use super::judge::Judge;
-use super::{ResponseHeaders, Shared, unexpected_reply};
+use super::{ResponseHeaders, Shared};
 use crate::decode::{self, ChatRequest, unmatched};
 use crate::echo::Echo;
 use crate::encode::Encoder;
@@ -114,7 +114,7 @@ impl Exchange for Complete {
             }
             // Nothing went to the agent: the session waits for an answer first.
             Reply::Waiting(view) => {
-                let Some((id, now)) = self.id else { return Err(unexpected_reply()) };
+                let Some((id, now)) = self.id else { return Err(Fault::unexpected_reply()) };
                 self.headers.apply(&mut out.head);
                 if self.stream {
                     stream_head(&mut out.head);
@@ -122,7 +122,7 @@ impl Exchange for Complete {
                 let about = (id, now, view.run().agent.as_str());
                 Encoder::write_questions(shared, echo, about, view.pending, self.stream, out);
             }
-            _ => return Err(unexpected_reply()),
+            _ => return Err(Fault::unexpected_reply()),
         }
         Ok(Next::Done)
     }

@@ -61,11 +61,6 @@ impl ResponseHeaders {
     }
 }
 
-/// The engine sent a reply that does not match the call. A bug of the gateway.
-pub(crate) fn unexpected_reply() -> Fault {
-    Fault::new(FaultKind::Internal, "the reply of the engine does not match the call")
-}
-
 /// Answers requests that match no endpoint.
 #[derive(Default)]
 pub(crate) struct Fallback {
@@ -79,7 +74,7 @@ impl Exchange for Fallback {
     }
 
     fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(unexpected_reply())
+        Err(Fault::unexpected_reply())
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {

@@ -7,7 +7,7 @@ use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::model_list::ModelList;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
 
-use super::{ResponseHeaders, Shared, unexpected_reply};
+use super::{ResponseHeaders, Shared};
 
 /// Lists all models, or describes one.
 pub(crate) struct Models {
@@ -32,7 +32,7 @@ impl Exchange for Models {
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         // The engine returns only the agents this caller may see.
-        let Reply::Agents(agents) = reply else { return Err(unexpected_reply()) };
+        let Reply::Agents(agents) = reply else { return Err(Fault::unexpected_reply()) };
         let names = &self.shared.names;
         match &self.one {
             Some(one) => {

@@ -14,7 +14,7 @@ use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::run::{Run, Slot};
 use interlingua_core::{Call, Fault, FaultKind, Json, Reply, RunId};
 
-use super::{Shared, target, unexpected_reply};
+use super::{Shared, target};
 use crate::decode::{CreateRequest, InputEntry};
 use crate::fault::{input_conflict, not_found, previous_not_found};
 use crate::ids::{self, ItemLocation};
@@ -196,7 +196,7 @@ impl Context {
             }
             (Some(Lookup::Delete(_)), Reply::Done) | (Some(Lookup::Recreate(_)), Reply::Session(_)) => Ok(()),
             (Some(lookup), Reply::Session([])) => Err(Self::not_found(&lookup)),
-            _ => Err(unexpected_reply()),
+            _ => Err(Fault::unexpected_reply()),
         }
     }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::context::conversation_label;
 use super::items::{ItemRenderer, RenderedItem};
 use super::page::Page;
-use super::{ResponseHeaders, Shared, unexpected_reply, with_openai_wording};
+use super::{ResponseHeaders, Shared, with_openai_wording};
 use crate::decode::{InputEntry, metadata, parse_items};
 use crate::echo::Echo;
 use crate::fault::{missing, not_found};
@@ -247,7 +247,7 @@ impl Conversations {
             }
             // The engine returned no conversation: it is read again for the reply.
             (_, None) => return Ok(Next::Call(Call::Session(SessionCall::Get { session: self.id.clone() }))),
-            _ => return Err(unexpected_reply()),
+            _ => return Err(Fault::unexpected_reply()),
         }
         Ok(Next::Done)
     }
@@ -291,7 +291,7 @@ impl Exchange for Conversations {
             Reply::Done if self.in_progress => self.finish(None, out),
             Reply::Session([view, ..]) => self.start(view, out),
             Reply::Session([]) => Err(not_found("Conversation", &self.id)),
-            _ => Err(unexpected_reply()),
+            _ => Err(Fault::unexpected_reply()),
         }
     }
 

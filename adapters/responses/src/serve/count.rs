@@ -9,7 +9,7 @@ use interlingua_core::tree::Node;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, RunId, Step};
 
 use super::context::{Context, Resolved};
-use super::{ResponseHeaders, Shared, unexpected_reply};
+use super::{ResponseHeaders, Shared};
 use crate::decode::{self, Purpose, encode_compaction};
 use crate::wire::{Compaction, InputTokens, Item, Usage};
 
@@ -46,7 +46,7 @@ impl ContextReport {
     }
 
     fn write(&self, resolved: Resolved, out: &mut Out) -> Result<(), Fault> {
-        let (Some(request), Some(new_id)) = (&self.request, self.new_id) else { return Err(unexpected_reply()) };
+        let (Some(request), Some(new_id)) = (&self.request, self.new_id) else { return Err(Fault::unexpected_reply()) };
         let mut messages = resolved.history;
         messages.extend(resolved.input);
         self.headers.apply(&mut out.head);

@@ -18,7 +18,7 @@ use interlingua_core::{
 };
 
 use super::context::Context;
-use super::{ResponseHeaders, Shared, unexpected_reply};
+use super::{ResponseHeaders, Shared};
 use crate::decode::{self, Purpose};
 use crate::encode::{Encoder, Frames, Target};
 use crate::fault::{self, ErrorEvent, input_conflict, missing, previous_not_found, unsupported};
@@ -72,12 +72,12 @@ impl Create {
 
     /// The next lookup, or the run itself.
     fn next_call(&mut self) -> Result<Call, Fault> {
-        let Some(context) = &mut self.context else { return Err(unexpected_reply()) };
+        let Some(context) = &mut self.context else { return Err(Fault::unexpected_reply()) };
         if let Some(call) = context.next() {
             return Ok(call);
         }
         let resolved = self.context.take().map(Context::finish).transpose()?.unwrap_or_default();
-        let Some(create) = &mut self.request else { return Err(unexpected_reply()) };
+        let Some(create) = &mut self.request else { return Err(Fault::unexpected_reply()) };
 
         let mut request = std::mem::take(&mut create.request);
         request.input = resolved.input.into();
@@ -197,7 +197,7 @@ impl Exchange for Create {
                 let message = format!("pending items must be answered first: {}", pending.join(", "));
                 Err(Fault::new(FaultKind::Waiting, message).with_field("input"))
             }
-            _ => Err(unexpected_reply()),
+            _ => Err(Fault::unexpected_reply()),
         }
     }
 

@@ -86,11 +86,6 @@ pub(crate) const fn target(run: RunId) -> Target {
     Target::Run(run)
 }
 
-/// The engine sent a reply that does not match the call. A bug of the gateway.
-pub(crate) fn unexpected_reply() -> Fault {
-    Fault::new(FaultKind::Internal, "the reply of the engine does not match the call")
-}
-
 /// Answers requests that match no endpoint, and endpoints that are switched off.
 #[derive(Default)]
 pub(crate) struct Fallback {
@@ -104,7 +99,7 @@ impl Exchange for Fallback {
     }
 
     fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(unexpected_reply())
+        Err(Fault::unexpected_reply())
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {

@@ -11,7 +11,7 @@ use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, RunId,
 use super::create::{stream_head, write_interruption};
 use super::items::ItemRenderer;
 use super::page::Page;
-use super::{ResponseHeaders, Shared, run_from_path, target, unexpected_reply, with_openai_wording};
+use super::{ResponseHeaders, Shared, run_from_path, target, with_openai_wording};
 use crate::echo::Echo;
 use crate::encode::{Encoder, Frames, Target};
 use crate::fault::not_found;
@@ -40,7 +40,7 @@ impl RunLookup {
     }
 
     fn run(&self) -> Result<RunId, Fault> {
-        self.run.ok_or_else(unexpected_reply)
+        self.run.ok_or_else(Fault::unexpected_reply)
     }
 
     /// The run, if it is stored. Unstored runs do not exist for clients, even while the gateway still has them.
@@ -48,7 +48,7 @@ impl RunLookup {
         match reply {
             Reply::Run(view) if view.info.stored => Ok(view),
             Reply::Run(_) => Err(not_found("Response", &self.id)),
-            _ => Err(unexpected_reply()),
+            _ => Err(Fault::unexpected_reply()),
         }
     }
 
