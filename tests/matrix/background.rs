@@ -84,11 +84,20 @@ impl Trial<'_> {
         talk
     }
 
-    /// Asks what has become of a turn. `None`: the agent is still at work.
+    /// Asks what has become of a turn. `None`: the agent is still at work, or the protocol cannot ask.
     async fn poll(&self, talk: &mut Talk) -> Option<Shown> {
-        let answer = self.stand.send(&self.background.poll(talk)).await.response().await;
+        let request = self.background.poll(talk)?;
+        let answer = self.stand.send(&request).await.response().await;
         assert_eq!(answer.status, 200, "{}: {}", self.client.protocol(), answer.text());
         self.background.polled(answer.text(), talk)
+    }
+
+    /// What came of a turn, once it is over: asked for, or streamed by clients that cannot ask.
+    async fn outcome(&self, talk: &mut Talk) -> Shown {
+        if self.background.poll(talk).is_none() {
+            return self.follow("", talk).await.expect("what cannot be asked for is streamed");
+        }
+        poll_until("the run to be over", async || self.poll(talk).await).await
     }
 
     /// Streams a turn from where another stream was cut, to its end.
@@ -128,7 +137,7 @@ impl Trial<'_> {
             assert_words(&shown, &format!("{named}, streamed: {read}…{rest}"));
         }
         self.stand.server.open(&gate);
-        let shown = poll_until("the run to be over", async || self.poll(&mut talk).await).await;
+        let shown = self.outcome(&mut talk).await;
         assert_words(&shown, &named);
     }
 
@@ -138,7 +147,7 @@ impl Trial<'_> {
         let stayed = self.stand.play(self.client, scenario, None).await;
         let stayed = &stayed.turns[0].shown;
         let mut talk = self.begin(scenario).await;
-        let shown = poll_until("the run to be over", async || self.poll(&mut talk.clone()).await).await;
+        let shown = self.outcome(&mut talk.clone()).await;
         let only = self.background.streamed_only();
         let kept: Vec<Item> = stayed.items.iter().filter(|item| !only.contains(&item.kind)).cloned().collect();
         assert_eq!(sorted(&shown.items), sorted(&kept), "{named}, asked for");

@@ -155,7 +155,7 @@ fn every_scripted_agent_has_its_tests() {
 
 /// Protocols that have no strict client yet. What they carry is shown by the tests of their adapters, by the official
 /// clients, and by `behaviour pairs::` and `stateless::`.
-const WITHOUT_A_STRICT_CLIENT: [&str; 2] = ["ag-ui", "anthropic-messages"];
+const WITHOUT_A_STRICT_CLIENT: [&str; 1] = ["anthropic-messages"];
 
 #[test]
 fn every_client_protocol_is_played() {

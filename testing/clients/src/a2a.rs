@@ -97,8 +97,8 @@ impl Background for A2a {
         text(&answer["result"]["task"], "id").clone_into(&mut talk.last);
     }
 
-    fn poll(&self, talk: &Talk) -> Request {
-        call(talk, "GetTask", &json!({ "id": talk.last }))
+    fn poll(&self, talk: &Talk) -> Option<Request> {
+        Some(call(talk, "GetTask", &json!({ "id": talk.last })))
     }
 
     fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {

@@ -103,8 +103,8 @@ impl Background for AgentApi {
         text(&answer, "task_id").clone_into(&mut talk.last);
     }
 
-    fn poll(&self, talk: &Talk) -> Request {
-        Request::get(format!("/agents/{}/process/task/{}", talk.agent, talk.last))
+    fn poll(&self, talk: &Talk) -> Option<Request> {
+        Some(Request::get(format!("/agents/{}/process/task/{}", talk.agent, talk.last)))
     }
 
     fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
@@ -194,7 +194,12 @@ fn read_message(message: &Value, items: &mut Vec<Item>, open: &mut Vec<Open>) {
             }
             "function_call_output" => open.retain(|open| open.id != text(data, "call_id")),
             "mcp_approval_request" => ask(data, items, open),
-            "protocol_event" => items.push(Item::new(K::ProtocolEvent, data.to_string())),
+            "protocol_event" => {
+                // The event as its agent sent it. What an agent shows by one is its state.
+                assert!(!text(data, "protocol").is_empty() && data["event"].is_object(), "an event: {message}");
+                let state = data["event"].get("snapshot");
+                items.extend(state.map(|state| Item::new(K::ProtocolEvent, state.to_string())));
+            }
             "error" | "mcp_approval_response" => {}
             other => panic!("a message of type {other:?}: {message}"),
         }

@@ -110,8 +110,8 @@ impl Background for Hitl {
         panic!("an answer to a client that left: {body}");
     }
 
-    fn poll(&self, talk: &Talk) -> Request {
-        Request::get(format!("/hitl/{}/agent/status/{}/{}", talk.agent, talk.session, talk.session))
+    fn poll(&self, talk: &Talk) -> Option<Request> {
+        Some(Request::get(format!("/hitl/{}/agent/status/{}/{}", talk.agent, talk.session, talk.session)))
     }
 
     fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {

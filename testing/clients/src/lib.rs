@@ -9,6 +9,7 @@
 
 mod a2a;
 mod ag_kit;
+mod ag_ui;
 mod agent_api;
 mod chat_completions;
 mod frames;
@@ -83,8 +84,8 @@ pub trait Background {
     /// Reads the answer to it: the run's id.
     fn began(&self, body: &str, talk: &mut Talk);
 
-    /// Asks what has become of it.
-    fn poll(&self, talk: &Talk) -> Request;
+    /// Asks what has become of it. `None`: its protocol cannot, and has it streamed.
+    fn poll(&self, talk: &Talk) -> Option<Request>;
 
     /// What it says. `None`: the agent is still at work.
     fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown>;
@@ -162,6 +163,8 @@ pub struct Talk {
     pub seen: usize,
     /// All messages so far, in the protocol's form, where a client sends the whole conversation with each request.
     pub said: Vec<serde_json::Value>,
+    /// What a front end shares with its agent, where the protocol has that. `null`: nothing yet.
+    pub state: serde_json::Value,
 }
 
 impl Talk {
@@ -176,6 +179,7 @@ impl Talk {
             open: Vec::new(),
             seen: 0,
             said: Vec::new(),
+            state: serde_json::Value::Null,
         }
     }
 
@@ -245,6 +249,7 @@ pub fn all() -> Vec<Box<dyn ScriptedClient>> {
         Box::new(chat_completions::ChatCompletions),
         Box::new(a2a::A2a),
         Box::new(ag_kit::AgKit),
+        Box::new(ag_ui::AgUi { is_v1: true }),
         Box::new(hitl::Hitl),
     ]
 }

@@ -104,8 +104,8 @@ impl Background for Responses {
         text(&response, "id").clone_into(&mut talk.last);
     }
 
-    fn poll(&self, talk: &Talk) -> Request {
-        Request::get(format!("/v1/responses/{}", talk.last))
+    fn poll(&self, talk: &Talk) -> Option<Request> {
+        Some(Request::get(format!("/v1/responses/{}", talk.last)))
     }
 
     fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
