@@ -174,6 +174,24 @@ async fn a_question_of_an_agent_of_this_protocol_and_its_answer_pass_unchanged()
 }
 
 #[tokio::test]
+async fn an_interrupt_is_answered_once() {
+    let gateway = Gateway::start(&format!("{DEMO}{ROUTE}")).await;
+    let asked = run(&gateway, &input("t", "r1", json!([user("u1", "approval")]))).await;
+    let interrupt = &asked.last().expect("an end")["outcome"]["interrupts"][0]["id"];
+
+    let mut answer = input("t", "r2", json!([user("u1", "approval")]));
+    answer["resume"] = json!([{ "interruptId": interrupt, "status": "resolved", "payload": { "approved": true } }]);
+    let first = run(&gateway, &answer).await;
+    assert!(text(&first).contains("The mail was sent"), "{first:#?}");
+
+    answer["runId"] = json!("r3");
+    let second = run(&gateway, &answer).await;
+    let end = second.last().expect("an end");
+    assert_eq!((&end["type"], &end["code"]), (&json!("RUN_ERROR"), &json!("INTERRUPT_NOT_FOUND")), "{second:#?}");
+    assert_eq!(text(&second), "");
+}
+
+#[tokio::test]
 async fn a_thread_goes_on_and_begins_again_when_its_history_is_another() {
     let gateway = Gateway::start(&format!("{DEMO}{ROUTE}")).await;
     let mut messages = vec![user("u1", "hello")];

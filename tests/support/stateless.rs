@@ -1,7 +1,7 @@
-//! Drivers for the protocols whose clients send all of their conversation with each request. They name their session, and
-//! answer what was asked over another protocol without knowing what was said there.
+//! Drivers for the protocols of models, whose clients send all of their conversation with each request. They name their
+//! session, and answer what was asked over another protocol without knowing what was said there.
 //!
-//! Not here: the other protocols ([`super::pairs`]), and the expected results (`tests/behaviour/stateless.rs`).
+//! Not here: the other protocols, AG-UI among them ([`super::pairs`]), and the expected results (`tests/behaviour/stateless.rs`).
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
@@ -18,7 +18,6 @@ pub const STATELESS_ROUTES: &str = "[[routes]]\nprotocol = \"anthropic-messages\
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stateless {
-    AgUi,
     AnthropicMessages,
     ChatCompletions,
 }
@@ -28,10 +27,7 @@ pub const ALL_STATELESS: [Stateless; 2] = [Stateless::AnthropicMessages, Statele
 impl Stateless {
     /// Says something in a session, and waits for the whole answer.
     pub async fn say(self, gateway: &Gateway, session: &str, words: &str) -> Response {
-        let mut message = json!({ "role": "user", "content": words });
-        if self == Self::AgUi {
-            message["id"] = format!("{session}-asks").into();
-        }
+        let message = json!({ "role": "user", "content": words });
         self.post(gateway, session, &json!({ "messages": [message] })).await.response().await
     }
 
@@ -50,18 +46,11 @@ impl Stateless {
             Decision::Words => "blue".to_owned(),
             _ => decision_fields(decision).to_string(),
         };
-        let fields = match (self, decision) {
-            (Self::AgUi, Decision::Output) => {
-                json!({ "messages": [{ "id": "output", "role": "tool", "toolCallId": item, "content": text }] })
-            }
-            (Self::AgUi, _) => {
-                let payload = if decision == Decision::Words { json!(text) } else { decision_fields(decision) };
-                json!({ "resume": [{ "interruptId": item, "status": "resolved", "payload": payload }] })
-            }
-            (Self::ChatCompletions, _) => {
+        let fields = match self {
+            Self::ChatCompletions => {
                 json!({ "messages": [{ "role": "tool", "tool_call_id": item, "content": text }] })
             }
-            (Self::AnthropicMessages, _) => {
+            Self::AnthropicMessages => {
                 let result = json!({ "type": "tool_result", "tool_use_id": item, "content": text });
                 json!({ "messages": [{ "role": "user", "content": [result] }] })
             }
@@ -71,13 +60,6 @@ impl Stateless {
 
     async fn post(self, gateway: &Gateway, session: &str, fields: &Value) -> Exchange {
         let (path, mut body) = match self {
-            Self::AgUi => {
-                let empty = json!({
-                    "threadId": session, "runId": format!("run of {session}"), "protocolVersion": "1.0",
-                    "messages": [], "tools": [], "context": [], "state": {}, "forwardedProps": {},
-                });
-                ("/ag-ui/demo", empty)
-            }
             Self::ChatCompletions => ("/v1/chat/completions", json!({ "model": "demo" })),
             Self::AnthropicMessages => ("/anthropic/v1/messages", json!({ "model": "demo", "max_tokens": 1000 })),
         };
