@@ -291,6 +291,15 @@ pub type Recognizes = fn(&ReadHeader<'_>) -> bool;
 /// Creates an exchange.
 pub type Open = Box<dyn Fn() -> Box<dyn Exchange> + Send + Sync>;
 
+/// A constructor of exchanges that share the state of a mounted route, for an [`Endpoint`].
+pub fn sharing<S: Send + Sync + 'static, E: Exchange>(
+    state: &Arc<S>,
+    make: impl Fn(Arc<S>) -> E + Send + Sync + 'static,
+) -> impl Fn() -> E + Send + Sync + 'static {
+    let state = Arc::clone(state);
+    move || make(Arc::clone(&state))
+}
+
 /// The HTTP method of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -562,9 +571,7 @@ pub trait Exchange: Send + 'static {
 
     /// Sets the head of a streamed response. The default is an SSE stream.
     fn head(&mut self, head: &mut Head) {
-        head.set("content-type", "text/event-stream; charset=utf-8");
-        head.set("cache-control", "no-cache");
-        head.set("x-accel-buffering", "no");
+        head.set_event_stream();
     }
 
     /// Begins a streamed response: at the run's first step or, for [`Call::Attach`], at the step after the given view.

@@ -197,6 +197,21 @@ impl FaultKind {
         }
     }
 
+    /// True if the agent may have started to work on the request: an automatic retry would do the work twice.
+    #[must_use]
+    pub const fn may_have_side_effects(self) -> bool {
+        use FaultKind as K;
+        matches!(
+            self,
+            K::UpstreamTruncated
+                | K::UpstreamGarbage
+                | K::UpstreamTooLarge
+                | K::UpstreamTimeout
+                | K::AgentFailed
+                | K::Canceled
+        )
+    }
+
     /// Every kind, for the mapping tables in the tests of adapters.
     pub const ALL: &'static [Self] = &[
         Self::BadHead,
@@ -355,6 +370,12 @@ impl Fault {
     #[must_use]
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(FaultKind::Invalid, message).with_field(field)
+    }
+
+    /// [`FaultKind::Unsupported`]: a known field, or a value of one, that this gateway does not support.
+    #[must_use]
+    pub fn unsupported(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(FaultKind::Unsupported, message).with_field(field)
     }
 
     /// [`FaultKind::NotFound`] with the message `{what} not found`.

@@ -16,6 +16,13 @@ const INVALID: &str = "invalid_request_error";
 const SERVER: &str = "server_error";
 const RATE: &str = "rate_limit_error";
 
+/// A required field is missing.
+#[must_use]
+pub fn missing(field: impl Into<String>) -> Fault {
+    let field = field.into();
+    Fault::new(FaultKind::Missing, format!("missing required parameter: '{field}'")).with_field(field)
+}
+
 /// An error object with its status. Invariant: all four keys are always written.
 #[derive(Clone, Debug, Serialize)]
 pub struct ErrorObject<'a> {
@@ -63,7 +70,7 @@ impl<'a> ErrorObject<'a> {
             },
             _ => fault.message.as_str().into(),
         };
-        let may_retry = !(may_have_side_effects(fault.kind) || out_of_quota);
+        let may_retry = !(fault.kind.may_have_side_effects() || out_of_quota);
         Self { message, kind, param, code, status, may_retry }
     }
 
@@ -97,29 +104,17 @@ impl<'a> ErrorObject<'a> {
         }
 
         out.status(self.status);
-        if let Some(fault) = fault
-            && self.status == 405
-            && !fault.allow.is_empty()
-        {
-            out.header("allow", fault.allow.join(", "));
+        if let Some(fault) = fault {
+            out.fault_headers(fault);
         }
-        if let Some(seconds) = self.retry_after(fault) {
-            out.header("retry-after", seconds.to_string());
+        // Clients expect it there.
+        if matches!(self.status, 429 | 503) && out.head.get("retry-after").is_none() {
+            out.header("retry-after", "1");
         }
         if !self.may_retry {
             out.header("x-should-retry", "false");
         }
         out.json(&Body { error: self });
-    }
-
-    /// Value of `retry-after` in seconds. Always set for 429 and 503, since clients expect it there.
-    fn retry_after(&self, fault: Option<&Fault>) -> Option<u64> {
-        let pause = fault.and_then(|fault| fault.retry_after);
-        let seconds = pause.map(|pause| pause.as_secs() + u64::from(pause.subsec_nanos() > 0));
-        match self.status {
-            429 | 503 => Some(seconds.unwrap_or(1).max(1)),
-            _ => seconds,
-        }
     }
 }
 
@@ -160,20 +155,6 @@ const fn fields(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
         | K::AgentFailed => (502, SERVER, Some("upstream_error")),
         _ => (500, SERVER, None),
     }
-}
-
-/// True if the agent may have started to work on the request.
-const fn may_have_side_effects(kind: FaultKind) -> bool {
-    use FaultKind as K;
-    matches!(
-        kind,
-        K::UpstreamTruncated
-            | K::UpstreamGarbage
-            | K::UpstreamTooLarge
-            | K::UpstreamTimeout
-            | K::AgentFailed
-            | K::Canceled
-    )
 }
 
 /// The code that clients of these APIs know for an agent's error code. `None`: they know none.

@@ -8,6 +8,8 @@ use std::io;
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 
+use crate::duration::seconds_rounded_up;
+use crate::fault::Fault;
 use crate::sse::{self, separators};
 
 /// Status and headers of a response.
@@ -25,6 +27,14 @@ impl Head {
         let name = name.into();
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name, value.into()));
+    }
+
+    /// Sets the headers of an event stream.
+    pub fn set_event_stream(&mut self) {
+        self.set("content-type", "text/event-stream; charset=utf-8");
+        self.set("cache-control", "no-cache");
+        // Proxies must not wait for more of it.
+        self.set("x-accel-buffering", "no");
     }
 
     /// The value of a header.
@@ -58,6 +68,17 @@ impl Out {
     /// Sets a header, replacing one of the same name.
     pub fn header(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         self.head.set(name, value);
+    }
+
+    /// Sets what a fault says in headers, whatever the protocol: `allow`, and `retry-after` in seconds. Headers that are
+    /// there stay.
+    pub fn fault_headers(&mut self, fault: &Fault) {
+        if !fault.allow.is_empty() && self.head.get("allow").is_none() {
+            self.header("allow", fault.allow.join(", "));
+        }
+        if let (Some(pause), None) = (fault.retry_after, self.head.get("retry-after")) {
+            self.header("retry-after", seconds_rounded_up(pause).max(1).to_string());
+        }
     }
 
     /// Writes a JSON response body and sets `content-type`, unless that header is already set.

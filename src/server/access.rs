@@ -3,11 +3,11 @@
 //! Not here: how credentials are verified ([`crate::callers`]), and the checks before and after ([`super::check`]).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use futures_util::future::LocalBoxFuture;
+use interlingua_core::duration::seconds_rounded_up;
 use interlingua_core::network::contains;
 use interlingua_core::{Fault, LimitState};
 
@@ -165,9 +165,10 @@ pub(super) fn add_headers(route: &Served, limit: Option<&LimitState>, response: 
     };
 
     let LimitState { name, quota, remaining, .. } = limit;
-    let reset = seconds(limit.reset);
+    let reset = seconds_rounded_up(limit.reset);
     // What is counted at the same time has no window.
-    let window = if limit.window.is_zero() { String::new() } else { format!(";w={}", seconds(limit.window)) };
+    let window =
+        if limit.window.is_zero() { String::new() } else { format!(";w={}", seconds_rounded_up(limit.window)) };
     set("ratelimit-policy", format!("\"{name}\";q={quota}{window}"));
     set("ratelimit", format!("\"{name}\";r={remaining};t={reset}"));
     let mut exposed = "ratelimit, ratelimit-policy".to_owned();
@@ -191,13 +192,10 @@ pub(super) fn add_headers(route: &Served, limit: Option<&LimitState>, response: 
     }
 }
 
-/// In whole seconds, rounded up: a client that comes back then is not too early.
-pub(super) fn seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn state(remaining: u64) -> LimitState {
@@ -224,6 +222,6 @@ mod tests {
 
     #[test]
     fn parts_of_seconds_count_as_seconds() {
-        assert_eq!([0, 1, 1000, 1001].map(|millis| seconds(Duration::from_millis(millis))), [0, 1, 1, 2]);
+        assert_eq!([0, 1, 1000, 1001].map(|millis| seconds_rounded_up(Duration::from_millis(millis))), [0, 1, 1, 2]);
     }
 }

@@ -442,12 +442,7 @@ pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exc
     let mut out = Out::new();
     out.head.status = fault.kind.status();
     exchange.fail(fault, &mut out);
-    if !fault.allow.is_empty() && out.head.get("allow").is_none() {
-        out.header("allow", fault.allow.join(", "));
-    }
-    if let (Some(pause), None) = (fault.retry_after, out.head.get("retry-after")) {
-        out.header("retry-after", access::seconds(pause).max(1).to_string());
-    }
+    out.fault_headers(fault);
     if fault.kind == FaultKind::Unauthenticated {
         // The same for missing and for wrong credentials (RFC 6750, section 3).
         out.head.set("www-authenticate", CHALLENGE);

@@ -2,9 +2,9 @@
 //! (docs/protocols/ag-kit.md#errors).
 
 use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
-use interlingua_core::exchange::Next;
+use interlingua_core::fallback::ErrorWriter;
 use interlingua_core::out::Head;
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request};
+use interlingua_core::{Fault, Out};
 
 use crate::wire;
 
@@ -29,9 +29,8 @@ fn code(fault: &Fault) -> String {
 
 /// Sets the headers of a stream. Proxies must neither buffer nor change it.
 pub(crate) fn stream_head(head: &mut Head) {
-    head.set("content-type", "text/event-stream; charset=utf-8");
+    head.set_event_stream();
     head.set("cache-control", "no-cache, no-transform");
-    head.set("x-accel-buffering", "no");
 }
 
 /// Writes an error response.
@@ -43,15 +42,7 @@ pub(crate) fn fail(fault: &Fault, out: &mut Out) {
     };
 
     out.status(status);
-    if let Some(delay) = fault.retry_after {
-        // Rounded up to full seconds, so that clients never retry too early.
-        let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
-        out.header("retry-after", seconds.to_string());
-    }
-    if fault.kind == FaultKind::MethodNotAllowed {
-        out.header("allow", fault.allow.join(", "));
-    }
-
+    out.fault_headers(fault);
     out.json(&wire::ErrorBody {
         error: wire::ErrorDetail { code: code(fault), message: &fault.message, path: fault.field.as_deref() },
     });
@@ -63,30 +54,21 @@ pub(crate) fn interrupt(fault: &Fault, out: &mut Out) {
     wire::done(out);
 }
 
-/// Handles requests to unknown paths.
-pub(crate) struct Fallback;
+/// Writes errors of requests that match no endpoint.
+#[derive(Default)]
+pub(crate) struct Errors;
 
-impl Exchange for Fallback {
-    fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
-        Err(Fault::new(FaultKind::NoSuchPath, "no endpoint at this path"))
-    }
-
-    fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Ok(Next::Done)
-    }
-
-    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+impl ErrorWriter for Errors {
+    fn write(&self, fault: &Fault, out: &mut Out) {
         fail(fault, out);
-    }
-
-    fn encode(&mut self, _: interlingua_core::Step<'_>, _: &mut Out) -> interlingua_core::exchange::Flow {
-        interlingua_core::exchange::Flow::Close
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use interlingua_core::FaultKind;
 
     use super::*;
 

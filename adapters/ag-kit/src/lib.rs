@@ -25,6 +25,7 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{self, Asks, ClientCapabilities};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
+use interlingua_core::fallback::Fallback;
 use interlingua_core::options::Switch;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
@@ -203,7 +204,7 @@ impl ProtocolAdapter for AgKit {
                 r#"curl -N {url}/send-message -H 'content-type: application/json' -d '{"conversationId":"c1","messages":[{"role":"user","content":"hi"}]}'"#.to_owned(),
             ],
             any_origin,
-            ..Mounted::new(endpoints, Box::new(|| Box::new(fault::Fallback)))
+            ..Mounted::new(endpoints, Fallback::<fault::Errors>::open())
         })
     }
 

@@ -127,7 +127,7 @@ impl<'a> ApiError<'a> {
 
         // Other limits are free again within seconds.
         let out_of_quota = fault.limit.as_ref().is_some_and(|limit| limit.name == "tokens");
-        let is_final = may_have_side_effects(fault.kind) || out_of_quota || code == Some(QUOTA);
+        let is_final = fault.kind.may_have_side_effects() || out_of_quota || code == Some(QUOTA);
         Self { status, kind, message, code: client_code(fault.code()), is_final }
     }
 
@@ -177,11 +177,12 @@ impl<'a> ApiError<'a> {
     /// Writes the error as an HTTP response. `fault`: what it was made of, if anything.
     pub(crate) fn write(&self, fault: Option<&Fault>, request_id: Option<&str>, out: &mut Out) {
         out.status(self.status);
-        if let Some(fault) = fault.filter(|fault| self.status == 405 && !fault.allow.is_empty()) {
-            out.header("allow", fault.allow.join(", "));
+        if let Some(fault) = fault {
+            out.fault_headers(fault);
         }
-        if let Some(seconds) = self.retry_after(fault) {
-            out.header("retry-after", seconds.to_string());
+        // Clients expect it there.
+        if matches!(self.status, 429 | 503 | 529) && out.head.get("retry-after").is_none() {
+            out.header("retry-after", "1");
         }
         if self.is_final {
             out.header("x-should-retry", "false");
@@ -193,30 +194,6 @@ impl<'a> ApiError<'a> {
     pub(crate) fn write_event(&self, request_id: Option<&str>, out: &mut Out) {
         out.frame(Some("error"), &self.body(request_id));
     }
-
-    /// Value of `retry-after` in seconds. Always set for 429, 503 and 529, since clients expect it there.
-    fn retry_after(&self, fault: Option<&Fault>) -> Option<u64> {
-        let wait = fault.and_then(|fault| fault.retry_after);
-        let seconds = wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
-        match self.status {
-            429 | 503 | 529 => Some(seconds.unwrap_or(1).max(1)),
-            _ => seconds,
-        }
-    }
-}
-
-/// True if the agent may have started to work on the request: an automatic retry would do the work twice.
-const fn may_have_side_effects(kind: FaultKind) -> bool {
-    use FaultKind as K;
-    matches!(
-        kind,
-        K::UpstreamTruncated
-            | K::UpstreamGarbage
-            | K::UpstreamTooLarge
-            | K::UpstreamTimeout
-            | K::AgentFailed
-            | K::Canceled
-    )
 }
 
 /// Status and `type` for the code of an agent that failed.
@@ -268,11 +245,6 @@ fn dotted(path: &str) -> String {
 /// A required field is missing.
 pub(crate) fn missing(field: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Missing, "Field required").with_field(field)
-}
-
-/// A known field that this gateway does not support.
-pub(crate) fn unsupported(field: impl Into<String>, message: impl Into<String>) -> Fault {
-    Fault::new(FaultKind::Unsupported, message).with_field(field)
 }
 
 #[cfg(test)]

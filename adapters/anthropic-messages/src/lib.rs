@@ -21,7 +21,8 @@ use std::sync::Arc;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::answer::chat::ApprovalForm;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
-use interlingua_core::exchange::{Cors, Endpoint, Exchange, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::exchange::{Cors, Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
+use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::model_options::ClientTools;
 use interlingua_core::pending::Decision;
@@ -35,7 +36,7 @@ pub use options::Options;
 use serve::count::Count;
 use serve::create::Create;
 use serve::models::Models;
-use serve::{Fallback, Hello, Shared};
+use serve::{Hello, ResponseHeaders, Shared};
 
 /// The Anthropic Messages adapter.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +57,7 @@ impl ProtocolAdapter for AnthropicMessages {
              \"max_tokens\":1024,\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'"
         )];
         let max_body = shared.options.max_body.map(Size::bytes);
-        let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Fallback::default())));
+        let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
         let mut cors = Cors::default();
         cors.expose_headers.push("request-id".to_owned());
         Ok(Mounted { curl, max_body, cors, ..mounted })
@@ -85,24 +86,15 @@ impl ProtocolAdapter for AnthropicMessages {
 
 /// The table of docs/protocols/anthropic-messages.md#endpoints, more specific paths first.
 fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
-    /// Returns a constructor of exchanges that share the mounted route.
-    fn open<E: Exchange>(
-        shared: &Arc<Shared>,
-        make: impl Fn(Arc<Shared>) -> E + Send + Sync + 'static,
-    ) -> impl Fn() -> E + Send + Sync + 'static {
-        let shared = Arc::clone(shared);
-        move || make(Arc::clone(&shared))
-    }
-
     let mut table = Vec::new();
     if shared.options.count_tokens.0 {
-        table.push(Endpoint::post("/v1/messages/count_tokens", open(shared, Count::new)));
+        table.push(Endpoint::post("/v1/messages/count_tokens", sharing(shared, Count::new)));
     }
     table.extend([
-        Endpoint::post("/v1/messages", open(shared, Create::new)),
+        Endpoint::post("/v1/messages", sharing(shared, Create::new)),
         // Model names may contain slashes.
-        Endpoint::get("/v1/models/{*id}", open(shared, Models::new)),
-        Endpoint::get("/v1/models", open(shared, Models::new)),
+        Endpoint::get("/v1/models/{*id}", sharing(shared, Models::new)),
+        Endpoint::get("/v1/models", sharing(shared, Models::new)),
         // Asked without credentials by clients that look whether a server is there.
         Endpoint { public: true, ..Endpoint::get("/api/hello", Hello::default) },
         Endpoint { public: true, ..Endpoint::get("", Hello::default) },

@@ -9,17 +9,6 @@ use interlingua_core::{Fault, FaultKind};
 /// A code of this adapter: the field is known, but not with this value. Set by [`unsupported_value`].
 const UNSUPPORTED_VALUE: &str = "unsupported_value";
 
-/// A required field is missing.
-pub(crate) fn missing(field: impl Into<String>) -> Fault {
-    let field = field.into();
-    Fault::new(FaultKind::Missing, format!("missing required parameter: '{field}'")).with_field(field)
-}
-
-/// A known field that this gateway does not support.
-pub(crate) fn unsupported(field: impl Into<String>, message: impl Into<String>) -> Fault {
-    Fault::new(FaultKind::Unsupported, message).with_field(field)
-}
-
 /// A known field with a value that this gateway does not support.
 pub(crate) fn unsupported_value(field: impl Into<String>, message: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Unsupported, message).with_field(field).with_code(UNSUPPORTED_VALUE)

@@ -22,9 +22,11 @@ use std::sync::Arc;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::answer::chat::ApprovalForm;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
-use interlingua_core::exchange::{Cors, Endpoint, Exchange, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::exchange::{Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
+use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::model_options::ClientTools;
+use interlingua_core::openai_api::{self, ResponseHeaders};
 use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
 
@@ -32,9 +34,8 @@ pub use connect::{
     ChatCompletionsUpstream, LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField,
 };
 pub use options::{InlineImages, Options, Reasoning, RefusalInput, ToolItems, ToolParts};
+use serve::Shared;
 use serve::complete::Complete;
-use serve::models::Models;
-use serve::{Fallback, Shared};
 
 /// Serves OpenAI Chat Completions.
 pub struct ChatCompletions;
@@ -45,7 +46,7 @@ impl ProtocolAdapter for ChatCompletions {
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
         options.check()?;
-        let names = ModelNames::new(&mount.agents, options.models.clone(), options.any_model)?;
+        let names = Arc::new(ModelNames::new(&mount.agents, options.models.clone(), options.any_model)?);
         let model = mount.agents.first().map_or("", |agent| agent.name.as_str());
         let curl = vec![format!(
             "curl -N {{url}}/chat/completions -H 'content-type: application/json' \
@@ -54,14 +55,8 @@ impl ProtocolAdapter for ChatCompletions {
 
         let max_body = options.max_body.map(Size::bytes);
         let shared = Arc::new(Shared { options, names });
-        let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Fallback::default())));
-
-        let mut cors = Cors::default();
-        let rate_limits = ["limit", "remaining", "reset"]
-            .into_iter()
-            .flat_map(|value| ["requests", "tokens"].map(|counted| format!("x-ratelimit-{value}-{counted}")));
-        cors.expose_headers.extend(rate_limits);
-        Ok(Mounted { curl, max_body, cors, openai_rate_limits: true, ..mounted })
+        let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
+        Ok(Mounted { curl, max_body, cors: openai_api::cors(), openai_rate_limits: true, ..mounted })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
@@ -86,21 +81,7 @@ impl ProtocolAdapter for ChatCompletions {
 
 /// The table of docs/protocols/chat-completions.md#endpoints.
 fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
-    /// Returns a constructor of exchanges that share the mounted route.
-    fn open<E: Exchange>(
-        shared: &Arc<Shared>,
-        make: impl Fn(Arc<Shared>) -> E + Send + Sync + 'static,
-    ) -> impl Fn() -> E + Send + Sync + 'static {
-        let shared = Arc::clone(shared);
-        move || make(Arc::clone(&shared))
-    }
-
-    // Other model APIs serve the same document.
-    let models = |path| Endpoint { common: Some("models"), ..Endpoint::get(path, open(shared, Models::new)) };
-    vec![
-        Endpoint::post("/chat/completions", open(shared, Complete::new)),
-        // Model names may contain slashes.
-        models("/models/{*id}"),
-        models("/models"),
-    ]
+    let mut table = vec![Endpoint::post("/chat/completions", sharing(shared, Complete::new))];
+    table.extend(openai_api::model_endpoints(&shared.names));
+    table
 }

@@ -1,8 +1,8 @@
 //! Error responses: the only place where a fault is converted to the service's format
 //! (docs/human-in-the-loop.md#error-cases).
 
-use interlingua_core::exchange::{Flow, Next};
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, Step};
+use interlingua_core::fallback::ErrorWriter;
+use interlingua_core::{Fault, FaultKind, Out};
 
 use crate::wire;
 
@@ -23,13 +23,7 @@ pub(crate) fn write(fault: &Fault, out: &mut Out) {
 /// Writes an error response with a given status.
 pub(crate) fn write_as(status: u16, fault: &Fault, out: &mut Out) {
     out.status(status);
-    if let Some(delay) = fault.retry_after {
-        out.header("retry-after", (delay.as_secs() + u64::from(delay.subsec_nanos() > 0)).to_string());
-    }
-
-    if fault.kind == FaultKind::MethodNotAllowed {
-        out.header("allow", fault.allow.join(", "));
-    }
+    out.fault_headers(fault);
 
     let detail = match fault.kind {
         // Clients of the original's framework compare these texts.
@@ -46,24 +40,13 @@ pub(crate) fn write_bad_fields(bad: &[wire::BadField], out: &mut Out) {
     out.json(&wire::BadFields { detail: bad });
 }
 
-/// Handles requests to unknown paths.
-pub(crate) struct Fallback;
+/// Writes errors of requests that match no endpoint.
+#[derive(Default)]
+pub(crate) struct Errors;
 
-impl Exchange for Fallback {
-    fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
-        Err(Fault::new(FaultKind::NoSuchPath, "no endpoint at this path"))
-    }
-
-    fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(Fault::unexpected_reply())
-    }
-
-    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+impl ErrorWriter for Errors {
+    fn write(&self, fault: &Fault, out: &mut Out) {
         write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 

@@ -25,6 +25,7 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
+use interlingua_core::fallback::Fallback;
 use interlingua_core::pending::Decision;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
@@ -145,7 +146,7 @@ impl ProtocolAdapter for Hitl {
                 "curl {url}/agent/status/ada".to_owned(),
             ],
             any_origin,
-            ..Mounted::new(endpoints(&route), Box::new(|| Box::new(fault::Fallback)))
+            ..Mounted::new(endpoints(&route), Fallback::<fault::Errors>::open())
         })
     }
 

@@ -3,9 +3,8 @@
 //!
 //! Not here: faults of a run that has started. They are its end, in a response frame.
 
-use interlingua_core::call::{Call, Reply, RunView};
-use interlingua_core::exchange::{Exchange, Flow, Next};
-use interlingua_core::step::Step;
+use interlingua_core::call::{Reply, RunView};
+use interlingua_core::fallback::ErrorWriter;
 use interlingua_core::{Fault, FaultKind, Out, Request};
 use serde::Serialize;
 
@@ -34,13 +33,7 @@ pub(crate) fn write(fault: &Fault, out: &mut Out) {
     let (status, body) = status_and_body(fault);
     out.status(status);
 
-    if !fault.allow.is_empty() {
-        out.header("allow", fault.allow.join(", "));
-    }
-    if let Some(after) = fault.retry_after {
-        // Whole seconds, rounded up: a client that retries too early is refused again.
-        out.header("retry-after", after.as_millis().div_ceil(1000).to_string());
-    }
+    out.fault_headers(fault);
     if fault.kind == FaultKind::Unauthenticated {
         out.header("www-authenticate", "Bearer");
     }
@@ -66,7 +59,7 @@ pub(crate) fn write_waiting(view: RunView<'_>, out: &mut Out) {
 
 /// The fault for a reply that no exchange of this adapter expects.
 pub(crate) fn unexpected(reply: &Reply<'_>) -> Fault {
-    Fault::new(FaultKind::Internal, "the gateway sent a reply of the wrong kind").with_detail(format!("{reply:?}"))
+    Fault::unexpected_reply().with_detail(format!("{reply:?}"))
 }
 
 /// `input[0].role` as `["body","input",0,"role"]`; `?after` as `["query","after"]`.
@@ -122,24 +115,17 @@ struct PendingItem<'a> {
     name: &'a str,
 }
 
-/// The exchange for paths and methods without an endpoint.
-pub(crate) struct Fallback;
+/// Writes errors of requests that match no endpoint.
+#[derive(Default)]
+pub(crate) struct Errors;
 
-impl Exchange for Fallback {
-    fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
-        Err(Fault::new(FaultKind::NoSuchPath, "nothing answers on this path"))
+impl ErrorWriter for Errors {
+    fn no_such_path(_: &Request<'_>) -> String {
+        "nothing answers on this path".to_owned()
     }
 
-    fn reply(&mut self, reply: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(unexpected(&reply))
-    }
-
-    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+    fn write(&self, fault: &Fault, out: &mut Out) {
         write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::exchange::Mounted;
+use interlingua_core::fallback::Fallback;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,7 +88,7 @@ impl ProtocolAdapter for Native {
                     .into(),
             ],
             any_origin,
-            ..Mounted::new(endpoints(&route), Box::new(|| Box::new(fault::Fallback)))
+            ..Mounted::new(endpoints(&route), Fallback::<fault::Errors>::open())
         })
     }
 

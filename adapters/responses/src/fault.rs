@@ -79,17 +79,6 @@ pub(crate) fn input_conflict(message: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Conflict, message).with_field("input")
 }
 
-/// A known field that this gateway does not support.
-pub(crate) fn unsupported(field: impl Into<String>, message: impl Into<String>) -> Fault {
-    Fault::new(FaultKind::Unsupported, message).with_field(field)
-}
-
-/// A required field is missing.
-pub(crate) fn missing(field: impl Into<String>) -> Fault {
-    let field = field.into();
-    Fault::new(FaultKind::Missing, format!("missing required parameter: '{field}'")).with_field(field)
-}
-
 /// The error of a response whose run failed (docs/protocols/responses.md#errors). `None` if the run ended otherwise.
 pub(crate) fn run_error(end: End, error: Option<&RunError>) -> Option<ErrorObject<'_>> {
     let code = match end {

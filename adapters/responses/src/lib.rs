@@ -19,8 +19,10 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
-use interlingua_core::exchange::{Cors, Endpoint, Exchange, Method, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::exchange::{Endpoint, Method, Mount, Mounted, ProtocolAdapter, sharing};
+use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
+use interlingua_core::openai_api::{self, ResponseHeaders};
 use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
 
@@ -32,8 +34,7 @@ pub use options::{
 use serve::conversations::{Conversations, Operation};
 use serve::count::{ContextReport, ReportKind};
 use serve::create::Create;
-use serve::models::Models;
-use serve::{Cancel, Delete, Fallback, InputItems, Retrieve, Shared};
+use serve::{Cancel, Delete, InputItems, Retrieve, Shared};
 
 /// The OpenAI Responses adapter.
 pub struct Responses;
@@ -43,7 +44,7 @@ impl ProtocolAdapter for Responses {
     type Options = Options;
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
-        let names = ModelNames::new(&mount.agents, options.models.clone(), options.any_model)?;
+        let names = Arc::new(ModelNames::new(&mount.agents, options.models.clone(), options.any_model)?);
         if options.request_input.is_empty() {
             return Err("request_input: must not be empty".to_owned());
         }
@@ -56,14 +57,8 @@ impl ProtocolAdapter for Responses {
         )];
 
         let max_body = shared.options.max_body.map(Size::bytes);
-        let mounted = Mounted::new(endpoints(&shared), Box::new(|| Box::new(Fallback::default())));
-
-        let mut cors = Cors::default();
-        let rate_limits = ["limit", "remaining", "reset"]
-            .into_iter()
-            .flat_map(|value| ["requests", "tokens"].map(|counted| format!("x-ratelimit-{value}-{counted}")));
-        cors.expose_headers.extend(rate_limits);
-        Ok(Mounted { curl, max_body, cors, openai_rate_limits: true, ..mounted })
+        let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
+        Ok(Mounted { curl, max_body, cors: openai_api::cors(), openai_rate_limits: true, ..mounted })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
@@ -89,39 +84,29 @@ impl ProtocolAdapter for Responses {
 
 /// The table of docs/protocols/responses.md#endpoints, more specific paths first.
 fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
-    /// Returns a constructor of exchanges that share the mounted route.
-    fn open<E: Exchange>(
-        shared: &Arc<Shared>,
-        make: impl Fn(Arc<Shared>) -> E + Send + Sync + 'static,
-    ) -> impl Fn() -> E + Send + Sync + 'static {
-        let shared = Arc::clone(shared);
-        move || make(Arc::clone(&shared))
-    }
-    let conversation = |operation| open(shared, move |shared| Conversations::new(shared, operation));
-    // Other model APIs serve the same document.
-    let models = |path| Endpoint { common: Some("models"), ..Endpoint::get(path, open(shared, Models::new)) };
+    let conversation = |operation| sharing(shared, move |shared| Conversations::new(shared, operation));
     let options = &shared.options;
 
     let mut table = Vec::new();
     if options.input_tokens.0 {
         let report = |shared| ContextReport::new(shared, ReportKind::Tokens);
-        table.push(Endpoint::post("/responses/input_tokens", open(shared, report)));
+        table.push(Endpoint::post("/responses/input_tokens", sharing(shared, report)));
     }
     if options.compact == Compact::Keep {
         let report = |shared| ContextReport::new(shared, ReportKind::Compaction);
-        table.push(Endpoint::post("/responses/compact", open(shared, report)));
+        table.push(Endpoint::post("/responses/compact", sharing(shared, report)));
     }
 
     table.extend([
-        Endpoint::post("/responses", open(shared, Create::new)),
-        Endpoint::get("/responses/{id}/input_items", open(shared, InputItems::new)),
-        Endpoint::post("/responses/{id}/cancel", open(shared, Cancel::new)),
-        Endpoint::get("/responses/{id}", open(shared, Retrieve::new)),
+        Endpoint::post("/responses", sharing(shared, Create::new)),
+        Endpoint::get("/responses/{id}/input_items", sharing(shared, InputItems::new)),
+        Endpoint::post("/responses/{id}/cancel", sharing(shared, Cancel::new)),
+        Endpoint::get("/responses/{id}", sharing(shared, Retrieve::new)),
         Endpoint::delete("/responses/{id}", Delete::default),
     ]);
 
     if options.websocket.0 {
-        let socket = Endpoint::new(Method::Get, "/responses", open(shared, Create::new));
+        let socket = Endpoint::new(Method::Get, "/responses", sharing(shared, Create::new));
         table.push(Endpoint { websocket: true, ..socket });
     }
     if options.conversations.0 {
@@ -137,10 +122,6 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
         ]);
     }
 
-    table.extend([
-        // Model names may contain slashes.
-        models("/models/{*id}"),
-        models("/models"),
-    ]);
+    table.extend(openai_api::model_endpoints(&shared.names));
     table
 }

@@ -173,7 +173,7 @@ fn every_fault_kind_has_an_error() {
     let mut table = String::new();
     for kind in FaultKind::ALL {
         let fault = Fault::new(*kind, "what went wrong");
-        let error_reply = route("{}").send("GET", "/nowhere", "").fail_with(&fault);
+        let error_reply = route("{}").send("POST", "/responses", "").fail_with(&fault);
         let headers: Vec<String> = ["retry-after", "x-should-retry"]
             .into_iter()
             .filter_map(|name| Some(format!(" {name}: {}", error_reply.head.get(name)?)))

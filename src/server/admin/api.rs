@@ -9,10 +9,10 @@ use actix_web::http::{Method, StatusCode};
 use actix_web::web::{BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt as _;
+use interlingua_core::duration::seconds_rounded_up;
 use interlingua_core::{Fault, FaultKind, RunId};
 use serde_json::{Value, json};
 
-use super::super::access;
 use super::super::connection::{ConnectionInfo, info_of};
 use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::State;
@@ -340,7 +340,7 @@ pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionI
         header("allow", &fault.allow.join(", "));
     }
     if let Some(pause) = fault.retry_after {
-        header("retry-after", &access::seconds(pause).max(1).to_string());
+        header("retry-after", &seconds_rounded_up(pause).max(1).to_string());
     }
     with_headers(response)
 }

@@ -2,8 +2,8 @@
 //! (docs/protocols/ag-ui.md#errors).
 
 use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
-use interlingua_core::exchange::{Flow, Next};
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, Step};
+use interlingua_core::fallback::ErrorWriter;
+use interlingua_core::{Fault, FaultKind, Out, Reply};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -22,14 +22,7 @@ struct Detail<'a> {
 /// Writes an error response.
 pub(super) fn write(fault: &Fault, out: &mut Out) {
     out.status(fault.kind.status());
-    if let Some(delay) = fault.retry_after {
-        // Rounded up to full seconds, so that clients never retry too early.
-        let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
-        out.header("retry-after", seconds.to_string());
-    }
-    if fault.kind == FaultKind::MethodNotAllowed {
-        out.header("allow", fault.allow.join(", "));
-    }
+    out.fault_headers(fault);
     out.json(&Body { error: Detail { code: code(fault), message: message(fault), path: fault.field.as_deref() } });
 }
 
@@ -64,24 +57,13 @@ pub(super) fn unexpected(reply: &Reply<'_>) -> Fault {
     Fault::unexpected_reply().with_detail(format!("{reply:?}"))
 }
 
-/// Handles requests to unknown paths, and with other methods.
-pub(super) struct Fallback;
+/// Writes errors of requests that match no endpoint.
+#[derive(Default)]
+pub(super) struct Errors;
 
-impl Exchange for Fallback {
-    fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
-        Err(Fault::new(FaultKind::NoSuchPath, "no endpoint at this path"))
-    }
-
-    fn reply(&mut self, reply: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(unexpected(&reply))
-    }
-
-    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+impl ErrorWriter for Errors {
+    fn write(&self, fault: &Fault, out: &mut Out) {
         write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 

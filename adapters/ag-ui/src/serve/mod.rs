@@ -23,6 +23,7 @@ use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPol
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media as MediaKinds};
 use interlingua_core::exchange::{Cors, Mounted};
+use interlingua_core::fallback::Fallback;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 
 pub use self::options::{Busy, History, Media, Options, ReasoningForm, Start};
@@ -94,7 +95,7 @@ impl ProtocolAdapter for AgUi {
                 r#"curl -N {url} -H 'content-type: application/json' -d '{"threadId":"t1","runId":"r1","messages":[{"id":"m1","role":"user","content":"hi"}]}'"#.to_owned(),
             ],
             cors,
-            ..Mounted::new(endpoints, Box::new(|| Box::new(fault::Fallback)))
+            ..Mounted::new(endpoints, Fallback::<fault::Errors>::open())
         })
     }
 

@@ -5,7 +5,7 @@ use interlingua_core::tree::fields::{text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};
 
-use crate::fault::{missing, unsupported};
+use crate::fault::missing;
 
 /// The text of a text block.
 pub(super) fn required_text(block: &Object<'_>) -> Result<String, Fault> {
@@ -30,7 +30,7 @@ fn source<'a>(block: &Object<'a>) -> Result<(Object<'a>, String), Fault> {
     let source = block.get("source").ok_or_else(|| missing(block.path_of("source")))?.object()?;
     let kind = required(&source, "type")?;
     if kind == "file" {
-        return Err(unsupported(source.path_of("type"), "files stored at Anthropic are not accessible"));
+        return Err(Fault::unsupported(source.path_of("type"), "files stored at Anthropic are not accessible"));
     }
     Ok((source, kind))
 }

@@ -18,7 +18,7 @@ use interlingua_core::{Extra, Fault, FaultKind, Json, RunId};
 use serde_json::json;
 
 use crate::echo::{Echo, Thinking, ThreadSettings};
-use crate::fault::{self, missing, unsupported};
+use crate::fault::{self, missing};
 use crate::judge::LastAnswer;
 use crate::options::{Options, Prefill};
 
@@ -173,12 +173,12 @@ impl MessagesRequest {
 /// Refuses what the options say must be refused.
 fn refuse_unsupported(object: &Object<'_>, options: &Options) -> Result<(), Fault> {
     if options.hosted_tools == IgnoreOrRefuse::Refuse && object.array("mcp_servers")?.next().is_some() {
-        return Err(unsupported("mcp_servers", "MCP servers are not called on this route"));
+        return Err(Fault::unsupported("mcp_servers", "MCP servers are not called on this route"));
     }
     if options.unknown_fields == IgnoreOrRefuse::Refuse
         && let Some((name, _)) = object.iter().find(|(name, _)| !KNOWN_FIELDS.contains(name))
     {
-        return Err(unsupported(name, "Extra inputs are not permitted"));
+        return Err(Fault::unsupported(name, "Extra inputs are not permitted"));
     }
     Ok(())
 }
@@ -255,7 +255,9 @@ fn output(object: &Object<'_>, options: &Options, request: &mut AgentRequest) ->
     let schema = format.get("schema").ok_or_else(|| missing(format.path_of("schema")))?.json_object()?;
 
     match options.structured_output {
-        StructuredOutput::Refuse => Err(unsupported(node.path(), "structured output is not supported on this route")),
+        StructuredOutput::Refuse => {
+            Err(Fault::unsupported(node.path(), "structured output is not supported on this route"))
+        }
         StructuredOutput::Instruct => Ok(Some(Message::system(format!(
             "Answer with one JSON value that fits this JSON Schema, and nothing else: {}",
             schema.text()
@@ -276,7 +278,7 @@ fn thread(object: &Object<'_>, options: &Options) -> Result<Option<ThreadParam>,
     let Some(node) = object.get("thread") else { return Ok(None) };
     let thread = node.object()?;
     if !options.threads.0 {
-        let fault = unsupported("thread", "threads are not supported on this route");
+        let fault = Fault::unsupported("thread", "threads are not supported on this route");
         return Err(fault.with_code(fault::thread::UNSUPPORTED));
     }
     match choice(&thread, "type", &["create", "continue"])?.as_deref() {

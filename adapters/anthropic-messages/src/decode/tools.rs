@@ -10,7 +10,7 @@ use interlingua_core::{Extra, Fault, Json};
 use serde_json::json;
 
 use crate::echo::Echo;
-use crate::fault::{missing, unsupported};
+use crate::fault::missing;
 use crate::options::Options;
 
 /// The longest name, in characters.
@@ -55,7 +55,7 @@ impl Tools {
             Some(kind) => {
                 if options.hosted_tools == IgnoreOrRefuse::Refuse {
                     let message = format!("tools of type '{}' are not supported on this route", truncate(kind));
-                    return Err(unsupported(object.path_of("type"), message));
+                    return Err(Fault::unsupported(object.path_of("type"), message));
                 }
                 self.hosted += 1;
                 self.has_hosted_search |= kind.starts_with("tool_search");
@@ -63,7 +63,7 @@ impl Tools {
             }
         }
         if options.client_tools == ClientTools::Refuse {
-            return Err(unsupported(node.path(), "client tools are not accepted on this route"));
+            return Err(Fault::unsupported(node.path(), "client tools are not accepted on this route"));
         }
 
         let name = text(&object, "name")?.ok_or_else(|| missing(object.path_of("name")))?;

@@ -6,6 +6,7 @@ use interlingua_core::answer::chat::Marker;
 use interlingua_core::answer::{self, Answer, AnswerBody, AnswerPolicy};
 use interlingua_core::call::{Otherwise, Resent, RunView, Target as RunTarget};
 use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::fallback::ErrorWriter as _;
 use interlingua_core::loss::{ContentKind, Loss, Losses};
 use interlingua_core::model_options::Disconnect;
 use interlingua_core::out::Head;
@@ -251,7 +252,7 @@ impl Exchange for Create {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.headers.write_error(&self.map_fault(fault), out);
+        self.headers.write(&self.map_fault(fault), out);
     }
 
     fn head(&mut self, head: &mut Head) {
@@ -292,7 +293,5 @@ impl Exchange for Create {
 /// Sets the headers of a streamed response.
 fn stream_head(headers: &ResponseHeaders, head: &mut Head) {
     headers.apply(head);
-    head.set("content-type", "text/event-stream; charset=utf-8");
-    head.set("cache-control", "no-cache");
-    head.set("x-accel-buffering", "no");
+    head.set_event_stream();
 }

@@ -8,9 +8,10 @@ pub(crate) mod models;
 
 use interlingua_core::answer::chat::ApprovalForm;
 use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::fallback::ErrorWriter;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::out::Head;
-use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, Step};
+use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
 
 use crate::echo::Thinking;
 use crate::fault::ApiError;
@@ -68,9 +69,18 @@ impl ResponseHeaders {
             head.set("x-request-id", id.as_str());
         }
     }
+}
 
-    /// Writes a fault as an HTTP error.
-    pub(crate) fn write_error(&self, fault: &Fault, out: &mut Out) {
+impl ErrorWriter for ResponseHeaders {
+    fn read(&mut self, request: &Request<'_>) {
+        *self = Self::for_request(request);
+    }
+
+    fn no_such_path(request: &Request<'_>) -> String {
+        format!("Not found: {} {}", request.method, request.path)
+    }
+
+    fn write(&self, fault: &Fault, out: &mut Out) {
         self.apply(&mut out.head);
         ApiError::from_fault(fault).write(Some(fault), self.request_id(), out);
     }
@@ -95,32 +105,7 @@ impl Exchange for Hello {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.headers.write_error(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
-    }
-}
-
-/// Answers requests that match no endpoint, and endpoints that are switched off.
-#[derive(Default)]
-pub(crate) struct Fallback {
-    headers: ResponseHeaders,
-}
-
-impl Exchange for Fallback {
-    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.headers = ResponseHeaders::for_request(request);
-        Err(Fault::new(FaultKind::NoSuchPath, format!("Not found: {} {}", request.method, request.path)))
-    }
-
-    fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(Fault::unexpected_reply())
-    }
-
-    fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.headers.write_error(fault, out);
+        self.headers.write(fault, out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {

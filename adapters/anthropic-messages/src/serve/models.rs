@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::fallback::ErrorWriter as _;
 use interlingua_core::model_list::ModelList;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
 
@@ -73,7 +74,7 @@ impl Exchange for Models {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.headers.write_error(fault, out);
+        self.headers.write(fault, out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 
 use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::model_options::{OpenCalls, ReasoningInput};
+use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Node, Object};
 use interlingua_core::{Extra, Fault, FaultKind, Json, client_tool};
 
 use super::parts;
 use crate::encode::answer::Call;
-use crate::fault::{misplaced, missing};
+use crate::fault::misplaced;
 use crate::options::Options;
 
 /// The messages of a request.

@@ -14,13 +14,14 @@ use interlingua_core::answer::chat::ApprovalForm;
 use interlingua_core::loss::Losses;
 use interlingua_core::model::{AgentRequest, Message, Sampling, Stop};
 use interlingua_core::model_options::IgnoreOrRefuse;
+use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{at_least, choice, metadata, number_in_range, text};
 use interlingua_core::tree::{Kind, Object};
 use interlingua_core::{Fault, FaultKind, Json};
 use serde_json::json;
 
 use crate::echo::Echo;
-use crate::fault::{missing, unsupported, unsupported_value};
+use crate::fault::unsupported_value;
 use crate::options::Options;
 
 /// A parsed and validated request.
@@ -130,10 +131,10 @@ fn refuse_unsupported(object: &Object<'_>, options: &Options) -> Result<(), Faul
         return Err(unsupported_value("n", "an agent gives one answer: 'n' must be 1"));
     }
     if object.get("input").is_some() && object.get("messages").is_none() {
-        return Err(unsupported("input", "use 'messages' instead of 'input'"));
+        return Err(Fault::unsupported("input", "use 'messages' instead of 'input'"));
     }
     if object.get("web_search_options").is_some() && options.hosted_tools == IgnoreOrRefuse::Refuse {
-        return Err(unsupported("web_search_options", "hosted tools are not supported on this route"));
+        return Err(Fault::unsupported("web_search_options", "hosted tools are not supported on this route"));
     }
 
     let is_known = |name: &str| {

@@ -5,13 +5,13 @@
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::model_options::{ClientTools, IgnoreOrRefuse, StructuredOutput};
+use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{choice, quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json, client_tool};
 use serde_json::{Value, json};
 
 use crate::echo::{Echo, Tool};
-use crate::fault::{missing, unsupported};
 use crate::options::Options;
 
 /// Parses `tools`, `tool_choice`, and the deprecated `functions` and `function_call`.
@@ -76,7 +76,7 @@ fn parse_tool(node: &Node<'_>, options: &Options, echo: &mut Echo, tools: &mut V
         }
         other if options.hosted_tools == IgnoreOrRefuse::Refuse => {
             let message = format!("hosted tools of type '{}' are not supported on this route", truncate(other));
-            Err(unsupported(object.path_of("type"), message))
+            Err(Fault::unsupported(object.path_of("type"), message))
         }
         _ => Ok(Runner::OpenAi),
     }
@@ -85,7 +85,7 @@ fn parse_tool(node: &Node<'_>, options: &Options, echo: &mut Echo, tools: &mut V
 /// A function as agents expect it. `None`: it is for the gateway, which asks by it.
 fn parse_function(object: &Object<'_>, kind: &str, options: &Options, echo: &mut Echo) -> Result<Option<Json>, Fault> {
     if options.client_tools == ClientTools::Refuse {
-        return Err(unsupported("tools", "client tools are not accepted on this route"));
+        return Err(Fault::unsupported("tools", "client tools are not accepted on this route"));
     }
     let name = text(object, "name")?.ok_or_else(|| missing(object.path_of("name")))?;
     if name.is_empty() {
@@ -183,7 +183,7 @@ pub(super) fn parse_format(
     if let Some(node) = object.get("response_format") {
         let (format, words) = response_format(&node.object()?)?;
         if words.is_some() && options.structured_output == StructuredOutput::Refuse {
-            return Err(unsupported("response_format", "structured output is not supported on this route"));
+            return Err(Fault::unsupported("response_format", "structured output is not supported on this route"));
         }
         if options.structured_output == StructuredOutput::Instruct {
             instruction = words.map(Message::system);

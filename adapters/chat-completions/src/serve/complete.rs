@@ -8,16 +8,18 @@ use interlingua_core::call::{Resent, RunView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model_options::Disconnect;
+use interlingua_core::openai_api::ResponseHeaders;
 use interlingua_core::out::Head;
 use interlingua_core::policy::RunPolicy;
 use interlingua_core::tree::Node;
 use interlingua_core::{Call, Delivery, Fault, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread};
 
+use super::Shared;
 use super::judge::Judge;
-use super::{ResponseHeaders, Shared};
 use crate::decode::{self, ChatRequest, unmatched};
 use crate::echo::Echo;
 use crate::encode::Encoder;
+use crate::fault;
 
 /// Completes a conversation.
 pub(crate) struct Complete {
@@ -117,7 +119,7 @@ impl Exchange for Complete {
                 let Some((id, now)) = self.id else { return Err(Fault::unexpected_reply()) };
                 self.headers.apply(&mut out.head);
                 if self.stream {
-                    stream_head(&mut out.head);
+                    out.head.set_event_stream();
                 }
                 let about = (id, now, view.run().agent.as_str());
                 Encoder::write_questions(shared, echo, about, view.pending, self.stream, out);
@@ -128,12 +130,13 @@ impl Exchange for Complete {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.headers.write_error(&self.map_fault(fault), out);
+        let fault = self.map_fault(fault);
+        self.headers.write_error(&fault::error(&fault), &fault, out);
     }
 
     fn head(&mut self, head: &mut Head) {
         self.headers.apply(head);
-        stream_head(head);
+        head.set_event_stream();
     }
 
     fn begin(&mut self, run: RunView<'_>, _: &mut Out) {
@@ -156,11 +159,4 @@ impl Exchange for Complete {
     fn losses(&self) -> &[Loss] {
         self.losses.as_slice()
     }
-}
-
-/// The headers of a stream.
-fn stream_head(head: &mut Head) {
-    head.set("content-type", "text/event-stream; charset=utf-8");
-    head.set("cache-control", "no-cache");
-    head.set("x-accel-buffering", "no");
 }

@@ -13,12 +13,13 @@ pub(crate) use interlingua_core::tree::fields::metadata;
 pub(crate) use items::{InputEntry, encode_compaction, original_item, parse_items};
 
 use interlingua_core::model::{AgentRequest, Message, Sampling};
+use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{at_least, choice, number_in_range, text};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, FaultKind, Json, RunId};
 
 use crate::echo::Echo;
-use crate::fault::{missing, previous_not_found, unsupported};
+use crate::fault::previous_not_found;
 use crate::ids;
 use crate::options::{IgnoreOrRefuse, Options, ReasoningInput};
 
@@ -123,7 +124,7 @@ impl CreateRequest {
         let mut echo = Echo { model, store: object.boolean("store")?.unwrap_or(true), ..Echo::default() };
         echo.background = object.boolean("background")?.unwrap_or(false);
         if echo.background && !options.background.0 {
-            return Err(unsupported("background", "background responses are disabled on this route"));
+            return Err(Fault::unsupported("background", "background responses are disabled on this route"));
         }
         if echo.background && !echo.store {
             return Err(Fault::invalid("store", "must not be false with 'background': true"));
@@ -169,10 +170,10 @@ impl CreateRequest {
 /// Refuses unsupported fields and, if the options say so, unknown ones.
 fn refuse_unsupported(object: &Object<'_>, options: &Options) -> Result<(), Fault> {
     if object.get("prompt").is_some() {
-        return Err(unsupported("prompt", "stored prompts are not supported: send 'instructions' and 'input'"));
+        return Err(Fault::unsupported("prompt", "stored prompts are not supported: send 'instructions' and 'input'"));
     }
     if let Some((field, equivalent)) = CHAT_COMPLETIONS_FIELDS.iter().find(|(field, _)| object.get(field).is_some()) {
-        return Err(unsupported(*field, format!("use '{equivalent}' instead of '{field}'")));
+        return Err(Fault::unsupported(*field, format!("use '{equivalent}' instead of '{field}'")));
     }
 
     if options.unknown_fields == IgnoreOrRefuse::Refuse
@@ -205,7 +206,7 @@ fn chain(object: &Object<'_>, options: &Options) -> Result<Chain, Fault> {
         return Err(Fault::new(FaultKind::Exclusive, message).with_field("previous_response_id"));
     }
     if conversation.is_some() && !options.conversations.0 {
-        return Err(unsupported("conversation", "conversations are disabled on this route"));
+        return Err(Fault::unsupported("conversation", "conversations are disabled on this route"));
     }
 
     let previous = previous

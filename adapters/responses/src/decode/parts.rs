@@ -1,11 +1,11 @@
 //! Parses the parts of a message into contents of the canonical model (docs/protocols/responses.md#input-items).
 
 use interlingua_core::model::{Body, Content, File};
+use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};
 
-use crate::fault::{missing, unsupported};
 use crate::options::{Options, RefusalInput};
 
 /// Parses the content of a message: a string, or a list of parts.
@@ -71,7 +71,7 @@ fn image(object: &Object<'_>) -> Result<Content, Fault> {
         Some(node) => Some(node.string()?.into_owned()),
         None if object.get("file_id").is_some() => {
             let message = "files stored at OpenAI are not accessible: send 'image_url'";
-            return Err(unsupported(object.path_of("file_id"), message));
+            return Err(Fault::unsupported(object.path_of("file_id"), message));
         }
         None => None,
     };

@@ -1,13 +1,13 @@
 //! Parses tools, `tool_choice`, and `text.format` (docs/protocols/responses.md#tools-and-output-formats).
 
 use interlingua_core::model::{AgentRequest, Message};
+use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{choice, quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json, client_tool};
 use serde_json::json;
 
 use crate::echo::{DeclaredTools, Echo};
-use crate::fault::{missing, unsupported};
 use crate::options::{ClientTools, IgnoreOrRefuse, Options, StructuredOutput};
 
 /// Parses `tools` and `tool_choice`.
@@ -46,7 +46,7 @@ fn parse_tool(node: &Node<'_>, options: &Options, nested: bool) -> Result<Json, 
     match kind.as_ref() {
         "function" | "custom" => {
             if options.client_tools == ClientTools::Refuse {
-                return Err(unsupported("tools", "client tools are not accepted on this route"));
+                return Err(Fault::unsupported("tools", "client tools are not accepted on this route"));
             }
             let name = object.string("name")?.ok_or_else(|| missing(object.path_of("name")))?;
             if name.is_empty() {
@@ -88,7 +88,7 @@ fn parse_tool(node: &Node<'_>, options: &Options, nested: bool) -> Result<Json, 
         kind => {
             if options.hosted_tools == IgnoreOrRefuse::Refuse {
                 let message = format!("hosted tools of type '{}' are not supported on this route", truncate(kind));
-                return Err(unsupported(object.path_of("type"), message));
+                return Err(Fault::unsupported(object.path_of("type"), message));
             }
             Ok(without_secrets(&object))
         }
@@ -227,7 +227,7 @@ pub(super) fn parse_text(
 
     match options.structured_output {
         StructuredOutput::Refuse if instruction.is_some() => {
-            Err(unsupported("text.format", "structured output is not supported on this route"))
+            Err(Fault::unsupported("text.format", "structured output is not supported on this route"))
         }
         StructuredOutput::Instruct => Ok(instruction.map(Message::system)),
         StructuredOutput::Forward | StructuredOutput::Refuse => {

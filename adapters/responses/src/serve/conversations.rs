@@ -9,6 +9,8 @@ use std::sync::Arc;
 use interlingua_core::call::{SessionCall, SessionView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::model::Message;
+use interlingua_core::openai_api::ResponseHeaders;
+use interlingua_core::openai_error::missing;
 use interlingua_core::tree::Node;
 use interlingua_core::{Call, Extra, Fault, Json, Next, Out, Reply, Request, Step};
 use serde::{Deserialize, Serialize};
@@ -16,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use super::context::conversation_label;
 use super::items::{ItemRenderer, RenderedItem};
 use super::page::Page;
-use super::{ResponseHeaders, Shared, with_openai_wording};
+use super::{Shared, with_openai_wording};
 use crate::decode::{InputEntry, metadata, parse_items};
 use crate::echo::Echo;
-use crate::fault::{missing, not_found};
+use crate::fault::{self, not_found};
 use crate::ids;
 use crate::wire::{self, Deleted};
 
@@ -296,7 +298,8 @@ impl Exchange for Conversations {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.headers.write_error(&with_openai_wording(fault, "Conversation", &self.id), out);
+        let fault = with_openai_wording(fault, "Conversation", &self.id);
+        self.headers.write_error(&fault::error(&fault), &fault, out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {

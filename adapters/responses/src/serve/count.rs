@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::openai_api::ResponseHeaders;
 use interlingua_core::token_estimate;
 use interlingua_core::tree::Node;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, RunId, Step};
 
+use super::Shared;
 use super::context::{Context, Resolved};
-use super::{ResponseHeaders, Shared};
 use crate::decode::{self, Purpose, encode_compaction};
+use crate::fault;
 use crate::wire::{Compaction, InputTokens, Item, Usage};
 
 /// The report of an endpoint.
@@ -103,7 +105,7 @@ impl Exchange for ContextReport {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         let fault = self.context.as_ref().map_or_else(|| fault.clone(), |context| context.map_fault(fault));
-        self.headers.write_error(&fault, out);
+        self.headers.write_error(&fault::error(&fault), &fault, out);
     }
 
     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {

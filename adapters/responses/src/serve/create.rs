@@ -10,6 +10,8 @@ use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::loss::{Loss, Losses};
+use interlingua_core::openai_api::ResponseHeaders;
+use interlingua_core::openai_error::missing;
 use interlingua_core::out::Head;
 use interlingua_core::policy::{FirstResponse, RunPolicy};
 use interlingua_core::tree::Node;
@@ -17,11 +19,11 @@ use interlingua_core::{
     Call, Delivery, Fault, FaultKind, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread,
 };
 
+use super::Shared;
 use super::context::Context;
-use super::{ResponseHeaders, Shared};
 use crate::decode::{self, Purpose};
 use crate::encode::{Encoder, Frames, Target};
-use crate::fault::{self, ErrorEvent, input_conflict, missing, previous_not_found, unsupported};
+use crate::fault::{self, ErrorEvent, input_conflict, previous_not_found};
 use crate::options::Disconnect;
 
 /// The method of a request that came as a WebSocket frame.
@@ -164,12 +166,12 @@ impl Exchange for Create {
             self.stream_id = object.string("stream_id")?.map(std::borrow::Cow::into_owned);
             match object.string("type")?.as_deref() {
                 Some("response.create") => {}
-                Some(other) => return Err(unsupported("type", format!("'{other}' is not supported here"))),
+                Some(other) => return Err(Fault::unsupported("type", format!("'{other}' is not supported here"))),
                 None => return Err(missing("type")),
             }
             self.warm_up = object.boolean("generate")? == Some(false);
             if object.boolean("background")? == Some(true) {
-                return Err(unsupported("background", "background responses are only available over HTTP"));
+                return Err(Fault::unsupported("background", "background responses are only available over HTTP"));
             }
         }
 
@@ -204,7 +206,7 @@ impl Exchange for Create {
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         let fault = self.map_fault(fault);
         if !self.socket {
-            return self.headers.write_error(&fault, out);
+            return self.headers.write_error(&fault::error(&fault), &fault, out);
         }
         let error = fault::error(&fault);
         let frames = Frames::new(self.target(), None);
@@ -249,9 +251,7 @@ impl Exchange for Create {
 /// Sets the headers of a streamed response.
 pub(super) fn stream_head(headers: &ResponseHeaders, head: &mut Head) {
     headers.apply(head);
-    head.set("content-type", "text/event-stream; charset=utf-8");
-    head.set("cache-control", "no-cache");
-    head.set("x-accel-buffering", "no");
+    head.set_event_stream();
 }
 
 /// The stream ends before the run: sends an `error` event, since the end of the response is unknown.

@@ -1,25 +1,25 @@
 //! The exchanges, one for each endpoint of docs/protocols/responses.md#endpoints, and what they share.
 //!
-//! Here: the mounted route, and the headers of every response. Not here: writing runs, see [`crate::encode`].
+//! Here: the mounted route. Not here: what all APIs of OpenAI have ([`interlingua_core::openai_api`]), and writing runs, see
+//! [`crate::encode`].
 
 pub(crate) mod context;
 pub(crate) mod conversations;
 pub(crate) mod count;
 pub(crate) mod create;
 pub(crate) mod items;
-pub(crate) mod models;
 mod page;
 mod stored;
 
 pub(crate) use stored::{Cancel, Delete, InputItems, Retrieve};
 
-use interlingua_core::call::Target;
-use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::model_list::ModelNames;
-use interlingua_core::out::Head;
-use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, RunId, Step};
+use std::sync::Arc;
 
-use crate::fault::{self, not_found};
+use interlingua_core::call::Target;
+use interlingua_core::model_list::ModelNames;
+use interlingua_core::{Fault, FaultKind, Request, RunId};
+
+use crate::fault::not_found;
 use crate::ids;
 use crate::options::Options;
 
@@ -27,7 +27,7 @@ use crate::options::Options;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
-    pub(crate) names: ModelNames,
+    pub(crate) names: Arc<ModelNames>,
 }
 
 impl Shared {
@@ -35,33 +35,6 @@ impl Shared {
     pub(crate) fn server_label<'a>(&'a self, agent: &'a str) -> &'a str {
         let card = self.names.card(agent);
         card.map(|card| card.server_label.as_str()).filter(|label| !label.is_empty()).unwrap_or(agent)
-    }
-}
-
-/// Headers of every HTTP response (docs/protocols/responses.md#transport).
-#[derive(Debug, Default)]
-pub(crate) struct ResponseHeaders {
-    request_id: Option<String>,
-}
-
-impl ResponseHeaders {
-    /// Headers for the response to a request.
-    pub(crate) fn for_request(request: &Request<'_>) -> Self {
-        Self { request_id: Some(request.new_id.to_prefixed("req_")) }
-    }
-
-    /// Sets the headers.
-    pub(crate) fn apply(&self, head: &mut Head) {
-        if let Some(id) = &self.request_id {
-            head.set("x-request-id", id.as_str());
-        }
-        head.set("openai-version", "2020-10-01");
-    }
-
-    /// Writes a fault as an HTTP error.
-    pub(crate) fn write_error(&self, fault: &Fault, out: &mut Out) {
-        self.apply(&mut out.head);
-        fault::error(fault).write(Some(fault), out);
     }
 }
 
@@ -84,29 +57,4 @@ pub(crate) fn with_openai_wording(fault: &Fault, what: &str, id: &str) -> Fault 
 /// The target of an engine call.
 pub(crate) const fn target(run: RunId) -> Target {
     Target::Run(run)
-}
-
-/// Answers requests that match no endpoint, and endpoints that are switched off.
-#[derive(Default)]
-pub(crate) struct Fallback {
-    headers: ResponseHeaders,
-}
-
-impl Exchange for Fallback {
-    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.headers = ResponseHeaders::for_request(request);
-        Err(Fault::new(FaultKind::NoSuchPath, format!("Invalid URL ({} {})", request.method, request.path)))
-    }
-
-    fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(Fault::unexpected_reply())
-    }
-
-    fn fail(&mut self, fault: &Fault, out: &mut Out) {
-        self.headers.write_error(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
-    }
 }

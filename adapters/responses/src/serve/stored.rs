@@ -5,16 +5,17 @@ use std::sync::Arc;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::End;
 use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::openai_api::ResponseHeaders;
 use interlingua_core::out::Head;
 use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, RunId, Step};
 
 use super::create::{stream_head, write_interruption};
 use super::items::ItemRenderer;
 use super::page::Page;
-use super::{ResponseHeaders, Shared, run_from_path, target, with_openai_wording};
+use super::{Shared, run_from_path, target, with_openai_wording};
 use crate::echo::Echo;
 use crate::encode::{Encoder, Frames, Target};
-use crate::fault::not_found;
+use crate::fault::{self, not_found};
 use crate::ids;
 use crate::wire::Deleted;
 
@@ -53,7 +54,8 @@ impl RunLookup {
     }
 
     fn write_error(&self, fault: &Fault, out: &mut Out) {
-        self.headers.write_error(&with_openai_wording(fault, "Response", &self.id), out);
+        let fault = with_openai_wording(fault, "Response", &self.id);
+        self.headers.write_error(&fault::error(&fault), &fault, out);
     }
 }
 
