@@ -10,6 +10,7 @@ from langgraph.checkpoint.memory import MemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import interrupt
+from scripted_words import plain_answer
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 COLORS = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
@@ -73,19 +74,7 @@ def script(words, outputs, before):
         case ["image", *_]:
             picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
             return [{"content": [{"type": "text", "text": "Here: "}, picture]}]
-        case ["error", *_]:
-            return [RuntimeError("the model is away")]
-        case ["fail", *_]:
-            return ["Some words ", RuntimeError("the model went away")]
-        case ["long", count, milliseconds, *_]:
-            return [part for n in range(int(count)) for part in (int(milliseconds) / 1000, f"{n} ")]
-        case ["history", *_]:
-            return ["Before, you said: ", repr(before)]
-        case ["unicode", *_]:
-            return ["žluťoučký 🦊 ", "line\u2028paragraph\u2029next\u0085end\r\n"]
-        case ["empty", *_]:
-            return []
-    return ["You said: ", *(word + " " for word in words.split())]
+    return plain_answer(words, before)
 
 
 def text_of(message):

@@ -1,27 +1,21 @@
-"""An A2A 1.0 agent on the official Python server: no model, the first words of a message say what happens.
+"""An A2A 1.0 agent on the official Python server: the wire of the scripted agent (`shared/scripted_a2a.py`).
 
     python agent.py --port PORT
 
 JSON-RPC at /, HTTP+JSON at /rest, both with the library's v0.3 compatibility; the card at its well-known path.
 """
 
-import argparse
-import asyncio
-import base64
+import sys
 
-import uvicorn
-from a2a.server.agent_execution import AgentExecutor
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore
-from a2a.types import a2a_pb2 as t
+from a2a.types import a2a_pb2
+from scripted_a2a import CARD, main
 from google.protobuf.json_format import MessageToDict, ParseDict
 from starlette.applications import Starlette
 
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-COLORS = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
+ROLE = "ROLE_AGENT"
 
 
 def text(words, **metadata):
@@ -32,184 +26,40 @@ def data(value, **metadata):
     return {"data": value, "mediaType": "application/json", **({"metadata": metadata} if metadata else {})}
 
 
-def call(name, arguments, call_id):
-    return data({"id": call_id, "name": name, "args": arguments}, adk_type="function_call")
+def raw(content, media_type, name):
+    return {"raw": content, "mediaType": media_type, "filename": name}
 
 
-def output(name, value, call_id):
-    return data({"id": call_id, "name": name, "response": {"output": value}}, adk_type="function_response")
+def link(url, media_type):
+    return {"url": url, "mediaType": media_type}
 
 
-class Run:
-    """One turn of a task: what it says goes into the queue."""
-
-    def __init__(self, context, queue):
-        self.queue = queue
-        self.ids = {"taskId": context.task_id, "contextId": context.context_id}
-        self.said = 0
-
-    async def emit(self, kind, value):
-        await self.queue.enqueue_event(ParseDict(value, kind()))
-
-    def message(self, *parts):
-        self.said += 1
-        own_id = f"{self.ids['taskId']}-{self.said}"
-        return {"role": "ROLE_AGENT", "messageId": own_id, "parts": list(parts), **self.ids}
-
-    async def status(self, state, *parts):
-        status = {"state": f"TASK_STATE_{state}"}
-        if parts:
-            status["message"] = self.message(*parts)
-        await self.emit(t.TaskStatusUpdateEvent, {"status": status, **self.ids})
-
-    async def artifact(self, own_id, *parts, append=False, last=False, **more):
-        artifact = {"artifactId": own_id, "parts": list(parts), **more}
-        event = {"artifact": artifact, "append": append, "lastChunk": last, **self.ids}
-        await self.emit(t.TaskArtifactUpdateEvent, event)
-
-    async def answer(self, *pieces, pause=0.01):
-        for number, piece in enumerate(pieces):
-            await self.artifact("answer", text(piece), append=number > 0, last=number == len(pieces) - 1)
-            await asyncio.sleep(pause)
+def status(state):
+    return {"status": {"state": f"TASK_STATE_{state}"}}
 
 
-class Agent(AgentExecutor):
-    def __init__(self):
-        self.heard = {}  # context → what was said in it
-        self.asked = {}  # task → what it waits for
-
-    async def execute(self, context, queue):
-        run, said = Run(context, queue), context.get_user_input()
-        asked = self.asked.pop(context.task_id, None)
-        if said.startswith("direct"):
-            await run.emit(t.Message, {**run.message(text("A message, "), text("no task.")), "taskId": ""})
-            return
-        if not context.current_task:
-            task = {"id": context.task_id, "contextId": context.context_id}
-            task["status"] = {"state": "TASK_STATE_SUBMITTED"}
-            task["history"] = [MessageToDict(context.message)]
-            await run.emit(t.Task, task)
-        await run.status("WORKING")
-        before = self.heard.setdefault(context.context_id, [])
-        if asked:
-            await self.go_on(run, asked, MessageToDict(context.message).get("parts", []))
-        else:
-            await self.begin(run, said, before)
-        before.append(said)
-
-    async def begin(self, run, said, before):
-        match said.split():
-            case ["reasoning", *_]:
-                for thought in ("I look at the question. ", "It is easy."):
-                    await run.status("WORKING", text(thought, adk_thought=True))
-                await run.answer("The answer ", "is 42.")
-            case ["status", *_]:
-                await run.status("WORKING", text("Looking it up …"))
-                return await run.status("COMPLETED", text("Said in a status alone."))
-            case ["tool", *_]:
-                await run.status("WORKING", call("weather", {"city": "Paris"}, "call_1"))
-                await run.status("WORKING", output("weather", '{"celsius":21}', "call_1"))
-                await run.answer("It is 21 degrees ", "in Paris.")
-            case ["parallel", *_]:
-                calls = call("weather", {"city": "Paris"}, "call_1"), call("weather", {"city": "Rome"}, "call_2")
-                await run.status("WORKING", *calls)
-                await run.status("WORKING", output("weather", '{"celsius":25}', "call_2"))
-                await run.status("WORKING", output("weather", '{"celsius":21}', "call_1"))
-                await run.answer("Paris 21, ", "Rome 25.")
-            case ["client", "tool", *_]:
-                wanted = {"call_id": "call_1", "name": "locate", "arguments": {"precise": True}}
-                return await self.ask(run, "tool", "INPUT_REQUIRED", data({"function_call": wanted}))
-            case ["approval", *_]:
-                shown = {"id": "ask-1", "kind": "approval", "name": "delete_file", "arguments": {"path": "a.txt"}}
-                shown["decisions"] = ["accept", "edit", "reject"]
-                parts = text("May I delete a.txt?"), data({"interrupt": shown})
-                return await self.ask(run, "approval", "INPUT_REQUIRED", *parts)
-            case ["question", *_]:
-                await run.answer("Before I begin: ")
-                shown = {"response_schema": COLORS}
-                return await self.ask(run, "question", "INPUT_REQUIRED", text("Which color?"), data(shown))
-            case ["login", *_]:
-                shown = text("Log in at https://login.example/, then tell me.")
-                return await self.ask(run, "login", "AUTH_REQUIRED", shown)
-            case ["image", *_]:
-                picture = {"raw": base64.b64encode(PNG).decode(), "mediaType": "image/png", "filename": "dot.png"}
-                await run.artifact("picture", text("Here it is:"), picture, last=True, name="A picture")
-                link = {"url": "https://files.example/report.pdf", "mediaType": "application/pdf"}
-                await run.artifact("link", link, data({"n": 1, "nested": {"list": [1, 2.5, None]}}), last=True)
-            case ["replace", *_]:
-                await run.artifact("answer", text("A first draft."))
-                await run.artifact("answer", text("The second draft."), last=True)
-            case ["two", *_]:
-                await run.artifact("left", text("one "), name="Left")
-                await run.artifact("right", text("ONE "), name="Right")
-                await run.artifact("left", text("two"), append=True, last=True)
-                await run.artifact("right", text("TWO"), append=True, last=True)
-            case ["error", *_]:
-                return await run.status("FAILED", text("The database is away."))
-            case ["raise", *_]:
-                raise RuntimeError("the agent's code broke")
-            case ["fail", *_]:
-                await run.answer("Some words ")
-                return await run.status("FAILED", text("The database went away."))
-            case ["broken", *_]:
-                await run.answer("Some words ")
-                raise RuntimeError("the agent's code broke midway")
-            case ["reject", *_]:
-                return await run.status("REJECTED", text("I do not do that."))
-            case ["long", count, milliseconds, *_]:
-                await run.answer(*(f"{n} " for n in range(int(count))), pause=int(milliseconds) / 1000)
-            case ["history", *_]:
-                await run.answer("Before, you said: ", repr(before))
-            case ["unicode", *_]:
-                lines = "line\u2028paragraph\u2029next\u0085end\r\n"
-                await run.answer("žluťoučký 🦊 ", lines, "\U0001f468\u200d\U0001f469")
-            case ["empty", *_]:
-                pass
-            case _:
-                await run.answer("You said: ", *(word + " " for word in said.split()))
-        await run.status("COMPLETED")
-
-    async def ask(self, run, kind, state, *parts):
-        self.asked[run.ids["taskId"]] = kind
-        await run.status(state, *parts)
-
-    async def go_on(self, run, asked, parts):
-        await run.answer(f"Your answer to the {asked}: ", repr([part.get("text", part.get("data")) for part in parts]))
-        await run.status("COMPLETED")
-
-    async def cancel(self, context, queue):
-        await Run(context, queue).status("CANCELED", text("Stopped."))
+def parsed(kind, value):
+    return ParseDict(value, getattr(a2a_pb2, kind)())
 
 
-def card(url):
+def shown(message):
+    return MessageToDict(message)
+
+
+def app(agent, url):
     interfaces = [
         {"url": url + path, "protocolBinding": binding, "protocolVersion": version}
         for version in ("1.0", "0.3")
         for path, binding in (("/", "JSONRPC"), ("/rest", "HTTP+JSON"))
     ]
-    fields = {
-        "name": "Scripted", "description": "Does what the first word says.", "version": "1.0.0",
-        "supportedInterfaces": interfaces, "capabilities": {"streaming": True},
-        "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain", "image/png"],
-        "skills": [{"id": "words", "name": "Words", "description": "All of it.", "tags": ["test"]}],
-    }  # fmt: skip
-    return ParseDict(fields, t.AgentCard())
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
-    port = parser.parse_args().port
-
-    own_card = card(f"http://127.0.0.1:{port}")
-    handler = DefaultRequestHandler(agent_executor=Agent(), task_store=InMemoryTaskStore(), agent_card=own_card)
-    app = Starlette()
-    app.routes.extend(create_agent_card_routes(own_card))
-    app.routes.extend(create_jsonrpc_routes(handler, "/", enable_v0_3_compat=True))
-    app.routes.extend(create_rest_routes(handler, path_prefix="/rest", enable_v0_3_compat=True))
-    # Without a limit an open stream holds the server for ever when it is stopped.
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=1)
+    card = parsed("AgentCard", {**CARD, "supportedInterfaces": interfaces})
+    handler = DefaultRequestHandler(agent_executor=agent, task_store=InMemoryTaskStore(), agent_card=card)
+    served = Starlette()
+    served.routes.extend(create_agent_card_routes(card))
+    served.routes.extend(create_jsonrpc_routes(handler, "/", enable_v0_3_compat=True))
+    served.routes.extend(create_rest_routes(handler, path_prefix="/rest", enable_v0_3_compat=True))
+    return served
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.modules[__name__], app)

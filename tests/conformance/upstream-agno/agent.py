@@ -23,6 +23,7 @@ from agno.models.response import ModelResponse
 from agno.os import AgentOS
 from agno.os.interfaces.agui import AGUI
 from agno.tools import tool
+from scripted_words import plain_answer
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6364f8cf500f0003860180"
@@ -83,19 +84,7 @@ def script(words, outputs, before):
             return [{"tool_calls": [call("call_1", "break_down")]}]
         case ["image", *_]:
             return ["Here: ", {"images": [Image(id="dot", content=PNG, mime_type="image/png")]}]
-        case ["error", *_]:
-            return [RuntimeError("the model is away")]
-        case ["fail", *_]:
-            return ["Some words ", RuntimeError("the model went away")]
-        case ["long", count, milliseconds, *_]:
-            return [part for n in range(int(count)) for part in (int(milliseconds) / 1000, f"{n} ")]
-        case ["history", *_]:
-            return ["Before, you said: ", repr(before)]
-        case ["unicode", *_]:
-            return ["žluťoučký 🦊 ", "line\u2028paragraph\u2029next\u0085end\r\n"]
-        case ["empty", *_]:
-            return []
-    return ["You said: ", *(word + " " for word in words.split())]
+    return plain_answer(words, before)
 
 
 class Scripted(Model):

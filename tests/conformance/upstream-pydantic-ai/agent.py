@@ -13,6 +13,7 @@ from pydantic_ai import Agent, BinaryContent, DeferredToolRequests, ToolReturn
 from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.ui.ag_ui import AGUIAdapter
+from scripted_words import plain_answer
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -59,17 +60,7 @@ def script(words, outputs, before):
             return [*call("call_1", "weather", '{"town":"Paris"}')]
         case ["image", *_]:
             return [*call("call_1", "draw", "{}")]
-        case ["error", *_]:
-            return [RuntimeError("the model is away")]
-        case ["fail", *_]:
-            return ["Some words ", RuntimeError("the model went away")]
-        case ["long", count, milliseconds, *_]:
-            return [part for n in range(int(count)) for part in (int(milliseconds) / 1000, f"{n} ")]
-        case ["history", *_]:
-            return ["Before, you said: ", repr(before)]
-        case ["unicode", *_]:
-            return ["žluťoučký 🦊 ", "line\u2028paragraph\u2029next\u0085end\r\n"]
-    return ["You said: ", *(word + " " for word in words.split())]
+    return plain_answer(words, before)
 
 
 def text_of(content):
