@@ -39,6 +39,40 @@ impl Found<'_> {
     }
 }
 
+/// How far an answer goes that its client gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// To its end.
+    Whole,
+    /// A stream that ended with an error.
+    UntilError,
+    /// An error instead of an answer.
+    ErrorOnly,
+}
+
+impl Extent {
+    /// Of an answer that failed or did not, and was streamed or not.
+    #[must_use]
+    pub const fn new(has_failed: bool, is_streamed: bool) -> Self {
+        match (has_failed, is_streamed) {
+            (false, _) => Self::Whole,
+            (true, true) => Self::UntilError,
+            (true, false) => Self::ErrorOnly,
+        }
+    }
+
+    /// What becomes of a kind of content that the answer does not come to. `None`: it does.
+    #[must_use]
+    pub const fn fate(self, kind: ContentKind) -> Fate {
+        match (self, kind) {
+            (Self::Whole, _) | (_, ContentKind::ErrorCode) => None,
+            (Self::UntilError, ContentKind::Usage) => Some((Change::Lost, "an answer that failed has no usage")),
+            (Self::UntilError, _) => None,
+            (Self::ErrorOnly, _) => Some((Change::Lost, "an answer that failed has its error only")),
+        }
+    }
+}
+
 /// Notes what becomes of each content of the last turn.
 pub fn note(run: &Run, losses: &mut Losses, fate: impl Fn(&Found<'_>) -> Fate) {
     each(run, |found| match fate(&found) {

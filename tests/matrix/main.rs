@@ -153,15 +153,10 @@ fn every_scripted_agent_has_its_tests() {
     assert_eq!(tested, built_in, "each protocol of agents is played");
 }
 
-/// Protocols that have no strict client yet. What they carry is shown by the tests of their adapters, by the official
-/// clients, and by `behaviour pairs::` and `stateless::`.
-const WITHOUT_A_STRICT_CLIENT: [&str; 1] = ["anthropic-messages"];
-
 #[test]
 fn every_client_protocol_is_played() {
     let clients = interlingua_testing_clients::all();
-    let played = clients.iter().map(|client| client.protocol());
-    let mut scripted: Vec<&str> = played.chain(WITHOUT_A_STRICT_CLIENT).collect();
+    let mut scripted: Vec<&str> = clients.iter().map(|client| client.protocol()).collect();
     let protocols = interlingua::Gateway::builtin().protocols();
     let mut built_in: Vec<&str> = protocols.client_names().collect();
     scripted.sort_unstable();

@@ -1,5 +1,5 @@
-//! What is no pair of protocols of its own: agents that say the same in other forms or to other settings, runs kept in a
-//! file, and agents with several endpoints. Each is tried with one client.
+//! What is no pair of protocols of its own: agents that say the same in other forms or to other settings, clients that use
+//! their protocol in other ways, runs kept in a file, and agents with several endpoints. Each is tried with one client.
 //!
 //! Not here: tables. What arrives in another form than by default is in the documents of each connector.
 
@@ -84,6 +84,25 @@ async fn servers_of_chat_completions_say_the_same() {
 #[tokio::test]
 async fn servers_of_anthropic_messages_say_the_same() {
     forms("anthropic-messages").await;
+}
+
+#[tokio::test]
+async fn clients_that_use_their_protocol_in_other_ways_are_shown_the_same() {
+    let mut wrong = Vec::new();
+    let mut scenarios = scenarios();
+    scenarios.retain(|scenario| is_whole() || !scenario.name.starts_with("large-"));
+    // The agent that can say everything, and one with words that only their author can read.
+    for protocol in ["agent-api", "anthropic-messages"] {
+        if !Choice::of_environment().agent(protocol) {
+            continue;
+        }
+        let stand = Stand::start(interlingua_testing_agents::find(protocol)).await;
+        for (name, client) in interlingua_testing_clients::variants() {
+            let pair = format!("{protocol} to {name}");
+            wrong.extend(play(&stand, &pair, &*client, &scenarios).await);
+        }
+    }
+    expect_nothing(&wrong);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What an answer does not show of a turn, or shows in another form (docs/protocols/anthropic-messages.md#what-is-lost).
 
-use interlingua_core::contents::{self, Fate, Found};
+use interlingua_core::contents::{self, Extent, Fate, Found};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::model_options::DataDisplay;
 use interlingua_core::pending::PendingKind;
@@ -8,15 +8,15 @@ use interlingua_core::run::Run;
 use interlingua_core::{Extra, Json};
 
 use crate::echo::{Echo, Thinking};
-use crate::options::ToolItems;
+use crate::options::{InlineImages, Options, ToolItems};
 use crate::serve::Shared;
 
 /// Notes the losses of the last turn.
-pub(crate) fn note(run: &Run, echo: &Echo, shared: &Shared, losses: &mut Losses) {
+pub(crate) fn note(run: &Run, extent: Extent, echo: &Echo, shared: &Shared, losses: &mut Losses) {
     for _ in 0..echo.hosted_tools {
         losses.lost(ContentKind::ToolDeclaration, "tools that Anthropic would run, or that have no schema");
     }
-    contents::note(run, losses, |found| fate(found, run, echo, shared));
+    contents::note(run, losses, |found| extent.fate(found.kind).or_else(|| fate(found, run, echo, shared)));
 }
 
 fn fate(found: &Found<'_>, run: &Run, echo: &Echo, shared: &Shared) -> Fate {
@@ -33,11 +33,12 @@ fn fate(found: &Found<'_>, run: &Run, echo: &Echo, shared: &Shared) -> Fate {
             ToolItems::Hide => Some((Change::Lost, "hidden by the route's option tool_items")),
             ToolItems::Text => Some((Change::Changed, "shown as text")),
         },
+        K::Approval | K::Question | K::Schema | K::Login if shared.refuses_questions() => {
+            Some((Change::Lost, "refused by the route's option approvals"))
+        }
         K::Approval | K::Question | K::Schema | K::Login => Some((Change::Changed, asked_as(found.kind, echo, shared))),
         K::ProtocolEvent => Some((Change::Lost, "events of another protocol")),
-        K::ImageOut | K::VideoOut | K::AudioOut | K::FileOut => {
-            Some((Change::Changed, "shown as a link or a note in the text"))
-        }
+        K::ImageOut | K::VideoOut | K::AudioOut | K::FileOut => Some((Change::Changed, media_as(found, options))),
         K::DataOut => Some(if options.data == DataDisplay::Text {
             (Change::Changed, "shown as text")
         } else {
@@ -48,6 +49,16 @@ fn fate(found: &Found<'_>, run: &Run, echo: &Echo, shared: &Shared) -> Fate {
         K::EndReason if !is_known_reason(run) => Some((Change::Changed, "sent as a stop reason of this protocol")),
         K::ErrorCode => Some((Change::Changed, "sent as an error type of this protocol")),
         _ => None,
+    }
+}
+
+/// How media are shown.
+fn media_as(found: &Found<'_>, options: &Options) -> &'static str {
+    match (found.is_inline(), options.inline_images) {
+        (false, _) => "shown as a link in the text",
+        (true, InlineImages::Note) => "only its name and size are shown, in the text",
+        (true, InlineImages::Markdown) if found.kind == ContentKind::ImageOut => "shown as a link in the text",
+        (true, InlineImages::Markdown) => "shown as a link in the text if it is short, else by its name and size",
     }
 }
 

@@ -2,7 +2,7 @@
 //! (docs/protocols/chat-completions.md#what-clients-do-not-get).
 
 use interlingua_core::answer::chat::ApprovalForm;
-use interlingua_core::contents::{self, Fate, Found};
+use interlingua_core::contents::{self, Extent, Fate, Found};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::model_options::DataDisplay;
 use interlingua_core::run::Run;
@@ -12,8 +12,8 @@ use crate::echo::Echo;
 use crate::options::{InlineImages, Options, Reasoning, ToolItems};
 
 /// Notes the losses of the last turn.
-pub(crate) fn note(run: &Run, echo: &Echo, options: &Options, losses: &mut Losses) {
-    contents::note(run, losses, |found| fate(found, echo, options));
+pub(crate) fn note(run: &Run, extent: Extent, echo: &Echo, options: &Options, losses: &mut Losses) {
+    contents::note(run, losses, |found| extent.fate(found.kind).or_else(|| fate(found, echo, options)));
 }
 
 fn fate(found: &Found<'_>, echo: &Echo, options: &Options) -> Fate {

@@ -1,5 +1,5 @@
 //! A client of OpenAI Chat Completions that streams, asks for usage, sends the whole conversation with each request, and
-//! answers in words what a person is asked.
+//! answers in words what a person is asked; and one that takes answers as a whole.
 
 use interlingua_core::loss::ContentKind as K;
 use interlingua_core::pending::Decision;
@@ -11,7 +11,9 @@ use crate::{End, Open, Request, ScriptedClient, Shown, Talk};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct ChatCompletions;
+pub(crate) struct ChatCompletions {
+    pub(crate) streams: bool,
+}
 
 impl ScriptedClient for ChatCompletions {
     fn protocol(&self) -> &'static str {
@@ -32,9 +34,11 @@ impl ScriptedClient for ChatCompletions {
     }
 
     fn request(&self, acts: &[ClientAct], talk: &mut Talk) -> Request {
-        let mut body = json!({
-            "model": talk.agent, "stream": true, "stream_options": { "include_usage": true },
-        });
+        let mut body = json!({ "model": talk.agent });
+        if self.streams {
+            body["stream"] = json!(true);
+            body["stream_options"] = json!({ "include_usage": true });
+        }
         let mut content = Vec::new();
         for act in acts {
             match act {
@@ -82,15 +86,7 @@ impl ScriptedClient for ChatCompletions {
             assert!(!text(&error["error"], "message").is_empty(), "an error has a message: {body}");
             return Shown { end: Some(End::Refused(status)), code, ..Shown::default() };
         }
-        let mut frames = Frames::split(body);
-        let is_done = frames.ends_with("[DONE]");
-        let chunks = frames.json();
-        let mut answer = Answer::default();
-        for (number, chunk) in chunks.iter().enumerate() {
-            answer.chunk(number, chunk);
-        }
-        assert_eq!(is_done, answer.error.is_null(), "a stream ends with [DONE] or with an error: {body}");
-        assert_eq!(is_done, !answer.reason.is_empty(), "an answer has one reason: {body}");
+        let answer = if self.streams { Answer::of_stream(body) } else { Answer::of_whole(body) };
         talk.said.push(answer.message());
         answer.shown(talk)
     }
@@ -122,6 +118,39 @@ struct Answer {
 }
 
 impl Answer {
+    fn of_stream(body: &str) -> Self {
+        let mut frames = Frames::split(body);
+        let is_done = frames.ends_with("[DONE]");
+        let chunks = frames.json();
+        let mut answer = Self::default();
+        for (number, chunk) in chunks.iter().enumerate() {
+            answer.chunk(number, chunk);
+        }
+        assert_eq!(is_done, answer.error.is_null(), "a stream ends with [DONE] or with an error: {body}");
+        assert_eq!(is_done, !answer.reason.is_empty(), "an answer has one reason: {body}");
+        answer
+    }
+
+    fn of_whole(body: &str) -> Self {
+        let completion: Value = serde_json::from_str(body).expect("an answer is JSON");
+        assert_eq!(text(&completion, "object"), "chat.completion");
+        let choices: Vec<&Value> = list(&completion, "choices").collect();
+        let [choice] = choices[..] else { panic!("one choice: {body}") };
+        let message = &choice["message"];
+        assert!(choice["index"] == 0 && message["role"] == "assistant", "{body}");
+        assert!(message["content"].is_string() || message["content"].is_null(), "{body}");
+        let mut answer = Self::default();
+        answer.beside_calls(message);
+        for call in list(message, "tool_calls") {
+            let function = &call["function"];
+            let call = [text(call, "id"), text(function, "name"), text(function, "arguments")].map(str::to_owned);
+            answer.calls.push(call.into());
+        }
+        text(choice, "finish_reason").clone_into(&mut answer.reason);
+        answer.usage = completion["usage"].clone();
+        answer
+    }
+
     fn chunk(&mut self, number: usize, chunk: &Value) {
         assert!(self.error.is_null(), "nothing follows an error: {chunk}");
         if !chunk["error"].is_null() {
@@ -145,10 +174,7 @@ impl Answer {
     }
 
     fn delta(&mut self, delta: &Value) {
-        let piece = |name: &str| delta[name].as_str().unwrap_or_default();
-        self.content.push_str(piece("content"));
-        self.refusal.push_str(piece("refusal"));
-        self.reasoning.push_str(piece("reasoning_content"));
+        self.beside_calls(delta);
         for call in list(delta, "tool_calls") {
             let index = usize::try_from(call["index"].as_u64().expect("an index")).expect("small");
             let function = &call["function"];
@@ -160,6 +186,14 @@ impl Answer {
                 self.calls[index].2.push_str(text(function, "arguments"));
             }
         }
+    }
+
+    /// What a message has besides calls, or a delta adds.
+    fn beside_calls(&mut self, delta: &Value) {
+        let piece = |name: &str| delta[name].as_str().unwrap_or_default();
+        self.content.push_str(piece("content"));
+        self.refusal.push_str(piece("refusal"));
+        self.reasoning.push_str(piece("reasoning_content"));
         let urls = |name: &str, inner: &str| {
             let urls = list(delta, name).map(|entry| text(&entry[inner], "url").to_owned());
             urls.collect::<Vec<_>>()

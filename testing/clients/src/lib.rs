@@ -11,6 +11,7 @@ mod a2a;
 mod ag_kit;
 mod ag_ui;
 mod agent_api;
+mod anthropic_messages;
 mod chat_completions;
 mod frames;
 mod hitl;
@@ -165,6 +166,8 @@ pub struct Talk {
     pub said: Vec<serde_json::Value>,
     /// What a front end shares with its agent, where the protocol has that. `null`: nothing yet.
     pub state: serde_json::Value,
+    /// The client's tools, in the protocol's form, where a client declares them with each request.
+    pub declared: Vec<serde_json::Value>,
 }
 
 impl Talk {
@@ -180,6 +183,7 @@ impl Talk {
             seen: 0,
             said: Vec::new(),
             state: serde_json::Value::Null,
+            declared: Vec::new(),
         }
     }
 
@@ -246,10 +250,24 @@ pub fn all() -> Vec<Box<dyn ScriptedClient>> {
     vec![
         Box::new(agent_api::AgentApi),
         Box::new(responses::Responses),
-        Box::new(chat_completions::ChatCompletions),
+        Box::new(chat_completions::ChatCompletions { streams: true }),
+        Box::new(anthropic_messages::AnthropicMessages::CodingAgent),
         Box::new(a2a::A2a),
         Box::new(ag_kit::AgKit),
         Box::new(ag_ui::AgUi { is_v1: true }),
         Box::new(hitl::Hitl),
+    ]
+}
+
+/// Clients that use their protocols in other ways, each with a name for it.
+#[must_use]
+pub fn variants() -> Vec<(&'static str, Box<dyn ScriptedClient>)> {
+    use anthropic_messages::AnthropicMessages;
+
+    vec![
+        ("chat-completions as a whole", Box::new(chat_completions::ChatCompletions { streams: false })),
+        ("anthropic-messages as a whole and in words", Box::new(AnthropicMessages::Plain)),
+        ("anthropic-messages in threads", Box::new(AnthropicMessages::Threads)),
+        ("ag-ui before 1.0", Box::new(ag_ui::AgUi { is_v1: false })),
     ]
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use interlingua_core::Out;
 use interlingua_core::answer::chat::AskedItem;
 use interlingua_core::call::RunView;
+use interlingua_core::contents::Extent;
 use interlingua_core::event::End;
+use interlingua_core::loss::ContentKind;
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::run::Run;
 use interlingua_core::token_usage::TokenUsage;
@@ -14,6 +16,7 @@ use interlingua_core::token_usage::TokenUsage;
 use super::{Encoder, State, Target};
 use crate::echo::Echo;
 use crate::fault::ApiError;
+use crate::losses;
 use crate::options::Options;
 use crate::serve::Shared;
 use crate::wire::{self, StopDetails, Usage};
@@ -65,8 +68,9 @@ impl State {
     /// The end of the run. Invariant: nothing is written after it.
     pub(super) fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
         self.has_ended = true;
-        self.note_losses(run);
-        if let Some(error) = self.error(run, end) {
+        let error = self.error(run, end);
+        self.note_losses(run, error.is_some());
+        if let Some(error) = error {
             if self.target == Target::Stream {
                 error.write_event(self.request_id.as_deref(), out);
             }
@@ -79,6 +83,17 @@ impl State {
         let stop = Stop::of_run(run, end, &self.refusal, &self.echo, &self.shared.options);
         if self.target == Target::Stream {
             wire::message_end(stop.reason, stop.details.as_ref(), usage(run), out);
+        }
+    }
+
+    /// Notes what the answer does not show.
+    fn note_losses(&mut self, run: &Run, has_failed: bool) {
+        let extent = Extent::new(has_failed, self.target == Target::Stream);
+        losses::note(run, extent, &self.echo, &self.shared, &mut self.losses);
+        if extent == Extent::UntilError {
+            for _ in std::mem::take(&mut self.held) {
+                self.losses.lost(ContentKind::ClientCall, "the agent failed before it was clear who runs the call");
+            }
         }
     }
 

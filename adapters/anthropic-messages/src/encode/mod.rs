@@ -27,7 +27,6 @@ use interlingua_core::{Extra, Json, Out};
 
 use crate::echo::{Echo, Thinking};
 use crate::fault::ApiError;
-use crate::losses;
 use crate::serve::Shared;
 use crate::wire::{Answer, MESSAGE_PREFIX};
 use arguments::CallStream;
@@ -124,26 +123,28 @@ impl Encoder {
         self.state.losses.extend(losses);
     }
 
-    /// Writes the message of a run that has ended.
+    /// Writes the message of a run that has ended, and notes what it does not show.
     ///
     /// # Errors
     /// The error that the run ended with.
     pub(crate) fn write_message<'r>(
         shared: Arc<Shared>,
         view: RunView<'r>,
+        lost: &mut Losses,
         out: &mut Out,
-    ) -> Result<Losses, ApiError<'r>> {
+    ) -> Result<(), ApiError<'r>> {
         let run = view.run();
         let echo = Echo::from_labels(&view.info.labels, &run.agent);
         let mut encoder = Self::new(shared, echo, &run.agent, Target::Whole, None);
         for step in view.record.steps(0) {
             encoder.encode(step, out);
         }
+        lost.extend(encoder.losses());
         if let Some(error) = encoder.state.error(run, run.end.unwrap_or(End::Failed)) {
             return Err(error);
         }
 
-        let State { blocks, echo, losses, refusal, shared, .. } = encoder.state;
+        let State { blocks, echo, refusal, shared, .. } = encoder.state;
         let content = blocks.into_whole();
         let stop = finish::Stop::of_run(run, run.end.unwrap_or(End::Failed), &refusal, &echo, &shared.options);
         out.json(&Answer {
@@ -154,7 +155,7 @@ impl Encoder {
             stop_details: stop.details.as_ref(),
             usage: finish::usage(run),
         });
-        Ok(losses)
+        Ok(())
     }
 
     /// The blocks of the last turn of a run, as a client with these settings was shown them.
@@ -355,9 +356,5 @@ impl State {
     /// True for a function that the client declared and runs.
     fn is_clients(&self, name: &str) -> bool {
         self.echo.declares(name) && !self.shared.options.asker().is_own(name)
-    }
-
-    fn note_losses(&mut self, run: &Run) {
-        losses::note(run, &self.echo, &self.shared, &mut self.losses);
     }
 }

@@ -233,9 +233,9 @@ impl Exchange for Create {
             Reply::Run(view) if self.request.is_some() => return self.continue_thread(view).map(Next::Call),
             Reply::Run(view) => {
                 self.headers.apply(&mut out.head);
-                match Encoder::write_message(Arc::clone(&self.shared), view, out) {
-                    Ok(losses) => self.losses.extend(losses.as_slice()),
-                    Err(error) => error.write(None, self.headers.request_id(), out),
+                let written = Encoder::write_message(Arc::clone(&self.shared), view, &mut self.losses, out);
+                if let Err(error) = written {
+                    error.write(None, self.headers.request_id(), out);
                 }
             }
             Reply::Waiting(view) => {

@@ -41,6 +41,11 @@ impl Calls {
         self.shown
     }
 
+    /// How many calls are held.
+    pub(super) const fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// Takes a held call out whose output came: the agent ran it.
     pub(super) fn take_answered(&mut self, call_id: &str) -> Option<Call> {
         let at = self.held.iter().position(|call| call.id == call_id)?;

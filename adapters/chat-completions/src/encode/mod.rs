@@ -19,6 +19,7 @@ mod texts;
 use std::sync::Arc;
 
 use interlingua_core::call::RunView;
+use interlingua_core::contents::Extent;
 use interlingua_core::emitted_text::EmittedText;
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
@@ -268,13 +269,35 @@ impl Encoder {
         }
     }
 
-    /// What follows the last message of a run: held calls, questions, and what belongs to the answer as a whole.
+    /// The end of a run.
     fn conclude<'r>(&mut self, run: &'r Run, end: End, out: &mut Out) -> Ending<'r> {
-        losses::note(run, &self.echo, &self.shared.options, &mut self.losses);
-        if let Some(error) = ErrorObject::from_run(end, run.error()) {
-            return Ending::Error(error);
-        }
+        let failed = ErrorObject::from_run(end, run.error());
+        let ending = failed.map_or_else(|| self.finish(run, end, out), Ending::Error);
+        self.note_losses(run, Extent::new(matches!(ending, Ending::Error(_)), self.frames.is_some()));
+        ending
+    }
 
+    /// Notes what the answer does not show.
+    fn note_losses(&mut self, run: &Run, extent: Extent) {
+        losses::note(run, extent, &self.echo, &self.shared.options, &mut self.losses);
+        if extent != Extent::UntilError {
+            return;
+        }
+        let late = [
+            (ContentKind::ClientCall, self.calls.held()),
+            (ContentKind::Annotation, self.answer.annotations.len()),
+            (ContentKind::ImageOut, self.answer.images.len()),
+            (ContentKind::AudioOut, usize::from(self.answer.audio.is_some())),
+        ];
+        for (kind, count) in late {
+            for _ in 0..count {
+                self.losses.lost(kind, "it comes with the end of an answer, and the answer failed");
+            }
+        }
+    }
+
+    /// What follows the last message of a run: held calls, questions, and what belongs to the answer as a whole.
+    fn finish<'r>(&mut self, run: &'r Run, end: End, out: &mut Out) -> Ending<'r> {
         self.release_calls(out);
         if let Some(refused) = self.ask(&run.agent, &run.pending(), out) {
             return Ending::Error(refused);

@@ -4,6 +4,7 @@ mod answers;
 mod conversations;
 mod errors;
 mod laws;
+mod losses;
 mod requests;
 mod strict;
 mod support;

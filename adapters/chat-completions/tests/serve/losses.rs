@@ -1,0 +1,44 @@
+//! What is reported as lost of an answer (docs/protocols/chat-completions.md#what-clients-do-not-get).
+
+use interlingua_core::model::{Body, Content, ContentType, MessageType};
+use interlingua_core::run::MessageEnd;
+use interlingua_core::{End, Json};
+use serde_json::json;
+
+use crate::support::{RunBuilder, route};
+
+/// What is reported of an answer that has one of everything that may come late.
+fn reported(options: &str, stream: bool, end: End) -> Vec<String> {
+    let mut run = RunBuilder::begin();
+    let image = run.message(MessageType::Message);
+    run.value(image, Content::new(Body::Image(Some("data:image/png;base64,AAAA".to_owned()))));
+    run.end(image);
+    let text = run.message(MessageType::Message);
+    run.text(text, ContentType::Text, &["So far."]);
+    let metadata = Json::parse(r#"{"annotations":[{"type":"url_citation","url":"https://a","title":"A"}]}"#);
+    run.0.finish_message(text, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
+    run.call(MessageType::FunctionCall, "call_1", "unknown", &["{}"]);
+    let record = run.finish(end);
+
+    let body = json!({ "model": "demo", "messages": [{ "role": "user", "content": "hi" }], "stream": stream });
+    let mut sent = route(options).complete(&body.to_string());
+    let answer = if stream { sent.stream(&record) } else { sent.whole(&record) };
+    assert_eq!(answer.status == 200, stream || end == End::Completed, "{}", answer.body);
+    sent.exchange.losses().iter().map(|loss| format!("{:?} {loss}", loss.change)).collect()
+}
+
+#[test]
+fn what_an_answer_does_not_come_to_is_lost() {
+    let completed = reported("{}", true, End::Completed);
+    assert_eq!(reported("{}", false, End::Completed), completed);
+
+    let late = |kind: &str| format!("Lost {kind} (it comes with the end of an answer, and the answer failed)");
+    let mut streamed = completed;
+    streamed.push("Lost usage (an answer that failed has no usage)".to_owned());
+    streamed.extend(["client_call", "annotation", "image_out"].map(late));
+    assert_eq!(reported("{}", true, End::Failed), streamed);
+
+    let lost = |kind: &str| format!("Lost {kind} (an answer that failed has its error only)");
+    let whole = ["image_out", "text", "annotation", "client_call", "usage"].map(lost);
+    assert_eq!(reported("{}", false, End::Failed), whole);
+}
