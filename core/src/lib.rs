@@ -17,6 +17,7 @@ pub mod capability;
 pub mod client_tool;
 pub mod connector;
 pub mod contents;
+pub mod data_url;
 pub mod duration;
 pub mod emitted_text;
 pub mod event;

@@ -51,6 +51,13 @@ impl ModelNames {
         self.agents.iter().find(|card| card.name == agent).map(Arc::as_ref)
     }
 
+    /// The name that an agent's own tools go by: its `server_label`, or its name.
+    #[must_use]
+    pub fn server_label<'a>(&'a self, agent: &'a str) -> &'a str {
+        let label = self.card(agent).map(|card| card.server_label.as_str());
+        label.filter(|label| !label.is_empty()).unwrap_or(agent)
+    }
+
     /// The name of the agent that a `model` means.
     ///
     /// # Errors

@@ -1,20 +1,9 @@
-//! Options that the protocols of model servers have in common: their clients send tools, formats and histories alike.
+//! Options that the protocols of model servers have in common: their clients send tools, formats and histories alike, and
+//! their agents are sent fields that the operator names.
 //!
 //! Not here: the options of one protocol alone, and what the options do.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::policy;
-
-macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name { $($(#[$vdoc])* $variant),+ }
-    };
-}
+use crate::{choice, policy};
 
 choice! {
     /// Whether reasoning in the client's history reaches the agent.
@@ -24,6 +13,16 @@ choice! {
         Forward,
         /// Leave it out.
         Drop,
+    }
+}
+choice! {
+    /// How refusals in the client's history reach the agent.
+    RefusalInput {
+        /// As refusals.
+        #[default]
+        Refusal,
+        /// As text, for agents that do not support refusals.
+        Text,
     }
 }
 choice! {
@@ -98,6 +97,21 @@ choice! {
         Refuse,
         /// Let it wait.
         Queue,
+    }
+}
+
+/// Checks options that name fields of requests: `fields` has the option and the name of each. `reserved`: the fields that
+/// the connector writes itself.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn check_fields<'a>(
+    reserved: &[&str],
+    fields: impl IntoIterator<Item = (&'static str, &'a String)>,
+) -> Result<(), String> {
+    match fields.into_iter().find(|(_, name)| name.is_empty() || reserved.contains(&name.as_str())) {
+        Some((option, name)) => Err(format!("{option} must not name \"{name}\": the gateway writes that field")),
+        None => Ok(()),
     }
 }
 

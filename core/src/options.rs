@@ -1,5 +1,5 @@
-//! What the options of adapters share: their JSON Schema, derived from their types, and the switch. Sizes and durations
-//! have their own modules.
+//! What the options of adapters share: their JSON Schema, derived from their types, the switch, and options that are one of
+//! several words. Sizes and durations have their own modules.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -69,6 +69,20 @@ fn remove_null(schema: &mut Schema) {
 
     // The names of Rust types mean nothing to a reader of the file.
     schema.remove("title");
+}
+
+/// Defines an option that is one of several words, which are its variants in snake case. The crate that uses it depends on
+/// `serde` and `schemars`.
+#[macro_export]
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, ::serde::Deserialize, ::schemars::JsonSchema, ::serde::Serialize,
+        )]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+    };
 }
 
 /// On or off: `"on"`, `"off"`, `true`, `false`. Protocols document their switches as words, and TOML has booleans.

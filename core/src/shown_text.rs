@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 
+use crate::data_url::DataUrl;
 use crate::json::Json;
 use crate::model::{Body, Content};
 
@@ -29,11 +30,9 @@ pub struct InlineImage<'a> {
 /// Parses a base64 data URL of an image.
 #[must_use]
 pub fn inline_image(url: &str) -> Option<InlineImage<'_>> {
-    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
-    let media = head.strip_suffix(";base64")?;
-
-    let media = media.split(';').next().unwrap_or(media);
-    Some(InlineImage { data, format: media.strip_prefix("image/").filter(|format| !format.is_empty()) })
+    let url = DataUrl::parse(url)?;
+    let format = url.media_type().strip_prefix("image/").filter(|format| !format.is_empty());
+    Some(InlineImage { data: url.data, format })
 }
 
 /// A content as text. `None` for contents that are empty or shown in another way.

@@ -202,9 +202,20 @@ fn decision(name: &str, given: AnswerBody) -> Option<String> {
     Some(text.map_or(decided.clone(), |text| format!("{decided} {text}")))
 }
 
-/// A content as text, for servers that do not take its kind: as it is, or as a note that says where it can be found.
-#[must_use]
-pub fn as_text(content: &Content) -> String {
+/// A content as text, for servers that do not take its kind: as it is, or as a note that says where it can be found. What is
+/// lost by that is noted.
+pub fn sent_as_text(content: &Content, losses: &mut Losses) -> String {
+    note_as_text(content, losses);
+    as_text(content)
+}
+
+/// The texts of a message that can hold nothing else, joined with a blank line.
+pub fn joined_text(contents: &[Content], losses: &mut Losses) -> String {
+    let texts = contents.iter().map(|content| sent_as_text(content, losses)).filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+fn as_text(content: &Content) -> String {
     // Megabytes of base64 are no help to a model that cannot look at them.
     let note = |kind: &str, known: Option<&str>| match known.filter(|known| !known.starts_with("data:")) {
         Some(known) if !known.is_empty() => format!("[{kind}: {known}]"),
@@ -221,6 +232,20 @@ pub fn as_text(content: &Content) -> String {
         Body::File(file) => note("file", file.url.as_deref().or(file.name.as_deref()).or(file.id.as_deref())),
         Body::Other(_) => Json::from_serialize(content).text().to_owned(),
     }
+}
+
+fn note_as_text(content: &Content, losses: &mut Losses) {
+    let kind = match &content.body {
+        Body::Text(_) | Body::Refusal(_) => return,
+        Body::Data(_) | Body::Other(_) => {
+            return losses.changed(ContentKind::DataIn, "sent as text");
+        }
+        Body::Image(_) => ContentKind::ImageIn,
+        Body::Video(_) => ContentKind::VideoIn,
+        Body::Audio { .. } => ContentKind::AudioIn,
+        Body::File(_) => ContentKind::FileIn,
+    };
+    losses.lost(kind, "not taken by this agent: a line of text names it");
 }
 
 /// Sound that is there as base64, and the name of its format as servers of models know it (`wav`, `mp3`, …). None: it is a
@@ -249,21 +274,6 @@ pub fn inline_sound<'a>(data: &'a str, format: Option<&'a str>) -> Option<(&'a s
         other => other,
     };
     Some((data, format))
-}
-
-/// Notes what is lost by sending a content [as text](as_text).
-pub fn note_as_text(content: &Content, losses: &mut Losses) {
-    let kind = match &content.body {
-        Body::Text(_) | Body::Refusal(_) => return,
-        Body::Data(_) | Body::Other(_) => {
-            return losses.changed(ContentKind::DataIn, "sent as text");
-        }
-        Body::Image(_) => ContentKind::ImageIn,
-        Body::Video(_) => ContentKind::VideoIn,
-        Body::Audio { .. } => ContentKind::AudioIn,
-        Body::File(_) => ContentKind::FileIn,
-    };
-    losses.lost(kind, "not taken by this agent: a line of text names it");
 }
 
 /// Calls of one id that wait for an output: where each stands.

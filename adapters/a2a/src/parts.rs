@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use interlingua_core::data_url::DataUrl;
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::run::Slot;
 use interlingua_core::{Extra, Json};
@@ -108,9 +109,8 @@ fn media<'a>(
 
 /// Media type and base64 payload of a data URL.
 fn data_url(text: &str) -> Option<(&str, Cow<'_, str>)> {
-    let (head, body) = text.strip_prefix("data:")?.split_once(',')?;
-    let head = head.strip_suffix(";base64")?;
-    Some((head.split(';').next().unwrap_or(""), base64::to_standard(body)?))
+    let url = DataUrl::parse(text)?;
+    Some((url.media_type(), base64::to_standard(url.data)?))
 }
 
 /// The media type for a format: a media type already, or a file suffix. `family`: top-level type for unknown suffixes.

@@ -18,14 +18,11 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::answer::chat::ApprovalForm;
-use interlingua_core::capability::{Asks, ClientCapabilities, Media};
+use interlingua_core::capability::{ClientCapabilities, Media};
 use interlingua_core::exchange::{Cors, Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::model_options::ClientTools;
-use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
 
 pub use connect::{
@@ -68,14 +65,8 @@ impl ProtocolAdapter for AnthropicMessages {
         let forwards_tools = options.client_tools == ClientTools::Forward;
         capabilities.client_tools = forwards_tools;
         capabilities.tool_declarations = forwards_tools;
-        capabilities.decisions = match options.approvals {
-            // The output of a function can hold anything.
-            ApprovalForm::Auto | ApprovalForm::Tool => ALL_DECISIONS,
-            // A word says no more than yes or no.
-            ApprovalForm::Text => &[Decision::Accept, Decision::Reject, Decision::Cancel],
-            ApprovalForm::Refuse => &[],
-        };
-        capabilities.asks = if options.approvals == ApprovalForm::Refuse { Asks::default() } else { Asks::ALL };
+        capabilities.decisions = options.approvals.decisions();
+        capabilities.asks = options.approvals.asks();
         capabilities.input_media = Media { image: true, file: true, ..Media::NONE };
         capabilities.output_media = Media::ALL;
         capabilities.usage = true;

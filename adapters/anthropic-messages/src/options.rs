@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use interlingua_core::answer::chat::{ApprovalForm, ChatAsker};
+use interlingua_core::choice;
 use interlingua_core::model_options::{
     Busy, ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, StructuredOutput,
 };
 use interlingua_core::options::Switch;
 use interlingua_core::size::Size;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// The options of a route.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -118,15 +119,7 @@ impl Options {
     /// # Errors
     /// A sentence for the operator.
     pub(crate) fn check(&self) -> Result<(), String> {
-        for (option, name) in [("request_approval", &self.request_approval), ("request_input", &self.request_input)] {
-            if name.is_empty() {
-                return Err(format!("{option}: must not be empty"));
-            }
-        }
-        if self.request_approval == self.request_input {
-            return Err("request_approval and request_input: must differ".to_owned());
-        }
-
+        self.asker().check()?;
         let is_name = |name: &str| {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
         };
@@ -135,15 +128,6 @@ impl Options {
             None => Ok(()),
         }
     }
-}
-
-macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name { $($(#[$vdoc])* $variant),+ }
-    };
 }
 
 choice! {
@@ -200,13 +184,7 @@ mod tests {
         let options: Options = serde_json::from_str("{}").expect("every option has a default");
         assert!(options.threads.0 && options.max_body.is_none() && options.check().is_ok());
 
-        let schema = interlingua_core::options::schema::<Options>();
-        for (name, property) in schema["properties"].as_object().expect("an object") {
-            let Some(value) = property.get("default") else { continue };
-            let written = serde_json::json!({ name: value });
-            serde_json::from_value::<Options>(written).unwrap_or_else(|error| panic!("{name}: {error}"));
-        }
-        assert!(serde_json::from_str::<Options>(r#"{"tool_item":"hide"}"#).is_err());
+        interlingua_core::testkit::check_options::<Options>();
     }
 
     #[test]

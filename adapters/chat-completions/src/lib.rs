@@ -19,21 +19,18 @@ mod serve;
 
 use std::sync::Arc;
 
-use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::answer::chat::ApprovalForm;
-use interlingua_core::capability::{Asks, ClientCapabilities, Media};
+use interlingua_core::capability::{ClientCapabilities, Media};
 use interlingua_core::exchange::{Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::model_options::ClientTools;
 use interlingua_core::openai_api::{self, ResponseHeaders};
-use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
 
 pub use connect::{
     ChatCompletionsUpstream, LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField,
 };
-pub use options::{InlineImages, Options, Reasoning, RefusalInput, ToolItems, ToolParts};
+pub use options::{InlineImages, Options, Reasoning, ToolItems, ToolParts};
 use serve::Shared;
 use serve::complete::Complete;
 
@@ -64,13 +61,8 @@ impl ProtocolAdapter for ChatCompletions {
         let forwards_tools = options.client_tools == ClientTools::Forward;
         capabilities.client_tools = forwards_tools;
         capabilities.tool_declarations = forwards_tools;
-        capabilities.decisions = match options.approvals {
-            // A word is no place for new arguments or a result.
-            ApprovalForm::Text => &[Decision::Accept, Decision::Reject, Decision::Cancel],
-            ApprovalForm::Auto | ApprovalForm::Tool => ALL_DECISIONS,
-            ApprovalForm::Refuse => &[],
-        };
-        capabilities.asks = if options.approvals == ApprovalForm::Refuse { Asks::default() } else { Asks::ALL };
+        capabilities.decisions = options.approvals.decisions();
+        capabilities.asks = options.approvals.asks();
         capabilities.input_media = Media::ALL;
         capabilities.output_media = Media::ALL;
         capabilities.usage = true;

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 
 use interlingua_core::answer::chat::{ApprovalForm, ChatAsker};
+use interlingua_core::choice;
 use interlingua_core::model_options::{
-    Busy, ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, StructuredOutput,
+    Busy, ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, RefusalInput,
+    StructuredOutput,
 };
 use interlingua_core::size::Size;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// The options of a route.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -107,26 +109,12 @@ impl Options {
 
     /// Checks what the types do not.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.request_approval.is_empty() || self.request_input.is_empty() {
-            return Err("request_approval, request_input: must not be empty".to_owned());
-        }
-        if self.request_approval == self.request_input {
-            return Err("request_approval, request_input: must be two names".to_owned());
-        }
+        self.asker(self.approvals).check()?;
         if self.session.iter().any(|name| name.is_empty() || name.contains(char::is_uppercase)) {
             return Err("session: names must not be empty, and in lower case".to_owned());
         }
         Ok(())
     }
-}
-
-macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name { $($(#[$vdoc])* $variant),+ }
-    };
 }
 
 choice! {
@@ -153,16 +141,6 @@ choice! {
         Both,
         /// Hidden.
         Hide,
-    }
-}
-choice! {
-    /// How refusals in the client's history reach the agent.
-    RefusalInput {
-        /// As refusals.
-        #[default]
-        Refusal,
-        /// As text, for agents that do not support refusals.
-        Text,
     }
 }
 choice! {
@@ -197,15 +175,7 @@ mod tests {
         let options: Options = serde_json::from_str("{}").expect("every option has a default");
         assert_eq!((options.separator.as_str(), options.session.len()), ("\n\n", 1));
 
-        let schema = interlingua_core::options::schema::<Options>();
-        let properties = schema["properties"].as_object().expect("an object");
-        for (name, property) in properties {
-            let Some(value) = property.get("default") else { continue };
-            let written = serde_json::json!({ name: value });
-            serde_json::from_value::<Options>(written).unwrap_or_else(|error| panic!("{name}: {error}"));
-        }
-        let unknown = serde_json::from_str::<Options>(r#"{"tool_item":"hide"}"#).expect_err("a typo").to_string();
-        assert_eq!(unknown.matches('`').count() / 2 - 1, properties.len(), "{unknown}");
+        interlingua_core::testkit::check_options::<Options>();
     }
 
     #[test]

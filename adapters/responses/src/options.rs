@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use interlingua_core::choice;
 pub use interlingua_core::model_options::{
-    ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, StructuredOutput,
+    ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, RefusalInput, StructuredOutput,
 };
 use interlingua_core::options::Switch;
 use interlingua_core::size::Size;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// The options of a route.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -97,15 +98,6 @@ impl Default for Options {
     }
 }
 
-macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name { $($(#[$vdoc])* $variant),+ }
-    };
-}
-
 choice! {
     /// How calls that the agent runs itself are shown.
     ToolItems {
@@ -153,16 +145,6 @@ choice! {
     }
 }
 choice! {
-    /// How refusals in the client's history reach the agent.
-    RefusalInput {
-        /// As refusals.
-        #[default]
-        Refusal,
-        /// As text, for agents that do not support refusals.
-        Text,
-    }
-}
-choice! {
     /// `POST /responses/compact`.
     Compact {
         /// Return a `compaction` item that contains the complete context.
@@ -182,17 +164,7 @@ mod tests {
         let options: Options = serde_json::from_str("{}").expect("every option has a default");
         assert!(options.websocket.0 && options.max_body.is_none());
 
-        let schema = interlingua_core::options::schema::<Options>();
-        for (name, property) in schema["properties"].as_object().expect("an object") {
-            let Some(value) = property.get("default") else { continue };
-            let written = serde_json::json!({ name: value });
-            serde_json::from_value::<Options>(written).unwrap_or_else(|error| panic!("{name}: {error}"));
-        }
-
-        let unknown = serde_json::from_str::<Options>(r#"{"tool_item":"hide"}"#).expect_err("a typo").to_string();
-        assert!(unknown.contains("unknown field `tool_item`") && unknown.contains("tool_items"), "{unknown}");
-        let known = unknown.matches('`').count() / 2 - 1;
-        assert_eq!(known, schema["properties"].as_object().expect("an object").len());
+        interlingua_core::testkit::check_options::<Options>();
     }
 
     #[test]

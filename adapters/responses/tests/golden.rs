@@ -6,7 +6,8 @@ use interlingua_core::End;
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Body, Content, ContentType, File, MessageType, Role};
 use interlingua_core::run::{CallHead, MessageEnd, MessageStart};
-use support::{HELLO, RunBuilder, stream, transcript};
+use interlingua_core::testkit::RunBuilder;
+use support::{HELLO, stream, transcript};
 
 const DECLARES: &str = r#"{"model":"demo","input":"hi","stream":true,"tools":[
     {"type":"function","name":"get_weather","parameters":{"type":"object"}},
@@ -14,15 +15,15 @@ const DECLARES: &str = r#"{"model":"demo","input":"hi","stream":true,"tools":[
     {"type":"namespace","name":"crm","tools":[{"type":"function","name":"find"}]}]}"#;
 
 fn streamed(options: &str, body: &str, end: End, build: impl FnOnce(&mut RunBuilder)) -> String {
-    let mut run = RunBuilder::begin();
+    let mut run = RunBuilder::begin_later();
     build(&mut run);
     transcript(&stream(options, body, &run.finish(end)).body)
 }
 
 #[test]
 fn a_text_byte_by_byte() {
-    let mut run = RunBuilder::begin();
-    run.add_message(&["Hel", "lo"]);
+    let mut run = RunBuilder::begin_later();
+    run.say(MessageType::Message, &["Hel", "lo"]);
     insta::assert_snapshot!(stream("{}", HELLO, &run.finish(End::Completed)).body);
 }
 
@@ -40,7 +41,7 @@ fn an_undeclared_function() {
     insta::assert_snapshot!(streamed("{}", HELLO, End::Completed, |run| {
         run.call(MessageType::FunctionCall, "call_1", "inner", &["{\"a\":1}"]);
         run.call(MessageType::FunctionCall, "call_2", "outer", &["{}"]);
-        run.add_message(&["between"]);
+        run.say(MessageType::Message, &["between"]);
         run.output(MessageType::FunctionCallOutput, "call_1", "\"done\"");
     }));
 }
@@ -52,10 +53,10 @@ fn a_call_that_is_the_clients_after_all() {
         let read = streamed(options, HELLO, End::Completed, |run| {
             let message = run.message(MessageType::PluginCall);
             let head = CallHead { call_id: "call_1".to_owned(), name: "locate".to_owned(), server_label: None };
-            let content = run.0.start_content(message, ContentType::Data, Some(head));
-            run.0.push(message, content, "{\"a\":1}");
-            run.0.finish_content(message, content, None, Extra::new());
-            run.0.finish_message(
+            let content = run.record.start_content(message, ContentType::Data, Some(head));
+            run.record.push(message, content, "{\"a\":1}");
+            run.record.finish_content(message, content, None, Extra::new());
+            run.record.finish_message(
                 message,
                 MessageEnd { kind: Some(MessageType::FunctionCall), ..MessageEnd::new(End::Completed) },
             );
@@ -71,7 +72,7 @@ fn tools_the_agent_runs_itself() {
         run.call(MessageType::McpCall, "call_2", "get_time", &["{}"]);
         run.output(MessageType::McpCallOutput, "call_2", "noon");
         run.output(MessageType::PluginCallOutput, "call_1", r#"[{"type":"text","text":"18 C"}]"#);
-        run.add_message(&["18 C at noon"]);
+        run.say(MessageType::Message, &["18 C at noon"]);
     }));
 }
 
@@ -81,8 +82,8 @@ fn a_failed_tool_and_one_without_an_output() {
         run.call(MessageType::PluginCall, "call_1", "a", &["{}"]);
         run.call(MessageType::PluginCall, "call_2", "b", &["{}"]);
         let output = run.message(MessageType::PluginCallOutput);
-        run.data(output, r#"{"call_id":"call_1","output":"no such city"}"#);
-        run.0.finish_message(output, MessageEnd::new(End::Failed));
+        run.json(output, r#"{"call_id":"call_1","output":"no such city"}"#);
+        run.record.finish_message(output, MessageEnd::new(End::Failed));
     }));
 }
 
@@ -92,10 +93,10 @@ fn an_output_that_arrives_before_the_arguments_are_complete() {
         for (kind, call_id) in [(MessageType::PluginCall, "call_1"), (MessageType::FunctionCall, "call_2")] {
             let call = run.message(kind);
             let head = CallHead { call_id: call_id.into(), name: "a".into(), server_label: None };
-            let arguments = run.0.start_content(call, ContentType::Data, Some(head));
+            let arguments = run.record.start_content(call, ContentType::Data, Some(head));
             run.output(MessageType::PluginCallOutput, call_id, "early");
-            run.0.push(call, arguments, "{}");
-            run.0.finish_content(call, arguments, None, Extra::new());
+            run.record.push(call, arguments, "{}");
+            run.record.finish_content(call, arguments, None, Extra::new());
             run.end(call);
         }
     }));
@@ -136,7 +137,7 @@ fn reasoning_in_its_four_forms() {
         let reasoning = run.message(MessageType::Reasoning);
         run.text(reasoning, ContentType::Text, &["Let me", " think."]);
         run.end(reasoning);
-        run.add_message(&["42"]);
+        run.say(MessageType::Message, &["42"]);
     };
 
     let mut all = String::new();
@@ -151,12 +152,12 @@ fn reasoning_in_its_four_forms() {
 fn an_answer_that_starts_before_the_reasoning_ends() {
     insta::assert_snapshot!(streamed("{}", HELLO, End::Completed, |run| {
         let reasoning = run.message(MessageType::Reasoning);
-        let thinking = run.0.start_content(reasoning, ContentType::Text, None);
-        run.0.push(reasoning, thinking, "Let me");
+        let thinking = run.record.start_content(reasoning, ContentType::Text, None);
+        run.record.push(reasoning, thinking, "Let me");
         let answer = run.message(MessageType::Message);
         run.text(answer, ContentType::Text, &["42"]);
-        run.0.push(reasoning, thinking, " think.");
-        run.0.finish_content(reasoning, thinking, None, Extra::new());
+        run.record.push(reasoning, thinking, " think.");
+        run.record.finish_content(reasoning, thinking, None, Extra::new());
         run.end(reasoning);
         run.text(answer, ContentType::Text, &[" is", " it."]);
         run.end(answer);
@@ -180,12 +181,12 @@ fn unsuccessful_ends() {
             run.call(MessageType::PluginCall, "call_1", "a", &["{}"]);
             let call = run.message(MessageType::FunctionCall);
             let head = CallHead { call_id: "call_2".into(), name: "get_weather".into(), server_label: None };
-            let arguments = run.0.start_content(call, ContentType::Data, Some(head));
-            run.0.push(call, arguments, "{\"ci");
+            let arguments = run.record.start_content(call, ContentType::Data, Some(head));
+            run.record.push(call, arguments, "{\"ci");
             let message = run.message(MessageType::Message);
-            let text = run.0.start_content(message, ContentType::Text, None);
-            run.0.push(message, text, "Partial");
-            run.0.push(message, text, " answer");
+            let text = run.record.start_content(message, ContentType::Text, None);
+            run.record.push(message, text, "Partial");
+            run.record.push(message, text, " answer");
         });
         all.push_str(&format!("{}\n{events}\n", end.as_str()));
     }
@@ -202,7 +203,7 @@ fn approvals_questions_and_logins() {
             r#"{"id":"auth_1","name":"login","interrupt":{"kind":"auth","payload":{"url":"https://a/b"}}}"#,
         ] {
             let message = run.message(MessageType::McpApprovalRequest);
-            run.data(message, data);
+            run.json(message, data);
             run.end(message);
         }
     }));
@@ -223,10 +224,10 @@ fn media_data_and_tool_lists() {
                 ..File::default()
             })),
         );
-        run.data(message, r#"{"a":1}"#);
+        run.json(message, r#"{"a":1}"#);
         run.end(message);
         let tools = run.message(MessageType::McpListTools);
-        run.data(tools, r#"{"id":"x","server_label":"weather","tools":[{"name":"t","input_schema":{},"description":null,"annotations":null}],"error":null}"#);
+        run.json(tools, r#"{"id":"x","server_label":"weather","tools":[{"name":"t","input_schema":{},"description":null,"annotations":null}],"error":null}"#);
         run.end(tools);
     }));
 }
@@ -240,9 +241,9 @@ fn error_messages_and_unknown_types() {
             message: Some("no such tool".into()),
             ..MessageEnd::new(End::Failed)
         };
-        run.0.finish_message(error, end);
+        run.record.finish_message(error, end);
         let custom = run.message(MessageType::Other("a2ui_thing".into()));
-        run.data(custom, r#"{"b":2}"#);
+        run.json(custom, r#"{"b":2}"#);
         run.end(custom);
         let empty = run.message(MessageType::Message);
         run.text(empty, ContentType::Text, &[]);
@@ -255,12 +256,12 @@ fn annotations_and_the_phase_of_an_answer() {
     insta::assert_snapshot!(streamed("{}", HELLO, End::Completed, |run| {
         let mut announced = MessageStart::new("", MessageType::Message, Role::Assistant);
         announced.metadata = Json::parse(r#"{"phase":"final_answer"}"#);
-        let message = run.0.start_message(announced);
+        let message = run.record.start_message(announced);
         run.text(message, ContentType::Text, &["see there"]);
         let annotations =
             r#"{"annotations":[{"type":"url_citation","url":"https://a","title":"A","start_index":0,"end_index":3}]}"#;
         let end = MessageEnd { metadata: Json::parse(annotations), ..MessageEnd::new(End::Completed) };
-        run.0.finish_message(message, end);
+        run.record.finish_message(message, end);
     }));
 }
 
@@ -269,11 +270,11 @@ fn sent_text_is_never_retracted() {
     insta::assert_snapshot!(streamed("{}", HELLO, End::Completed, |run| {
         for (first, second, third) in [("Hel", "Hello", "!"), ("Hel", "Good bye", "!"), ("", "whole", " text")] {
             let message = run.message(MessageType::Message);
-            let content = run.0.start_content(message, ContentType::Text, None);
-            run.0.push(message, content, first);
-            run.0.replace(message, content, second);
-            run.0.push(message, content, third);
-            run.0.finish_content(message, content, None, Extra::new());
+            let content = run.record.start_content(message, ContentType::Text, None);
+            run.record.push(message, content, first);
+            run.record.replace(message, content, second);
+            run.record.push(message, content, third);
+            run.record.finish_content(message, content, None, Extra::new());
             run.end(message);
         }
     }));
@@ -283,14 +284,14 @@ fn sent_text_is_never_retracted() {
 fn a_version_that_extends_the_sent_text_continues_it() {
     let events = streamed("{}", HELLO, End::Completed, |run| {
         let message = run.message(MessageType::Message);
-        let content = run.0.start_content(message, ContentType::Text, None);
-        run.0.push(message, content, "Hello");
-        run.0.replace(message, content, "Good bye");
-        run.0.push(message, content, "!");
-        run.0.replace(message, content, "Hell");
-        run.0.push(message, content, "o you");
-        run.0.push(message, content, " there");
-        run.0.finish_content(message, content, None, Extra::new());
+        let content = run.record.start_content(message, ContentType::Text, None);
+        run.record.push(message, content, "Hello");
+        run.record.replace(message, content, "Good bye");
+        run.record.push(message, content, "!");
+        run.record.replace(message, content, "Hell");
+        run.record.push(message, content, "o you");
+        run.record.push(message, content, " there");
+        run.record.finish_content(message, content, None, Extra::new());
         run.end(message);
     });
 
@@ -303,17 +304,17 @@ fn a_version_that_extends_the_sent_text_continues_it() {
 #[test]
 fn a_background_stream_is_queued_first() {
     let body = r#"{"model":"demo","input":"hi","stream":true,"background":true}"#;
-    insta::assert_snapshot!(streamed("{}", body, End::Completed, |run| run.add_message(&["done"])));
+    insta::assert_snapshot!(streamed("{}", body, End::Completed, |run| run.say(MessageType::Message, &["done"])));
 }
 
 #[test]
 fn a_component_without_a_fixed_form() {
     insta::assert_snapshot!(streamed("{}", HELLO, End::Completed, |run| {
         let call = run.message(MessageType::ComponentCall);
-        run.data(call, r#"{"component":"chart","rows":[1,2]}"#);
+        run.json(call, r#"{"component":"chart","rows":[1,2]}"#);
         run.end(call);
         let output = run.message(MessageType::ComponentCallOutput);
-        run.data(output, r#"{"drawn":true}"#);
+        run.json(output, r#"{"drawn":true}"#);
         run.end(output);
     }));
 }

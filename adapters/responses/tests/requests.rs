@@ -8,9 +8,10 @@ use interlingua_core::call::{Reply, SessionCall, SessionItem, SessionView, Targe
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Message, MessageType};
 use interlingua_core::policy::FirstResponse;
+use interlingua_core::testkit::RunBuilder;
 use interlingua_core::{Call, Delivery, End, Thread};
 use serde_json::{Value, json};
-use support::{RunBuilder, about, pending, response_id, route, run_id};
+use support::{about, pending, response_id, route, run_id};
 
 /// The request to the agent, as JSON.
 fn agent_request(options: &str, body: &Value) -> Value {
@@ -138,7 +139,7 @@ fn the_delivery_follows_the_request() {
 
 #[test]
 fn a_chain_continues_after_its_response() {
-    let mut run = RunBuilder::begin();
+    let mut run = RunBuilder::begin_later();
     run.call(MessageType::FunctionCall, "call_1", "f", &["{}"]);
     let record = run.finish(End::Completed);
     let body = |call: &str| {
@@ -196,8 +197,8 @@ fn session(id: &str, items: Vec<SessionItem>, ours: bool) -> SessionView {
 
 #[test]
 fn references_are_resolved_from_stored_runs() {
-    let mut run = RunBuilder::begin();
-    run.add_message(&["Hello"]);
+    let mut run = RunBuilder::begin_later();
+    run.say(MessageType::Message, &["Hello"]);
     run.call(MessageType::PluginCall, "call_1", "t", &["{}"]);
     run.output(MessageType::PluginCallOutput, "call_1", "18 C");
     let record = run.finish(End::Completed);
@@ -262,9 +263,9 @@ fn an_approval_can_be_answered_without_a_chain() {
 
 #[test]
 fn a_question_can_be_answered_by_an_output_or_by_plain_text() {
-    let mut run = RunBuilder::begin();
+    let mut run = RunBuilder::begin_later();
     let message = run.message(MessageType::McpApprovalRequest);
-    run.data(message, r#"{"id":"ask_1","name":"date","interrupt":{"kind":"input","message":"When?"}}"#);
+    run.json(message, r#"{"id":"ask_1","name":"date","interrupt":{"kind":"input","message":"When?"}}"#);
     run.end(message);
     let record = run.finish(End::Completed);
     let pending = pending(&record);
@@ -317,9 +318,9 @@ fn a_history_with_tools_starts_a_new_session() {
 
 #[test]
 fn a_pending_item_is_an_error_about_the_input() {
-    let mut run = RunBuilder::begin();
+    let mut run = RunBuilder::begin_later();
     let message = run.message(MessageType::McpApprovalRequest);
-    run.data(message, r#"{"id":"appr_1","name":"send","arguments":"{}"}"#);
+    run.json(message, r#"{"id":"appr_1","name":"send","arguments":"{}"}"#);
     run.end(message);
     let record = run.finish(End::Completed);
     let (pending, about) = (pending(&record), about(&record, Json::null()));
@@ -332,7 +333,7 @@ fn a_pending_item_is_an_error_about_the_input() {
 
 #[test]
 fn an_unanswered_call_is_refused_if_the_options_say_so() {
-    let mut run = RunBuilder::begin();
+    let mut run = RunBuilder::begin_later();
     run.call(MessageType::FunctionCall, "call_1", "f", &["{}"]);
     let record = run.finish(End::Completed);
     let (pending, about) = (pending(&record), about(&record, Json::null()));
@@ -379,8 +380,8 @@ fn a_websocket_frame_is_a_request() {
     let frame = r#"{"type":"response.create","stream_id":"s1","model":"demo","input":"hi"}"#;
     let sent = route("{}").send("WEBSOCKET", "/responses", frame);
     assert_eq!(sent.run_call().delivery, Delivery::Stream);
-    let mut run = RunBuilder::begin();
-    run.add_message(&["one\ntwo"]);
+    let mut run = RunBuilder::begin_later();
+    run.say(MessageType::Message, &["one\ntwo"]);
     let answer = sent.streamed(&run.finish(End::Completed));
     let lines: Vec<Value> = answer.body.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert!(lines.iter().all(|event| event["stream_id"] == "s1"));
@@ -419,8 +420,8 @@ fn an_unstored_response_can_only_be_continued_over_a_websocket() {
     let body =
         json!({"type": "response.create", "model": "demo", "previous_response_id": response_id(1), "input": "x"})
             .to_string();
-    let mut run = RunBuilder::begin();
-    run.add_message(&["x"]);
+    let mut run = RunBuilder::begin_later();
+    run.say(MessageType::Message, &["x"]);
     let record = run.finish(End::Completed);
     let labels = Json::parse(r#"{"model":"demo","store":false}"#).expect("JSON");
     let mut about = about(&record, labels);

@@ -6,13 +6,14 @@ mod support;
 use interlingua_core::call::{Reply, RunState, SessionCall, SessionItem, SessionView, Target};
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Content, Message, MessageType, Role};
+use interlingua_core::testkit::RunBuilder;
 use interlingua_core::{Call, End, Record, RunId};
 use serde_json::{Value, json};
-use support::{HttpReply, RunBuilder, Sent, about, mounted, response_id, route, run_id};
+use support::{HttpReply, Sent, about, mounted, response_id, route, run_id};
 
 fn hello() -> Record {
-    let mut run = RunBuilder::begin();
-    run.add_message(&["Hello"]);
+    let mut run = RunBuilder::begin_later();
+    run.say(MessageType::Message, &["Hello"]);
     run.finish(End::Completed)
 }
 
@@ -54,10 +55,10 @@ fn a_response_is_deleted() {
 #[test]
 fn only_running_background_responses_can_be_cancelled() {
     let cancel = || route("{}").send("POST", &format!("/responses/{}/cancel", response_id(1)), "");
-    let under_way = RunBuilder::begin().0;
+    let under_way = RunBuilder::begin_later().record;
     let sent = looked_up(cancel(), &under_way, BACKGROUND, true).expect_err("the engine stops it");
     assert!(matches!(&sent.outcome, Ok(Call::Cancel(Target::Run(run))) if *run == run_id(1)));
-    let stopped = RunBuilder::begin().finish(End::Canceled);
+    let stopped = RunBuilder::begin_later().finish(End::Canceled);
     let answer = looked_up(sent, &stopped, BACKGROUND, true).expect("an answer");
     assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("cancelled")));
 

@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::text::hint;
-use crate::answer::{Answer, AnswerBody, AskPolicy, decision_word};
+use crate::answer::{ALL_DECISIONS, Answer, AnswerBody, AskPolicy, decision_word};
+use crate::capability::Asks;
 use crate::json::{Extra, Json};
 use crate::pending::{Decision, Pending, PendingKind};
 
@@ -76,7 +77,42 @@ struct InputArguments<'a> {
     response_schema: Option<&'a Json>,
 }
 
+impl ApprovalForm {
+    /// The decisions that a client can send.
+    #[must_use]
+    pub const fn decisions(self) -> &'static [Decision] {
+        match self {
+            // The output of a function can hold anything.
+            Self::Auto | Self::Tool => ALL_DECISIONS,
+            // A word is no place for new arguments or a result.
+            Self::Text => &[Decision::Accept, Decision::Reject, Decision::Cancel],
+            Self::Refuse => &[],
+        }
+    }
+
+    /// What an agent can ask for.
+    #[must_use]
+    pub fn asks(self) -> Asks {
+        if self == Self::Refuse { Asks::default() } else { Asks::ALL }
+    }
+}
+
 impl<'a> ChatAsker<'a> {
+    /// Checks the options `request_approval` and `request_input`, which name the functions.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn check(&self) -> Result<(), String> {
+        let names = [("request_approval", self.approval_function), ("request_input", self.input_function)];
+        if let Some((option, _)) = names.iter().find(|(_, name)| name.is_empty()) {
+            return Err(format!("{option}: must not be empty"));
+        }
+        if self.approval_function == self.input_function {
+            return Err("request_approval and request_input: must differ".to_owned());
+        }
+        Ok(())
+    }
+
     /// True if a function with this name is for the gateway, not for the agent.
     #[must_use]
     pub fn is_own(&self, name: &str) -> bool {

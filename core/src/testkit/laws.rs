@@ -13,7 +13,7 @@
 //!
 //! [`replay_equals_live`] needs an exchange: see the tests of `examples/custom-adapter`.
 
-use super::{Recorder, Script, TestRun};
+use super::{Recorder, Script, Sent, TestRun};
 use crate::call::{RunInfo, RunView};
 use crate::exchange::{Exchange, Flow};
 use crate::out::Out;
@@ -122,6 +122,18 @@ pub fn replay_equals_live_as(
 
         let what = format!("{}: encoded every {every} frames, and replayed", script.name);
         assert_same(&encoder.text(), &replayed, &what);
+    }
+}
+
+/// The same for every script, with the labels of the call that a request starts its run with. `send`: sends the request.
+///
+/// # Panics
+/// If the streams differ, or the request starts no run.
+pub fn replays_equal_live(send: impl Fn() -> Sent) {
+    let labels = send().run_call().labels.clone();
+    for script in super::scripts() {
+        let info = |record: &Record| RunInfo { labels: labels.clone(), ..super::run_info(record) };
+        replay_equals_live_as(|| send().exchange, &script, info);
     }
 }
 

@@ -15,23 +15,31 @@
 //! ```
 
 mod client;
+mod delta_run;
 mod exchange;
 mod grammar;
 mod hostile;
 pub mod laws;
+mod options;
 mod recorder;
 mod render;
+mod route;
+mod run_builder;
 pub mod scenario;
 mod script;
 mod test_run;
 pub mod wild;
 
 pub use client::{ClientRequest, HttpResponse, endpoint, mount};
+pub use delta_run::{DELTA_TEXTS, DeltaRun};
 pub use exchange::{RecordedExchange, recorded_exchanges};
 pub use grammar::grammar;
 pub use hostile::Hostile;
+pub use options::check_options;
 pub use recorder::{Answer, Driven, Recorder, drive, drive_body, drive_stream, record};
 pub use render::render;
+pub use route::{Sent, TestRoute};
+pub use run_builder::RunBuilder;
 pub use script::{Feature, Script, script, scripts, transcripts};
 pub use test_run::{TestRun, run_info, run_state, view};
 

@@ -24,6 +24,24 @@ pub fn frames() -> impl Strategy<Value = Vec<String>> {
     ]
 }
 
+/// Nested JSON of a client that follows no specification: objects with these names, and these words among the values.
+pub fn json_values(names: &'static [&'static str], words: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        2 => select(words).prop_map(Value::from),
+        1 => Just(Value::Null),
+        1 => any::<bool>().prop_map(Value::from),
+        1 => any::<i32>().prop_map(Value::from),
+        1 => "[a-z_]{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        let object = prop::collection::vec((select(names), inner.clone()), 0..5);
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+            object.prop_map(|fields| fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
+        ]
+    })
+}
+
 /// The record of these frames. Lines that are not frames are skipped.
 #[must_use]
 pub fn record(frames: &[String]) -> Record {

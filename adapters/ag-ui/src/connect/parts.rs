@@ -1,5 +1,6 @@
 //! Contents of users' messages as parts.
 
+use interlingua_core::data_url::DataUrl;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::{Extra, Json};
@@ -69,9 +70,8 @@ struct Medium<'a> {
 impl<'a> Medium<'a> {
     /// From a URL, which may hold the data itself.
     fn from_url(kind: &'static str, url: &'a str) -> Self {
-        let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-        let (source, media_type) = match data {
-            Some((media_type, data)) => (Source::Data(data), Some(media_type.to_owned())),
+        let (source, media_type) = match DataUrl::parse(url) {
+            Some(inline) => (Source::Data(inline.data), Some(inline.full_type.to_owned())),
             None => (Source::Url(url), None),
         };
         Self { kind, source, media_type: media_type.filter(|name| !name.is_empty()), name: None }

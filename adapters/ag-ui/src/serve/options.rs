@@ -148,13 +148,6 @@ mod tests {
 
     #[test]
     fn every_option_has_a_default_in_the_schema_that_is_accepted() {
-        let schema = interlingua_core::options::schema::<Options>();
-        for (name, property) in schema["properties"].as_object().expect("an object") {
-            let Some(value) = property.get("default") else { continue };
-            let written = serde_json::json!({ name: value });
-            serde_json::from_value::<Options>(written).unwrap_or_else(|error| panic!("{name}: {error}"));
-        }
-        let unknown = serde_json::from_str::<Options>(r#"{"histroy":"client"}"#).expect_err("a typo").to_string();
-        assert!(unknown.contains("unknown field `histroy`") && unknown.contains("`history`"), "{unknown}");
+        interlingua_core::testkit::check_options::<Options>();
     }
 }

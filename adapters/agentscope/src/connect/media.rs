@@ -9,6 +9,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use interlingua_core::Fault;
 use interlingua_core::agent_event::ContentValue;
+use interlingua_core::data_url::DataUrl;
 use interlingua_core::held::Held;
 use interlingua_core::loss::ContentKind;
 use interlingua_core::model::File;
@@ -97,10 +98,9 @@ pub(super) fn output_kind(media_type: &str) -> ContentKind {
 
 /// A URL, or base64 from a `data:` URL, with its media type. `fallback`: of a URL that does not say it.
 pub(super) fn source_of(text: &str, fallback: &'static str) -> (Source, String) {
-    let inline = text.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    if let Some((head, data)) = inline {
-        let media_type = head.split(';').next().filter(|media_type| media_type.contains('/')).unwrap_or(fallback);
-        return (Source::Base64(data.to_owned()), media_type.to_owned());
+    if let Some(inline) = DataUrl::parse(text) {
+        let media_type = Some(inline.media_type()).filter(|media_type| media_type.contains('/')).unwrap_or(fallback);
+        return (Source::Base64(inline.data.to_owned()), media_type.to_owned());
     }
     (Source::Url(text.to_owned()), by_extension(text).unwrap_or(fallback).to_owned())
 }

@@ -1,6 +1,7 @@
 //! What an operator may choose for an agent that speaks Anthropic Messages.
 
 use interlingua_core::Json;
+use interlingua_core::model_options::check_fields;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -174,11 +175,7 @@ impl UpstreamOptions {
     pub(super) fn check(&self) -> Result<(), String> {
         let fields = self.forward_extras.iter().map(|name| ("forward_extras", name));
         let fields = fields.chain(self.parameters.keys().map(|name| ("parameters", name)));
-        for (option, name) in fields {
-            if name.is_empty() || RESERVED.contains(&name.as_str()) {
-                return Err(format!("{option} must not name \"{name}\": the gateway writes that field"));
-            }
-        }
+        check_fields(RESERVED, fields)?;
 
         let is_value = |value: &String| !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_value(&self.version) {

@@ -91,7 +91,7 @@ impl Encoder {
         target: Target,
         request_id: Option<String>,
     ) -> Self {
-        let server_label = shared.server_label(agent).to_owned();
+        let server_label = shared.models.server_label(agent).to_owned();
         Self {
             sequencer: MessageSequencer::new(),
             state: State {

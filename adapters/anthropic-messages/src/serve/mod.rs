@@ -25,12 +25,6 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The `server_name` of an agent's tools.
-    pub(crate) fn server_label<'a>(&'a self, agent: &'a str) -> &'a str {
-        let card = self.models.card(agent);
-        card.map(|card| card.server_label.as_str()).filter(|label| !label.is_empty()).unwrap_or(agent)
-    }
-
     /// What is shown of reasoning to a client that asked for this.
     pub(crate) const fn thinking(&self, asked: Thinking) -> Thinking {
         match self.options.reasoning {

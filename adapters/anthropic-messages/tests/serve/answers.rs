@@ -49,11 +49,11 @@ fn an_output_that_comes_while_a_text_is_open_waits_for_its_end() {
     insta::assert_snapshot!(streamed("{}", HELLO, End::Completed, |run| {
         run.call(MessageType::McpCall, "call_1", "get_time", &["{}"]);
         let message = run.message(MessageType::Message);
-        let text = run.0.start_content(message, ContentType::Text, None);
-        run.0.push(message, text, "While I ");
+        let text = run.record.start_content(message, ContentType::Text, None);
+        run.record.push(message, text, "While I ");
         run.output(MessageType::McpCallOutput, "call_1", "noon");
-        run.0.push(message, text, "wait");
-        run.0.finish_content(message, text, None, Extra::new());
+        run.record.push(message, text, "wait");
+        run.record.finish_content(message, text, None, Extra::new());
         run.end(message);
     }));
 }
@@ -65,7 +65,7 @@ fn a_failed_tool_and_one_without_an_output() {
         run.call(MessageType::PluginCall, "call_2", "b", &["[1]"]);
         let output = run.message(MessageType::PluginCallOutput);
         run.value(output, Content::data(&serde_json::json!({ "call_id": "call_1", "output": "no such city" })));
-        run.0.finish_message(output, MessageEnd::new(End::Failed));
+        run.record.finish_message(output, MessageEnd::new(End::Failed));
     }));
 }
 
@@ -87,10 +87,10 @@ fn a_call_that_is_the_clients_after_all() {
     insta::assert_snapshot!(streamed("{}", HELLO, End::Completed, |run| {
         let message = run.message(MessageType::PluginCall);
         let head = CallHead { call_id: "call_1".to_owned(), name: "locate".to_owned(), server_label: None };
-        let content = run.0.start_content(message, ContentType::Data, Some(head));
-        run.0.push(message, content, "{\"a\":1}");
-        run.0.finish_content(message, content, None, Extra::new());
-        run.0.finish_message(
+        let content = run.record.start_content(message, ContentType::Data, Some(head));
+        run.record.push(message, content, "{\"a\":1}");
+        run.record.finish_content(message, content, None, Extra::new());
+        run.record.finish_message(
             message,
             MessageEnd { kind: Some(MessageType::FunctionCall), ..MessageEnd::new(End::Completed) },
         );
@@ -103,10 +103,10 @@ fn thoughts_with_signatures() {
         let thought = run.message(MessageType::Reasoning);
         run.text(thought, ContentType::Text, &["Let me", " think."]);
         let metadata = Json::parse(r#"{"signature":"c2ln","origin":"anthropic-messages/claude"}"#);
-        run.0.finish_message(thought, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
+        run.record.finish_message(thought, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
         let redacted = run.message(MessageType::Reasoning);
         let metadata = Json::parse(r#"{"redacted":"ZGF0YQ=="}"#);
-        run.0.finish_message(redacted, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
+        run.record.finish_message(redacted, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
         run.say(MessageType::Reasoning, &["Unsigned."]);
         run.say(MessageType::Message, &["42"]);
     };
@@ -133,7 +133,7 @@ fn media_data_and_sources() {
         let metadata = Json::parse(
             r#"{"annotations":[{"type":"url_citation","url":"https://a","title":"A"},{"type":"file_citation"}]}"#,
         );
-        run.0.finish_message(message, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
+        run.record.finish_message(message, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
     }));
 }
 
@@ -190,11 +190,11 @@ fn ends() {
     ] {
         let mut run = RunBuilder::begin();
         let message = run.message(MessageType::Message);
-        let text = run.0.start_content(message, ContentType::Text, None);
-        run.0.push(message, text, "Partial answer");
+        let text = run.record.start_content(message, ContentType::Text, None);
+        run.record.push(message, text, "Partial answer");
         let error = RunError { code: code.to_owned(), message: "what went wrong".to_owned() };
-        run.0.close(end, (!code.is_empty()).then_some(error));
-        let record = run.0;
+        run.record.close(end, (!code.is_empty()).then_some(error));
+        let record = run.record;
         let mut whole = route("{}").create(&HELLO.replace("true", "false"));
         let whole = whole.whole(&record);
         let last = transcript(&route("{}").create(HELLO).stream(&record).body);
@@ -219,20 +219,20 @@ fn sent_text_is_never_retracted() {
     insta::assert_snapshot!(streamed("{}", DECLARES, End::Completed, |run| {
         for (first, second, third) in [("Hel", "Hello", "!"), ("Hel", "Good bye", "!"), ("", "whole", " text")] {
             let message = run.message(MessageType::Message);
-            let content = run.0.start_content(message, ContentType::Text, None);
-            run.0.push(message, content, first);
-            run.0.replace(message, content, second);
-            run.0.push(message, content, third);
-            run.0.finish_content(message, content, None, Extra::new());
+            let content = run.record.start_content(message, ContentType::Text, None);
+            run.record.push(message, content, first);
+            run.record.replace(message, content, second);
+            run.record.push(message, content, third);
+            run.record.finish_content(message, content, None, Extra::new());
             run.end(message);
         }
         for versions in [["{\"a\":", "{\"a\":1}"], ["{\"a\":1", "{\"b\":2}"], ["{}", "{\"c\":3}"]] {
             let message = run.message(MessageType::FunctionCall);
             let head = CallHead { call_id: "call".into(), name: "get_weather".into(), server_label: None };
-            let content = run.0.start_content(message, ContentType::Data, Some(head));
-            run.0.push(message, content, versions[0]);
-            run.0.replace(message, content, versions[1]);
-            run.0.finish_content(message, content, None, Extra::new());
+            let content = run.record.start_content(message, ContentType::Data, Some(head));
+            run.record.push(message, content, versions[0]);
+            run.record.replace(message, content, versions[1]);
+            run.record.finish_content(message, content, None, Extra::new());
             run.end(message);
         }
     }));

@@ -180,7 +180,7 @@ fn unknown_paths_and_models_are_errors_of_the_protocol() {
     assert!(sent.outcome.is_ok());
     for limit in ["0", "1001", "x"] {
         let route = route("{}");
-        let (endpoint, params) = testkit::endpoint(&route.0, "GET", "/v1/models").expect("an endpoint");
+        let (endpoint, params) = testkit::endpoint(&route.mounted, "GET", "/v1/models").expect("an endpoint");
         let mut exchange = (endpoint.open)();
         let query = format!("limit={limit}");
         let request = testkit::ClientRequest {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use interlingua_core::model_options::check_fields;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -188,11 +189,7 @@ impl UpstreamOptions {
         let fields = self.forward_extras.iter().map(|name| ("forward_extras", name));
         let fields = fields.chain(self.parameters.keys().map(|name| ("parameters", name)));
         let fields = fields.chain(self.session_field.iter().map(|name| ("session_field", name)));
-        for (option, name) in fields {
-            if name.is_empty() || RESERVED.contains(&name.as_str()) {
-                return Err(format!("{option} must not name \"{name}\": the gateway writes that field"));
-            }
-        }
+        check_fields(RESERVED, fields)?;
 
         if let Some(name) = &self.session_header {
             let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!#$%&'*+^`|~".contains(&byte);

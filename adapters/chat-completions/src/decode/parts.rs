@@ -2,12 +2,13 @@
 //! model.
 
 use interlingua_core::model::{Body, Content, File};
+use interlingua_core::model_options::RefusalInput;
 use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};
 
-use crate::options::{Options, RefusalInput, ToolParts};
+use crate::options::{Options, ToolParts};
 
 /// What the content of a message holds.
 #[derive(Debug, Default)]

@@ -15,13 +15,13 @@ const DECLARES: &str = r#"{"model":"demo","messages":[{"role":"user","content":"
 fn streamed(options: &str, body: &str, end: End, build: impl FnOnce(&mut RunBuilder)) -> String {
     let mut run = RunBuilder::begin();
     build(&mut run);
-    transcript(&route(options).complete(body).stream(&run.finish(end)).body)
+    transcript(&route(options).create(body).stream(&run.finish(end)).body)
 }
 
 fn whole(options: &str, body: &str, build: impl FnOnce(&mut RunBuilder)) -> Value {
     let mut run = RunBuilder::begin();
     build(&mut run);
-    route(options).complete(body).whole(&run.finish(End::Completed)).json()
+    route(options).create(body).whole(&run.finish(End::Completed)).json()
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_text_byte_by_byte() {
     run.say(MessageType::Message, &["Hel", "lo\u{2028}"]);
     let body = r#"{"model":"de\"mo","messages":[{"role":"user","content":"hi"}],"stream":true,
                    "stream_options":{"include_usage":true},"service_tier":"flex"}"#;
-    insta::assert_snapshot!(route(r#"{"any_model":true}"#).complete(body).stream(&run.finish(End::Completed)).body);
+    insta::assert_snapshot!(route(r#"{"any_model":true}"#).create(body).stream(&run.finish(End::Completed)).body);
 }
 
 #[test]
@@ -77,11 +77,11 @@ fn a_call_that_is_the_clients_after_all() {
     let read = streamed("{}", DECLARES, End::Completed, |run| {
         let message = run.message(MessageType::PluginCall);
         let head = CallHead { call_id: "call_1".to_owned(), name: "get_weather".to_owned(), server_label: None };
-        let content = run.0.start_content(message, ContentType::Data, Some(head));
-        run.0.push(message, content, "{\"a\":1}");
-        run.0.finish_content(message, content, None, Extra::new());
+        let content = run.record.start_content(message, ContentType::Data, Some(head));
+        run.record.push(message, content, "{\"a\":1}");
+        run.record.finish_content(message, content, None, Extra::new());
         let end = MessageEnd { kind: Some(MessageType::FunctionCall), ..MessageEnd::new(End::Completed) };
-        run.0.finish_message(message, end);
+        run.record.finish_message(message, end);
     });
     assert!(read.contains(r#""id":"call_1""#) && read.contains("finish tool_calls"), "{read}");
 }
@@ -90,17 +90,19 @@ fn a_call_that_is_the_clients_after_all() {
 fn texts_are_joined_and_overlapping_ones_follow_each_other() {
     insta::assert_snapshot!(streamed("{}", HELLO, End::Completed, |run| {
         let reasoning = run.message(MessageType::Reasoning);
-        let thought = run.0.start_content(reasoning, ContentType::Text, None);
-        run.0.push(reasoning, thought, "Let me");
+        let thought = run.record.start_content(reasoning, ContentType::Text, None);
+        run.record.push(reasoning, thought, "Let me");
         let (one, other) = (run.message(MessageType::Message), run.message(MessageType::Message));
-        let (first, second) =
-            (run.0.start_content(one, ContentType::Text, None), run.0.start_content(other, ContentType::Text, None));
-        run.0.push(one, first, "One");
-        run.0.push(other, second, "Two");
-        run.0.push(reasoning, thought, " think.");
-        run.0.push(one, first, ".");
+        let (first, second) = (
+            run.record.start_content(one, ContentType::Text, None),
+            run.record.start_content(other, ContentType::Text, None),
+        );
+        run.record.push(one, first, "One");
+        run.record.push(other, second, "Two");
+        run.record.push(reasoning, thought, " think.");
+        run.record.push(one, first, ".");
         for (message, content) in [(reasoning, thought), (one, first), (other, second)] {
-            run.0.finish_content(message, content, None, Extra::new());
+            run.record.finish_content(message, content, None, Extra::new());
             run.end(message);
         }
     }));
@@ -142,7 +144,7 @@ fn media_data_errors_and_refusals() {
         run.end(message);
         let error = run.message(MessageType::Error);
         let end = MessageEnd { message: Some("no such tool".into()), ..MessageEnd::new(End::Failed) };
-        run.0.finish_message(error, end);
+        run.record.finish_message(error, end);
     };
     let shown = streamed("{}", body, End::Completed, build);
     let other = streamed(r#"{"inline_images":"markdown","data":"hide"}"#, HELLO, End::Completed, build);
@@ -158,7 +160,7 @@ fn citations_are_moved_to_where_their_text_is() {
         let notes = r#"{"annotations":[{"type":"url_citation","url":"https://a","title":"A","start_index":4,"end_index":9},
                         {"type":"file_citation","file_id":"f"}]}"#;
         let end = MessageEnd { metadata: Json::parse(notes), ..MessageEnd::new(End::Completed) };
-        run.0.finish_message(message, end);
+        run.record.finish_message(message, end);
     });
     let message = &read["choices"][0]["message"];
     let [note] = message["annotations"].as_array().expect("a list").as_slice() else { panic!("{message}") };
@@ -172,12 +174,12 @@ fn citations_are_moved_to_where_their_text_is() {
 fn sent_text_is_never_retracted() {
     let chunks = streamed("{}", HELLO, End::Completed, |run| {
         let message = run.message(MessageType::Message);
-        let content = run.0.start_content(message, ContentType::Text, None);
-        run.0.push(message, content, "Hello");
-        run.0.replace(message, content, "Good bye");
-        run.0.push(message, content, "!");
-        run.0.replace(message, content, "Hello you");
-        run.0.finish_content(message, content, None, Extra::new());
+        let content = run.record.start_content(message, ContentType::Text, None);
+        run.record.push(message, content, "Hello");
+        run.record.replace(message, content, "Good bye");
+        run.record.push(message, content, "!");
+        run.record.replace(message, content, "Hello you");
+        run.record.finish_content(message, content, None, Extra::new());
         run.end(message);
     });
     assert!(chunks.contains(r#"{"content":"Hello"}"#) && chunks.contains(r#"{"content":" you"}"#), "{chunks}");
@@ -191,17 +193,17 @@ fn unsuccessful_ends_are_errors_or_have_a_reason() {
         let build = |run: &mut RunBuilder| {
             let call = run.message(MessageType::FunctionCall);
             let head = CallHead { call_id: "call_2".into(), name: "get_weather".into(), server_label: None };
-            let arguments = run.0.start_content(call, ContentType::Data, Some(head));
-            run.0.push(call, arguments, "{\"ci");
+            let arguments = run.record.start_content(call, ContentType::Data, Some(head));
+            run.record.push(call, arguments, "{\"ci");
             let message = run.message(MessageType::Message);
-            let text = run.0.start_content(message, ContentType::Text, None);
-            run.0.push(message, text, "Partial");
+            let text = run.record.start_content(message, ContentType::Text, None);
+            run.record.push(message, text, "Partial");
         };
         let mut run = RunBuilder::begin();
         build(&mut run);
         let record = run.finish(end);
-        let chunks = transcript(&route("{}").complete(DECLARES).stream(&record).body);
-        let reply = route("{}").complete(DECLARES).whole(&record);
+        let chunks = transcript(&route("{}").create(DECLARES).stream(&record).body);
+        let reply = route("{}").create(DECLARES).whole(&record);
         all.push_str(&format!("{}\n{chunks}whole: {}\n\n", end.as_str(), reply.line()));
     }
     insta::assert_snapshot!(all);
@@ -244,15 +246,15 @@ fn a_session_that_waits_is_answered_with_the_question() {
     let mut run = RunBuilder::begin();
     asks(&mut run);
     let record = run.finish(End::Completed);
-    let streamed = route("{}").complete(HELLO).waiting(&record);
+    let streamed = route("{}").create(HELLO).waiting(&record);
     assert_eq!(streamed.head.get("content-type"), Some("text/event-stream; charset=utf-8"));
     let read = strict::read(&streamed.body);
-    let whole = route("{}").complete(&HELLO.replace("true", "false")).waiting(&record).json();
+    let whole = route("{}").create(&HELLO.replace("true", "false")).waiting(&record).json();
     assert_eq!(whole["choices"][0]["message"], Value::Object(read.message));
     let text = whole["choices"][0]["message"]["content"].as_str().expect("a text");
     assert!(text.ends_with("\n[approval appr_1]"), "{text}");
     assert_eq!(whole["choices"][0]["finish_reason"], "stop");
 
-    let refused = route(r#"{"approvals":"refuse"}"#).complete(HELLO).waiting(&record).body;
+    let refused = route(r#"{"approvals":"refuse"}"#).create(HELLO).waiting(&record).body;
     assert_eq!(strict::read(&refused).error["code"], json!("approval_required"));
 }

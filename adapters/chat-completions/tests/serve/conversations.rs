@@ -119,7 +119,7 @@ fn a_word_after_a_marker_is_an_answer() {
 #[test]
 fn options_and_declared_functions_say_how_items_are_answered() {
     let policy = |options: &str, body: &str| {
-        let sent = route(options).complete(body);
+        let sent = route(options).create(body);
         let call = sent.run_call();
         (call.answer_policy.asking, call.answer_policy.ttl.is_some(), call.policy.detached, call.policy.busy)
     };

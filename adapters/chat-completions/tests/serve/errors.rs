@@ -13,7 +13,7 @@ fn replies(options: &str, bodies: &[String]) -> String {
     let route = route(options);
     let mut table = String::new();
     for body in bodies {
-        let mut sent = route.complete(body);
+        let mut sent = route.create(body);
         let reply = if sent.outcome.is_ok() { "accepted".to_owned() } else { sent.fail(None).line() };
         writeln!(table, "{body}\n  {reply}").expect("writing into a string");
     }
@@ -153,7 +153,7 @@ fn faults_of_the_engine_have_a_status_a_type_and_a_code() {
     ] {
         let mut fault = Fault::new(kind, "the reason");
         fault.retry_after = Some(Duration::from_millis(1500));
-        let reply = route("{}").complete(HELLO).fail(Some(&fault));
+        let reply = route("{}").create(HELLO).fail(Some(&fault));
         let headers = ["retry-after", "x-should-retry"].map(|name| reply.head.get(name));
         assert!(reply.head.get("x-request-id").is_some_and(|id| id.starts_with("req_")));
         writeln!(table, "{kind:?} {} {headers:?}", reply.line()).expect("writing into a string");
@@ -164,7 +164,7 @@ fn faults_of_the_engine_have_a_status_a_type_and_a_code() {
 #[test]
 fn an_output_that_answers_nothing_is_named() {
     let body = r#"{"model":"demo","messages":[{"role":"user","content":"x"},{"role":"tool","tool_call_id":"c","content":"y"}]}"#;
-    let mut sent = route("{}").complete(body);
+    let mut sent = route("{}").create(body);
     assert_eq!(sent.run_call().answers[0].id, "c");
     let reply = sent.fail(Some(&Fault::new(FaultKind::Conflict, "'c' is unknown").with_code(NOT_WAITING)));
     assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &"messages[1]".into()));

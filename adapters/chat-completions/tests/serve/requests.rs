@@ -7,7 +7,7 @@ use crate::support::route;
 
 /// The request to the agent, as JSON, with the instructions and the history apart.
 fn agent_request(options: &str, body: &Value) -> Value {
-    let sent = route(options).complete(&body.to_string());
+    let sent = route(options).create(&body.to_string());
     let call = sent.run_call();
     let mut value = serde_json::to_value(&call.request).expect("JSON");
     if !call.preamble.is_empty() {
@@ -139,7 +139,7 @@ fn options_change_the_request_to_the_agent() {
 #[test]
 fn what_is_not_passed_on_is_reported() {
     let body = hello(json!({ "tools": [{"type": "web_search"}] })).to_string();
-    let sent = route("{}").complete(&body);
+    let sent = route("{}").create(&body);
     let losses = sent.exchange.losses();
     assert_eq!(losses.len(), 1, "{losses:?}");
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use interlingua_core::duration::Period;
+use interlingua_core::model_options::check_fields;
 use interlingua_core::{Extra, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -227,11 +228,7 @@ impl UpstreamOptions {
     pub(super) fn check(&self) -> Result<(), String> {
         let fields = self.forward_extras.iter().map(|name| ("forward_extras", name));
         let fields = fields.chain(self.parameters.keys().map(|name| ("parameters", name)));
-        for (option, name) in fields {
-            if name.is_empty() || RESERVED.contains(&name.as_str()) {
-                return Err(format!("{option} must not name \"{name}\": the gateway writes that field"));
-            }
-        }
+        check_fields(RESERVED, fields)?;
 
         if let Some(tool) = self.tools.iter().find(|tool| !tool.get("type").is_some_and(Value::is_string)) {
             return Err(format!("tools: {} has no \"type\"", Value::Object((*tool).clone())));

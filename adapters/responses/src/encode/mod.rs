@@ -99,7 +99,7 @@ enum Shape {
 impl Encoder {
     pub(crate) fn new(shared: Arc<Shared>, echo: Echo, run: &Run, frames: Frames) -> Self {
         let declared = echo.declared();
-        let server_label = shared.server_label(&run.agent).to_owned();
+        let server_label = shared.names.server_label(&run.agent).to_owned();
         let status = if echo.background { Status::Queued } else { Status::InProgress };
         Self {
             shared,

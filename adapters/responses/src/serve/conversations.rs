@@ -168,7 +168,7 @@ impl Conversations {
 
         let renderer = ItemRenderer {
             request_input: &self.shared.options.request_input,
-            server_label: self.shared.server_label(&view.agent),
+            server_label: self.shared.names.server_label(&view.agent),
         };
         renderer.render(&messages)
     }

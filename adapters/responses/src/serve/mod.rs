@@ -30,14 +30,6 @@ pub(crate) struct Shared {
     pub(crate) names: Arc<ModelNames>,
 }
 
-impl Shared {
-    /// The `server_label` of an agent's tools.
-    pub(crate) fn server_label<'a>(&'a self, agent: &'a str) -> &'a str {
-        let card = self.names.card(agent);
-        card.map(|card| card.server_label.as_str()).filter(|label| !label.is_empty()).unwrap_or(agent)
-    }
-}
-
 /// The run that a path names, and its id as the client wrote it.
 pub(crate) fn run_from_path(request: &Request<'_>) -> Result<(RunId, String), Fault> {
     let id = request.param("id").to_owned();

@@ -265,7 +265,7 @@ impl Exchange for InputItems {
 
         let renderer = ItemRenderer {
             request_input: &self.shared.options.request_input,
-            server_label: self.shared.server_label(&run.agent),
+            server_label: self.shared.names.server_label(&run.agent),
         };
 
         self.lookup.headers.apply(&mut out.head);

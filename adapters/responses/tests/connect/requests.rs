@@ -254,7 +254,7 @@ fn media_are_parts_or_a_line_of_text() {
     ] }]);
     let (all, lost) = items(r#"{"parts":["image","file","audio","video"]}"#, &media, "null");
     insta::assert_json_snapshot!(all[0]["content"]);
-    assert_eq!(lost, ["changed audio_in (only a note of it is sent)"]);
+    assert_eq!(lost, ["lost audio_in (not taken by this agent: a line of text names it)"]);
 
     let (text, lost) = items(r#"{"parts":[]}"#, &media, "null");
     let texts: Vec<&str> =

@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use interlingua_core::call::{AgentCard, Reply, RunInfo, RunState, RunView};
 use interlingua_core::exchange::{Exchange, Flow, Mount, Mounted, ProtocolAdapter};
-use interlingua_core::json::{Extra, Json};
-use interlingua_core::model::{AgentRequest, Content, ContentType, MessageType, Role};
+use interlingua_core::json::Json;
+use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::Pending;
-use interlingua_core::run::{CallHead, MessageEnd, MessageStart, RunError};
 use interlingua_core::testkit;
-use interlingua_core::{Call, Delivery, End, Fault, Next, Out, Record, Run, RunCall, RunId, Step};
+use interlingua_core::{Call, Delivery, Fault, Next, Out, Record, RunCall, RunId, Step};
 use interlingua_responses::{Options, Responses};
 use serde_json::Value;
 
@@ -176,81 +175,6 @@ pub fn about(record: &Record, labels: Json) -> RunInfo {
         request: AgentRequest::default(),
         labels,
         retention: None,
-    }
-}
-
-/// Builds a record by hand.
-pub struct RunBuilder(pub Record);
-
-impl RunBuilder {
-    pub fn begin() -> Self {
-        let mut record = Record::new(Run::new(run_id(1), "demo", "session-1", NOW));
-        record.set_time(NOW + 1000);
-        record.start_turn(vec![interlingua_core::model::Message::user("hi")]);
-        Self(record)
-    }
-
-    pub fn message(&mut self, kind: MessageType) -> u32 {
-        let role = if kind.is_output() { Role::Tool } else { Role::Assistant };
-        self.0.start_message(MessageStart::new("", kind, role))
-    }
-
-    pub fn text(&mut self, message: u32, kind: ContentType, deltas: &[&str]) -> u32 {
-        let content = self.0.start_content(message, kind, None);
-        for delta in deltas {
-            self.0.push(message, content, delta);
-        }
-        self.0.finish_content(message, content, None, Extra::new());
-        content
-    }
-
-    pub fn value(&mut self, message: u32, value: Content) {
-        let content = self.0.start_content(message, value.body.kind(), None);
-        self.0.finish_content(message, content, Some(value), Extra::new());
-    }
-
-    pub fn data(&mut self, message: u32, json: &str) {
-        self.value(message, Content::data(&Json::parse(json).expect("JSON")));
-    }
-
-    pub fn call(&mut self, kind: MessageType, call_id: &str, name: &str, deltas: &[&str]) -> u32 {
-        let message = self.message(kind);
-        let head = CallHead { call_id: call_id.to_owned(), name: name.to_owned(), server_label: None };
-        let content = self.0.start_content(message, ContentType::Data, Some(head));
-        for delta in deltas {
-            self.0.push(message, content, delta);
-        }
-        self.0.finish_content(message, content, None, Extra::new());
-        self.end(message);
-        message
-    }
-
-    pub fn output(&mut self, kind: MessageType, call_id: &str, output: &str) {
-        let message = self.message(kind);
-        self.data(message, &serde_json::json!({ "call_id": call_id, "output": output }).to_string());
-        self.end(message);
-    }
-
-    pub fn end(&mut self, message: u32) {
-        self.0.finish_message(message, MessageEnd::new(End::Completed));
-    }
-
-    /// Adds a complete message with one text.
-    pub fn add_message(&mut self, deltas: &[&str]) {
-        let message = self.message(MessageType::Message);
-        self.text(message, ContentType::Text, deltas);
-        self.end(message);
-    }
-
-    pub fn finish(mut self, end: End) -> Record {
-        self.0.set_time(NOW + 2000);
-        let usage = Json::parse(r#"{"input_tokens":11,"output_tokens":7}"#);
-        self.0.update_turn(None, usage, Extra::new());
-
-        let error = matches!(end, End::Failed | End::Rejected)
-            .then(|| RunError { code: "MODEL_TIMEOUT".to_owned(), message: "the model took too long".to_owned() });
-        self.0.close(end, error);
-        self.0
     }
 }
 

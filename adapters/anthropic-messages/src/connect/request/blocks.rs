@@ -2,8 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use interlingua_core::data_url::DataUrl;
 use interlingua_core::model::{Body, Content, File};
-use interlingua_core::transcript::{as_text, note_as_text};
+use interlingua_core::transcript::sent_as_text;
 use interlingua_core::{Extra, Json, Losses};
 use serde_json::{Map, Value, json};
 
@@ -25,13 +26,7 @@ pub(super) fn of_user(contents: &[Content], losses: &mut Losses) -> Vec<Json> {
 
 /// What a message holds that can have nothing but text.
 pub(super) fn texts(contents: &[Content], losses: &mut Losses) -> Vec<Json> {
-    contents
-        .iter()
-        .filter_map(|content| {
-            note_as_text(content, losses);
-            text(&as_text(content))
-        })
-        .collect()
+    contents.iter().filter_map(|content| text(&sent_as_text(content, losses))).collect()
 }
 
 /// A content as a block.
@@ -45,14 +40,13 @@ pub(super) fn block(content: &Content, losses: &mut Losses) -> Option<Json> {
         return Some(Json::from_serialize(&taken));
     }
 
-    note_as_text(content, losses);
-    text(&as_text(content))
+    text(&sent_as_text(content, losses))
 }
 
 fn image(url: &str) -> Option<Value> {
-    let source = match data_url(url) {
-        Some((media_type, data)) if IMAGES.contains(&media_type) => {
-            json!({ "type": "base64", "media_type": media_type, "data": data })
+    let source = match DataUrl::parse(url) {
+        Some(inline) if IMAGES.contains(&inline.media_type()) => {
+            json!({ "type": "base64", "media_type": inline.media_type(), "data": inline.data })
         }
         Some(_) => return None,
         None => link(url)?,
@@ -64,7 +58,7 @@ fn image(url: &str) -> Option<Value> {
 fn document(file: &File, extra: &Extra) -> Option<Value> {
     let source = match (file.data.as_deref(), file.url.as_deref()) {
         (Some(data), _) => inline(data, file.name.as_deref())?,
-        (None, Some(url)) => match data_url(url) {
+        (None, Some(url)) => match DataUrl::parse(url) {
             Some(_) => inline(url, file.name.as_deref())?,
             // Servers fetch nothing but PDFs.
             None if is_named(url, ".pdf") || file.name.as_deref().is_some_and(|name| is_named(name, ".pdf")) => {
@@ -89,8 +83,8 @@ fn document(file: &File, extra: &Extra) -> Option<Value> {
 
 /// The source of a document that is there: a data URL, or bare base64.
 fn inline(data: &str, name: Option<&str>) -> Option<Value> {
-    let (media_type, data) = match data_url(data) {
-        Some((media_type, data)) => (media_type, data),
+    let (media_type, data) = match DataUrl::parse(data) {
+        Some(inline) => (inline.media_type(), inline.data),
         None if data.starts_with(PDF_BASE64) => (PDF, data),
         None if name.is_some_and(|name| is_named(name, ".txt") || is_named(name, ".md")) => ("text/plain", data),
         None => return None,
@@ -108,13 +102,6 @@ fn inline(data: &str, name: Option<&str>) -> Option<Value> {
 fn link(url: &str) -> Option<Value> {
     let is_link = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
     is_link.then(|| json!({ "type": "url", "url": url }))
-}
-
-/// Media type and base64 of a data URL.
-fn data_url(url: &str) -> Option<(&str, &str)> {
-    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
-    let media_type = head.strip_suffix(";base64")?;
-    Some((media_type.split(';').next().unwrap_or_default(), data))
 }
 
 /// True if a name or the path of a URL ends so.

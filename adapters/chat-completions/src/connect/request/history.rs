@@ -2,12 +2,12 @@
 //!
 //! Not here: what belongs to one assistant message, and which output to which call ([`interlingua_core::transcript`]).
 
-use interlingua_core::transcript::{Entry, OpenCalls, PairedCall, Part, Passage, Stretch, Transcript};
+use interlingua_core::transcript::{Entry, OpenCalls, PairedCall, Part, Passage, Stretch, Transcript, joined_text};
 use interlingua_core::{ContentKind, Extra, Json, Losses, opaque};
 use serde::Serialize;
 
 use super::RequestBody;
-use super::parts::{plain_text, user_content};
+use super::parts::user_content;
 use crate::connect::options::{ReasoningInput, SystemRole};
 use crate::connect::state::ReasoningField;
 
@@ -64,7 +64,7 @@ pub(super) fn messages(request: &RequestBody<'_>, losses: &mut Losses) -> Vec<Ch
     for passage in &transcript.passages {
         match passage {
             Passage::System(entry) => {
-                let text = plain_text(&entry.content, writer.losses);
+                let text = joined_text(&entry.content, writer.losses);
                 writer.write(system_role, Json::from_serialize(&text));
             }
             Passage::User(entry) => {
@@ -149,7 +149,7 @@ impl Writer<'_> {
     fn texts(&mut self, part: &Part<'_>) -> Vec<String> {
         match part {
             Part::Said(entry) => {
-                let text = plain_text(&entry.content, self.losses);
+                let text = joined_text(&entry.content, self.losses);
                 if text.is_empty() { Vec::new() } else { vec![text] }
             }
             Part::Asked(entry) => {

@@ -1,7 +1,7 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
 use interlingua_core::model::{Body, Content, File};
-use interlingua_core::transcript::{as_text, inline_sound, note_as_text};
+use interlingua_core::transcript::{inline_sound, sent_as_text};
 use interlingua_core::{Extra, Json, Losses};
 use serde_json::{Value, json};
 
@@ -17,13 +17,6 @@ pub(super) fn user_content(contents: &[Content], options: &UpstreamOptions, loss
     }
 }
 
-/// The texts of a message that can hold nothing else, joined with a blank line.
-pub(super) fn plain_text(contents: &[Content], losses: &mut Losses) -> String {
-    contents.iter().for_each(|content| note_as_text(content, losses));
-    let texts: Vec<String> = contents.iter().map(as_text).filter(|text| !text.is_empty()).collect();
-    texts.join("\n\n")
-}
-
 fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Option<Value> {
     let taken = match &content.body {
         Body::Image(Some(url)) if options.takes(Part::Image) => Some(image(url, &content.extra)),
@@ -36,8 +29,7 @@ fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Op
     };
 
     taken.or_else(|| {
-        note_as_text(content, losses);
-        let text = as_text(content);
+        let text = sent_as_text(content, losses);
         (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
     })
 }

@@ -9,6 +9,7 @@ use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::opaque::of_message_may_return;
 use interlingua_core::pending::approval_id;
+use interlingua_core::transcript::joined_text;
 use interlingua_core::{Extra, Json};
 use serde_json::{Map, Value, json};
 
@@ -142,7 +143,7 @@ impl Writer<'_> {
     }
 
     fn instructions(&mut self, message: &Message) {
-        let text = parts::plain(&message.content, self.losses);
+        let text = joined_text(&message.content, self.losses);
         if text.is_empty() {
             return;
         }

@@ -1,8 +1,8 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
-use interlingua_core::loss::{ContentKind, Losses};
+use interlingua_core::loss::Losses;
 use interlingua_core::model::{Body, Content, File};
-use interlingua_core::transcript::inline_sound;
+use interlingua_core::transcript::{inline_sound, sent_as_text};
 use interlingua_core::{Extra, Json};
 use serde_json::{Map, Value, json};
 
@@ -18,20 +18,13 @@ pub(super) fn assistant(contents: &[Content], losses: &mut Losses) -> Vec<Value>
     let parts = contents.iter().filter_map(|content| match &content.body {
         Body::Refusal(refusal) => Some(json!({ "type": "refusal", "refusal": refusal })),
         _ => {
-            let text = line(content, losses);
+            let text = sent_as_text(content, losses);
             let annotations =
                 content.extra.get("annotations").cloned().unwrap_or_else(|| Json::from_serialize(&[(); 0]));
             (!text.is_empty()).then(|| json!({ "type": "output_text", "text": text, "annotations": annotations }))
         }
     });
     parts.collect()
-}
-
-/// The texts of a message, joined with a blank line.
-pub(super) fn plain(contents: &[Content], losses: &mut Losses) -> String {
-    let lines: Vec<String> =
-        contents.iter().map(|content| line(content, losses)).filter(|text| !text.is_empty()).collect();
-    lines.join("\n\n")
 }
 
 fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Option<Value> {
@@ -46,7 +39,7 @@ fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Op
     };
 
     taken.or_else(|| {
-        let text = line(content, losses);
+        let text = sent_as_text(content, losses);
         (!text.is_empty()).then(|| json!({ "type": "input_text", "text": text }))
     })
 }
@@ -78,35 +71,4 @@ fn file(file: &File) -> Option<Value> {
         fields.insert("filename".to_owned(), name.as_str().into());
     }
     Some(Value::Object(fields))
-}
-
-/// A content as text: as it is, or as a note that says where it can be found.
-fn line(content: &Content, losses: &mut Losses) -> String {
-    let mut note = |kind: ContentKind, word: &str, known: Option<&str>| {
-        losses.changed(kind, "only a note of it is sent");
-        // Megabytes of base64 are no help to a model that cannot look at them.
-        match known.filter(|known| !known.starts_with("data:")) {
-            Some(known) if !known.is_empty() => format!("[{word}: {known}]"),
-            _ => format!("[{word}]"),
-        }
-    };
-
-    match &content.body {
-        Body::Text(text) | Body::Refusal(text) => text.clone(),
-        Body::Data(data) if data.is_null() => String::new(),
-        Body::Data(data) => {
-            losses.changed(ContentKind::DataIn, "sent as text");
-            data.text().to_owned()
-        }
-        Body::Image(url) => note(ContentKind::ImageIn, "image", url.as_deref()),
-        Body::Video(url) => note(ContentKind::VideoIn, "video", url.as_deref()),
-        Body::Audio { data, .. } => {
-            note(ContentKind::AudioIn, "audio", data.as_deref().filter(|data| data.contains("://")))
-        }
-        Body::File(file) => {
-            let known = file.url.as_deref().or(file.name.as_deref()).or(file.id.as_deref());
-            note(ContentKind::FileIn, "file", known)
-        }
-        Body::Other(word) => note(ContentKind::DataIn, word, None),
-    }
 }
