@@ -7,31 +7,17 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use interlingua_ag_ui::{AgUi, Options};
 use interlingua_core::exchange::{Exchange, ProtocolAdapter};
-use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::MessageStart;
-use interlingua_core::testkit::{self, TestRun};
-use interlingua_core::{Out, Record};
+use interlingua_core::model::MessageType;
+use interlingua_core::testkit::{self, DELTA_TEXTS, DeltaRun};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
-const DELTAS: u64 = 1000;
 const INPUT: &[u8] =
     br#"{"threadId":"t","runId":"r","protocolVersion":"1.0","messages":[{"id":"u","role":"user","content":"hi"}]}"#;
 
 fn main() {
     divan::main();
-}
-
-/// A run with [`DELTAS`] deltas after a first one, which begins the message.
-fn record(text: &str) -> Record {
-    let mut record = testkit::started();
-    let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
-    let content = record.start_content(message, ContentType::Text, None);
-    for _ in 0..=DELTAS {
-        record.push(message, content, text);
-    }
-    record
 }
 
 fn exchange(accept: &str) -> Box<dyn Exchange> {
@@ -46,31 +32,21 @@ fn exchange(accept: &str) -> Box<dyn Exchange> {
 }
 
 fn deltas(bencher: Bencher<'_, '_>, text: &str, accept: &str) {
-    let record = record(text);
-    let first = record.len() - DELTAS;
+    let run = DeltaRun::new(MessageType::Message, text);
     bencher
-        .counter(ItemsCount::new(DELTAS))
+        .counter(ItemsCount::new(DeltaRun::DELTAS))
         .with_inputs(|| {
-            let mut out = Out::new();
             let mut exchange = exchange(accept);
-            exchange.begin(TestRun::new(&record).view(), &mut out);
-            for sequence in 0..first {
-                exchange.encode(record.step(sequence).expect("the step exists"), &mut out);
-            }
-
-            out.body.clear();
-            out.body.reserve(1 << 20);
+            let out = run.begin(&mut *exchange);
             (exchange, out)
         })
         .bench_local_refs(|(exchange, out)| {
-            for sequence in first..record.len() {
-                exchange.encode(record.step(sequence).expect("the step exists"), out);
-            }
+            run.encode(&mut **exchange, out);
             divan::black_box(&out.body);
         });
 }
 
-#[divan::bench(args = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""])]
+#[divan::bench(args = DELTA_TEXTS)]
 fn stream(bencher: Bencher<'_, '_>, text: &str) {
     deltas(bencher, text, "text/event-stream");
 }

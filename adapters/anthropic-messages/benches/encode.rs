@@ -7,30 +7,15 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use interlingua_anthropic_messages::{AnthropicMessages, Options};
 use interlingua_core::exchange::{Exchange, ProtocolAdapter};
-use interlingua_core::json::Extra;
-use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{MessageEnd, MessageStart};
-use interlingua_core::testkit::{self, TestRun};
-use interlingua_core::{End, Out, Record, Reply};
+use interlingua_core::model::MessageType;
+use interlingua_core::testkit::{self, DELTA_TEXTS, DeltaRun, TestRun};
+use interlingua_core::{Out, Reply};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
-const DELTAS: u64 = 1000;
-
 fn main() {
     divan::main();
-}
-
-/// A run with [`DELTAS`] deltas after a first one, which opens the block.
-fn record(text: &str) -> Record {
-    let mut record = testkit::started();
-    let message = record.start_message(MessageStart::new("", MessageType::Message, Role::Assistant));
-    let content = record.start_content(message, ContentType::Text, None);
-    for _ in 0..=DELTAS {
-        record.push(message, content, text);
-    }
-    record
 }
 
 fn exchange(body: &str) -> Box<dyn Exchange> {
@@ -46,31 +31,21 @@ fn exchange(body: &str) -> Box<dyn Exchange> {
 }
 
 fn deltas(bencher: Bencher<'_, '_>, text: &str, body: &str) {
-    let record = record(text);
-    let first = record.len() - DELTAS;
+    let run = DeltaRun::new(MessageType::Message, text);
     bencher
-        .counter(ItemsCount::new(DELTAS))
+        .counter(ItemsCount::new(DeltaRun::DELTAS))
         .with_inputs(|| {
-            let mut out = Out::new();
             let mut exchange = exchange(body);
-            exchange.begin(TestRun::new(&record).view(), &mut out);
-            for sequence in 0..first {
-                exchange.encode(record.step(sequence).expect("the step exists"), &mut out);
-            }
-
-            out.body.clear();
-            out.body.reserve(1 << 20);
+            let out = run.begin(&mut *exchange);
             (exchange, out)
         })
         .bench_local_refs(|(exchange, out)| {
-            for sequence in first..record.len() {
-                exchange.encode(record.step(sequence).expect("the step exists"), out);
-            }
+            run.encode(&mut **exchange, out);
             divan::black_box(&out.body);
         });
 }
 
-#[divan::bench(args = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""])]
+#[divan::bench(args = DELTA_TEXTS)]
 fn stream(bencher: Bencher<'_, '_>, text: &str) {
     deltas(
         bencher,
@@ -81,13 +56,10 @@ fn stream(bencher: Bencher<'_, '_>, text: &str) {
 
 #[divan::bench]
 fn whole(bencher: Bencher<'_, '_>) {
-    let mut record = record(" token");
-    record.finish_content(0, 0, None, Extra::new());
-    record.finish_message(0, MessageEnd::new(End::Completed));
-    record.close(End::Completed, None);
+    let record = DeltaRun::new(MessageType::Message, " token").ended();
     let shown = TestRun::new(&record);
     bencher
-        .counter(ItemsCount::new(DELTAS))
+        .counter(ItemsCount::new(DeltaRun::DELTAS))
         .with_inputs(|| {
             (exchange(r#"{"model":"demo","max_tokens":100,"messages":[{"role":"user","content":"hi"}]}"#), Out::new())
         })

@@ -7,33 +7,15 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use interlingua_chat_completions::{ChatCompletions, Options};
 use interlingua_core::exchange::{Exchange, ProtocolAdapter};
-use interlingua_core::json::Extra;
-use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{CallHead, MessageEnd, MessageStart};
-use interlingua_core::testkit::{self, TestRun};
-use interlingua_core::{End, Out, Record, Reply};
+use interlingua_core::model::MessageType;
+use interlingua_core::testkit::{self, DELTA_TEXTS, DeltaRun, TestRun};
+use interlingua_core::{Out, Reply};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
-const DELTAS: u64 = 1000;
-
 fn main() {
     divan::main();
-}
-
-/// A run with [`DELTAS`] deltas after a first one: of a text, or of the arguments of a call.
-fn record(kind: MessageType, text: &str) -> Record {
-    let mut record = testkit::started();
-    let is_call = kind == MessageType::FunctionCall;
-    let message = record.start_message(MessageStart::new("", kind, Role::Assistant));
-    let head = CallHead { call_id: "call_1".to_owned(), name: "f".to_owned(), server_label: None };
-    let content = if is_call { ContentType::Data } else { ContentType::Text };
-    let content = record.start_content(message, content, is_call.then_some(head));
-    for _ in 0..=DELTAS {
-        record.push(message, content, text);
-    }
-    record
 }
 
 fn exchange(stream: bool) -> Box<dyn Exchange> {
@@ -50,31 +32,21 @@ fn exchange(stream: bool) -> Box<dyn Exchange> {
 }
 
 fn deltas(bencher: Bencher<'_, '_>, kind: MessageType, text: &str) {
-    let record = record(kind, text);
-    let first = record.len() - DELTAS;
+    let run = DeltaRun::new(kind, text);
     bencher
-        .counter(ItemsCount::new(DELTAS))
+        .counter(ItemsCount::new(DeltaRun::DELTAS))
         .with_inputs(|| {
-            let mut out = Out::new();
             let mut exchange = exchange(true);
-            exchange.begin(TestRun::new(&record).view(), &mut out);
-            for sequence in 0..first {
-                exchange.encode(record.step(sequence).expect("the step exists"), &mut out);
-            }
-
-            out.body.clear();
-            out.body.reserve(1 << 20);
+            let out = run.begin(&mut *exchange);
             (exchange, out)
         })
         .bench_local_refs(|(exchange, out)| {
-            for sequence in first..record.len() {
-                exchange.encode(record.step(sequence).expect("the step exists"), out);
-            }
+            run.encode(&mut **exchange, out);
             divan::black_box(&out.body);
         });
 }
 
-#[divan::bench(args = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""])]
+#[divan::bench(args = DELTA_TEXTS)]
 fn stream(bencher: Bencher<'_, '_>, text: &str) {
     deltas(bencher, MessageType::Message, text);
 }
@@ -91,13 +63,10 @@ fn arguments(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn whole(bencher: Bencher<'_, '_>) {
-    let mut record = record(MessageType::Message, " token");
-    record.finish_content(0, 0, None, Extra::new());
-    record.finish_message(0, MessageEnd::new(End::Completed));
-    record.close(End::Completed, None);
+    let record = DeltaRun::new(MessageType::Message, " token").ended();
     let shown = TestRun::new(&record);
     bencher
-        .counter(ItemsCount::new(DELTAS))
+        .counter(ItemsCount::new(DeltaRun::DELTAS))
         .with_inputs(|| (exchange(false), Out::new()))
         .bench_local_refs(|(exchange, out)| exchange.reply(Reply::Run(shown.view()), out).expect("an answer"));
 }
