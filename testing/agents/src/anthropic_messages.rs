@@ -4,7 +4,7 @@
 //! Not here: answers that break the protocol (the connector's own tests).
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Call, Ending, Item, Turn, normal};
+use interlingua_core::testkit::scenario::{AgentAct, Call, Ending, Item, Mark, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
@@ -60,7 +60,8 @@ impl ScriptedAgent for AnthropicMessages {
             return refusal(404, "not_found_error", "Not found.");
         };
         let body = request.json();
-        if let Err(complaint) = check(&body) {
+        let thoughts = thoughts_before(&play, stage).filter(|_| self.dialect != Dialect::Imitation);
+        if let Err(complaint) = check(&body).and_then(|()| check_thoughts(&body, thoughts.as_deref())) {
             return refusal(400, "invalid_request_error", &complaint);
         }
         note_received(&play, request, &body);
@@ -140,6 +141,25 @@ fn check(body: &Value) -> Result<(), String> {
         }
     }
     open.first().map_or(Ok(()), |call| Err(format!("`tool_use` ids without `tool_result` blocks: {call}")))
+}
+
+/// What the model thought in the turn before, if a result of a call of it comes with this one.
+fn thoughts_before(play: &Play<'_>, stage: &Stage) -> Option<String> {
+    let turn = play.mark.turn.checked_sub(1)?;
+    let before = stage.peek(Mark { turn, ..play.mark })?.turn.agent;
+    let has_call = before.iter().any(|act| matches!(act, AgentAct::ClientCall(_)));
+    before.iter().filter(|_| has_call).find_map(|act| match act {
+        AgentAct::Reasoning(pieces) => Some(pieces.concat()),
+        _ => None,
+    })
+}
+
+/// A model that thinks goes on only if its thoughts before a call come back with the result of it.
+fn check_thoughts(body: &Value, thoughts: Option<&str>) -> Result<(), String> {
+    let Some(thoughts) = thoughts else { return Ok(()) };
+    let messages = body["messages"].as_array().into_iter().flatten();
+    let is_there = messages.flat_map(blocks).any(|block| block["type"] == "thinking" && block["thinking"] == thoughts);
+    if is_there { Ok(()) } else { Err("Expected `thinking` before `tool_use`".to_owned()) }
 }
 
 fn complaint(block: &Value) -> Option<&'static str> {

@@ -110,6 +110,13 @@ fn tools() -> Vec<Scenario> {
             ],
         ),
         scenario(
+            "client-tool-after-thoughts",
+            vec![
+                turn(&ask, &[A::Reasoning(&["Let me ", "look."]), A::ClientCall(PARIS)]),
+                turn(&[C::Output(0, "18 C")], &[DONE]),
+            ],
+        ),
+        scenario(
             "client-tool-after-text",
             vec![turn(&ask, &[A::Text(&["Let me see."]), A::ClientCall(ROME)]), turn(&[C::Output(0, "21 C")], &[DONE])],
         ),
