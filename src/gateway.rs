@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use interlingua_core::call::AgentCard;
+use interlingua_core::call::{ATTACHMENTS, AgentCard};
 use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
@@ -549,7 +549,7 @@ fn retention_rules(settings: &Settings, mounts: &[Served], callers: &Arc<Callers
         collections: ["sessions", "asked", "branches", "spent"].map(str::to_owned).to_vec(),
         parts: vec![("entries".to_owned(), "sessions".to_owned())],
         routes: Vec::new(),
-        attached: Vec::new(),
+        attached: vec![ATTACHMENTS.to_owned()],
         bounds: owner_bounds(callers),
     };
     let mut scopes = Vec::new();

@@ -7,6 +7,8 @@ mod resent;
 
 pub use resent::{HistoryJudge, Otherwise, Resent};
 
+use std::collections::BTreeMap;
+
 use crate::answer::{Answer, AnswerPolicy};
 use crate::event::{End, Millis};
 use crate::id::RunId;
@@ -31,8 +33,10 @@ pub enum Call {
     Attach(Target),
     /// Cancel a run. Answered by [`Reply::Run`] once the run has ended, even if it had ended before.
     Cancel(Target),
-    /// Delete a run, after canceling it if necessary. Answered by [`Reply::Done`].
+    /// Delete a run with its attachments, after canceling it if necessary. Answered by [`Reply::Done`].
     Delete(Target),
+    /// Replace the tags of a run. Answered by [`Reply::Run`].
+    Tag(Target, Tags),
     /// List the caller's runs. Answered by [`Reply::Runs`].
     List(Filter),
     /// Describe the route's agents. Answered by [`Reply::Agents`].
@@ -71,6 +75,28 @@ pub struct RunCall {
     pub policy: RunPolicy,
     /// Data the adapter wants back with the run, such as an echo of the request. Opaque to the gateway.
     pub labels: Json,
+    /// By what lists find the run ([`Filter::tags`]).
+    pub tags: Tags,
+    /// Larger data of the adapter, by name, which is not loaded with the run and deleted with it: see [`attachment`].
+    pub attachments: Vec<(&'static str, Json)>,
+}
+
+/// Texts by which lists find a run, and that its client may change ([`Call::Tag`]). The names are the adapter's.
+pub type Tags = BTreeMap<String, String>;
+
+/// The collection of the attachments of runs.
+pub const ATTACHMENTS: &str = "attachments";
+
+/// The key of an attachment of a run in [`ATTACHMENTS`].
+#[must_use]
+pub fn attachment_key(run: RunId, name: &str) -> String {
+    format!("{run}/{name}")
+}
+
+/// Gets an attachment of a run ([`RunCall::attachments`]). Answered by [`Reply::Documents`], empty if there is none.
+#[must_use]
+pub fn attachment(run: RunId, name: &str) -> Call {
+    Call::Document(DocumentCall::Get { collection: ATTACHMENTS.to_owned(), key: attachment_key(run, name) })
 }
 
 impl RunCall {
@@ -88,6 +114,8 @@ impl RunCall {
             answer_policy: AnswerPolicy::default(),
             policy: RunPolicy::attached(),
             labels: Json::null(),
+            tags: Tags::new(),
+            attachments: Vec::new(),
         }
     }
 }
@@ -116,7 +144,7 @@ pub enum Target {
     Latest(String),
 }
 
-/// Selects runs, and a page of them. Sorted by the time of the last state change, newest first, then by id.
+/// Selects runs, and a page of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only runs of this session.
@@ -127,6 +155,10 @@ pub struct Filter {
     pub states: Vec<RunState>,
     /// Only runs whose state changed at this time or later.
     pub changed_since: Option<Millis>,
+    /// Only runs with all of these tags.
+    pub tags: Tags,
+    /// How the list is sorted.
+    pub order: Order,
     /// Page size. 0: the engine's default of 50.
     pub limit: usize,
     /// Where the page starts; `None` for the first page.
@@ -136,11 +168,40 @@ pub struct Filter {
     pub heads: bool,
 }
 
+/// How a list of runs is sorted. Runs of the same millisecond are sorted by id, in the same direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// By the last state change, newest first.
+    #[default]
+    LatestChange,
+    /// By creation, oldest first.
+    OldestFirst,
+    /// By creation, newest first.
+    NewestFirst,
+}
+
+impl Order {
+    /// The time by which a run is sorted.
+    #[must_use]
+    pub const fn time(self, created_at: Millis, changed_at: Millis) -> Millis {
+        match self {
+            Self::LatestChange => changed_at,
+            Self::OldestFirst | Self::NewestFirst => created_at,
+        }
+    }
+
+    /// True if the smallest time comes first.
+    #[must_use]
+    pub const fn is_ascending(self) -> bool {
+        matches!(self, Self::OldestFirst)
+    }
+}
+
 /// A position in a list, stable while runs are added and removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// Last state change of the last run on the page.
-    pub changed_at: Millis,
+    /// The time by which the list is sorted ([`Order::time`]), of the last run on the page.
+    pub at: Millis,
     /// Id of that run.
     pub id: RunId,
 }
@@ -225,6 +286,8 @@ pub struct RunInfo {
     pub request: AgentRequest,
     /// The adapter's data from [`RunCall::labels`].
     pub labels: Json,
+    /// By what lists find it: those of [`RunCall::tags`], or of the latest [`Call::Tag`].
+    pub tags: Tags,
     /// The route whose retention settings apply in addition to the global ones. `None`: only the global ones apply.
     pub retention: Option<RetentionOwner>,
 }
@@ -431,7 +494,7 @@ pub enum Reply<'a> {
 /// A page of runs.
 #[derive(Debug)]
 pub struct Page<'a> {
-    /// The runs, latest state change first.
+    /// The runs, sorted as [`Filter::order`] says.
     pub runs: Vec<RunView<'a>>,
     /// Number of matching runs on all pages.
     pub total: usize,

@@ -447,6 +447,11 @@ impl<'a> Request<'a> {
         form_urlencoded::parse(self.query.as_bytes()).filter(|(known, _)| known == name).last().map(|(_, value)| value)
     }
 
+    /// All query parameters, decoded, in the order of the query.
+    pub fn queries(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
+        form_urlencoded::parse(self.query.as_bytes())
+    }
+
     /// The media type of the body, without parameters, in lower case. Empty if the request has none.
     #[must_use]
     pub fn media_type(&self) -> String {

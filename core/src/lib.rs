@@ -47,6 +47,7 @@ pub mod normalize;
 pub mod opaque;
 pub mod openai_api;
 pub mod openai_error;
+pub mod openai_list;
 pub mod options;
 pub mod out;
 pub mod owner;

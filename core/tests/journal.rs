@@ -351,6 +351,7 @@ proptest! {
         tools in maybe(prop::collection::vec(json(), 0..2)),
         extra in extra(),
         labels in json(),
+        tags in prop::collection::btree_map(text(), text(), 0..3),
         keeper in maybe((text(), any::<bool>())),
         state in prop_oneof![end().prop_map(RunState::Ended), Just(RunState::Waiting), Just(RunState::Queued)],
     ) {
@@ -369,6 +370,7 @@ proptest! {
                 tools, extra,
             },
             labels,
+            tags,
             retention: keeper.map(|(route, remembered)| RetentionOwner { route, remembered }),
         };
         let text = serde_json::to_vec(&Written(&info)).unwrap();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::call::{RunInfo, RunState, Target};
+use interlingua_core::call::{ATTACHMENTS, RunInfo, RunState, Target, attachment_key};
 use interlingua_core::{End, Event, Fault, RunId, Step};
 
 use super::active_run::{ActiveRun, Publish};
@@ -18,10 +18,13 @@ use super::run_access::RunAccess;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
-use crate::store::Signal;
+use crate::store::{Expect, Signal};
 
 /// How long a caller waits for a run to end that it has canceled. After that the run is shown as it stands.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// More attachments than any adapter gives a run.
+const MAX_ATTACHMENTS: usize = 100;
 
 /// Ends runs.
 pub(super) struct Canceller {
@@ -168,12 +171,24 @@ impl Canceller {
         Ok(())
     }
 
+    /// Deletes the attachments of a run of the caller.
+    async fn detach(&self, id: RunId, scope: &Scope) -> Result<(), Fault> {
+        let (store, prefix) = (self.runs.store(), scope.document_key(&attachment_key(id, "")));
+        let found = store.list(ATTACHMENTS, &prefix, None, MAX_ATTACHMENTS).await;
+        for entry in found.map_err(|error| store_fault(&error))? {
+            let deleted = store.delete(ATTACHMENTS, &entry.key, Expect::Any).await;
+            let _ = deleted.map_err(|error| store_fault(&error))?;
+        }
+        Ok(())
+    }
+
     /// Cancels a run of the caller and deletes it.
     pub(super) async fn delete(&self, target: &Target, scope: &Scope) -> Result<(), Fault> {
         let run = self.cancel(target, scope).await?;
         let id = run.id();
         let session = self.runs.session_of(&run).await?;
         let is_history = self.runs.sessions().entries().contain_run(&session, id).await?;
+        self.detach(id, scope).await?;
         if is_history {
             // Later runs keep the history they have; by itself the run cannot be found.
             let run = self.runs.activate(run).await?;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::call::{Busy, RunInfo, RunState, Thread};
+use interlingua_core::call::{ATTACHMENTS, Busy, RunInfo, RunState, Tags, Thread, attachment_key};
 use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::policy::FirstResponse;
 use interlingua_core::{Delivery, Fault, FaultKind, Json, Record, Run, RunCall, RunId};
@@ -19,7 +19,7 @@ use super::answer::Answer;
 use super::complete::complete;
 use super::context::Outcome;
 use super::driver::{Beginning, Driver};
-use super::faults;
+use super::faults::{self, store_fault};
 use super::follow::Follower;
 use super::later_turns::LaterTurns;
 use super::limits::Limits;
@@ -31,9 +31,10 @@ use super::scope::Scope;
 use super::session::{Session, TurnGuard};
 use super::session_choice::{Chosen, SessionChooser};
 use super::spent;
+use super::stored_json;
 use super::turn::{Place, Spoken, Turn, TurnPermits};
 use crate::clock;
-use crate::store::{Health, Journal, StoreFuture};
+use crate::store::{Expect, Health, Journal, Store, StoreFuture};
 
 /// How long the turn of a run that has ended takes to be free at most.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -54,6 +55,7 @@ struct NewRun {
     delivery: Delivery,
     previous: Option<RunId>,
     labels: Json,
+    tags: Tags,
 }
 
 /// Where a turn stands.
@@ -88,6 +90,7 @@ impl FirstTurns {
         let mut permits = TurnPermits::begin(&scope.caller, &agent)?;
         let (id, delivery) = (call.id.unwrap_or_else(clock::new_id), call.delivery);
         let labels = std::mem::replace(&mut call.labels, Json::null());
+        let (tags, attachments) = (std::mem::take(&mut call.tags), std::mem::take(&mut call.attachments));
         let thread = std::mem::replace(&mut call.thread, Thread::New);
         let mut spoken = Spoken::from(call);
         let chosen = self.sessions.choose(thread, &mut spoken, &policy, &agent, scope).await?;
@@ -106,11 +109,14 @@ impl FirstTurns {
         let (mut turn, started) = Turn::new(session, Arc::clone(&agent), scope.origin(), place, policy, spoken);
         turn.permits = Some(permits);
 
-        let run = new_run(&agent, &mut turn, NewRun { id, delivery, previous, labels }, scope);
+        let run = new_run(&agent, &mut turn, NewRun { id, delivery, previous, labels, tags }, scope);
         let (follower, saved) = self.launch(&run, turn, store_fails, scope);
+        // Written after the run: what has no run is never deleted.
+        let attached = attach(self.runs.store(), id, attachments, scope);
         if let Some((named, session)) = remembered {
             self.remember(named, session).await;
         }
+        attached.await?;
         if let Some(saved) = saved {
             // A run that is answered before its end is safe before it is answered.
             saved.await.unwrap_or_else(|_| Err(faults::internal()))?;
@@ -222,8 +228,28 @@ impl FirstTurns {
     }
 }
 
+/// Writes the attachments of a run. They are on their way before the future is polled.
+fn attach(
+    store: &Arc<dyn Store>,
+    run: RunId,
+    attachments: Vec<(&'static str, Json)>,
+    scope: &Scope,
+) -> impl Future<Output = Result<(), Fault>> + use<> {
+    let write = |(name, value): (&str, Json)| {
+        let key = scope.document_key(&attachment_key(run, name));
+        store.put(ATTACHMENTS, &key, stored_json::to_bytes(&value), Expect::Any, clock::now())
+    };
+    let writes: Vec<_> = attachments.into_iter().map(write).collect();
+    async move {
+        for write in writes {
+            let _ = write.await.map_err(|error| store_fault(&error))?;
+        }
+        Ok(())
+    }
+}
+
 fn new_run(agent: &Arc<Agent>, turn: &mut Turn, new: NewRun, scope: &Scope) -> Arc<ActiveRun> {
-    let NewRun { id, delivery, previous, labels } = new;
+    let NewRun { id, delivery, previous, labels, tags } = new;
     let now = clock::now();
     let input = turn.take_input();
     let mut record = Record::new(Run::new(id, agent.name.clone(), turn.session.id.clone(), now));
@@ -238,6 +264,7 @@ fn new_run(agent: &Arc<Agent>, turn: &mut Turn, new: NewRun, scope: &Scope) -> A
         stored: turn.policy.stored,
         request: AgentRequest { input: Input::default(), ..turn.spoken.request.clone() },
         labels,
+        tags,
         retention: owner_of_new_run(agent, &turn.session, scope),
     };
 

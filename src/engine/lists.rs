@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use interlingua_core::call::{Cursor, Filter, RunView};
+use interlingua_core::call::{Cursor, Filter, Order, RunView};
 use interlingua_core::pending::Pending;
 use interlingua_core::{Fault, FaultKind, RunId};
 
@@ -73,7 +73,7 @@ pub(super) async fn list(
     scope: &Scope,
 ) -> Result<RunPage, Fault> {
     let expired_before = rules.load().retention.expiry_cutoffs(clock::now());
-    let heads_only = filter.heads;
+    let (heads_only, order) = (filter.heads, filter.order);
     let query =
         Query { agents: scope.agent_names(), owner: Some(scope.owner.key().to_owned()), filter, expired_before };
     let found = runs.store().find(query).await.map_err(|error| store_fault(&error))?;
@@ -81,7 +81,7 @@ pub(super) async fn list(
     let (listed, cut) = if heads_only {
         (list_heads(runs, found.runs.iter().map(|head| head.id).collect()).await?, None)
     } else {
-        list_whole(runs, &found.runs, max_bytes).await?
+        list_whole(runs, &found.runs, order, max_bytes).await?
     };
 
     Ok(RunPage { runs: listed, total: found.total, next: cut.or(found.next) })
@@ -108,6 +108,7 @@ async fn list_heads(runs: &Arc<RunTable>, ids: Vec<RunId>) -> Result<Vec<ListedR
 async fn list_whole(
     runs: &Arc<RunTable>,
     heads: &[RunHead],
+    order: Order,
     max_bytes: u64,
 ) -> Result<(Vec<ListedRun>, Option<Cursor>), Fault> {
     let (mut listed, mut size) = (Vec::new(), 0_u64);
@@ -125,7 +126,7 @@ async fn list_whole(
             Err(fault) if fault.kind == FaultKind::Overloaded && last.is_some() => return Ok((listed, last)),
             Err(fault) => return Err(fault),
         }
-        last = Some(Cursor { changed_at: head.changed_at, id: head.id });
+        last = Some(head.cursor(order));
     }
 
     Ok((listed, None))

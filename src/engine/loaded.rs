@@ -138,7 +138,7 @@ fn overloaded() -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use interlingua_core::call::{Delivery, RunInfo, RunState};
+    use interlingua_core::call::{Delivery, RunInfo, RunState, Tags};
     use interlingua_core::model::AgentRequest;
     use interlingua_core::{End, Json, Record, Run};
 
@@ -161,6 +161,7 @@ mod tests {
             stored: true,
             request: AgentRequest::default(),
             labels: Json::null(),
+            tags: Tags::new(),
             retention: None,
         };
 

@@ -200,6 +200,10 @@ impl Engine {
                 let (canceller, scope) = (Arc::clone(&self.0.canceller), scope.clone());
                 complete(async move { canceller.delete(&target, &scope).await.map(|()| Answer::Done) }).await
             }
+            Call::Tag(target, tags) => {
+                let (access, scope) = (Arc::clone(access), scope.clone());
+                complete(async move { access.tag(&target, tags, &scope).await.map(Answer::Run) }).await
+            }
             Call::List(filter) => {
                 let page = lists::list(runs, rules, self.0.limits.page, filter, scope).await?;
                 Ok(Answer::Runs { runs: page.runs, total: page.total, next: page.next })

@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
-use interlingua_core::call::Target;
+use interlingua_core::call::{Tags, Target};
 use interlingua_core::{Fault, RunId};
 
+use super::active_run::Publish;
+use super::commit;
 use super::faults::{self, store_fault};
-use super::follow::Follower;
+use super::follow::{Follower, settled};
 use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
@@ -71,6 +73,15 @@ impl RunAccess {
             return Ok(Follower::new(&self.runs, held.handle()));
         }
         Ok(Follower::new(&self.runs, run))
+    }
+
+    /// Replaces the tags of a run of the caller.
+    pub(super) async fn tag(&self, target: &Target, tags: Tags, scope: &Scope) -> Result<RunHandle, Fault> {
+        let run = settled(&self.runs, self.find(target, scope).await?).await;
+        let held = self.runs.activate(run).await?;
+        held.update(Publish::Later, |state| state.about.tags = tags);
+        commit::settle(self.runs.store(), &held).await?;
+        Ok(held.handle())
     }
 
     /// A run of the caller, in memory.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua_core::call::{Cursor, RunInfo, RunState};
+use interlingua_core::call::{Cursor, RunInfo, RunState, Tags};
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
@@ -120,6 +120,11 @@ impl Run {
         let (Some((route, _)), RunData::Ended(stored)) = (&self.retention_owner, &self.data) else { return false };
         expired_before.iter().any(|(name, before)| **name == **route && stored.info.changed_at < *before)
     }
+}
+
+/// True if a run has all of these tags.
+fn has_tags(info: &RunInfo, tags: &Tags) -> bool {
+    tags.iter().all(|(name, value)| info.tags.get(name) == Some(value))
 }
 
 /// Reads a value from a run under its lock.
@@ -406,7 +411,7 @@ impl Store for Memory {
                     && !run.is_expired(&query.expired_before)
             };
 
-            // States are read after the lock is released: they are behind the runs' own locks.
+            // States and tags are read after the lock is released: they are behind the runs' own locks.
             let candidates: Vec<(RunId, Run)> = {
                 let runs = lock(&store.runs);
                 runs.by_id.iter().filter(|(_, run)| wanted(run)).map(|(id, run)| (*id, run.clone())).collect()
@@ -414,27 +419,32 @@ impl Store for Memory {
 
             let mut heads: Vec<RunHead> = candidates
                 .into_iter()
+                .filter(|(_, run)| filter.tags.is_empty() || run.data.with_info(|info| has_tags(info, &filter.tags)))
                 .map(|(id, run)| {
                     let (state, changed_at, size) = run.data.state();
                     let (agent, session) = (run.agent.to_string(), run.session.to_string());
-                    RunHead { id, agent, session, state, changed_at, size }
+                    RunHead { id, agent, session, state, created_at: run.created_at, changed_at, size }
                 })
                 .filter(|head| filter.states.is_empty() || filter.states.contains(&head.state))
                 .filter(|head| filter.changed_since.is_none_or(|since| head.changed_at >= since))
                 .collect();
 
             let total = heads.len();
-            if let Some(cursor) = filter.cursor {
-                heads.retain(|head| (head.changed_at, head.id) < (cursor.changed_at, cursor.id));
+            let place = |head: &RunHead| (filter.order.time(head.created_at, head.changed_at), head.id);
+            heads.sort_unstable_by_key(place);
+            if !filter.order.is_ascending() {
+                heads.reverse();
             }
-            heads.sort_unstable_by_key(|head| std::cmp::Reverse((head.changed_at, head.id)));
+            if let Some(Cursor { at, id }) = filter.cursor {
+                let follows = |place| if filter.order.is_ascending() { place > (at, id) } else { place < (at, id) };
+                heads.retain(|head| follows(place(head)));
+            }
 
             let limit = if filter.limit == 0 { Query::LIMIT } else { filter.limit };
             let more = heads.len() > limit;
             heads.truncate(limit);
 
-            let last = heads.last().filter(|_| more);
-            let next = last.map(|head| Cursor { changed_at: head.changed_at, id: head.id });
+            let next = heads.last().filter(|_| more).map(|head| head.cursor(filter.order));
             RunPage { runs: heads, total, next }
         })
     }

@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use interlingua_core::call::{Cursor, Filter, RunInfo, RunState};
+use interlingua_core::call::{Cursor, Filter, Order, RunInfo, RunState};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::RunRetention;
 use interlingua_core::id::RunId;
@@ -185,10 +185,19 @@ pub struct RunHead {
     pub session: String,
     /// Current state.
     pub state: RunState,
+    /// When it was created.
+    pub created_at: Millis,
     /// When the state last changed.
     pub changed_at: Millis,
     /// Approximate size in bytes.
     pub size: u64,
+}
+
+impl RunHead {
+    /// Where the page begins that follows this run.
+    pub(crate) const fn cursor(&self, order: Order) -> Cursor {
+        Cursor { at: order.time(self.created_at, self.changed_at), id: self.id }
+    }
 }
 
 /// What it would cost to load a run.
@@ -204,7 +213,7 @@ pub struct LoadCost {
 /// One page of [`Store::find`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunPage {
-    /// Sorted by latest state change, newest first; ties by id, greatest first.
+    /// Sorted as [`Filter::order`] says.
     pub runs: Vec<RunHead>,
     /// Number of matches on all pages together.
     pub total: usize,
@@ -493,6 +502,7 @@ impl StoreError {
 /// #         stored: true,
 /// #         request: AgentRequest::default(),
 /// #         labels: Json::null(),
+/// #         tags: Default::default(),
 /// #         retention: None,
 /// #     }
 /// # }

@@ -26,6 +26,7 @@ mod browsers;
 mod canary;
 mod certificates;
 mod chat_agents;
+mod chat_stored;
 mod checks;
 mod connectors;
 mod conversations;

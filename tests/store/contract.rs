@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use interlingua::store::{Conflict, Expect, Query, Signal, Store, StoreError, StoredRun, Version};
 use interlingua_core::RunId;
-use interlingua_core::call::{Cursor, Filter, RunState};
+use interlingua_core::call::{Cursor, Filter, Order, RunState};
 use interlingua_core::event::End;
 
 use crate::live::{ActiveRun, RunSpec, id};
@@ -215,7 +215,70 @@ pub(crate) async fn runs_are_found_by_every_filter(store: &SharedStore) {
     let head = &found.runs[0];
     assert_eq!((head.id, &*head.agent, &*head.session), (id(5), "friday", "s"));
     assert_eq!((head.state, head.changed_at), (RunState::Ended(End::Failed), 5000));
-    assert_eq!((found.total, found.next), (5, Some(Cursor { changed_at: 5000, id: id(5) })));
+    assert_eq!((found.total, found.next), (5, Some(Cursor { at: 5000, id: id(5) })));
+}
+
+pub(crate) async fn runs_are_found_by_their_tags(store: &SharedStore) {
+    const MODEL: (&str, &str) = ("model", "m");
+    const ODD: (&str, &str) = ("metadata.\"a' $.[0]", "1");
+    let one = RunSpec { id: id(1), tags: &[MODEL, ODD], ..RunSpec::default() };
+    let first = open_run(store, &one, RunState::Ended(End::Completed), 2000).await;
+    open_run(store, &RunSpec { id: id(2), tags: &[MODEL], ..RunSpec::default() }, RunState::Running, 3000).await;
+    open_run(store, &RunSpec { id: id(3), ..RunSpec::default() }, RunState::Running, 4000).await;
+    open_run(store, &RunSpec { id: id(4), owner: "otto", ..one.clone() }, RunState::Running, 5000).await;
+
+    let tagged = |tags: &[(&str, &str)]| -> Filter {
+        let tags = tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Filter { tags: tags.collect(), ..Filter::default() }
+    };
+    let find = async |tags: &[(&str, &str)]| {
+        let query = Query { owner: Some("olga".into()), filter: tagged(tags), ..Query::default() };
+        let found = store.find(query).await.unwrap();
+        assert_eq!(found.total, found.runs.len());
+        found.runs.into_iter().map(|head| head.id).collect::<Vec<RunId>>()
+    };
+    assert_eq!(find(&[]).await, [id(3), id(2), id(1)]);
+    assert_eq!(find(&[MODEL]).await, [id(2), id(1)]);
+    assert_eq!(find(&[MODEL, ODD]).await, [id(1)]);
+    assert_eq!(find(&[("model", "n")]).await, []);
+    assert_eq!(find(&[("metadata.b", "1")]).await, []);
+
+    // They can be replaced after the end, by others of the same length.
+    let cost = store.load_cost(id(1)).await.unwrap().unwrap();
+    let loaded = ActiveRun::restore((*store.load(id(1)).await.unwrap().unwrap()).clone());
+    store.open(&loaded.journal()).await.unwrap();
+    loaded.change(|_, info| info.tags = tagged(&[("model", "n"), ODD]).tags);
+    store.settle(&loaded.journal()).await.unwrap();
+    assert_eq!(find(&[("model", "n")]).await, [id(1)]);
+    assert_eq!(find(&[MODEL]).await, [id(2)]);
+    let stored = store.load(id(1)).await.unwrap().unwrap();
+    assert_eq!((&stored.info.tags, stored.info.changed_at), (&tagged(&[("model", "n"), ODD]).tags, 2000));
+    assert_eq!(stored.record, first.stored().record);
+    let changed = store.load_cost(id(1)).await.unwrap().unwrap();
+    assert!(cost.fingerprint.is_none() || changed.fingerprint != cost.fingerprint, "it is not what was loaded before");
+}
+
+pub(crate) async fn runs_are_listed_in_the_order_of_their_creation(store: &SharedStore) {
+    // Two at a time of the same moment; those that came first changed last.
+    for number in 1..=5_u64 {
+        let spec = RunSpec { id: id(number.into()), at: 1000 + number / 2, ..RunSpec::default() };
+        open_run(store, &spec, RunState::Ended(End::Completed), 9000 - number).await;
+    }
+
+    for (order, expected) in [(Order::OldestFirst, [1, 2, 3, 4, 5]), (Order::NewestFirst, [5, 4, 3, 2, 1])] {
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        loop {
+            let filter = Filter { order, limit: 2, cursor, ..Filter::default() };
+            let page = store.find(Query { filter, ..Query::default() }).await.unwrap();
+            assert_eq!(page.total, 5);
+            seen.extend(page.runs.iter().map(|head| head.id));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, expected.map(id), "{order:?}");
+    }
 }
 
 pub(crate) async fn heads_contain_no_messages(store: &SharedStore) {

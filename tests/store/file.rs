@@ -58,7 +58,7 @@ async fn a_file_of_the_first_schema_is_migrated() {
                 DROP TRIGGER document_goes; DROP TABLE shares; DROP INDEX runs_by_owner_of_route;
                 DROP INDEX documents_by_owner; ALTER TABLE documents DROP COLUMN owner;
                 DROP INDEX runs_by_route; ALTER TABLE runs DROP COLUMN route; ALTER TABLE runs DROP COLUMN remembered;
-                ALTER TABLE runs DROP COLUMN head;
+                ALTER TABLE runs DROP COLUMN head; DROP INDEX runs_with_tags; ALTER TABLE runs DROP COLUMN tags;
                 PRAGMA user_version = 1;";
     file.execute_batch(downgrade).unwrap();
     drop(file);

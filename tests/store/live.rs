@@ -59,6 +59,7 @@ pub(crate) struct RunSpec<'a> {
     pub(crate) session: &'a str,
     pub(crate) protocol: &'a str,
     pub(crate) at: Millis,
+    pub(crate) tags: &'a [(&'a str, &'a str)],
     /// The route whose retention rules apply, and whether other runs continue from this one.
     pub(crate) retention: Option<(&'a str, bool)>,
 }
@@ -72,6 +73,7 @@ impl Default for RunSpec<'_> {
             session: "s",
             protocol: "agent-api",
             at: 1000,
+            tags: &[],
             retention: None,
         }
     }
@@ -89,6 +91,7 @@ impl ActiveRun {
             stored: true,
             request: AgentRequest { model: Some("m".into()), ..AgentRequest::default() },
             labels: Json::parse("{ \"kept\": [1.0] }").unwrap(),
+            tags: spec.tags.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             retention: spec.retention.map(|(route, remembered)| RetentionOwner { route: route.into(), remembered }),
         };
 

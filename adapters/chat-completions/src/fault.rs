@@ -14,6 +14,11 @@ pub(crate) fn unsupported_value(field: impl Into<String>, message: impl Into<Str
     Fault::new(FaultKind::Unsupported, message).with_field(field).with_code(UNSUPPORTED_VALUE)
 }
 
+/// There is no such completion for the caller. The words are OpenAI's.
+pub(crate) fn not_found(id: &str) -> Fault {
+    Fault::new(FaultKind::NotFound, format!("Chat completion with id '{id}' not found."))
+}
+
 /// A message that stands where it cannot. Has no code of its own.
 pub(crate) fn misplaced(field: impl Into<String>, message: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Conflict, message).with_field(field)

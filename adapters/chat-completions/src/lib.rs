@@ -16,6 +16,7 @@ mod ids;
 mod losses;
 mod options;
 mod serve;
+mod tags;
 
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub use connect::{
 pub use options::{InlineImages, Options, Reasoning, ToolItems, ToolParts};
 use serve::Shared;
 use serve::complete::Complete;
+use serve::list::List;
+use serve::stored::Stored;
 
 /// Serves OpenAI Chat Completions.
 pub struct ChatCompletions;
@@ -74,6 +77,15 @@ impl ProtocolAdapter for ChatCompletions {
 /// The table of docs/protocols/chat-completions.md#endpoints.
 fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
     let mut table = vec![Endpoint::post("/chat/completions", sharing(shared, Complete::new))];
+    if shared.options.stored_completions.0 {
+        table.extend([
+            Endpoint::get("/chat/completions/{id}/messages", sharing(shared, Stored::messages)),
+            Endpoint::get("/chat/completions/{id}", sharing(shared, Stored::retrieve)),
+            Endpoint::post("/chat/completions/{id}", sharing(shared, Stored::update)),
+            Endpoint::delete("/chat/completions/{id}", sharing(shared, Stored::delete)),
+            Endpoint::get("/chat/completions", sharing(shared, List::new)),
+        ]);
+    }
     table.extend(openai_api::model_endpoints(&shared.names));
     table
 }

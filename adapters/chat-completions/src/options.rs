@@ -11,6 +11,7 @@ use interlingua_core::model_options::{
     Busy, ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, RefusalInput,
     StructuredOutput,
 };
+use interlingua_core::options::Switch;
 use interlingua_core::size::Size;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -64,6 +65,8 @@ pub struct Options {
     pub inline_images: InlineImages,
     /// How a tool's output with images reaches the agent.
     pub tool_parts: ToolParts,
+    /// Whether completions of requests with `store` are served at `/chat/completions`.
+    pub stored_completions: Switch,
     /// What happens to a run when its client disconnects.
     pub disconnect: Disconnect,
     /// Maximum size of a request body, in bytes or as `"8MiB"`. Default: the limit of the server.
@@ -95,6 +98,7 @@ impl Default for Options {
             data: DataDisplay::default(),
             inline_images: InlineImages::default(),
             tool_parts: ToolParts::default(),
+            stored_completions: Switch(true),
             disconnect: Disconnect::default(),
             max_body: None,
         }

@@ -109,7 +109,7 @@ impl Exchange for AllRuns {
         out.json(&RunList {
             object: "list",
             total: page.total,
-            next: page.next.map(|next| format!("{}.{}", next.changed_at, next.id)),
+            next: page.next.map(|next| format!("{}.{}", next.at, next.id)),
             data: Entries { page: &page, terminal: self.route.options.terminal },
         });
         Ok(Next::Done)
@@ -126,7 +126,7 @@ impl Exchange for AllRuns {
 
 fn parse_cursor(text: &str) -> Option<Cursor> {
     let (changed_at, id) = text.split_once('.')?;
-    Some(Cursor { changed_at: changed_at.parse().ok()?, id: RunId::parse(id)? })
+    Some(Cursor { at: changed_at.parse().ok()?, id: RunId::parse(id)? })
 }
 
 #[derive(Serialize)]

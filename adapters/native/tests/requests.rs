@@ -268,7 +268,7 @@ fn a_stream_resumes_by_header_or_query() {
 fn runs_are_listed_page_by_page() {
     let native = Native::new("{}");
     let record = finished();
-    let cursor = Cursor { changed_at: NOW, id: RunId(uuid::Uuid::from_u128(9)) };
+    let cursor = Cursor { at: NOW, id: RunId(uuid::Uuid::from_u128(9)) };
     let (exchange, call) = native.open("GET", "/runs", b"", "session_id=s&limit=2");
     let Ok(Call::List(filter)) = call else { panic!("{call:?}") };
     assert_eq!((filter.session.as_deref(), filter.limit, filter.cursor), (Some("s"), 2, None));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::message::{Message, Written};
-use crate::call::{Delivery, RetentionOwner, RunInfo, RunState};
+use crate::call::{Delivery, RetentionOwner, RunInfo, RunState, Tags};
 use crate::event::Millis;
 use crate::id::RunId;
 use crate::json::{Extra, Json};
@@ -24,6 +24,8 @@ struct InfoRef<'a> {
     stored: bool,
     request: RequestRef<'a>,
     labels: &'a Json,
+    #[serde(skip_serializing_if = "Tags::is_empty")]
+    tags: &'a Tags,
     #[serde(skip_serializing_if = "Option::is_none")]
     keeper: Option<StoredRetention<&'a str>>,
 }
@@ -91,6 +93,7 @@ impl Serialize for Written<&RunInfo> {
                 extra: &request.extra,
             },
             labels: &info.labels,
+            tags: &info.tags,
             keeper: info
                 .retention
                 .as_ref()
@@ -114,6 +117,8 @@ struct Info {
     stored: bool,
     request: Request,
     labels: Json,
+    #[serde(default)]
+    tags: Tags,
     #[serde(default)]
     keeper: Option<StoredRetention<String>>,
 }
@@ -150,7 +155,7 @@ enum StopWords {
 
 impl<'de> Deserialize<'de> for Written<RunInfo> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Info { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, keeper } =
+        let Info { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, tags, keeper } =
             Info::deserialize(deserializer)?;
 
         let request = AgentRequest {
@@ -177,7 +182,19 @@ impl<'de> Deserialize<'de> for Written<RunInfo> {
         };
         let retention = keeper.map(|StoredRetention { route, remembered }| RetentionOwner { route, remembered });
 
-        Ok(Self(RunInfo { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, retention }))
+        Ok(Self(RunInfo {
+            protocol,
+            owner,
+            state,
+            changed_at,
+            previous,
+            delivery,
+            stored,
+            request,
+            labels,
+            tags,
+            retention,
+        }))
     }
 }
 

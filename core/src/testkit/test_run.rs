@@ -2,7 +2,7 @@
 //!
 //! Not here: encoding it ([`super::laws`]).
 
-use crate::call::{Delivery, RunInfo, RunState, RunView};
+use crate::call::{Delivery, RunInfo, RunState, RunView, Tags};
 use crate::json::Json;
 use crate::model::AgentRequest;
 use crate::pending::Pending;
@@ -22,6 +22,7 @@ pub fn run_info(record: &Record) -> RunInfo {
         stored: true,
         request: AgentRequest::default(),
         labels: Json::null(),
+        tags: Tags::new(),
         retention: None,
     }
 }

@@ -1,10 +1,11 @@
 //! The read-only queries. Not here: the threads that run them ([`super::readers`]), and anything that changes the file.
 
+use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use interlingua_core::call::{Cursor, RunInfo, RunState};
+use interlingua_core::call::{Order, RunInfo, RunState};
 use interlingua_core::id::RunId;
 use interlingua_core::journal::{self, Written};
 use interlingua_core::run::Record;
@@ -106,14 +107,16 @@ pub(super) fn parse_info(id: RunId, info: &[u8], hidden: bool) -> Result<RunInfo
 pub(super) const SIZE_SQL: &str = "(SELECT ifnull(sum(length(bytes)), 0) FROM lines WHERE run = runs.number)";
 
 pub(super) fn load_cost(connection: &mut Connection, id: RunId) -> Result<Option<LoadCost>, QueryError> {
-    let sql =
-        format!("SELECT number, upto, changed_at, hidden, length(about), ended, {SIZE_SQL} FROM runs WHERE id = ?1");
+    let sql = format!(
+        "SELECT number, upto, changed_at, hidden, length(about), ended, {SIZE_SQL}, tags FROM runs WHERE id = ?1"
+    );
     let mut statement = connection.prepare_cached(&sql)?;
     let cost = statement.query_row([id.0.as_bytes().as_slice()], |row| {
         let mut hasher = DefaultHasher::new();
         for column in 0..5 {
             row.get::<_, i64>(column)?.hash(&mut hasher);
         }
+        row.get::<_, Option<String>>(7)?.hash(&mut hasher);
 
         let (ended, lines): (bool, i64) = (row.get(5)?, row.get(6)?);
         let bytes = u64::try_from(lines + row.get::<_, i64>(4)?).unwrap_or(0).max(1);
@@ -171,6 +174,13 @@ fn condition(query: &Query) -> (String, Vec<Value>) {
     if let Some(since) = filter.changed_since {
         and("changed_at >= ?", vec![Value::Integer(int(since))]);
     }
+    if !filter.tags.is_empty() {
+        and("tags IS NOT NULL", Vec::new());
+    }
+    for (name, value) in &filter.tags {
+        let has = "EXISTS (SELECT 1 FROM json_each(tags) AS tag WHERE tag.key = ? AND tag.atom = ?)";
+        and(has, vec![text(name), text(value)]);
+    }
     for (route, before) in &query.expired_before {
         let gone = "NOT (route IS ? AND ended = 1 AND changed_at < ?)";
         and(gone, vec![text(route), Value::Integer(int(*before))]);
@@ -187,12 +197,19 @@ pub(super) fn find(connection: &mut Connection, query: &Query) -> Result<RunPage
         .query_row(params_from_iter(&values), |row| row.get(0))?;
 
     let limit = if query.filter.limit == 0 { Query::LIMIT } else { query.filter.limit };
-    let mut sql = format!("SELECT id, agent, session, state, changed_at, {SIZE_SQL} FROM runs WHERE {condition}");
+    let order = query.filter.order;
+    let (time, follows, direction) = match order {
+        Order::LatestChange => ("changed_at", "<", "DESC"),
+        Order::OldestFirst => ("created_at", ">", "ASC"),
+        Order::NewestFirst => ("created_at", "<", "DESC"),
+    };
+    let mut sql =
+        format!("SELECT id, agent, session, state, created_at, changed_at, {SIZE_SQL} FROM runs WHERE {condition}");
     if let Some(cursor) = query.filter.cursor {
-        sql.push_str(" AND (changed_at, id) < (?, ?)");
-        values.extend([Value::Integer(int(cursor.changed_at)), Value::Blob(cursor.id.0.as_bytes().to_vec())]);
+        let _ = write!(sql, " AND ({time}, id) {follows} (?, ?)");
+        values.extend([Value::Integer(int(cursor.at)), Value::Blob(cursor.id.0.as_bytes().to_vec())]);
     }
-    sql.push_str(" ORDER BY changed_at DESC, id DESC LIMIT ?");
+    let _ = write!(sql, " ORDER BY {time} {direction}, id {direction} LIMIT ?");
     values.push(Value::Integer(i64::try_from(limit).map_or(i64::MAX, |limit| limit.saturating_add(1))));
 
     let mut runs = Vec::new();
@@ -204,8 +221,7 @@ pub(super) fn find(connection: &mut Connection, query: &Query) -> Result<RunPage
 
     let more = runs.len() > limit;
     runs.truncate(limit);
-    let last = runs.last().filter(|_| more);
-    let next = last.map(|head| Cursor { changed_at: head.changed_at, id: head.id });
+    let next = runs.last().filter(|_| more).map(|head| head.cursor(order));
     Ok(RunPage { runs, total: usize::try_from(total).unwrap_or(0), next })
 }
 
@@ -216,8 +232,9 @@ fn head(row: &Row<'_>) -> Result<RunHead, QueryError> {
         agent: row.get(1)?,
         session: row.get(2)?,
         state: RunState::parse(&name).ok_or_else(|| StoreError::corrupt("state of a run", format!("'{name}'")))?,
-        changed_at: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
-        size: u64::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
+        created_at: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
+        changed_at: u64::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
+        size: u64::try_from(row.get::<_, i64>(6)?).unwrap_or(0),
     })
 }
 

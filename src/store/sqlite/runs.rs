@@ -28,6 +28,8 @@ struct RunSnapshot {
     /// Number of events in the run.
     length: u64,
     info: Vec<u8>,
+    /// The tags as a JSON object. `None`: the run has none.
+    tags: Option<String>,
     /// The data that lists show, as journal lines.
     head: Vec<u8>,
     state: (RunState, Millis),
@@ -52,6 +54,7 @@ impl RunSnapshot {
                 from,
                 length: record.len(),
                 info: serde_json::to_vec(&Written(info)).unwrap_or_default(),
+                tags: (!info.tags.is_empty()).then(|| serde_json::to_string(&info.tags).unwrap_or_default()),
                 state: state(info),
                 ended: matches!(info.state, RunState::Ended(_)),
                 hidden: matches!(info.state, RunState::Ended(_)) && !info.stored,
@@ -162,8 +165,8 @@ impl WriteTransaction<'_> {
             .prepare_cached(
                 "INSERT INTO runs
                  (id, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, about,
-                  route, remembered, head)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                  route, remembered, head, tags)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
             )?
             .execute(params![
                 run.id().0.as_bytes().as_slice(),
@@ -181,6 +184,7 @@ impl WriteTransaction<'_> {
                 route,
                 remembered.unwrap_or(false),
                 snapshot.head,
+                snapshot.tags,
             ])?;
 
         let number = self.sql.last_insert_rowid();
@@ -246,7 +250,8 @@ impl WriteTransaction<'_> {
         self.insert_segment(track.number, snapshot.from, &snapshot.lines)?;
         self.sql
             .prepare_cached(
-                "UPDATE runs SET state = ?2, ended = ?3, hidden = ?4, changed_at = ?5, upto = ?6, about = ?7, head = ?8
+                "UPDATE runs SET state = ?2, ended = ?3, hidden = ?4, changed_at = ?5, upto = ?6, about = ?7, head = ?8,
+                 tags = ?9
                  WHERE number = ?1",
             )?
             .execute(params![
@@ -258,6 +263,7 @@ impl WriteTransaction<'_> {
                 int(snapshot.length),
                 snapshot.info,
                 snapshot.head,
+                snapshot.tags,
             ])?;
 
         (track.segment_events, track.logged_events, track.state) = (snapshot.length, snapshot.length, snapshot.state);

@@ -122,6 +122,11 @@ const STEPS: &[&str] = &[
         DELETE FROM shares WHERE owner = OLD.owner AND runs <= 0 AND bytes <= 0;
     END;
     ",
+    // The tags of a run, as a JSON object: lists that ask for them read no other runs. NULL: it has none.
+    "
+    ALTER TABLE runs ADD COLUMN tags TEXT;
+    CREATE INDEX runs_with_tags ON runs (owner, created_at, id) WHERE tags IS NOT NULL;
+    ",
 ];
 
 /// How long a connection waits for a lock of another connection of this process. No lock is held for longer than a

@@ -273,6 +273,37 @@ def _():
     assert "hello again" in answer.choices[0].message.content and getattr(answer, "metadata", None) == {"a": "b"}, answer
 
 
+@check("stored completions are listed, read, updated and deleted, with their messages")
+def _():
+    run = f"r{os.getpid()}"
+    completions = client.chat.completions
+    made = [ask(f"hello {number}", store=True, metadata={"run": run, "number": str(number)}) for number in range(3)]
+    stream = chunks_of("hello 3", store=True, metadata={"run": run, "number": "3"})
+    ids = [answer.id for answer in made] + [stream[0].id]
+    not_stored = ask("hello", metadata={"run": run})
+
+    listed = list(completions.list(limit=2, metadata={"run": run}))
+    assert [answer.id for answer in listed] == ids, "the pages follow each other"
+    newest = completions.list(limit=1, order="desc", model="demo", metadata={"run": run})
+    assert [answer.id for answer in newest.data] == [ids[-1]] and newest.has_more
+    assert listed[0].choices[0].message.content == made[0].choices[0].message.content
+
+    read = completions.retrieve(ids[0])
+    assert read.model_dump() == made[0].model_dump() and read.object == "chat.completion", read
+    messages = completions.messages.list(ids[0])
+    assert [(message.id, message.role, message.content) for message in messages] == [(f"{ids[0]}-0", "user", "hello 0")]
+    updated = completions.update(ids[0], metadata={"run": run, "seen": "yes"})
+    assert getattr(updated, "metadata", None) == {"run": run, "seen": "yes"}, updated
+    assert [answer.id for answer in completions.list(metadata={"seen": "yes", "run": run})] == [ids[0]]
+
+    deleted = completions.delete(ids[0])
+    assert deleted.deleted and deleted.id == ids[0] and deleted.object == "chat.completion.deleted", deleted
+    raises(openai.NotFoundError, 404, lambda: completions.retrieve(ids[0]))
+    raises(openai.NotFoundError, 404, lambda: completions.retrieve(not_stored.id))
+    raises(openai.NotFoundError, 404, lambda: completions.messages.list(ids[0]))
+    raises(openai.BadRequestError, 400, lambda: completions.list(after="nothing"), param="after")
+
+
 @check("models are listed and read, for both protocols at this path")
 def _():
     models = list(client.models.list())

@@ -117,6 +117,31 @@ export async function all() {
     assert.ok(error.requestID ?? error.request_id)
   })
 
+  await check('stored completions are listed, read, updated and deleted, with their messages', async () => {
+    const run = `r${process.pid}`
+    const { completions } = client.chat
+    const ids = []
+    for (const number of [0, 1, 2]) {
+      ids.push((await ask(`hello ${number}`, { store: true, metadata: { run, number: `${number}` } })).id)
+    }
+    const listed = []
+    for await (const answer of completions.list({ limit: 2, metadata: { run } })) listed.push(answer.id)
+    assert.deepEqual(listed, ids)
+
+    const read = await completions.retrieve(ids[1])
+    assert.match(read.choices[0].message.content, /hello 1/)
+    const messages = []
+    for await (const message of completions.messages.list(ids[1])) messages.push([message.id, message.content])
+    assert.deepEqual(messages, [[`${ids[1]}-0`, 'hello 1']])
+    const updated = await completions.update(ids[1], { metadata: { run, seen: 'yes' } })
+    assert.deepEqual(updated.metadata, { run, seen: 'yes' })
+    assert.deepEqual((await completions.list({ metadata: { run, seen: 'yes' } })).data.map(({ id }) => id), [ids[1]])
+
+    const deleted = await (completions.delete ?? completions.del).call(completions, ids[1])
+    assert.ok(deleted.deleted && deleted.id === ids[1])
+    await raises(OpenAI.NotFoundError, 404, completions.retrieve(ids[1]), {})
+  })
+
   await check('models are listed', async () => {
     const ids = []
     for await (const model of client.models.list()) ids.push(model.id)

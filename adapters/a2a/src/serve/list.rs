@@ -60,7 +60,7 @@ impl A2aExchange {
             changed_since: since,
             limit: page_size,
             cursor,
-            heads: false,
+            ..Filter::default()
         }))
     }
 
@@ -120,14 +120,14 @@ impl Serialize for Tasks<'_> {
 
 /// Encodes a cursor: the last task's status time and id.
 fn write_cursor(cursor: Cursor) -> String {
-    base64::encode_url(format!("{}.{}", cursor.changed_at, cursor.id.0.simple()).as_bytes())
+    base64::encode_url(format!("{}.{}", cursor.at, cursor.id.0.simple()).as_bytes())
 }
 
 fn parse_cursor(token: &str) -> Result<Cursor, Fault> {
     let read = || {
         let text = String::from_utf8(base64::decode(token)?).ok()?;
         let (at, id) = text.split_once('.')?;
-        Some(Cursor { changed_at: at.parse().ok()?, id: RunId::parse(id)? })
+        Some(Cursor { at: at.parse().ok()?, id: RunId::parse(id)? })
     };
     read().ok_or_else(|| Fault::invalid("pageToken", "is not a valid page token"))
 }
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_cursor_round_trips_and_other_tokens_are_rejected() {
-        let cursor = Cursor { changed_at: 1_795_168_800_123, id: interlingua_core::testkit::RUN };
+        let cursor = Cursor { at: 1_795_168_800_123, id: interlingua_core::testkit::RUN };
         assert_eq!(parse_cursor(&write_cursor(cursor)).expect("a cursor"), cursor);
         for token in ["x", "", "!!", "MTIzNA", "LjEyMw=="] {
             assert!(parse_cursor(token).is_err(), "{token}");

@@ -73,6 +73,7 @@ pub(crate) fn about(labels: Json) -> RunInfo {
         stored: true,
         request: AgentRequest::default(),
         labels,
+        tags: interlingua_core::call::Tags::new(),
         retention: None,
     }
 }

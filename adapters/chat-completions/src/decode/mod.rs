@@ -35,9 +35,14 @@ pub(crate) struct ChatRequest {
     pub(crate) conversation: Conversation,
     /// Whether the client wants a stream.
     pub(crate) stream: bool,
+    /// The messages as they were sent, if the client wants to find the completion again.
+    pub(crate) stored: Option<Json>,
     /// What is not passed on.
     pub(crate) losses: Losses,
 }
+
+/// Name of the attachment of a stored completion that has its messages.
+pub(crate) const MESSAGES: &str = "messages";
 
 /// All known fields, including those without effect.
 const KNOWN_FIELDS: &[&str] = &[
@@ -113,10 +118,12 @@ impl ChatRequest {
         }
 
         let node = object.get("messages").ok_or_else(|| missing("messages"))?;
+        let store = object.boolean("store")?.unwrap_or(false) && options.stored_completions.0;
+        let stored = store.then(|| node.to_json());
         let mut conversation = messages::parse(&node, options)?;
         instructions.append(&mut conversation.instructions);
         conversation.instructions = instructions;
-        Ok(Self { echo, request, conversation, stream, losses })
+        Ok(Self { echo, request, conversation, stream, stored, losses })
     }
 
     /// Instructions for this request only.
@@ -201,7 +208,6 @@ fn settings(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) ->
     if !echo.metadata.is_empty() {
         request.extra.set("metadata", Json::from_serialize(&echo.metadata));
     }
-    object.boolean("store")?;
     text(object, "prompt_cache_key")?;
     let safety_identifier = text(object, "safety_identifier")?;
     let user = text(object, "user")?;

@@ -150,8 +150,8 @@ impl<'a> Completion<'a> {
         Self { usage, ..self }
     }
 
-    pub(crate) fn with_metadata(self, metadata: &'a Extra) -> Self {
-        Self { metadata: (!metadata.is_empty()).then_some(metadata), ..self }
+    pub(crate) fn with_metadata(self, metadata: Option<&'a Extra>) -> Self {
+        Self { metadata, ..self }
     }
 }
 

@@ -37,7 +37,7 @@ use serde_json::json;
 use crate::echo::Echo;
 use crate::options::{Reasoning, ToolItems};
 use crate::serve::Shared;
-use crate::{ids, losses};
+use crate::{ids, losses, tags};
 use answer::{Answer, Completion, ReasoningFields};
 use fields::{Field, Joined};
 use frames::{Envelope, Frames};
@@ -131,6 +131,20 @@ impl Encoder {
         encoder.losses
     }
 
+    /// The completion of a run, with the metadata that it has now. `None`: the run is no stored completion.
+    pub(crate) fn stored(shared: Arc<Shared>, view: RunView<'_>) -> Option<Json> {
+        if !tags::is_completion(view.info) {
+            return None;
+        }
+
+        let run = view.run();
+        let mut encoder = Self::collecting(shared, Echo::from_labels(&view.info.labels)?, run.id, run.created_at);
+        let Ending::Finish(reason) = encoder.collect(view, &mut Out::new()) else { return None };
+        let (metadata, usage) = (tags::metadata(&view.info.tags), run.usage().and_then(usage));
+        let completion = encoder.completion(reason).with_usage(usage.as_ref()).with_metadata(Some(&metadata));
+        Some(Json::from_serialize(&completion))
+    }
+
     /// The answer of a run's last turn, as its client was shown it.
     pub(crate) fn answer_of(shared: Arc<Shared>, echo: Echo, view: RunView<'_>) -> Answer {
         let run = view.run();
@@ -177,9 +191,12 @@ impl Encoder {
     }
 
     fn write_completion(&self, reason: &'static str, usage: Option<&Json>, out: &mut Out) {
-        let fields = self.reasoning_fields();
-        let completion = Completion::new(&self.envelope, &self.answer, fields, self.echo.functions, reason);
-        out.json(&completion.with_usage(usage).with_metadata(&self.echo.metadata));
+        let metadata = Some(&self.echo.metadata).filter(|metadata| !metadata.is_empty());
+        out.json(&self.completion(reason).with_usage(usage).with_metadata(metadata));
+    }
+
+    fn completion(&self, reason: &'static str) -> Completion<'_> {
+        Completion::new(&self.envelope, &self.answer, self.reasoning_fields(), self.echo.functions, reason)
     }
 
     fn reasoning_fields(&self) -> ReasoningFields {

@@ -20,6 +20,7 @@ use crate::decode::{self, ChatRequest, unmatched};
 use crate::echo::Echo;
 use crate::encode::Encoder;
 use crate::fault;
+use crate::tags;
 
 /// Completes a conversation.
 pub(crate) struct Complete {
@@ -69,6 +70,10 @@ impl Complete {
             ..AnswerPolicy::default()
         };
         call.labels = Json::from_serialize(echo);
+        if let Some(messages) = chat.stored {
+            call.tags = tags::of(&echo.model, &echo.metadata);
+            call.attachments = vec![(decode::MESSAGES, messages)];
+        }
 
         // The engine knows whether the gateway asked for these.
         self.unmatched = conversation.unmatched.first().map(|output| output.path.clone());

@@ -5,6 +5,8 @@
 
 pub(crate) mod complete;
 pub(crate) mod judge;
+pub(crate) mod list;
+pub(crate) mod stored;
 
 use std::sync::Arc;
 

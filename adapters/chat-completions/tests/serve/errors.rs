@@ -172,7 +172,7 @@ fn an_output_that_answers_nothing_is_named() {
 
 #[test]
 fn paths_that_do_not_exist_are_errors_too() {
-    for (method, path) in [("GET", "/chat/completions"), ("POST", "/completions")] {
+    for (method, path) in [("GET", "/chat"), ("POST", "/completions")] {
         let reply = route("{}").send(method, path, "", &[]).fail(None);
         assert_eq!((reply.status, &reply.json()["error"]["type"]), (404, &"invalid_request_error".into()), "{path}");
     }

@@ -249,6 +249,7 @@ impl Gateway {
             stored: true,
             request: AgentRequest::default(),
             labels: Json::null(),
+            tags: interlingua_core::call::Tags::new(),
             retention: None,
         };
 

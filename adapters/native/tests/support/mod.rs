@@ -137,6 +137,7 @@ pub fn run_info(state: RunState) -> RunInfo {
         stored: true,
         request: interlingua_core::model::AgentRequest::default(),
         labels: Json::null(),
+        tags: interlingua_core::call::Tags::new(),
         retention: None,
     }
 }

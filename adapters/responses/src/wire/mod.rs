@@ -9,25 +9,7 @@ mod response;
 pub(crate) use item::{Empty, Item, McpError, Part, ReasoningText, SummaryText};
 pub(crate) use response::{Conversation, ErrorObject, Response, Status, Usage};
 
-use interlingua_core::Json;
 use serde::Serialize;
-
-/// A page of a list.
-#[derive(Serialize)]
-pub(crate) struct List<'a> {
-    object: &'static str,
-    data: &'a [Json],
-    first_id: Option<&'a str>,
-    last_id: Option<&'a str>,
-    has_more: bool,
-}
-
-impl<'a> List<'a> {
-    /// `first_id` and `last_id` are the ids of the first and the last item of `data`.
-    pub(crate) fn new(data: &'a [Json], first_id: Option<&'a str>, last_id: Option<&'a str>, has_more: bool) -> Self {
-        Self { object: "list", data, first_id, last_id, has_more }
-    }
-}
 
 /// Confirms a deletion.
 #[derive(Serialize)]

@@ -174,6 +174,7 @@ pub fn about(record: &Record, labels: Json) -> RunInfo {
         stored: true,
         request: AgentRequest::default(),
         labels,
+        tags: interlingua_core::call::Tags::new(),
         retention: None,
     }
 }
