@@ -54,7 +54,7 @@ const RESPONSES: Client = Client {
     path: "/v1/responses",
     header: "",
     body: |script, _| {
-        let streams = script != Script::Call;
+        let streams = streams(script);
         format!("{{\"model\":\"rig\",\"stream\":{streams},\"input\":\"rig:{script}\"}}")
     },
 };
@@ -64,12 +64,7 @@ const CHAT_COMPLETIONS: Client = Client {
     route: "/chat/v1",
     path: "/chat/v1/chat/completions",
     header: "",
-    body: |script, _| {
-        let streams = script != Script::Call;
-        format!(
-            "{{\"model\":\"rig\",\"stream\":{streams},\"messages\":[{{\"role\":\"user\",\"content\":\"rig:{script}\"}}]}}"
-        )
-    },
+    body: |script, _| of_messages("", script),
 };
 
 const ANTHROPIC_MESSAGES: Client = Client {
@@ -77,13 +72,7 @@ const ANTHROPIC_MESSAGES: Client = Client {
     route: "/anthropic",
     path: "/anthropic/v1/messages",
     header: "anthropic-version: 2023-06-01\r\n",
-    body: |script, _| {
-        let streams = script != Script::Call;
-        format!(
-            "{{\"model\":\"rig\",\"max_tokens\":9999,\"stream\":{streams},\
-             \"messages\":[{{\"role\":\"user\",\"content\":\"rig:{script}\"}}]}}"
-        )
-    },
+    body: |script, _| of_messages("\"max_tokens\":9999,", script),
 };
 
 const AG_UI: Client = Client {
@@ -98,6 +87,20 @@ const AG_UI: Client = Client {
         )
     },
 };
+
+/// Whether clients of model APIs ask for a stream.
+fn streams(script: Script) -> bool {
+    script != Script::Call
+}
+
+/// A request that carries its conversation, with further fields.
+fn of_messages(fields: &str, script: Script) -> String {
+    let streams = streams(script);
+    format!(
+        "{{\"model\":\"rig\",{fields}\"stream\":{streams},\
+         \"messages\":[{{\"role\":\"user\",\"content\":\"rig:{script}\"}}]}}"
+    )
+}
 
 /// The client of a protocol.
 ///
