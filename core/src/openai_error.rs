@@ -16,6 +16,11 @@ const INVALID: &str = "invalid_request_error";
 const SERVER: &str = "server_error";
 const RATE: &str = "rate_limit_error";
 
+/// The code of an agent that failed.
+const FAILED: &str = "upstream_error";
+/// The code of an agent that was silent for too long: the same before an answer as in the middle of one.
+const SILENT: &str = "upstream_timeout";
+
 /// A required field is missing.
 #[must_use]
 pub fn missing(field: impl Into<String>) -> Fault {
@@ -79,7 +84,7 @@ impl<'a> ErrorObject<'a> {
     pub fn from_run(end: End, error: Option<&'a RunError>) -> Option<Self> {
         let code = match end {
             End::Rejected => "invalid_prompt",
-            End::Failed => error.and_then(|error| agent_code(&error.code)).unwrap_or("upstream_error"),
+            End::Failed => error.map_or(FAILED, |error| failure_code(&error.code)),
             End::Canceled => "canceled",
             End::Completed | End::Incomplete => return None,
         };
@@ -91,6 +96,7 @@ impl<'a> ErrorObject<'a> {
         let message = error.filter(|error| !error.message.is_empty()).map_or(fallback, |error| error.message.as_str());
         let (kind, status) = match code {
             "canceled" => (INVALID, FaultKind::Canceled.status()),
+            SILENT => (SERVER, FaultKind::UpstreamTimeout.status()),
             code => class_of(code),
         };
         Some(Self { message: message.into(), kind, param: None, code: Some(code), status, may_retry: false })
@@ -145,14 +151,14 @@ const fn fields(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
         K::NoSuchAgent => (404, INVALID, Some("model_not_found")),
         K::Busy => (409, INVALID, Some("conversation_busy")),
         K::RateLimited | K::UpstreamRateLimited => (429, RATE, Some("rate_limit_exceeded")),
-        K::UpstreamTimeout => (504, SERVER, Some("upstream_timeout")),
+        K::UpstreamTimeout => (504, SERVER, Some(SILENT)),
         K::ShuttingDown | K::Overloaded => (503, SERVER, None),
         K::UpstreamUnreachable
         | K::UpstreamRefused
         | K::UpstreamTruncated
         | K::UpstreamGarbage
         | K::UpstreamTooLarge
-        | K::AgentFailed => (502, SERVER, Some("upstream_error")),
+        | K::AgentFailed => (502, SERVER, Some(FAILED)),
         _ => (500, SERVER, None),
     }
 }
@@ -167,6 +173,14 @@ pub fn agent_code(code: &str) -> Option<&'static str> {
         "INVALID_PARAMETER" | "PARAMETER_VALIDATION" | "invalid_prompt" => "invalid_prompt",
         _ => return None,
     })
+}
+
+/// The code of a run that failed with this one.
+fn failure_code(code: &str) -> &'static str {
+    match code {
+        "UPSTREAM_TIMEOUT" | "MODEL_TIMEOUT" => SILENT,
+        code => agent_code(code).unwrap_or(FAILED),
+    }
 }
 
 /// `type` and status of an agent's failure with this code.
@@ -192,6 +206,16 @@ mod tests {
             assert!(!object.may_retry);
         }
         assert!(ErrorObject::from_run(End::Completed, None).is_none());
+    }
+
+    #[test]
+    fn an_agent_that_falls_silent_has_one_code_before_and_within_an_answer() {
+        let error = RunError { code: "UPSTREAM_TIMEOUT".to_owned(), message: String::new() };
+        let within = ErrorObject::from_run(End::Failed, Some(&error)).expect("an error");
+        let fault = Fault::new(FaultKind::UpstreamTimeout, "the agent fell silent");
+        let before = ErrorObject::from_fault(&fault);
+        assert_eq!((within.status, within.kind, within.code), (before.status, before.kind, before.code));
+        assert!(!within.may_retry && !before.may_retry);
     }
 
     #[test]
