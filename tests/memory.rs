@@ -10,6 +10,8 @@ mod support;
 use interlingua_a2a::A2a;
 use interlingua_ag_kit::AgKit;
 use interlingua_ag_ui::AgUi;
+use interlingua_anthropic_messages::AnthropicMessages;
+use interlingua_chat_completions::ChatCompletions;
 use interlingua_core::call::{AgentCard, Call};
 use interlingua_core::exchange::{Caller, Mount, Request};
 use interlingua_core::owner::Owner;
@@ -169,8 +171,49 @@ fn shapes(size: usize) -> Vec<Shape> {
             texts(r#"{"threadId":"t","runId":"r","messages":["#, r#"{"role":"user","content":"#, "}", "]}", 3),
             None,
         ),
+        (
+            "chat",
+            "messages",
+            texts(r#"{"model":"demo","messages":["#, r#"{"role":"user","content":"#, "}", "]}", 3),
+            None,
+        ),
+        ("chat", "one long text", conversation(&long, "hi"), None),
+        ("chat", "one long answer", conversation("hi", &long), None),
+        (
+            "anthropic",
+            "zeros",
+            list(r#"{"model":"demo","messages":["#, plain("0"), "]}", 1, size),
+            Some(FaultKind::WrongType),
+        ),
+        (
+            "anthropic",
+            "messages",
+            texts(r#"{"model":"demo","messages":["#, r#"{"role":"user","content":"#, "}", "]}", 3),
+            None,
+        ),
+        (
+            "anthropic",
+            "blocks",
+            texts(
+                r#"{"model":"demo","messages":[{"role":"user","content":["#,
+                r#"{"type":"text","text":"#,
+                "}",
+                "]}]}",
+                3,
+            ),
+            None,
+        ),
+        ("anthropic", "one long text", conversation(&long, "hi"), None),
+        ("anthropic", "one long answer", conversation("hi", &long), None),
         ("hitl", "one long text", format!(r#"{{"user_id":"u","query":"{long}"}}"#), None),
     ]
+}
+
+/// A body of a client that sends all of its conversation: a user, the agent's answer, and what is new.
+fn conversation(new: &str, answer: &str) -> String {
+    format!(
+        r#"{{"model":"demo","messages":[{{"role":"user","content":"hi"}},{{"role":"assistant","content":"{answer}"}},{{"role":"user","content":"{new}"}}]}}"#
+    )
 }
 
 fn decode(protocol: &str, body: &str) -> Result<Call, Fault> {
@@ -181,6 +224,8 @@ fn decode(protocol: &str, body: &str) -> Result<Call, Fault> {
         "a2a" => decode_with::<A2a>("/message:send", &agent, body),
         "ag-kit" => decode_with::<AgKit>("/send-message", &agent, body),
         "ag-ui" => decode_with::<AgUi>("", &agent, body),
+        "chat" => decode_with::<ChatCompletions>("/chat/completions", &[], body),
+        "anthropic" => decode_with::<AnthropicMessages>("/v1/messages", &[], body),
         "hitl" => decode_with::<Hitl>("/agent/invoke", &agent, body),
         other => panic!("{other} is not known"),
     }

@@ -42,7 +42,10 @@ pub(super) fn parse(
     };
     let mut messages = node.array()?;
     match messages.next() {
-        Some(first) => parser.message(&first)?,
+        Some(first) => {
+            parser.all.reserve_exact(1 + messages.remaining());
+            parser.message(&first)?;
+        }
         // After a pause there is nothing new.
         None if is_continued => {}
         None => return Err(node.invalid("at least one message is required")),
@@ -81,6 +84,22 @@ struct New {
     users: usize,
 }
 
+impl New {
+    fn begin_user(&mut self) {
+        self.users += 1;
+        if self.users > 1 {
+            // Words of several messages answer nothing.
+            self.words = Vec::new();
+        }
+    }
+
+    fn add_words(&mut self, words: &str) {
+        if self.users == 1 {
+            self.words.push(words.to_owned());
+        }
+    }
+}
+
 impl Parser<'_> {
     fn message(&mut self, node: &Node<'_>) -> Result<(), Fault> {
         let object = node.object()?;
@@ -104,18 +123,22 @@ impl Parser<'_> {
     }
 
     fn user(&mut self, content: &Node<'_>) -> Result<(), Fault> {
-        self.new.users += 1;
+        self.new.begin_user();
         let mut said = Vec::new();
         if content.kind() == Kind::String {
             let words = content.string()?;
-            self.new.words.push(words.clone().into_owned());
-            said.extend((!words.is_empty()).then(|| Content::text(words)));
+            self.new.add_words(&words);
+            if !words.is_empty() {
+                said = vec![Content::text(words)];
+            }
         } else {
             for block in content.array()? {
                 self.user_block(&block, &mut said)?;
             }
         }
         if !said.is_empty() {
+            // Most messages have one content: no room for more.
+            said.shrink_to_fit();
             self.all.push(Message::new(MessageType::Message, Some(Role::User), said));
         }
         Ok(())
@@ -129,7 +152,7 @@ impl Parser<'_> {
                 let words = blocks::required(&block, "text")?;
                 let is_reminder = words.trim_start().starts_with(REMINDER.0) && words.trim_end().ends_with(REMINDER.1);
                 if !is_reminder {
-                    self.new.words.push(words.clone());
+                    self.new.add_words(&words);
                 }
                 said.extend((!words.is_empty()).then(|| Content::text(words)));
                 return Ok(());
@@ -194,6 +217,7 @@ impl Parser<'_> {
             }
         }
         said.retain(|content| content.as_text().is_some_and(|text| !text.is_empty()));
+        said.shrink_to_fit();
         if !said.is_empty() {
             self.all.push(Message::new(MessageType::Message, Some(Role::System), said));
         }
@@ -315,7 +339,8 @@ impl Parser<'_> {
             return Err(node.invalid(format!("the call '{id}' has no result in the message after it")));
         }
 
-        let mut input = all.split_off(split);
+        // A list that is not split is moved: `split_off` would allocate another one of its size.
+        let mut input = if split == 0 { std::mem::take(&mut all) } else { all.split_off(split) };
         if !is_continued {
             // They are answers to what an earlier answer asked, if to anything.
             let orphans: HashSet<&str> = conversation.orphans.iter().map(|orphan| orphan.call_id.as_str()).collect();

@@ -53,16 +53,23 @@ pub(crate) struct UnmatchedOutput {
 /// # Errors
 /// The first invalid field, by its path.
 pub(super) fn parse(node: &Node<'_>, options: &Options) -> Result<Conversation, Fault> {
-    let mut parser =
-        Parser { options, calls: HashMap::new(), functions: HashMap::new(), read: Conversation::default() };
-    let mut is_empty = true;
-    for message in node.array()? {
-        parser.message(&message)?;
-        is_empty = false;
-    }
-    if is_empty {
+    let mut parser = Parser {
+        options,
+        calls: HashMap::new(),
+        functions: HashMap::new(),
+        all: Vec::new(),
+        split: 0,
+        read: Conversation::default(),
+    };
+    let mut messages = node.array()?;
+    let Some(first) = messages.next() else {
         let message = "missing required parameter: 'messages' is empty";
         return Err(Fault::new(FaultKind::Missing, message).with_field("messages"));
+    };
+    parser.all.reserve_exact(1 + messages.remaining());
+    parser.message(&first)?;
+    for message in messages {
+        parser.message(&message)?;
     }
     parser.finish()
 }
@@ -73,6 +80,10 @@ struct Parser<'o> {
     calls: HashMap<String, KnownCall>,
     /// The id of the last deprecated call of each name.
     functions: HashMap<String, String>,
+    /// All messages but the instructions.
+    all: Vec<Message>,
+    /// Where the new ones begin.
+    split: usize,
     read: Conversation,
 }
 
@@ -96,7 +107,7 @@ impl Parser<'_> {
             "user" => {
                 let content = object.get("content").ok_or_else(|| missing(object.path_of("content")))?;
                 let contents = parts::parse(&content, self.options)?.contents;
-                self.read.new.push(spoken(&object, Role::User, contents)?);
+                self.all.push(spoken(&object, Role::User, contents)?);
                 Ok(())
             }
             "assistant" => self.assistant(&object),
@@ -125,11 +136,11 @@ impl Parser<'_> {
         }
 
         // Those at the front are instructions: clients send them with each request, and change them.
-        let is_first = self.read.history.is_empty() && self.read.new.is_empty();
+        let is_first = self.all.is_empty();
         if is_first {
             self.read.instructions.push(message)
         } else {
-            self.read.new.push(message)
+            self.all.push(message)
         }
         Ok(())
     }
@@ -151,7 +162,7 @@ impl Parser<'_> {
         parts.contents.retain(|content| content.as_text() != Some(""));
         last.text = parts.contents.iter().filter_map(Content::as_text).collect();
 
-        let said = &mut self.read.new;
+        let said = &mut self.all;
         if let Some(reasoning) = reasoning(object, parts.reasoning)?
             && self.options.reasoning_input == ReasoningInput::Forward
         {
@@ -174,8 +185,7 @@ impl Parser<'_> {
         }
 
         self.read.last = Some(last);
-        let said = std::mem::take(&mut self.read.new);
-        self.read.history.extend(said);
+        self.split = self.all.len();
         Ok(())
     }
 
@@ -219,7 +229,7 @@ impl Parser<'_> {
         let call = ToolCall { call_id: id.clone(), name: name.clone(), arguments, server_label: None };
         let mut message = Message::new(MessageType::FunctionCall, Some(Role::Assistant), vec![Content::data(&call)]);
         message.metadata = (!metadata.is_empty()).then(|| Json::from_serialize(metadata));
-        self.read.new.push(message);
+        self.all.push(message);
         self.calls.insert(id, KnownCall { name, path, is_answered: false });
     }
 
@@ -236,7 +246,7 @@ impl Parser<'_> {
         call.is_answered = true;
         let data = ToolOutput { call_id, name: Some(call.name.clone()), output };
         let message = Message::new(MessageType::FunctionCallOutput, Some(Role::Tool), vec![Content::data(&data)]);
-        self.read.new.push(message);
+        self.all.push(message);
         Ok(())
     }
 
@@ -247,6 +257,10 @@ impl Parser<'_> {
                            each 'tool_call_id'";
             return Err(misplaced(path.as_str(), message));
         }
+
+        // A list that is not split is moved: `split_off` would allocate another one of its size.
+        self.read.new = if self.split == 0 { std::mem::take(&mut self.all) } else { self.all.split_off(self.split) };
+        self.read.history = self.all;
 
         let is_text = |content: &Content| content.as_text().is_some();
         if let [message] = self.read.new.as_slice()

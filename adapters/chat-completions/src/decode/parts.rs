@@ -22,7 +22,8 @@ pub(super) struct Parts {
 pub(super) fn parse(node: &Node<'_>, options: &Options) -> Result<Parts, Fault> {
     let mut parts = Parts::default();
     match node.kind() {
-        Kind::String => parts.contents.push(Content::text(node.string()?)),
+        // Most messages have one content: no room for more.
+        Kind::String => parts.contents = vec![Content::text(node.string()?)],
         Kind::Array => {
             for part in node.array()? {
                 parse_part(&part, options, &mut parts)?;
@@ -30,6 +31,7 @@ pub(super) fn parse(node: &Node<'_>, options: &Options) -> Result<Parts, Fault> 
             if parts.contents.is_empty() && parts.reasoning.is_empty() {
                 parts.contents.push(Content::text(""));
             }
+            parts.contents.shrink_to_fit();
         }
         _ => return Err(node.wrong_type("a string or a list of parts")),
     }
