@@ -4,7 +4,8 @@
 //! What is beyond the bounds is dropped as a whole and noted as a loss; the run goes on. Not here: which of them a
 //! connector passes on at all.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::agent_event::{ContentEvent, ContentValue};
 use crate::loss::{ContentKind, Losses};
@@ -16,6 +17,9 @@ const MAX_EVENT: usize = 256 << 10;
 /// The limit of a record, divided by this, may be spent on such events.
 const DIVISOR: usize = 4;
 
+/// So many messages that were dropped as a whole are known again, so that their loss counts once.
+const MAX_DROPPED: usize = 1024;
+
 /// How much of such events a run has, and what of them was dropped.
 #[derive(Debug)]
 pub(super) struct ProtocolEvents {
@@ -25,13 +29,15 @@ pub(super) struct ProtocolEvents {
     used: Option<usize>,
     /// The bytes of those that have not ended, by their place among the messages of the turn.
     open: HashMap<usize, usize>,
+    /// Hashes of the ids of messages that were dropped as a whole: a response repeats them at its end.
+    dropped: HashSet<u64>,
     pub(super) losses: Losses,
 }
 
 impl ProtocolEvents {
     /// `limit`: that of the record.
     pub(super) fn new(limit: usize) -> Self {
-        Self { most: limit / DIVISOR, used: None, open: HashMap::new(), losses: Losses::new() }
+        Self { most: limit / DIVISOR, used: None, open: HashMap::new(), dropped: HashSet::new(), losses: Losses::new() }
     }
 
     /// Counts so many bytes of an event, which are all of it so far unless they are `more`. False if there is no room.
@@ -54,12 +60,30 @@ impl ProtocolEvents {
         true
     }
 
+    /// Notes that a message was dropped as a whole.
+    pub(super) fn note_dropped(&mut self, id: &str) {
+        if self.dropped.len() < MAX_DROPPED {
+            self.dropped.insert(hash(id));
+        }
+    }
+
+    /// True if a message was dropped as a whole.
+    pub(super) fn was_dropped(&self, id: &str) -> bool {
+        !self.dropped.is_empty() && self.dropped.contains(&hash(id))
+    }
+
     /// An open one is dropped: it takes no room any more.
     pub(super) fn forget(&mut self, message: usize) {
         if let (Some(used), Some(bytes)) = (&mut self.used, self.open.remove(&message)) {
             *used = used.saturating_sub(bytes);
         }
     }
+}
+
+fn hash(id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What the run has of them from earlier turns, in bytes.

@@ -33,6 +33,10 @@ impl Normalizer {
         }
         let known = latest.filter(|_| !is_over);
 
+        if known.is_none() && id.is_some_and(|id| self.protocol_events.was_dropped(id)) {
+            return false;
+        }
+
         // A content may have come before the message said what it is.
         let held = known.map_or(0, |index| self.messages[index].slots.held());
         let bytes = event.contents.iter().map(size).sum::<usize>().max(held);
@@ -46,7 +50,7 @@ impl Normalizer {
                 let index = self.open(event);
                 self.drop_event(record, index);
             }
-            None => {}
+            None => id.into_iter().for_each(|id| self.protocol_events.note_dropped(id)),
         }
         self.begun = true;
         false
