@@ -25,6 +25,13 @@ const SEEDS: &[&[u8]] = &[
 static MOUNTED: LazyLock<Mounted> =
     LazyLock::new(|| AgUi::mount(&testkit::mount("/ag-ui", &["demo"]), Options::default()).expect("it mounts"));
 
+/// What every event has, once.
+#[derive(serde::Deserialize)]
+struct Head {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
 /// The streams of a run in which an agent sends this as one of its events.
 fn pass_on(data: Json) {
     let mut recorder = Recorder::new(vec![Message::user("hi")]);
@@ -49,8 +56,9 @@ fn pass_on(data: Json) {
         if accept == "text/event-stream" {
             let text = std::str::from_utf8(&out.body).expect("UTF-8");
             for line in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
-                let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
-                assert!(event["type"].is_string(), "{event}");
+                // An agent's texts may be halves of characters, which some readers take.
+                let event: Head = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+                assert!(!event.kind.is_empty(), "{line}");
             }
         } else {
             let mut rest = &out.body[..];

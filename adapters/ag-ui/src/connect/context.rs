@@ -25,6 +25,8 @@ pub(super) enum Held {
         id: String,
         metadata: Extra,
         end: End,
+        /// It is the output of a call.
+        is_output: bool,
     },
     /// A text that repeats the one before it. Agno says a text again before a call that waits for a person.
     Repetition { key: String, role: Role, metadata: Extra, text: String },
@@ -146,6 +148,12 @@ impl Context<'_> {
         if matches!(self.shared.held, Some(Held::Repetition { .. })) {
             self.shared.held = None;
         }
+    }
+
+    /// Emits the end of an output that is held back. A value for it follows it directly, if at all, and many agents send
+    /// their state or events of their framework then, and nothing else for a long time.
+    pub(super) fn release_output(&mut self) -> Result<(), Fault> {
+        if matches!(self.shared.held, Some(Held::End { is_output: true, .. })) { self.release_held() } else { Ok(()) }
     }
 
     /// Emits what is held back.

@@ -147,7 +147,10 @@ impl Reader {
         let mut context = Context { sink, shared: &mut self.shared };
         match kind {
             // They say nothing about where a message ends.
-            "RAW" => return self.kept.keep_raw(text, event, &mut context),
+            "RAW" => {
+                context.release_output()?;
+                return self.kept.keep_raw(text, event, &mut context);
+            }
             "REASONING_START" | "THINKING_START" | "REASONING_END" | "THINKING_END" => {
                 return context.sink.emit(&AgentEvent::KeepAlive);
             }
@@ -228,6 +231,7 @@ impl Reader {
     /// Events that stand beside the answer.
     fn beside(&mut self, kind: &str, text: &str, event: &Fields<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let mut context = Context { sink, shared: &mut self.shared };
+        context.release_output()?;
         match kind {
             "CUSTOM" if event.text("name").as_deref() == Some("on_interrupt") => {
                 // An outcome may say the same later, and better.

@@ -224,7 +224,13 @@ impl Texts {
             return context.sink.emit(&AgentEvent::message_finished(&open.id, End::Completed));
         }
         // What only the agent can read comes after the end.
-        context.hold(Held::End { entity: open.key, id: open.id, metadata: open.metadata, end: End::Completed })
+        context.hold(Held::End {
+            entity: open.key,
+            id: open.id,
+            metadata: open.metadata,
+            end: End::Completed,
+            is_output: false,
+        })
     }
 
     /// A whole text.

@@ -4,7 +4,7 @@
 use interlingua_core::connector::{Next, Refusal};
 use interlingua_core::fault::FaultKind;
 use interlingua_core::testkit::{Answer, Hostile};
-use interlingua_core::{End, Record};
+use interlingua_core::{End, Event, Record};
 use proptest::prelude::*;
 
 use crate::support::{Case, driven, stream, whole_stream};
@@ -245,4 +245,28 @@ fn what_no_agent_should_send_is_survived() {
         huge: &|text| Answer::stream(&whole_stream(&[call, &arguments(text)])),
     }
     .check();
+}
+
+#[test]
+fn an_output_does_not_wait_for_the_next_message() {
+    for next in [
+        r#"RAW {"event":{"event":"on_tool_end"}}"#,
+        r#"STATE_SNAPSHOT {"snapshot":{"a":1}}"#,
+        r#"STEP_FINISHED {"stepName":"tools"}"#,
+        r#"CUSTOM {"name":"x","value":1}"#,
+    ] {
+        let events = [
+            r#"TOOL_CALL_START {"toolCallId":"c1","toolCallName":"f"}"#,
+            r#"TOOL_CALL_ARGS {"toolCallId":"c1","delta":"{}"}"#,
+            r#"TOOL_CALL_END {"toolCallId":"c1"}"#,
+            r#"TOOL_CALL_RESULT {"toolCallId":"c1","messageId":"t1","content":"done"}"#,
+            next,
+        ];
+        let mut turn = Case { options: r#"{"events":"all"}"#, ..Case::default() }.turn();
+        let found = driven(&mut *turn, [Answer::Cut(vec![stream(&events).into_bytes()])]).record;
+        let step = |wanted: &dyn Fn(&Event) -> bool| found.steps(0).position(|step| wanted(&step.event));
+        let ended = step(&|event| matches!(event, Event::MessageFinished { message: 1 }));
+        let after = step(&|event| matches!(event, Event::MessageStarted { message: 2 }));
+        assert!(ended.zip(after).is_some_and(|(ended, after)| ended < after), "{next}");
+    }
 }

@@ -1,12 +1,14 @@
 //! Streams of single cases: outcomes, versions, state, and what stands for things that messages here do not have.
 
-use interlingua_core::agent_event::{AgentEvent, ContentValue};
+use interlingua_core::agent_event::{
+    AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
+};
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::testkit;
-use interlingua_core::{End, Json};
+use interlingua_core::testkit::{self, TestRun};
+use interlingua_core::{End, Event, Json, Out, Record};
 use serde_json::{Value, json};
 
-use super::support::{events, hello, kinds, record, stream, stream_of};
+use super::support::{events, hello, info, kinds, record, started, stream, stream_of};
 use super::verify::verify;
 
 fn last(output: &str) -> Value {
@@ -89,6 +91,72 @@ fn events_of_an_agent_of_this_protocol_are_passed_on() {
         "RUN_FINISHED",
     ];
     assert_eq!(kinds(&events), expected, "{output}");
+}
+
+/// A run with the output of a call, as an agent of this protocol gives it: an image, then the text, then a value that only
+/// the agent can read.
+fn output_of_this_protocol() -> Record {
+    let origin = r#""id":"t1","origin":"ag-ui/travel""#;
+    let metadata = |more: &str| Json::parse(&format!("{{{origin}{more}}}")).map(JsonRef::Owned);
+    let output = Json::parse(r#"{"call_id":"c1","name":"draw","output":"drawn"}"#).expect("JSON");
+    let part = CallPart { call_id: "c1".into(), name: "draw".into(), arguments: "{}".into(), server_label: None };
+    let image = ContentValue::Image(Some("https://example.com/a.png".into()));
+    let content = |value, index| AgentEvent::Content(ContentEvent::new("t1", ContentUpdate::Final, value).at(index));
+    record(&[
+        AgentEvent::started(),
+        AgentEvent::whole("c1", MessageType::PluginCall, Role::Assistant, ContentValue::Call(part)),
+        AgentEvent::Message(MessageEvent {
+            id: Some("t1".into()),
+            kind: Some(MessageType::PluginCallOutput),
+            role: Some(Role::Tool),
+            metadata: metadata(""),
+            ..MessageEvent::default()
+        }),
+        content(image, 0),
+        content(ContentValue::OwnedData(output), 1),
+        AgentEvent::Message(MessageEvent {
+            id: Some("t1".into()),
+            end: Some(End::Completed),
+            metadata: metadata(r#","encrypted_content":"sealed""#),
+            ..MessageEvent::default()
+        }),
+        AgentEvent::completed(),
+    ])
+}
+
+#[test]
+fn an_output_of_an_agent_of_this_protocol_is_sent_before_its_message_ends() {
+    let record = output_of_this_protocol();
+    let ends_output = |event: &Event| matches!(event, Event::MessageFinished { message: 1 });
+    let end = record.steps(0).position(|step| ends_output(&step.event)).expect("the output ends");
+
+    for (version, content) in [(None, json!("drawn")), (Some("1.0"), Value::Null)] {
+        let (mut exchange, run) = started("{}", &hello(version));
+        let shown = TestRun::with_info(&record, info(&record, run.labels));
+        let mut out = Out::new();
+        exchange.begin(shown.view(), &mut out);
+        for step in record.steps(0).take(end) {
+            exchange.encode(step, &mut out);
+        }
+        let early = events(std::str::from_utf8(&out.body).expect("UTF-8"));
+        let results: Vec<&Value> = early.iter().filter(|event| event["type"] == "TOOL_CALL_RESULT").collect();
+        let [result] = results.as_slice() else { panic!("{early:?}") };
+        match version {
+            None => assert_eq!(result["content"], content),
+            Some(_) => assert_eq!(
+                (&result["content"][0]["text"], &result["content"][1]["type"]),
+                (&json!("drawn"), &json!("image"))
+            ),
+        }
+
+        let all = events(&stream_of(&record, "{}", &hello(version)));
+        verify(&all, version.is_some());
+        assert_eq!(all.iter().filter(|event| event["type"] == "TOOL_CALL_RESULT").count(), 1, "{all:?}");
+        let sealed: Vec<&Value> = all.iter().filter(|event| event["encryptedValue"] == "sealed").collect();
+        assert!(sealed.len() == 1 && sealed[0]["entityId"] == result["messageId"], "{all:?}");
+    }
+    let output = stream_of(&record, r#"{"reasoning":"drop"}"#, &hello(None));
+    assert!(!output.contains("REASONING_") && output.contains("TOOL_CALL_RESULT"), "{output}");
 }
 
 #[test]

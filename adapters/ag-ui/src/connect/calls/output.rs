@@ -73,11 +73,12 @@ impl Calls {
             metadata: to_metadata(&metadata),
             ..MessageEvent::default()
         }))?;
-        for (value, index) in std::iter::once(value).chain(media).zip(0..) {
+        // The output is the last content: who reads it knows all of it, and need not wait for the message's end.
+        for (value, index) in media.into_iter().chain(std::iter::once(value)).zip(0..) {
             let content = ContentEvent::new(&message, ContentUpdate::Final, value).at(index);
             context.sink.emit(&AgentEvent::Content(content))?;
         }
-        context.hold(Held::End { entity, id: message, metadata, end })
+        context.hold(Held::End { entity, id: message, metadata, end, is_output: true })
     }
 }
 

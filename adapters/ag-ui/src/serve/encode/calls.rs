@@ -14,7 +14,7 @@ use super::super::events::{Event, Origin, ResultContent};
 use super::super::thread::Labels;
 use super::super::writer::{Template, Writer};
 use super::contents;
-use super::origin::{origin_of, sealed};
+use super::origin::{is_own, origin_of, sealed};
 use super::texts::Texts;
 
 /// The calls of a stream.
@@ -176,7 +176,7 @@ impl Calls {
 
     /// A value that only the agent can read, of a call that is complete.
     pub(super) fn seal(&self, message: &Message, scene: &mut Scene<'_>) {
-        let Some(value) = sealed(message) else { return };
+        let Some(value) = sealed(message).filter(|_| scene.texts.shows_sealed()) else { return };
         let calls = message.slots.iter().filter_map(|slot| slot.call.as_ref());
         for call in calls.filter(|call| self.announced.contains_key(&call.call_id)) {
             let entity_id = call.call_id.as_str();
@@ -185,16 +185,52 @@ impl Calls {
         }
     }
 
-    /// Writes the outputs in a finished message.
-    pub(super) fn encode_output(&mut self, message: &Message, run: &Run, is_unwrapped: bool, scene: &mut Scene<'_>) {
+    /// Writes the outputs in a message: as soon as they are there if its agent speaks this protocol, whose outputs have
+    /// nothing behind them (the connector), else when the message has ended.
+    pub(super) fn encode_output(
+        &mut self,
+        step: &Step<'_>,
+        message: &Message,
+        is_unwrapped: bool,
+        scene: &mut Scene<'_>,
+    ) {
+        let has_output = |slots: &[Slot]| slots.iter().any(|slot| call_output::parse(slot).is_some());
+        match step.event {
+            RunEvent::ContentFinished { .. } => {
+                let Some((at, slot)) = step.slot().filter(|_| is_own(message)) else { return };
+                if call_output::parse(slot).is_some() {
+                    self.outputs(message, &message.slots[..=at], step.run, is_unwrapped, scene);
+                }
+            }
+            RunEvent::MessageFinished { .. } => {
+                if !(is_own(message) && has_output(&message.slots)) {
+                    self.outputs(message, &message.slots, step.run, is_unwrapped, scene);
+                }
+                self.seal_output(message, step.run, scene);
+            }
+            _ => {}
+        }
+    }
+
+    /// A value that only the agent can read, of an output that the client has.
+    fn seal_output(&self, message: &Message, run: &Run, scene: &mut Scene<'_>) {
+        let Some(encrypted_value) = &sealed(message).filter(|_| scene.texts.shows_sealed()) else { return };
+        let is_written = |slot: &Slot| {
+            let call = call_output::parse(slot).map(|output| output.call_id);
+            call.and_then(|call| self.announced.get(&call)).is_some_and(|call| call.has_result)
+        };
+        if message.slots.iter().any(is_written) {
+            let entity_id: &str = &scene.labels.known.shown_id(&message.id, run);
+            let event = Event::ReasoningEncryptedValue { subtype: "message", entity_id, encrypted_value };
+            scene.writer.event(&event, scene.out);
+        }
+    }
+
+    fn outputs(&mut self, message: &Message, slots: &[Slot], run: &Run, is_unwrapped: bool, scene: &mut Scene<'_>) {
         let id = scene.labels.known.shown_id(&message.id, run).into_owned();
-        let outputs: Vec<(usize, ToolOutput)> = message
-            .slots
-            .iter()
-            .enumerate()
-            .filter_map(|(place, slot)| Some((place, call_output::parse(slot)?)))
-            .collect();
-        let parts: Vec<Json> = message.slots.iter().filter_map(contents::part).collect();
+        let outputs: Vec<(usize, ToolOutput)> =
+            slots.iter().enumerate().filter_map(|(place, slot)| Some((place, call_output::parse(slot)?))).collect();
+        let parts: Vec<Json> = slots.iter().filter_map(contents::part).collect();
         let is_only = outputs.len() == 1;
         for (place, mut output) in outputs {
             if is_unwrapped && let Some(text) = call_output::text_of_blocks(&output.output) {

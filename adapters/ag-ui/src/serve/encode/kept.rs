@@ -4,6 +4,8 @@
 //! Clients end a run at an event that breaks the protocol, so each is checked first: its fields, and that steps and
 //! subagents begin before they end. Not here: which events are kept at all (the connector).
 
+use std::collections::HashSet;
+
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::{Extra, Json, Out};
 use serde::Deserialize;
@@ -144,8 +146,15 @@ fn is_patch(patch: Option<&Json>) -> bool {
     })
 }
 
-/// An event without fields that clients refuse: `null` where a value is optional, and values of other types.
+/// An event without fields that clients refuse: `null` where a value is optional, and values of other types. Of fields with
+/// one name the last counts, as it was checked; readers do not agree on which of them they take.
 fn cleaned(fields: &Extra) -> Extra {
+    let mut names = HashSet::new();
+    let mut single: Vec<(&str, &Json)> = fields.iter().collect();
+    single.reverse();
+    single.retain(|(name, _)| names.insert(*name));
+    single.reverse();
+
     let is_kept = |(name, value): &(&str, &Json)| match *name {
         // Any JSON, whose `null` is a value.
         "snapshot" | "value" => true,
@@ -154,7 +163,7 @@ fn cleaned(fields: &Extra) -> Extra {
         "rawEvent" => !value.is_null(),
         _ => !value.is_null(),
     };
-    fields.iter().filter(is_kept).map(|(name, value)| (Box::<str>::from(name), value.clone())).collect()
+    single.into_iter().filter(is_kept).map(|(name, value)| (Box::<str>::from(name), value.clone())).collect()
 }
 
 #[cfg(test)]
@@ -191,6 +200,16 @@ mod tests {
             r#"{"type":"REASONING_ENCRYPTED_VALUE","subtype":"other","entityId":"a","encryptedValue":"b"}"#,
         ];
         assert_eq!(passed(&bad, true), (Vec::new(), 11));
+    }
+
+    #[test]
+    fn of_fields_with_one_name_the_last_is_passed_on() {
+        let twice = r#"{"type":"STEP_STARTED","stepName":"a","subagentRunId":"s","type":"CUSTOM","name":"n","value":1,"subagentRunId":null}"#;
+        let data = format!(r#"{{"protocol":"ag-ui","event":{twice}}}"#);
+        let (mut writer, mut out) = (Writer::default(), Out::new());
+        Kept::default().pass(&Json::parse(&data).expect("JSON"), true, &mut Losses::new(), &mut writer, &mut out);
+        let text = String::from_utf8(out.body.to_vec()).expect("UTF-8");
+        assert_eq!(text.trim(), r#"data: {"stepName":"a","type":"CUSTOM","name":"n","value":1}"#);
     }
 
     #[test]

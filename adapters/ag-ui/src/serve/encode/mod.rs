@@ -124,10 +124,8 @@ impl Encoder {
         let mut scene = Scene { labels, texts, writer, out };
         match slot {
             _ if is_call => calls.encode_call(&step, &mut scene),
-            Some(slot) if !message.announced.is_output() => calls.encode_bare_call(&step, slot, &mut scene),
-            None if is_end && message.announced.is_output() => {
-                calls.encode_output(message, step.run, is_unwrapped, &mut scene);
-            }
+            _ if message.announced.is_output() => calls.encode_output(&step, message, is_unwrapped, &mut scene),
+            Some(slot) => calls.encode_bare_call(&step, slot, &mut scene),
             None if is_end => calls.seal(message, &mut scene),
             _ => {}
         }

@@ -90,7 +90,13 @@ impl Texts {
                 let place = self.place(index, message, step, labels);
                 self.open[place].emitted = EmittedText::default();
             }
-            RunEvent::MessageFinished { .. } => self.finish(index, message, writer, out),
+            RunEvent::MessageFinished { .. } => {
+                // Encrypted reasoning may have no content at all.
+                if message.announced == MessageType::Reasoning && sealed(message).is_some() {
+                    self.place(index, message, step, labels);
+                }
+                self.finish(index, message, writer, out);
+            }
             _ => {}
         }
     }
@@ -232,6 +238,12 @@ impl Texts {
             );
         }
         writer.event(&Event::ReasoningEnd { message_id }, out);
+    }
+
+    /// True if values that only the agent can read are shown: their event is one of those of reasoning, which clients
+    /// before 0.0.47 do not take.
+    pub(super) fn shows_sealed(&self) -> bool {
+        self.reasoning == ReasoningForm::Events
     }
 
     /// Closes what ended badly in a run that ends well.
