@@ -31,8 +31,16 @@ pub fn format_rfc3339(time: Millis) -> String {
 /// Formats a time in UTC, always with milliseconds: `2026-11-20T12:00:00.000Z`.
 #[must_use]
 pub fn format_rfc3339_millis(time: Millis) -> String {
+    let mut text = String::new();
+    push_rfc3339_millis(time, &mut text);
+    text
+}
+
+/// As [`format_rfc3339_millis`], at the end of a text.
+pub fn push_rfc3339_millis(time: Millis, text: &mut String) {
     static MILLIS: temporal::DateTimePrinter = temporal::DateTimePrinter::new().precision(Some(3));
-    MILLIS.timestamp_to_string(&to_timestamp(time))
+    let printed = MILLIS.print_timestamp(&to_timestamp(time), text);
+    debug_assert!(printed.is_ok(), "a string takes any text");
 }
 
 /// Formats an HTTP date (RFC 9110, section 5.6.7): `Fri, 20 Nov 2026 10:00:00 GMT`.

@@ -1,8 +1,5 @@
 //! No connector allocates for a text delta: once a stream flows, reading more of it costs no heap memory but that of the
-//! record, which grows by doubling.
-//!
-//! The counting allocator belongs to this binary alone, and counts for each thread. Not here: nanoseconds
-//! (`cargo xtask bench micro`), and encoders, whose benchmarks count.
+//! record, which grows by doubling. Not here: what is written for clients (`encoders`).
 
 use allocation_counter::measure;
 use interlingua_a2a::A2aUpstream;
@@ -21,10 +18,8 @@ use interlingua_responses::ResponsesUpstream;
 use interlingua_testing_agents::delta_cost::{TEXTS, listening, read};
 use interlingua_testing_agents::deltas::{deltas, protocols};
 
-/// How many deltas are read before allocations count, so that buffers have their size and the message is open.
-const FIRST: usize = 10_000;
-/// How many deltas are read then.
-const DELTAS: usize = 10_000;
+use crate::{DELTAS, FIRST};
+
 /// The most allocations of a record for so many deltas: it keeps them in blocks, and its text doubles.
 const MAX_OF_RECORD: u64 = 64;
 /// The maximum size of a frame, in bytes.

@@ -221,8 +221,7 @@ impl Updates {
             let part = render::text_part(slot, step.delta());
             self.piece(step.run, message, vec![part], append, true, emit);
         } else if source.announced == MessageType::Reasoning && self.route.options.reasoning == Reasoning::Stream {
-            self.turn.reasoning_chunks += 1;
-            let id = format!("{}-{}", source.id, self.turn.reasoning_chunks);
+            let id = format!("{}{}", Self::reasoning_chunk_id(source), self.next_reasoning_chunk());
             self.emit_working_message(wire::Message::agent(id, vec![render::reasoning_text(step.delta())]), emit);
         }
     }
@@ -264,6 +263,17 @@ impl Updates {
             }
             _ => false,
         }
+    }
+
+    /// The number of the next delta of reasoning that is a status.
+    pub(crate) const fn next_reasoning_chunk(&mut self) -> u32 {
+        self.turn.reasoning_chunks += 1;
+        self.turn.reasoning_chunks
+    }
+
+    /// The id of the messages of such statuses, without the number at its end.
+    pub(crate) fn reasoning_chunk_id(message: &Message) -> String {
+        format!("{}-", message.id)
     }
 
     /// Records that a content was emitted up to `span`. Returns true if its artifact had started before.

@@ -3,7 +3,7 @@
 //!
 //! Both read the same texts, and take turns: what else the machine does changes both alike.
 //!
-//! Not here: allocations, which a test counts (`tests/allocations.rs`), encoding for clients, and the path through a socket,
+//! Not here: allocations, which a test counts (`tests/allocations`), encoding for clients, and the path through a socket,
 //! which `cargo xtask bench load` measures.
 
 use std::time::{Duration, Instant};

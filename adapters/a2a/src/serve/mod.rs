@@ -11,6 +11,7 @@ mod rest;
 mod rpc;
 mod send;
 mod stream;
+mod template;
 mod writer;
 
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use interlingua_core::event::Event;
 use interlingua_core::exchange::Flow;
 use interlingua_core::step::Step;
 
+use super::template::DeltaTemplate;
 use super::writer::Writer;
 use crate::Route;
 use crate::direct::{self, DirectMode};
@@ -29,25 +30,6 @@ pub(super) struct Streaming {
     undecided: Option<(DirectMode, Out)>,
     /// Encoded item around the text of the next delta, for the content that is growing.
     template: Option<DeltaTemplate>,
-}
-
-/// An encoded text delta without its text. Most items of a stream differ in nothing else, so the rest is encoded once.
-struct DeltaTemplate {
-    message: u32,
-    content: u32,
-    before: Vec<u8>,
-    after: Vec<u8>,
-}
-
-impl DeltaTemplate {
-    /// Builds the template from an item whose only text is empty. `None` if the text is not found in the output.
-    fn from_item(message: u32, content: u32, item: &Item<'_>, writer: &Writer) -> Option<Self> {
-        const EMPTY: &[u8] = br#""text":"""#;
-        let mut out = Out::new();
-        writer.stream_item(item, &mut out);
-        let at = out.body.windows(EMPTY.len()).rposition(|window| window == EMPTY)? + EMPTY.len() - 2;
-        Some(Self { message, content, before: out.body[..at].to_vec(), after: out.body[at + 2..].to_vec() })
-    }
 }
 
 /// What the stream starts with.
@@ -141,13 +123,12 @@ impl Streaming {
             return Flow::More;
         }
         if let Event::ContentDelta { message, content, span } = step.event
-            && let Some(template) = self.template.as_ref().filter(|_| self.undecided.is_none())
+            && let Some(template) = self.template.as_mut().filter(|_| self.undecided.is_none())
             && (template.message, template.content) == (message, content)
-            && self.updates.extends_last_text(message, content, span)
+            && (template.is_status() || self.updates.extends_last_text(message, content, span))
         {
-            out.write_raw(&template.before);
-            out.write_json(step.delta());
-            out.write_raw(&template.after);
+            let number = if template.is_status() { self.updates.next_reasoning_chunk() } else { 0 };
+            template.write(step.delta(), number, step.at, out);
             return Flow::More;
         }
 
@@ -210,37 +191,31 @@ impl Streaming {
                         flow = Flow::Close;
                     }
                     let message = message.map(|message| message.in_task(task.as_str(), run.session_id.as_str()));
-                    Item::Status(StatusUpdate {
+                    let mut item = Item::Status(StatusUpdate {
                         task: task.as_str().into(),
                         context: run.session_id.as_str().into(),
                         status: Status { state, message, at: step.at },
                         metadata,
                         closes,
-                    })
+                    });
+                    if let Event::ContentDelta { message, content, .. } = step.event {
+                        let id = Updates::reasoning_chunk_id(&run.messages[message as usize]);
+                        *template = DeltaTemplate::from_item(message, content, &mut item, &id, writer);
+                    }
+                    item
                 }
                 Update::Artifact(Piece { artifact, append, last_chunk, is_delta }) => {
-                    let mut update = ArtifactUpdate {
+                    let mut item = Item::Artifact(ArtifactUpdate {
                         task: task.as_str().into(),
                         context: run.session_id.as_str().into(),
                         artifact,
                         append,
                         last_chunk,
-                    };
+                    });
                     if let (Event::ContentDelta { message, content, .. }, true, true) = (step.event, is_delta, append) {
-                        let parts = &mut update.artifact.parts;
-                        let text = parts
-                            .first_mut()
-                            .map(|part| std::mem::replace(&mut part.content, crate::wire::Content::Text("".into())));
-
-                        let item = Item::Artifact(update);
-                        *template = DeltaTemplate::from_item(message, content, &item, writer);
-                        let Item::Artifact(mut complete) = item else { return };
-                        if let (Some(part), Some(text)) = (complete.artifact.parts.first_mut(), text) {
-                            part.content = text;
-                        }
-                        update = complete;
+                        *template = DeltaTemplate::from_item(message, content, &mut item, "", writer);
                     }
-                    Item::Artifact(update)
+                    item
                 }
             };
             writer.stream_item(&item, out);
