@@ -20,6 +20,7 @@ const SEEDS: &[&[u8]] = &[
     br#"{"protocol":"ag-ui","event":{"type":"STEP_STARTED","stepName":"a","subagentRunId":"s","metadata":null,"timestamp":1.5}}"#,
     br#"{"protocol":"ag-ui","event":{"type":"ACTIVITY_SNAPSHOT","messageId":"m","activityType":"P","content":{"a":[1,{}]},"replace":true}}"#,
     br#"{"protocol":"ag-ui","event":{"type":"CUSTOM","name":"n","value":[1e9,"\ud83e\udd80",{"a":{"b":null}}]}}"#,
+    br#"{"protocol":"ag-ui","event":{"type":"CUSTOM","name":"n","value":"\ud83e","type":"STEP_STARTED","stepName":"\udd80"}}"#,
 ];
 
 static MOUNTED: LazyLock<Mounted> =
