@@ -4,12 +4,17 @@ use std::time::{Duration, Instant};
 
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Upstream, Via};
+use interlingua_ag_ui::AgUi;
+use interlingua_anthropic_messages::AnthropicMessages;
+use interlingua_chat_completions::ChatCompletions;
 use interlingua_core::agent_event::AgentEvent;
 use interlingua_core::connector::{EventSink, TurnRequest};
+use interlingua_core::exchange::ProtocolAdapter;
 use interlingua_core::model::{AgentRequest, Content, ContentType, Message, MessageType, Role};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
-use interlingua_core::{End, Event, Fault, Json, Record, Run, RunId};
+use interlingua_core::testkit::{self, ClientRequest, TestRun};
+use interlingua_core::{End, Event, Fault, Json, Out, Record, Run, RunId};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -128,6 +133,10 @@ async fn each_command_produces_its_message_type() {
     let cases: &[(&str, &[&str])] = &[
         ("reasoning", &["reasoning", "message"]),
         ("overlap", &["reasoning", "message"]),
+        ("summary", &["reasoning", "message"]),
+        ("signed", &["reasoning", "message"]),
+        ("redacted", &["reasoning", "message"]),
+        ("interleaved", &["reasoning", "plugin_call", "plugin_call_output", "reasoning", "message"]),
         ("tool", &["plugin_call", "plugin_call_output", "message"]),
         ("parallel", &["plugin_call", "plugin_call", "plugin_call_output", "plugin_call_output", "message"]),
         ("mcp", &["mcp_list_tools", "mcp_call", "mcp_call_output", "message"]),
@@ -327,4 +336,122 @@ async fn a_long_reply_is_paced_and_streamed_as_it_is_produced() {
     }
     assert!(started.elapsed() < Duration::from_secs(30));
     assert_eq!(text(&run_text("long 20000 0").await).split_whitespace().count(), 20_000);
+}
+
+/// What a client of a protocol gets of a run: the data of each frame that is JSON.
+fn streamed<A: ProtocolAdapter>(path: &str, body: &Value, record: &Record) -> Vec<Value> {
+    let mounted = A::mount(&testkit::mount("/at", &["demo"]), A::Options::default()).expect("the options are valid");
+    let (endpoint, _) = testkit::endpoint(&mounted, "POST", path).expect("an endpoint");
+    let mut exchange = (endpoint.open)();
+    ClientRequest::post(path, body.to_string().as_bytes()).decode(&mut *exchange).expect("a request");
+    let mut out = Out::new();
+    exchange.begin(TestRun::new(record).view(), &mut out);
+    for step in record.steps(0) {
+        exchange.encode(step, &mut out);
+    }
+    let text = String::from_utf8(out.body.to_vec()).expect("UTF-8");
+    text.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
+}
+
+/// The run of a word, ended.
+async fn ended(word: &str) -> Record {
+    let mut record = run_text(word).await;
+    record.finish_run(End::Completed);
+    record
+}
+
+/// The texts at a place of the frames that have it, joined.
+fn joined(frames: &[Value], pointer: &str) -> String {
+    frames.iter().filter_map(|frame| frame.pointer(pointer)?.as_str()).collect()
+}
+
+/// The opaque value that goes with reasoning.
+const OPAQUE: &str = "dGhlIGRlbW8gYWdlbnQgdGhvdWdodCB0aGlz";
+const SIGNED: &str = "I sign what I think, so that I know it again.";
+
+#[tokio::test]
+async fn an_anthropic_client_sees_every_form_of_reasoning() {
+    let body = json!({
+        "model": "demo", "max_tokens": 100, "stream": true, "thinking": { "type": "adaptive" },
+        "messages": [{ "role": "user", "content": "hi" }],
+    });
+    let blocks = |frames: &[Value]| -> Vec<String> {
+        frames.iter().filter_map(|frame| Some(frame.pointer("/content_block/type")?.as_str()?.to_owned())).collect()
+    };
+    let of = |record: &Record| streamed::<AnthropicMessages>("/v1/messages", &body, record);
+
+    let frames = of(&ended("signed").await);
+    assert_eq!(blocks(&frames), ["thinking", "text"]);
+    assert_eq!(joined(&frames, "/delta/thinking"), SIGNED);
+    assert_eq!(joined(&frames, "/delta/signature"), OPAQUE);
+
+    let frames = of(&ended("redacted").await);
+    assert_eq!(blocks(&frames), ["redacted_thinking", "text"]);
+    assert_eq!(joined(&frames, "/content_block/data"), OPAQUE);
+
+    let thought = joined(&of(&ended("summary").await), "/delta/thinking");
+    assert!(thought.contains("Reading the question") && thought.contains("in two parts."), "{thought}");
+
+    let frames = of(&ended("interleaved").await);
+    let shown = blocks(&frames);
+    assert_eq!(shown.iter().filter(|kind| *kind == "thinking").count(), 2, "{shown:?}");
+    assert_eq!((shown.first().map(String::as_str), shown.last().map(String::as_str)), (Some("thinking"), Some("text")));
+}
+
+#[tokio::test]
+async fn an_ag_ui_client_sees_every_form_of_reasoning() {
+    let body = json!({
+        "threadId": "t", "runId": "r", "protocolVersion": "1.0",
+        "messages": [{ "id": "u", "role": "user", "content": "hi" }],
+    });
+    let reasoning = |frames: &[Value]| -> Vec<String> {
+        let kinds = frames.iter().filter_map(|frame| frame["type"].as_str());
+        kinds.filter(|kind| kind.starts_with("REASONING_") && !kind.ends_with("CONTENT")).map(str::to_owned).collect()
+    };
+    let of = |record: &Record| streamed::<AgUi>("", &body, record);
+    let thoughts = |frames: &[Value]| -> Vec<Value> {
+        frames.iter().filter(|frame| frame["type"] == "REASONING_MESSAGE_CONTENT").cloned().collect()
+    };
+    let opaque = [
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_END",
+        "REASONING_ENCRYPTED_VALUE",
+        "REASONING_END",
+    ];
+
+    let frames = of(&ended("signed").await);
+    assert_eq!(
+        (reasoning(&frames).as_slice(), joined(&thoughts(&frames), "/delta").as_str()),
+        (&opaque.map(str::to_owned)[..], SIGNED)
+    );
+    assert_eq!(joined(&frames, "/encryptedValue"), OPAQUE);
+
+    let frames = of(&ended("redacted").await);
+    assert_eq!((reasoning(&frames).as_slice(), thoughts(&frames).len()), (&opaque.map(str::to_owned)[..], 0));
+    assert_eq!(joined(&frames, "/encryptedValue"), OPAQUE);
+
+    let thought = joined(&thoughts(&of(&ended("summary").await)), "/delta");
+    assert!(thought.contains("Reading the question") && thought.contains("in two parts."), "{thought}");
+
+    let frames = of(&ended("interleaved").await);
+    let brackets = ["REASONING_START", "TOOL_CALL_START", "TOOL_CALL_RESULT", "TEXT_MESSAGE_START", "RUN_FINISHED"];
+    let order: Vec<&str> =
+        frames.iter().filter_map(|frame| frame["type"].as_str()).filter(|kind| brackets.contains(kind)).collect();
+    let expected = [brackets[0], brackets[1], brackets[2], brackets[0], brackets[3], brackets[4]];
+    assert_eq!(order, expected);
+}
+
+#[tokio::test]
+async fn a_chat_completions_client_sees_the_text_of_every_form_of_reasoning() {
+    let body = json!({ "model": "demo", "stream": true, "messages": [{ "role": "user", "content": "hi" }] });
+    let mut seen = Vec::new();
+    for word in ["signed", "redacted", "summary", "interleaved"] {
+        let frames = streamed::<ChatCompletions>("/chat/completions", &body, &ended(word).await);
+        assert!(!joined(&frames, "/choices/0/delta/content").is_empty(), "{word}");
+        seen.push(joined(&frames, "/choices/0/delta/reasoning_content"));
+    }
+    assert_eq!((seen[0].as_str(), seen[1].as_str()), (SIGNED, ""));
+    assert!(seen[2].contains("Reading the question") && seen[2].contains("in two parts."), "{seen:?}");
+    assert_eq!(seen[3], "Whether a coat is needed depends on the weather. I look.\n\nIt is sunny, so it is not.");
 }

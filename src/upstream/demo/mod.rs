@@ -10,6 +10,7 @@
 mod memory;
 mod replies;
 mod stage;
+mod thoughts;
 mod words;
 
 use std::sync::{Arc, Mutex};

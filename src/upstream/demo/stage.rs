@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use interlingua_core::builder::{ContentBuilder, Frame, MessageBuilder, ResponseBuilder};
 use interlingua_core::event::End;
 use interlingua_core::model::{Body, Content, MessageType, Role, Status, ToolCall};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// What the agent is going to do.
@@ -27,6 +27,8 @@ pub(super) struct Plan {
 pub(super) enum Act {
     /// A message sent in fragments.
     Say(MessageType, String),
+    /// Reasoning in so many texts, maybe none, with metadata unless it is `null`.
+    Think(Vec<String>, Value),
     /// The beginning of a message that is never ended.
     Begin(String),
     /// Two messages sent at the same time: reasoning and an answer.
@@ -130,6 +132,7 @@ impl Performance {
                 self.send_text(message, pieces(&text));
                 self.close(message);
             }
+            Act::Think(parts, metadata) => self.think(&parts, &metadata),
             Act::Begin(text) => {
                 let message = self.begin(MessageType::Message, Role::Assistant);
                 self.send_text(message, pieces(&text));
@@ -158,6 +161,23 @@ impl Performance {
             // A comment says nothing: what comes next comes after the pause.
             Act::Pause(pause) => self.ready.push_back(TimedFrame { after: pause, bytes: ": awake\n\n".to_owned() }),
         }
+    }
+
+    fn think(&mut self, parts: &[String], metadata: &Value) {
+        let mut message = self.new_message(MessageType::Reasoning, Role::Assistant);
+        if !metadata.is_null() {
+            message = message.metadata(metadata);
+        }
+        let (message, frame) = (message.index(), message.in_progress());
+        self.at_once(&frame);
+        for (place, part) in parts.iter().enumerate() {
+            for piece in pieces(part) {
+                let frame = self.text(message, place, piece);
+                self.paced(&frame);
+            }
+            self.close_text(message, place);
+        }
+        self.end(message);
     }
 
     fn overlap(&mut self, thought: &str, answer: &str) {
@@ -202,7 +222,7 @@ impl Performance {
             return;
         }
         counting.sent += 1;
-        let bytes = self.text(counting.message, &format!("{} ", counting.sent)).sse();
+        let bytes = self.text(counting.message, 0, &format!("{} ", counting.sent)).sse();
         self.sent += 1;
         self.ready.push_back(TimedFrame { after: counting.every, bytes });
         self.counting = Some(counting);
@@ -239,10 +259,10 @@ impl Performance {
         self.response.resume(index).expect("the message was begun above")
     }
 
-    /// One more piece of the one text of a message.
-    fn text(&mut self, message: usize, piece: &str) -> Frame {
+    /// One more piece of a text of a message, by its place among them.
+    fn text(&mut self, message: usize, place: usize, piece: &str) -> Frame {
         let mut message = self.message(message);
-        if let Some(mut content) = message.resume(0) {
+        if let Some(mut content) = message.resume(place) {
             return content.add_text_delta(piece);
         }
         message.text().add_text_delta(piece)
@@ -250,7 +270,7 @@ impl Performance {
 
     fn send_text<'t>(&mut self, message: usize, pieces: impl IntoIterator<Item = &'t str>) {
         for piece in pieces {
-            let frame = self.text(message, piece);
+            let frame = self.text(message, 0, piece);
             self.paced(&frame);
         }
     }
@@ -266,9 +286,13 @@ impl Performance {
 
     /// Ends a message that is one text sent in fragments.
     fn close(&mut self, message: usize) {
-        let frame = self.message(message).resume(0).map(ContentBuilder::complete);
-        frame.iter().for_each(|frame| self.at_once(frame));
+        self.close_text(message, 0);
         self.end(message);
+    }
+
+    fn close_text(&mut self, message: usize, place: usize) {
+        let frame = self.message(message).resume(place).map(ContentBuilder::complete);
+        frame.iter().for_each(|frame| self.at_once(frame));
     }
 
     fn end(&mut self, message: usize) {

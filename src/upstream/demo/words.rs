@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::memory::{History, is_said};
 use super::replies;
 use super::stage::{Act, Ending, Plan};
+use super::thoughts;
 
 /// One word, and what it shows.
 struct Word {
@@ -36,6 +37,10 @@ const WORDS: &[Word] = &[
     word("sleep MS", "silence for so many milliseconds", sleep),
     word("reasoning", "thoughts before the answer", reasoning),
     word("overlap", "thoughts beside the answer", overlap),
+    word("summary", "a summary of thoughts, in two parts", |scenario| scenario.acts.push_back(thoughts::summary())),
+    word("signed", "thoughts with a signature", |scenario| scenario.acts.push_back(thoughts::signed())),
+    word("redacted", "thoughts that only I can read", |scenario| scenario.acts.push_back(thoughts::redacted())),
+    word("interleaved", "thoughts, a call, and thoughts again", interleaved),
     word("tool", "a call of a tool of my own, and its output", tool),
     word("parallel", "two such calls at once", parallel),
     word("mcp", "the tools of an MCP server, a call and its output", mcp),
@@ -117,7 +122,9 @@ impl Scenario<'_> {
             has_command = true;
             (word.does)(self);
         }
-        let unsaid = |act: &Act| matches!(act, Act::Pause(_) | Act::Heartbeat | Act::Say(MessageType::Reasoning, _));
+        let unsaid = |act: &Act| {
+            matches!(act, Act::Pause(_) | Act::Heartbeat | Act::Say(MessageType::Reasoning, _) | Act::Think(..))
+        };
         if self.silent || (self.rest.is_empty() && !self.acts.iter().all(unsaid)) {
             return;
         }
@@ -190,7 +197,7 @@ fn ordinary(text: &str, message: Option<&Message>) -> String {
     let others = message
         .map_or(0, |message| message.content.iter().filter(|content| content.body.kind() != ContentType::Text).count());
     let mut answer = match text {
-        "" => "I has_command you, but you said nothing.".to_owned(),
+        "" => "I am here, but you said nothing.".to_owned(),
         text => format!("You said: {}", text.chars().take(REPEATED).collect::<String>()),
     };
     if let Some(message) = message.filter(|_| others > 0) {
@@ -236,16 +243,22 @@ fn sleep(scenario: &mut Scenario<'_>) {
     scenario.acts.push_back(Act::Pause(pause));
 }
 
-const THOUGHT: &str = "The user would like to see me think. So I think about it, step by step, before I answer.";
-
 fn reasoning(scenario: &mut Scenario<'_>) {
-    scenario.acts.push_back(Act::Say(MessageType::Reasoning, THOUGHT.to_owned()));
+    scenario.acts.push_back(thoughts::plain(thoughts::THOUGHT));
 }
 
 fn overlap(scenario: &mut Scenario<'_>) {
-    scenario
-        .acts
-        .push_back(Act::Overlap(THOUGHT.to_owned(), "While I think, I answer already: yes, I can.".to_owned()));
+    scenario.acts.push_back(Act::Overlap(
+        thoughts::THOUGHT.to_owned(),
+        "While I think, I answer already: yes, I can.".to_owned(),
+    ));
+}
+
+fn interleaved(scenario: &mut Scenario<'_>) {
+    scenario.acts.push_back(thoughts::plain("Whether a coat is needed depends on the weather. I look."));
+    weather(scenario);
+    scenario.acts.push_back(thoughts::plain("It is sunny, so it is not."));
+    scenario.say("You need no coat in Paris.");
 }
 
 fn call(name: &str, arguments: &serde_json::Value, server_label: Option<&str>) -> ToolCall {
@@ -262,10 +275,15 @@ fn output(kind: MessageType, call: &ToolCall, output: &str) -> Act {
     Act::Show(kind, Role::Tool, vec![Content::data(&output)])
 }
 
-fn tool(scenario: &mut Scenario<'_>) {
+/// A call of a tool of the agent, and its output.
+fn weather(scenario: &mut Scenario<'_>) {
     let weather = call("get_weather", &json!({ "city": "Paris" }), None);
     let result = output(MessageType::PluginCallOutput, &weather, "18 C, sunny");
     scenario.acts.extend([Act::Call(MessageType::PluginCall, weather), result]);
+}
+
+fn tool(scenario: &mut Scenario<'_>) {
+    weather(scenario);
     scenario.say("It is 18 degrees and sunny in Paris.");
 }
 
