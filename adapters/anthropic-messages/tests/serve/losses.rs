@@ -16,7 +16,7 @@ fn reported(options: &str, stream: bool, end: End) -> Vec<String> {
     let text = run.message(MessageType::Message);
     run.text(text, ContentType::Text, &["So far."]);
     let metadata = Json::parse(r#"{"annotations":[{"type":"url_citation","url":"https://a","title":"A"}]}"#);
-    run.0.finish_message(text, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
+    run.record.finish_message(text, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
     run.call(MessageType::FunctionCall, "call_1", "unknown", &["{}"]);
     let record = run.finish(end);
 

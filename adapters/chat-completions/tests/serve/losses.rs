@@ -16,12 +16,12 @@ fn reported(options: &str, stream: bool, end: End) -> Vec<String> {
     let text = run.message(MessageType::Message);
     run.text(text, ContentType::Text, &["So far."]);
     let metadata = Json::parse(r#"{"annotations":[{"type":"url_citation","url":"https://a","title":"A"}]}"#);
-    run.0.finish_message(text, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
+    run.record.finish_message(text, MessageEnd { metadata, ..MessageEnd::new(End::Completed) });
     run.call(MessageType::FunctionCall, "call_1", "unknown", &["{}"]);
     let record = run.finish(end);
 
     let body = json!({ "model": "demo", "messages": [{ "role": "user", "content": "hi" }], "stream": stream });
-    let mut sent = route(options).complete(&body.to_string());
+    let mut sent = route(options).create(&body.to_string());
     let answer = if stream { sent.stream(&record) } else { sent.whole(&record) };
     assert_eq!(answer.status == 200, stream || end == End::Completed, "{}", answer.body);
     sent.exchange.losses().iter().map(|loss| format!("{:?} {loss}", loss.change)).collect()
