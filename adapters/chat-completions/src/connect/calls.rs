@@ -199,7 +199,12 @@ impl Call {
         let mut part = CallPart { arguments: arguments.into(), ..CallPart::default() };
         if self.message.is_empty() {
             self.message = ids.message();
-            sink.emit(&AgentEvent::message(&self.message, MessageType::FunctionCall))?;
+            sink.emit(&AgentEvent::Message(MessageEvent {
+                id: Some(self.message.as_str().into()),
+                kind: Some(MessageType::FunctionCall),
+                metadata: self.metadata.clone().map(JsonRef::Owned),
+                ..MessageEvent::default()
+            }))?;
             part.call_id = ids.call(&self.id).into();
             part.name = self.name.as_str().into();
         }

@@ -209,7 +209,13 @@ impl Parser<'_> {
         if let Some(extra) = object.get("extra_content") {
             metadata.push("extra_content", extra.to_json());
         }
-        last.calls.push(Call { id: id.clone(), name: name.clone(), arguments: shown.clone(), custom });
+        last.calls.push(Call {
+            id: id.clone(),
+            name: name.clone(),
+            arguments: shown.clone(),
+            custom,
+            extra_content: None,
+        });
         let arguments = if custom { client_tool::to_arguments(&shown) } else { shown };
         self.push_call(id, name, arguments, &metadata, object.path());
         Ok(())
@@ -220,7 +226,12 @@ impl Parser<'_> {
         let arguments = required(object, "arguments")?;
         let id = format!("function_call_{}", self.calls.len());
         self.functions.insert(name.clone(), id.clone());
-        last.calls.push(Call { id: String::new(), name: name.clone(), arguments: arguments.clone(), custom: false });
+        last.calls.push(Call {
+            id: String::new(),
+            name: name.clone(),
+            arguments: arguments.clone(),
+            ..Call::default()
+        });
         self.push_call(id, name, arguments, &Extra::new(), path.to_owned());
         Ok(())
     }

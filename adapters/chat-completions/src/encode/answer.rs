@@ -27,6 +27,8 @@ pub(crate) struct Call {
     /// JSON text; for a custom tool the free text.
     pub(crate) arguments: String,
     pub(crate) custom: bool,
+    /// What the agent's server wants back with the call, such as a signature.
+    pub(crate) extra_content: Option<Json>,
 }
 
 /// An image whose bytes are inline.
@@ -157,10 +159,15 @@ impl<'a> Completion<'a> {
 
 impl Call {
     fn to_wire(&self) -> Value {
-        if self.custom {
-            return json!({ "id": self.id, "type": "custom", "custom": { "name": self.name, "input": self.arguments } });
+        let mut call = if self.custom {
+            json!({ "id": self.id, "type": "custom", "custom": { "name": self.name, "input": self.arguments } })
+        } else {
+            json!({ "id": self.id, "type": "function", "function": { "name": self.name, "arguments": self.arguments } })
+        };
+        if let Some(extra) = &self.extra_content {
+            call["extra_content"] = json!(extra);
         }
-        json!({ "id": self.id, "type": "function", "function": { "name": self.name, "arguments": self.arguments } })
+        call
     }
 
     /// True if a client sends this call back as that one. Some write the arguments again, so they are compared as JSON;
@@ -181,7 +188,7 @@ mod tests {
             id: id.into(),
             name: "f".into(),
             arguments: arguments.into(),
-            custom: false,
+            ..Call::default()
         };
         let shown = call("a", r#"{"x": 1, "y": [2]}"#);
         assert!(shown.is_same(&call("a", r#"{"y":[2],"x":1}"#)) && shown.is_same(&call("", r#"{"x": 1, "y": [2]}"#)));

@@ -31,7 +31,7 @@ impl Encoder {
                 AskedItem::Text(text) => self.write(Field::Content, (AFTER_ALL, 0), &text, out),
                 AskedItem::Call { id, name, arguments } => {
                     let (id, name) = (id.to_owned(), name.to_owned());
-                    self.show_call(Call { id, name, arguments: arguments.text().to_owned(), custom: false }, out);
+                    self.show_call(Call { id, name, arguments: arguments.text().to_owned(), ..Call::default() }, out);
                 }
             }
         }

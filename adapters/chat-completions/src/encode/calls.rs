@@ -27,6 +27,15 @@ pub(super) struct Calls {
     held: Vec<Call>,
     /// The call whose arguments are being streamed: what stands around each piece.
     open: Option<Open>,
+    last: Option<Shown>,
+}
+
+/// The call that was shown last.
+#[derive(Debug)]
+struct Shown {
+    id: String,
+    custom: bool,
+    has_extra_content: bool,
 }
 
 #[derive(Debug)]
@@ -62,7 +71,8 @@ impl Encoder {
                 self.emitted[Lane::Calls as usize] = EmittedText::default();
                 let Some((_, slot)) = step.slot() else { return };
                 if let (MessageType::FunctionCall, Some(head)) = (&message.announced, &slot.call) {
-                    self.call_started(head, out);
+                    let extra = extra_content(message.announced_metadata.as_ref());
+                    self.call_started(head, extra, out);
                 }
             }
             Event::ContentDelta { .. } | Event::ContentReplaced { .. } => {
@@ -75,7 +85,8 @@ impl Encoder {
             Event::ContentFinished { .. } => {
                 let Some((_, slot)) = step.slot() else { return };
                 if message.announced == MessageType::FunctionCall {
-                    self.call_content_finished(slot, out);
+                    let extra = extra_content(message.announced_metadata.as_ref());
+                    self.call_content_finished(slot, extra, out);
                 }
             }
             Event::MessageFinished { .. } if message.announced.is_output() => {
@@ -83,16 +94,19 @@ impl Encoder {
                     self.calls.take_answered(&output.call_id);
                 }
             }
-            Event::MessageFinished { .. } => self.call_finished(message),
+            Event::MessageFinished { .. } => {
+                self.call_finished(message);
+                self.late_extra_content(message, out);
+            }
             _ => {}
         }
     }
 
     /// A call begins whose name is known. Only the arguments of functions that the client declared are streamed.
-    fn call_started(&mut self, head: &CallHead, out: &mut Out) {
+    fn call_started(&mut self, head: &CallHead, extra: Option<Json>, out: &mut Out) {
         let is_streamed = self.echo.tool(&head.name).is_some_and(|tool| !tool.custom);
         if is_streamed && self.is_free() {
-            self.open_call(&head.call_id, &head.name, false, out);
+            self.open_call(&head.call_id, &head.name, false, extra, out);
         }
     }
 
@@ -101,14 +115,14 @@ impl Encoder {
         !self.echo.functions || self.calls.shown == 0
     }
 
-    fn call_content_finished(&mut self, slot: &Slot, out: &mut Out) {
+    fn call_content_finished(&mut self, slot: &Slot, extra_content: Option<Json>, out: &mut Out) {
         if self.calls.open.is_some() {
             return self.close_call(out);
         }
         let Some(call) = whole_call(slot) else { return };
         let declared = self.echo.tool(&call.name).map(|tool| tool.custom);
-        let call =
-            Call { id: call.call_id, name: call.name, arguments: call.arguments, custom: declared == Some(true) };
+        let custom = declared == Some(true);
+        let call = Call { id: call.call_id, name: call.name, arguments: call.arguments, custom, extra_content };
         if declared.is_some() && self.is_free() { self.show_call(call, out) } else { self.calls.held.push(call) }
     }
 
@@ -117,7 +131,38 @@ impl Encoder {
         if message.kind == MessageType::FunctionCall && message.announced != message.kind {
             for call in message.slots.iter().filter_map(whole_call) {
                 let custom = self.echo.tool(&call.name).is_some_and(|tool| tool.custom);
-                self.calls.held.push(Call { id: call.call_id, name: call.name, arguments: call.arguments, custom });
+                let (id, name, arguments) = (call.call_id, call.name, call.arguments);
+                self.calls.held.push(Call { id, name, arguments, custom, extra_content: None });
+            }
+        }
+    }
+
+    /// Some agents say only at the end of a call what they want back with it.
+    fn late_extra_content(&mut self, message: &Message, out: &mut Out) {
+        let Some(extra) = extra_content(message.metadata.as_ref()) else { return };
+        for call in message.slots.iter().filter_map(whole_call) {
+            if let Some(held) = self.calls.held.iter_mut().find(|held| held.id == call.call_id) {
+                held.extra_content = Some(extra.clone());
+                continue;
+            }
+            let is_it = |shown: &&mut Shown| shown.id == call.call_id && !shown.has_extra_content;
+            let Some(shown) = self.calls.last.as_mut().filter(is_it) else { continue };
+            shown.has_extra_content = true;
+            let (custom, index) = (shown.custom, self.calls.shown - 1);
+            match (&self.frames, self.answer.calls.last_mut()) {
+                (Some(_), _) if self.echo.functions => {}
+                (Some(frames), _) => {
+                    // Some readers take it for granted that a piece has arguments.
+                    let mut piece = if custom {
+                        json!({ "index": index, "custom": { "input": "" } })
+                    } else {
+                        json!({ "index": index, "function": { "arguments": "" } })
+                    };
+                    piece["extra_content"] = json!(extra);
+                    frames.delta(&json!({ "tool_calls": [piece] }), out);
+                }
+                (None, Some(call)) => call.extra_content = Some(extra.clone()),
+                (None, None) => {}
             }
         }
     }
@@ -138,13 +183,13 @@ impl Encoder {
 
     /// Shows a whole call.
     pub(super) fn show_call(&mut self, call: Call, out: &mut Out) {
-        self.open_call(&call.id, &call.name, call.custom, out);
+        self.open_call(&call.id, &call.name, call.custom, call.extra_content, out);
         let arguments = if call.custom { client_tool::free_text(&call.arguments) } else { call.arguments };
         self.arguments(&arguments, out);
         if call.custom { self.calls.open = None } else { self.close_call(out) }
     }
 
-    fn open_call(&mut self, id: &str, name: &str, custom: bool, out: &mut Out) {
+    fn open_call(&mut self, id: &str, name: &str, custom: bool, extra_content: Option<Json>, out: &mut Out) {
         let index = self.calls.shown;
         self.calls.shown += 1;
         let mut before = Vec::new();
@@ -158,13 +203,15 @@ impl Encoder {
             b"}}]}"
         };
         self.calls.open = Some(Open { around: (before, after), has_arguments: false });
+        self.calls.last = Some(Shown { id: id.to_owned(), custom, has_extra_content: extra_content.is_some() });
 
         let Some(frames) = &self.frames else {
-            let call = Call { id: id.to_owned(), name: name.to_owned(), arguments: String::new(), custom };
+            let call =
+                Call { id: id.to_owned(), name: name.to_owned(), arguments: String::new(), custom, extra_content };
             self.answer.calls.push(call);
             return;
         };
-        let delta = match (self.echo.functions, custom) {
+        let mut delta = match (self.echo.functions, custom) {
             (true, _) => json!({ "function_call": { "name": name, "arguments": "" } }),
             (false, true) => {
                 json!({ "tool_calls": [{ "index": index, "id": id, "type": "custom", "custom": { "name": name, "input": "" } }] })
@@ -173,6 +220,9 @@ impl Encoder {
                 json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": { "name": name, "arguments": "" } }] })
             }
         };
+        if let (Some(extra), false) = (&extra_content, self.echo.functions) {
+            delta["tool_calls"][0]["extra_content"] = json!(extra);
+        }
         frames.delta(&delta, out);
     }
 
@@ -194,6 +244,11 @@ impl Encoder {
         }
         self.calls.open = None;
     }
+}
+
+/// What an agent of this protocol wants back with a call (docs/protocols/chat-completions.md#what-a-client-receives).
+fn extra_content(metadata: Option<&Json>) -> Option<Json> {
+    metadata.and_then(Json::decode::<Extra>)?.get("extra_content").cloned()
 }
 
 /// The call in a content, once that is final.

@@ -61,7 +61,7 @@ impl Judge {
             asked.iter().any(|asked| {
                 let AskedItem::Call { id, name, arguments } = asked else { return false };
                 let arguments = arguments.text().to_owned();
-                let shown = Call { id: (*id).to_owned(), name: (*name).to_owned(), arguments, custom: false };
+                let shown = Call { id: (*id).to_owned(), name: (*name).to_owned(), arguments, ..Call::default() };
                 shown.is_same(call)
             })
         };

@@ -2,8 +2,8 @@
 
 use interlingua_core::End;
 use interlingua_core::json::{Extra, Json};
-use interlingua_core::model::{Body, Content, ContentType, File, MessageType};
-use interlingua_core::run::{CallHead, MessageEnd};
+use interlingua_core::model::{Body, Content, ContentType, File, MessageType, Role};
+use interlingua_core::run::{CallHead, MessageEnd, MessageStart};
 use serde_json::{Value, json};
 
 use crate::strict;
@@ -149,6 +149,47 @@ fn media_data_errors_and_refusals() {
     let shown = streamed("{}", body, End::Completed, build);
     let other = streamed(r#"{"inline_images":"markdown","data":"hide"}"#, HELLO, End::Completed, build);
     insta::assert_snapshot!(format!("{shown}\n{other}"));
+}
+
+/// What a server wants back with a call comes before it or behind it; both are shown, once.
+#[test]
+fn extra_content_of_calls_reaches_the_client() {
+    let signed = |value: &str| json!({ "google": { "thought_signature": value } });
+    let metadata = |value: &str| Json::parse(&json!({ "extra_content": signed(value), "origin": "x" }).to_string());
+    let build = |run: &mut RunBuilder| {
+        for (number, name) in [(1, "get_weather"), (2, "get_weather"), (3, "run_code"), (4, "undeclared")] {
+            let mut start = MessageStart::new("", MessageType::FunctionCall, Role::Assistant);
+            start.metadata = metadata("early").filter(|_| number == 1);
+            let message = run.record.start_message(start);
+            let head = CallHead { call_id: format!("call_{number}"), name: name.to_owned(), server_label: None };
+            let content = run.record.start_content(message, ContentType::Data, Some(head));
+            run.record.push(message, content, r#"{"input":"x"}"#);
+            run.record.finish_content(message, content, None, Extra::new());
+            let late = metadata(if number == 1 { "early" } else { "late" });
+            run.record.finish_message(message, MessageEnd { metadata: late, ..MessageEnd::new(End::Completed) });
+        }
+    };
+
+    let calls = &whole("{}", &DECLARES.replace("\"stream\":true,", ""), build)["choices"][0]["message"]["tool_calls"];
+    let found: Vec<&Value> = calls.as_array().expect("calls").iter().map(|call| &call["extra_content"]).collect();
+    assert_eq!(found, [&signed("early"), &signed("late"), &signed("late"), &signed("late")]);
+
+    let mut run = RunBuilder::begin();
+    build(&mut run);
+    let stream = route("{}").create(DECLARES).stream(&run.finish(End::Completed)).body;
+    let pieces = stream.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    let pieces: Vec<Value> = pieces.map(|chunk| chunk["choices"][0]["delta"]["tool_calls"][0].clone()).collect();
+    let with_extra: Vec<_> = pieces.iter().filter(|piece| piece.get("extra_content").is_some()).collect();
+    let shown: Vec<_> = with_extra.iter().map(|piece| (piece["index"].as_u64(), &piece["extra_content"])).collect();
+    let expected = [signed("early"), signed("late"), signed("late"), signed("late")];
+    assert_eq!(shown, (0..).map(Some).zip(&expected).collect::<Vec<_>>());
+    assert_eq!(with_extra[0]["id"], "call_1", "in the piece that opens the call, if it is known by then");
+    assert_eq!(with_extra[1]["function"]["arguments"], "", "readers take a function for granted");
+    assert_eq!(with_extra[3]["id"], "call_4");
+    assert!(!stream.contains("origin"));
+
+    let old = DECLARES.replace(r#""tools":["#, r#""functions":[{"name":"get_weather"}],"tools":["#);
+    assert!(!streamed("{}", &old, End::Completed, build).contains("extra_content"), "the old form has no place for it");
 }
 
 #[test]
