@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::check::Check;
 use crate::gateway::Gateway;
-use crate::paths::{ADMIN_PATHS, OWN_PATHS, PATHS};
+use crate::paths::{ADMIN_PATHS, OWN_PATHS, PATHS, ROUTES};
 use crate::{Rig, http};
 
 const PAGES: [&str; 6] = [
@@ -49,12 +49,7 @@ struct Seen {
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-    let routes: String = [("agent-api", "agents/{agent}"), ("responses", "v1"), ("a2a", "a2a/{agent}")]
-        .into_iter()
-        .chain([("ag-kit", "ag-kit/{agent}"), ("ag-ui", "ag-ui/{agent}"), ("hitl", "hitl/{agent}")])
-        .map(|(protocol, path)| format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"/{path}\"\n"))
-        .collect();
-    let gateway = Gateway::start(rig, &format!("{}{routes}", FILE.replace("{admin}", &admin.to_string())))?;
+    let gateway = Gateway::start(rig, &format!("{}{ROUTES}", FILE.replace("{admin}", &admin.to_string())))?;
 
     let (mut seen, mut endpoints) = (Seen::default(), 0);
     for (address, paths) in [(gateway.address, PATHS), (gateway.address, OWN_PATHS), (admin, ADMIN_PATHS)] {

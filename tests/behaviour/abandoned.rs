@@ -18,7 +18,9 @@ use interlingua::store::{Memory, OwnerBoundsOf, Query, Retention, Sqlite, Sqlite
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, Forwarded, Upstream, Via};
 use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::call::{AgentCard, Busy, Filter, RunState, SessionCall, Target};
+use interlingua_core::call::{
+    AgentCard, Busy, Filter, HistoryJudge, Otherwise, Resent, RunState, RunView, SessionCall, Target,
+};
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::event::End;
@@ -242,6 +244,24 @@ fn run_call(session: &str, text: &str) -> RunCall {
     RunCall { thread: Thread::Session(session.to_owned()), ..RunCall::new(AGENT, request) }
 }
 
+/// Fits no answer.
+#[derive(Debug)]
+struct OtherHistory;
+
+impl HistoryJudge for OtherHistory {
+    fn ends_with(&self, _: RunView<'_>) -> bool {
+        false
+    }
+}
+
+/// A client that sends all of its conversation, which the gateway does not know.
+fn resent_call(session: &str, otherwise: Otherwise) -> RunCall {
+    let history = vec![Message::user("before"), Message::assistant("said before")];
+    let resent =
+        Resent { session: Some(session.to_owned()), otherwise, ..Resent::new(history, Arc::new(OtherHistory)) };
+    RunCall { thread: Thread::Resent(Box::new(resent)), ..run_call(session, "hello") }
+}
+
 /// The kinds of calls.
 const KINDS: &[&str] = &[
     "stream",
@@ -251,6 +271,9 @@ const KINDS: &[&str] = &[
     "with receivers, background",
     "with turns",
     "queued",
+    "resent",
+    "resent, begins again",
+    "resent, another conversation of the name",
     "continue",
     "continue while it works",
     "cancel while it works",
@@ -296,6 +319,12 @@ async fn call(fixture: &Fixture, kind: &str, session: &str) -> Call {
                 policy: RunPolicy::attached().with_busy(Busy::Queue),
                 ..run_call(session, "hello")
             })
+        }
+        "resent" => run(resent_call(session, Otherwise::NewSession)),
+        "resent, begins again" | "resent, another conversation of the name" => {
+            fixture.answer(run(RunCall { delivery: Delivery::Collect, ..run_call(session, "hello") })).await;
+            let begins_again = kind == "resent, begins again";
+            run(resent_call(session, if begins_again { Otherwise::BeginAgain } else { Otherwise::NewSession }))
         }
         "continue" | "continue while it works" => {
             let id = fixture.waiting(session).await;

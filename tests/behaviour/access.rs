@@ -9,19 +9,14 @@ use interlingua::keys::{NewKey, append, revoke};
 use serde_json::json;
 
 use crate::support::gateway::{DEMO, Gateway, user_turn};
-use crate::support::http::{Exchange, Response, with_timeout};
-use crate::support::pairs::{POSTS, ROUTES};
+use crate::support::http::{Exchange, Response};
+use crate::support::pairs::{posts, routes_with};
 use crate::support::socket::{Received, Socket};
 
 const BODY: &str = "content-type: application/json\r\ncontent-length: 10\r\n";
 
-/// The routes of all protocols, with further lines.
-fn routes(own: &str) -> String {
-    ROUTES.replace("[[routes]]\n", &format!("[[routes]]\n{own}\n"))
-}
-
 async fn gateway(folder: &Path, auth: &str, own: &str) -> Gateway {
-    let source = format!("[store]\nkind = \"memory\"\n{auth}\n{DEMO}{}", routes(own));
+    let source = format!("[store]\nkind = \"memory\"\n{auth}\n{DEMO}{}", routes_with(own));
     Gateway::in_folder(&source, folder.to_owned()).await
 }
 
@@ -46,7 +41,7 @@ async fn without_a_key_no_body_is_asked_for_on_any_protocol() {
     let folder = tempfile::tempdir().expect("a folder");
     let key = new_key(folder.path()).text;
     let gateway = gateway(folder.path(), "[auth]\nkeys = \"keys.toml\"", "").await;
-    for path in POSTS {
+    for path in posts() {
         for expect in ["", "expect: 100-continue\r\n"] {
             for shown in ["", "x-api-key: il_wrong\r\n", "authorization: Basic eDp5\r\n"] {
                 let head =
@@ -126,28 +121,4 @@ async fn a_revoked_key_gets_nothing_more_through_an_open_websocket() {
         }
         assert_eq!(socket.next().await, Received::Close(Some(1008), "credentials are no longer valid".to_owned()));
     }
-}
-
-#[tokio::test]
-async fn streams_of_a_revoked_key_end_in_their_protocol() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let key = new_key(folder.path());
-    let gateway = gateway(folder.path(), "[auth]\nkeys = \"keys.toml\"\nrevoke_streams = true", "").await;
-    let body = json!({ "model": "demo", "input": "long 600 50", "stream": true }).to_string();
-    let headers = [("content-type", "application/json"), ("x-api-key", key.text.as_str())];
-    let mut stream = gateway.open("POST", "/v1/responses", &headers, body.as_bytes()).await;
-    assert_eq!(stream.status().await, 200);
-    stream.read_until("response.output_text.delta").await;
-
-    let id = key.id.clone();
-    revoke(&folder.path().join("keys.toml"), &id, now()).expect("it is there");
-    let ended = async {
-        let mut last = String::new();
-        while let Some(event) = stream.event().await {
-            last = event;
-        }
-        last
-    };
-    let last = with_timeout("the stream to end", ended).await;
-    assert!(last.contains("response.failed") || last.contains("\"type\":\"error\""), "{last}");
 }

@@ -5,16 +5,13 @@
 //! hosts and heads that no browser sends (`heads.rs`).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use interlingua_core::ProtocolAdapter;
-use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::Mount;
 use serde_json::json;
 
+use crate::support::endpoints::{Endpoint, endpoints};
 use crate::support::gateway::{DEMO, Gateway, ROUTE, user_turn};
 use crate::support::http::{Exchange, Response, request};
+use crate::support::pairs::{ALL_PROTOCOLS, routes_with};
 use crate::support::paths::PATHS;
 
 /// Headers that a request needs in every protocol.
@@ -22,57 +19,27 @@ const JSON: &[(&str, &str)] = &[("content-type", "application/json"), ("a2a-vers
 const EVIL: (&str, &str) = ("origin", "https://evil.example");
 const FOREIGN: (&str, &str) = ("sec-fetch-site", "cross-site");
 
-/// A route of every protocol, as in the shipped configuration. `own` is added to each route.
-fn routes(own: &str) -> String {
-    let route =
-        |protocol: &str, path: &str| format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"{path}\"\n{own}\n");
-    [
-        "agent-api /agents/{agent}",
-        "responses /v1",
-        "a2a /a2a/{agent}",
-        "ag-kit /ag-kit/{agent}",
-        "ag-ui /ag-ui/{agent}",
-        "hitl /hitl/{agent}",
-    ]
-    .iter()
-    .filter_map(|line| line.split_once(' '))
-    .map(|(protocol, path)| route(protocol, path))
-    .collect()
-}
-
-/// A gateway with every protocol and the default allowed hosts.
+/// A gateway with every protocol and the default allowed hosts. `own` is added to each route.
 async fn gateway(own: &str) -> Gateway {
     let server = "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n# allowed_hosts: none are listed\n";
-    Gateway::with_config(&format!("{server}[store]\nkind = \"memory\"\n{DEMO}{}", routes(own))).await
+    Gateway::with_config(&format!("{server}[store]\nkind = \"memory\"\n{DEMO}{}", routes_with(own))).await
 }
 
 /// Paths that accept `POST`, each with a valid body.
 fn posts() -> Vec<(&'static str, String)> {
     let rpc = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": {
         "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } } });
-    let message = json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } });
-    vec![
-        ("/agents/demo/process", user_turn("hi").to_string()),
-        ("/v1/responses", json!({ "model": "demo", "input": "hi" }).to_string()),
-        ("/v1/conversations", json!({}).to_string()),
-        ("/a2a/demo", rpc.to_string()),
-        ("/a2a/demo/message:send", message.to_string()),
-        (
-            "/ag-kit/demo/send-message",
-            json!({ "conversationId": "c", "messages": [{ "role": "user", "content": "hi" }] }).to_string(),
-        ),
-        (
-            "/ag-ui/demo",
-            json!({ "threadId": "t", "runId": "r", "messages": [{ "role": "user", "content": "hi" }] }).to_string(),
-        ),
-        ("/hitl/demo/agent/invoke", json!({ "user_id": "ada", "query": "hi" }).to_string()),
-    ]
+    let turns = ALL_PROTOCOLS.map(|protocol| protocol.turn("s", "hi", false)).into_iter();
+    let others = [("/v1/conversations", json!({}).to_string()), ("/a2a/demo", rpc.to_string())];
+    turns.map(|turn| (turn.path, turn.body.to_string())).chain(others).collect()
 }
 
 /// Paths that accept `GET`.
 const READS: &[&str] = &[
     "/agents/demo/runs",
     "/v1/models",
+    "/anthropic/v1/models",
+    "/ag-ui/demo",
     "/a2a/demo/tasks",
     "/a2a/demo/.well-known/agent-card.json",
     "/.well-known/agent-card.json",
@@ -174,45 +141,17 @@ async fn a_page_of_another_origin_can_neither_write_nor_read_nor_open_a_socket()
     assert_eq!(gateway.get("/agents/demo/runs").await.json()["total"], 0);
 }
 
-/// Every endpoint of a protocol: its method, its path, and whether it accepts WebSockets. Parameters are filled in.
-fn endpoints<P: ProtocolAdapter>(mount: &str) -> Vec<(&'static str, String, bool)> {
-    let card = AgentCard {
-        name: "demo".to_owned(),
-        description: String::new(),
-        version: String::new(),
-        server_label: "demo".to_owned(),
-        since: 0,
-        decisions: ALL_DECISIONS,
-    };
-    let at = Mount { path: mount.to_owned(), agents: vec![Arc::new(card)], public_url: None, schemes: Vec::new() };
-    let mounted = P::mount(&at, P::Options::default()).expect("the default options are valid");
-    let filled = |path: &str| {
-        let parts = path.split(['{', '}']).enumerate();
-        let filled = parts.map(|(index, part)| if index % 2 == 1 { "x" } else { part });
-        format!("{mount}{}", filled.collect::<String>())
-    };
-    let endpoints = mounted.endpoints.iter();
-    endpoints.map(|endpoint| (endpoint.method.as_str(), filled(endpoint.path), endpoint.websocket)).collect()
-}
-
 #[tokio::test]
 async fn no_endpoint_serves_a_foreign_page_or_a_rebound_name() {
     let gateway = gateway("").await;
-    let all = [
-        endpoints::<interlingua_native::Native>("/agents/demo"),
-        endpoints::<interlingua_responses::Responses>("/v1"),
-        endpoints::<interlingua_a2a::A2a>("/a2a/demo"),
-        endpoints::<interlingua_ag_kit::AgKit>("/ag-kit/demo"),
-        endpoints::<interlingua_ag_ui::AgUi>("/ag-ui/demo"),
-        endpoints::<interlingua_hitl::Hitl>("/hitl/demo"),
-    ]
-    .concat();
+    let all = endpoints();
     assert!(all.len() > 50, "{}", all.len());
     // The fault runs try the same paths.
-    let paths: BTreeSet<&str> = all.iter().map(|(_, path, _)| path.as_str()).collect();
-    assert_eq!(paths, PATHS.iter().copied().collect(), "tests/support/paths.rs");
+    let paths: BTreeSet<String> = all.iter().map(Endpoint::filled).collect();
+    assert_eq!(paths, PATHS.iter().map(|path| (*path).to_owned()).collect(), "tests/support/paths.rs");
 
-    for (method, path, takes_sockets) in all {
+    for endpoint in all {
+        let (method, path) = (endpoint.method, endpoint.filled());
         for page in [EVIL, ("origin", "null"), ("origin", "http://localhost:3000"), FOREIGN] {
             let answer = gateway.open(method, &path, &[JSON[0], JSON[1], page], b"{}").await.response().await;
             assert_eq!(answer.status, 403, "{method} {path} {page:?}: {}", answer.text());
@@ -222,7 +161,7 @@ async fn no_endpoint_serves_a_foreign_page_or_a_rebound_name() {
             format!("{method} {path} HTTP/1.1\r\nhost: rebound.evil.example\r\nsec-fetch-site: same-origin\r\n\r\n");
         let answer = Exchange::send(gateway.address, rebound.as_bytes()).await.response().await;
         assert_eq!(answer.status, 421, "{method} {path}: {}", answer.text());
-        if takes_sockets {
+        if endpoint.websocket {
             let answer = Exchange::send(gateway.address, &handshake(&path, &[EVIL])).await.response().await;
             assert_eq!(answer.status, 403, "{path}: {}", answer.text());
         }
@@ -281,7 +220,7 @@ async fn refusals_use_the_protocol_of_their_route() {
             gateway.open("POST", path, &[JSON[0], JSON[1], EVIL], body.as_bytes()).await.response().await.json();
         let shown = match path.split('/').nth(1) {
             Some("agents") => (response["code"].clone(), json!("PERMISSION_DENIED")),
-            Some("v1") => (response["error"]["type"].clone(), json!("permission_error")),
+            Some("v1" | "anthropic") => (response["error"]["type"].clone(), json!("permission_error")),
             Some("a2a") if path.ends_with("send") => (response["error"]["code"].clone(), json!(403)),
             Some("a2a") => (response["error"]["code"].clone(), json!(-32011)),
             Some("ag-kit") => (response["error"]["code"].clone(), json!("permission_denied")),

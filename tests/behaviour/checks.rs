@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::support::gateway::{DEMO, Gateway, user_turn};
 use crate::support::http::{Exchange, Response};
+use crate::support::pairs::{MOUNTS, ROUTES, posts};
 
 /// What can be wrong with a request, in the order in which it is judged.
 const ORDER: [Wrong; 7] =
@@ -26,36 +27,24 @@ enum Wrong {
 }
 
 /// The endpoints that take a body: the mount point, and the path below it.
-const ENDPOINTS: [(&str, &str); 7] = [
-    ("/agents/demo", "/process"),
-    ("/v1", "/responses"),
-    ("/a2a/demo", ""),
-    ("/a2a/demo", "/message:send"),
-    ("/ag-kit/demo", "/send-message"),
-    ("/ag-ui/demo", ""),
-    ("/hitl/demo", "/agent/invoke"),
-];
+fn endpoints() -> Vec<(String, &'static str)> {
+    let paths = posts().into_iter().chain(["/a2a/demo/message:send"]);
+    let mount_of = |path: &'static str| {
+        let mounts = MOUNTS.iter().map(|(_, mount)| mount.replace("{agent}", "demo"));
+        mounts.into_iter().find_map(|mount| Some((path.strip_prefix(&mount)?, mount)))
+    };
+    let mounted = paths.map(|path| mount_of(path).unwrap_or_else(|| panic!("{path} is below no mount")));
+    mounted.map(|(below, mount)| (mount, below)).collect()
+}
 
 async fn gateway(limits: &str) -> Gateway {
     let server =
         format!("[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n{limits}\n# allowed_hosts: the defaults\n");
-    let routes: String = [
-        "agent-api /agents/{agent}",
-        "responses /v1",
-        "a2a /a2a/{agent}",
-        "ag-kit /ag-kit/{agent}",
-        "ag-ui /ag-ui/{agent}",
-        "hitl /hitl/{agent}",
-    ]
-    .iter()
-    .filter_map(|route| route.split_once(' '))
-    .map(|(protocol, path)| format!("[[routes]]\nprotocol = \"{protocol}\"\npath = \"{path}\"\n"))
-    .collect();
-    Gateway::with_config(&format!("{server}[store]\nkind = \"memory\"\n{DEMO}{routes}")).await
+    Gateway::with_config(&format!("{server}[store]\nkind = \"memory\"\n{DEMO}{ROUTES}")).await
 }
 
 /// The head of a request that is wrong in these ways. Its body never follows.
-fn head((mount, below): (&str, &str), wrong: &[Wrong], expects: bool) -> String {
+fn head((mount, below): &(String, &str), wrong: &[Wrong], expects: bool) -> String {
     let is = |what| wrong.contains(&what);
     let method = if is(Wrong::Method) { "PATCH" } else { "POST" };
     let path = if is(Wrong::Path) { "/no/such/path/at/all" } else { below };
@@ -95,14 +84,14 @@ fn is_refused_for(wrong: Wrong, response: &Response) -> bool {
 #[tokio::test]
 async fn of_two_mistakes_the_first_is_reported_and_the_body_is_never_asked_for() {
     let gateway = gateway("limits.head = \"4KiB\"").await;
-    let mut pairs = 0;
+    let (mut pairs, endpoints) = (0, endpoints());
     for (index, first) in ORDER.into_iter().enumerate() {
         for second in ORDER[index..].iter().copied() {
             // An unknown path has no methods that could be wrong.
             if first == Wrong::Path && second == Wrong::Method {
                 continue;
             }
-            for endpoint in ENDPOINTS {
+            for endpoint in &endpoints {
                 for expects in [false, true] {
                     let sent = Instant::now();
                     let head = head(endpoint, &[first, second], expects);

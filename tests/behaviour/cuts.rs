@@ -9,10 +9,9 @@ use std::ops::Range;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
+use crate::support::endings::{Ending, TRUNCATED, ending};
 use crate::support::gateway::{Gateway, user_turn};
-use crate::support::http::Response;
 use crate::support::pairs::{ALL_PROTOCOLS, Protocol, ROUTES, frames};
-use crate::support::transcript::Transcript;
 use crate::support::upstream::{ReceivedRequest, Reply, Upstream};
 
 /// So many trials run at once.
@@ -101,151 +100,13 @@ impl Agent {
     }
 }
 
-/// Says something, streaming if the protocol streams, and reads the whole answer.
-async fn say(client: Protocol, gateway: &Gateway, words: &str) -> Response {
-    match client {
-        Protocol::AgentApi => gateway.post("/agents/demo/process", &user_turn(words)).await,
-        Protocol::Responses => {
-            gateway.post("/v1/responses", &json!({ "model": "demo", "input": words, "stream": true })).await
-        }
-        Protocol::A2a => {
-            let headers = [("a2a-version", "1.0"), ("content-type", "application/json")];
-            let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": words }] });
-            let body = json!({ "message": message }).to_string();
-            gateway.open("POST", "/a2a/demo/message:stream", &headers, body.as_bytes()).await.response().await
-        }
-        Protocol::AgKit => {
-            let body =
-                json!({ "conversationId": format!("{words}-kit"), "messages": [{ "role": "user", "content": words }] });
-            gateway.post("/kit/demo/send-message", &body).await
-        }
-        Protocol::AgUi => {
-            let messages = json!([{ "role": "user", "content": words }]);
-            let body = json!({ "threadId": format!("{words}-agui"), "runId": "r", "messages": messages });
-            gateway.post("/ag-ui/demo", &body).await
-        }
-        Protocol::Hitl => {
-            let body = json!({ "user_id": "pat", "session_id": format!("{words}-hitl"), "query": words });
-            gateway.post("/hitl/demo/agent/invoke", &body).await
-        }
-    }
-}
-
-/// How an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    Completed,
-    Failed,
-}
-
-/// Reads the only ending of an answer in the client's protocol. Panics if there is none, another one, or more.
-fn ending(client: Protocol, answer: &Response) -> Ending {
-    if answer.status != 200 {
-        assert_eq!(refusal(client, &answer.json()), (answer.status, "UPSTREAM_TRUNCATED".to_owned()));
-        return Ending::Failed;
-    }
-
-    let received = frames(answer.text());
-    match client {
-        Protocol::AgentApi => {
-            let transcript = Transcript::parse(&received);
-            match transcript.status.as_str() {
-                "completed" => Ending::Completed,
-                status => {
-                    assert_eq!((status, transcript.code()), ("failed", "UPSTREAM_TRUNCATED"));
-                    Ending::Failed
-                }
-            }
-        }
-        Protocol::Responses => {
-            let last = only_end(&received, |frame| {
-                let kind = frame["type"].as_str().expect("events have types");
-                ["response.completed", "response.failed", "response.incomplete", "error"].contains(&kind)
-            });
-            let response = &last["response"];
-            if last["type"] == "response.completed" {
-                assert_eq!((&response["status"], &response["error"]), (&json!("completed"), &Value::Null));
-                return Ending::Completed;
-            }
-            let failed = (&last["type"], &response["status"], response["error"]["code"].is_string());
-            assert_eq!(failed, (&json!("response.failed"), &json!("failed"), true), "{last}");
-            Ending::Failed
-        }
-        Protocol::A2a => {
-            let last = only_end(&received, |frame| {
-                let state = frame["statusUpdate"]["status"]["state"].as_str().unwrap_or("TASK_STATE_WORKING");
-                !["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state)
-            });
-            let status = &last["statusUpdate"]["status"];
-            if status["state"] == "TASK_STATE_COMPLETED" {
-                return Ending::Completed;
-            }
-            assert_eq!(status["state"], "TASK_STATE_FAILED");
-            assert!(status.to_string().contains("the agent"), "it says why: {status}");
-            Ending::Failed
-        }
-        Protocol::AgKit => {
-            let text = answer.text();
-            assert!(text.matches("data: [DONE]").count() == 1 && text.ends_with("data: [DONE]\n\n"), "{text}");
-            let is_error = |frame: &&Value| frame["type"] == "error";
-            let errors = received.iter().filter(is_error).count();
-            assert_eq!(usize::from(received.last().is_some_and(|last| is_error(&last))), errors, "{text}");
-            if errors == 0 { Ending::Completed } else { Ending::Failed }
-        }
-        Protocol::AgUi => ag_ui_ending(&received),
-        Protocol::Hitl => {
-            let body = answer.json();
-            if body["status"] == "completed" {
-                return Ending::Completed;
-            }
-            assert_eq!((&body["status"], &body["result"]), (&json!("error"), &Value::Null), "{body}");
-            assert!(body["message"].as_str().is_some_and(|message| message.contains("the agent")), "{body}");
-            Ending::Failed
-        }
-    }
-}
-
-fn ag_ui_ending(received: &[Value]) -> Ending {
-    let last = only_end(received, |frame| {
-        ["RUN_FINISHED", "RUN_ERROR"].contains(&frame["type"].as_str().expect("events have types"))
-    });
-    if last["type"] == "RUN_FINISHED" {
-        return Ending::Completed;
-    }
-    assert_eq!(last["code"], "UPSTREAM_TRUNCATED", "{last}");
-    Ending::Failed
-}
-
-/// The last frame, which has to be the only end.
-fn only_end(frames: &[Value], is_end: impl Fn(&Value) -> bool) -> &Value {
-    let last = frames.last().expect("a stream has frames");
-    let ends = frames.iter().filter(|frame| is_end(frame)).count();
-    assert!(ends == 1 && is_end(last), "{ends} endings: {frames:#?}");
-    last
-}
-
-/// The expected status of a refusal, and the gateway's code in it as far as the protocol has one.
-fn refusal(client: Protocol, body: &Value) -> (u16, String) {
-    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("no code in {body}")).to_owned();
-    match client {
-        Protocol::AgentApi => (502, text(&body["code"])),
-        Protocol::Responses => {
-            assert_eq!(body["error"]["code"], "upstream_error", "{body}");
-            (502, "UPSTREAM_TRUNCATED".to_owned())
-        }
-        Protocol::A2a => (500, text(&body["error"]["details"][0]["metadata"]["code"])),
-        Protocol::AgKit => (502, text(&body["error"]["code"]).to_uppercase()),
-        Protocol::AgUi => panic!("errors of the agent are events there: {body}"),
-        Protocol::Hitl => panic!("errors of the agent are regular answers there: {body}"),
-    }
-}
-
 /// Says something to an agent for each of these cuts, over each protocol, and looks at how it ends.
 async fn try_all(gateway: &Gateway, cuts: &[Cut], expected: Ending) {
     let pairs = ALL_PROTOCOLS.iter().flat_map(|client| cuts.iter().map(move |cut| (*client, *cut)));
     let trials = pairs.map(|(client, cut)| async move {
-        let answer = say(client, gateway, &cut.word()).await;
-        let found = ending(client, &answer);
+        let session = format!("{}-{}", cut.word(), client.name());
+        let answer = client.turn(&session, &cut.word(), true).send(gateway).await;
+        let found = ending(client, &answer, &TRUNCATED);
         assert_eq!(found, expected, "{client:?}, {cut:?}: {}", answer.text());
         if expected == Ending::Failed {
             no_call_is_to_be_run(client, &frames(answer.text()));
@@ -261,6 +122,13 @@ fn no_call_is_to_be_run(client: Protocol, frames: &[Value]) {
     let count = |kind: &str| frames.iter().filter(|frame| frame["type"] == kind).count();
     if client == Protocol::AgKit {
         assert_eq!(count("tool-call-end"), count("tool-result"), "{frames:#?}");
+    }
+    if client == Protocol::AnthropicMessages {
+        assert_eq!(count("message_delta"), 0, "a reason to stop lets clients run their tools: {frames:#?}");
+    }
+    if client == Protocol::ChatCompletions {
+        let has_reason = |frame: &Value| frame["choices"][0]["finish_reason"].is_string();
+        assert!(!frames.iter().any(has_reason), "a reason to stop lets clients run their tools: {frames:#?}");
     }
     if client != Protocol::Responses {
         return;

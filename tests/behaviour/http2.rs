@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::support::gateway::{DEMO, Gateway, JSON, user_turn};
 use crate::support::http::{Response, request};
 use crate::support::http2::{END_HEADERS, Frame, Http2, Raw, fields, frame, get, kind, request_fields};
-use crate::support::pairs::ROUTES;
+use crate::support::pairs::{ALL_PROTOCOLS, Protocol, ROUTES};
 use crate::support::tls::{Authority, VERSIONS, client, exchange};
 
 const PROCESS: &str = "/agents/demo/process";
@@ -66,49 +66,33 @@ fn post(stream: u32) -> Vec<u8> {
     frame(kind::HEADERS, END_HEADERS, stream, &fields(&head))
 }
 
-/// A request whose answer is streamed: path, headers, body, and how the stream ends.
-type Streamed = (&'static str, Vec<(&'static str, &'static str)>, Value, &'static str);
-
-/// One of each protocol.
-fn streams() -> Vec<Streamed> {
-    let part = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "echo hi" }] });
-    let a2a = [JSON, &[("a2a-version", "1.0")]].concat();
-    vec![
-        (PROCESS, JSON.to_vec(), user_turn("echo hi"), "\"completed\""),
-        (
-            "/v1/responses",
-            JSON.to_vec(),
-            json!({ "model": "demo", "input": "echo hi", "stream": true }),
-            "response.completed",
-        ),
-        ("/a2a/demo/message:stream", a2a, json!({ "message": part }), "TASK_STATE_COMPLETED"),
-        (
-            "/kit/demo/send-message",
-            JSON.to_vec(),
-            json!({ "conversationId": "c", "messages": [{ "role": "user", "content": "echo hi" }] }),
-            "[DONE]",
-        ),
-        (
-            "/hitl/demo/agent/invoke",
-            JSON.to_vec(),
-            json!({ "user_id": "pat", "session_id": "s", "query": "echo hi" }),
-            "completed",
-        ),
-    ]
+/// A text in an answer that has come to its end.
+fn end(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::AgentApi => "\"completed\"",
+        Protocol::Responses => "response.completed",
+        Protocol::ChatCompletions | Protocol::AgKit => "[DONE]",
+        Protocol::AnthropicMessages => "message_stop",
+        Protocol::A2a => "TASK_STATE_COMPLETED",
+        Protocol::AgUi => "RUN_FINISHED",
+        Protocol::Hitl => "completed",
+    }
 }
 
 #[tokio::test]
 async fn every_protocol_answers_over_one_connection_as_over_http1() {
     let setup = set_up("", DEMO).await;
     let connection = setup.connect().await;
-    for (path, headers, body, end) in streams() {
-        let body = body.to_string();
+    for protocol in ALL_PROTOCOLS {
+        let (first, second) = (protocol.turn("first", "echo hi", true), protocol.turn("second", "echo hi", true));
+        let (path, headers, end) = (first.path, first.headers(), end(protocol));
+        let (body, second) = (first.body.to_string(), second.body.to_string());
         let own = connection.send("POST", path, &headers, body.as_bytes()).await;
         assert_eq!(own.status, 200, "{path}: {}", own.text());
         assert!(own.text().contains(end), "{path}: {}", own.text());
 
         let headers = [&headers[..], &[("connection", "close")]].concat();
-        let older = request("POST", path, &headers, body.as_bytes());
+        let older = request("POST", path, &headers, second.as_bytes());
         let older = exchange(setup.gateway.address, &setup.client, &older).await.expect("an answer");
         let older_head = older.split("\r\n\r\n").next().expect("a head").to_ascii_lowercase();
         assert!(older.contains(end), "{path}: {older}");

@@ -128,7 +128,7 @@ fn has_usage(value: &Value) -> bool {
     match value {
         Value::Array(values) => values.iter().any(has_usage),
         Value::Object(fields) => {
-            let total = fields.get("total_tokens").or(fields.get("totalTokens"));
+            let total = ["total_tokens", "totalTokens", "output_tokens"].iter().find_map(|name| fields.get(*name));
             let counted = total.and_then(Value::as_u64).is_some_and(|tokens| tokens > 0);
             counted || fields.values().any(has_usage)
         }

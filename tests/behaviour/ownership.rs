@@ -248,6 +248,10 @@ async fn send(gateway: &Gateway, base: &str, operation: &Operation, values: &Val
     if operation.body.is_some() {
         headers.push(JSON[0]);
     }
+    let session = values.fill("{session}");
+    if operation.session_header {
+        headers.push(("x-session-id", &session));
+    }
     gateway.open(operation.method, &path, &headers, body.as_bytes()).await.response().await
 }
 

@@ -359,7 +359,8 @@ fn expect_refused(client: Protocol, answer: &Response) {
         if client == Protocol::AgUi { pairs::frames(answer.text()).pop().expect("an end") } else { answer.json() };
     let found = match client {
         Protocol::AgentApi => (answer.status, body["code"].clone()),
-        Protocol::Responses => (answer.status, body["error"]["code"].clone()),
+        Protocol::Responses | Protocol::ChatCompletions => (answer.status, body["error"]["code"].clone()),
+        Protocol::AnthropicMessages => (answer.status, body["error"]["type"].clone()),
         Protocol::A2a => (answer.status, body["error"]["details"][0]["reason"].clone()),
         Protocol::AgKit => (answer.status, body["error"]["code"].clone()),
         Protocol::AgUi => (answer.status, body["code"].clone()),
@@ -367,7 +368,8 @@ fn expect_refused(client: Protocol, answer: &Response) {
     };
     let expected = match client {
         Protocol::AgentApi => (502, "UPSTREAM_UNREACHABLE"),
-        Protocol::Responses => (502, "upstream_error"),
+        Protocol::Responses | Protocol::ChatCompletions => (502, "upstream_error"),
+        Protocol::AnthropicMessages => (502, "api_error"),
         Protocol::A2a => (503, "UPSTREAM_UNAVAILABLE"),
         Protocol::AgKit => (502, "upstream_unreachable"),
         Protocol::AgUi => (200, "UPSTREAM_UNREACHABLE"),

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::callers::{AUTH, key_of, write_keys};
 use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, agent, user_turn};
-use crate::support::pairs::{POSTS, ROUTES};
+use crate::support::pairs::{ALL_PROTOCOLS, Protocol, ROUTES};
 use crate::support::poll_until;
 use crate::support::process::Process;
 use crate::support::socket::Socket;
@@ -28,13 +28,15 @@ fn folder() -> tempfile::TempDir {
 }
 
 /// How each protocol calls it.
-const WORDS: [&str; 5] = [
-    "\"code\":\"RATE_LIMIT_EXCEEDED\"",
-    "\"code\":\"rate_limit_exceeded\"",
-    "\"code\":-32012",
-    "\"code\":\"rate_limit_exceeded\"",
-    "too many requests",
-];
+fn words(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::AgentApi | Protocol::AgUi => "\"code\":\"RATE_LIMIT_EXCEEDED\"",
+        Protocol::Responses | Protocol::ChatCompletions | Protocol::AgKit => "\"code\":\"rate_limit_exceeded\"",
+        Protocol::AnthropicMessages => "\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\"",
+        Protocol::A2a => "\"code\":-32012",
+        Protocol::Hitl => "{\"detail\":\"too many requests",
+    }
+}
 
 #[tokio::test]
 async fn the_rate_of_a_caller_is_one_over_all_protocols_and_each_says_so_in_its_words() {
@@ -43,7 +45,8 @@ async fn the_rate_of_a_caller_is_one_over_all_protocols_and_each_says_so_in_its_
     let (ann, bob) = (gateway.as_caller("ann"), gateway.as_caller("bob"));
     let first = ann.get("/v1/models").await;
     assert_eq!((first.status, first.header("ratelimit-policy")), (200, Some("\"requests\";q=1;w=30")));
-    for (path, words) in POSTS.into_iter().zip(WORDS) {
+    for protocol in ALL_PROTOCOLS {
+        let (path, words) = (protocol.post(), words(protocol));
         let refused = ann.open("POST", path, &[JSON[0], ("a2a-version", "1.0")], b"{}").await.response().await;
         assert_eq!(refused.status, 429, "{path}: {}", refused.text());
         let pause: u64 = refused.header("retry-after").expect("a time").parse().expect("seconds");

@@ -3,23 +3,21 @@
 use std::time::Duration;
 
 use crate::support::agent::{opening_frames, text_delta, text_reply_then_hang, text_reply_until};
-use crate::support::gateway::{JSON, ROUTE, agent, user_turn};
+use crate::support::gateway::{JSON, agent, user_turn};
 use crate::support::http::{Exchange, request};
+use crate::support::pairs::{ALL_PROTOCOLS, ROUTES};
 use crate::support::poll_until;
 use crate::support::process::Process;
 use crate::support::socket::{Received, Socket};
 use crate::support::transcript::Transcript;
 use crate::support::upstream::{Reply, Upstream};
 
-const ROUTES: &str = "[[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\n\
-    [[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
-
 /// A process in front of this agent, with a SQLite store.
 fn process(upstream: &Upstream, drain: &str) -> (tempfile::TempDir, Process) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"{drain}\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{}{ROUTE}{ROUTES}",
-        agent("friday", &upstream.url("/process"), "", "")
+        "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"{drain}\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{}{ROUTES}",
+        agent("demo", &upstream.url("/process"), "", "")
     );
     std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
     let process = Process::start(folder.path());
@@ -27,7 +25,7 @@ fn process(upstream: &Upstream, drain: &str) -> (tempfile::TempDir, Process) {
 }
 
 async fn start_turn(process: &Process) -> Exchange {
-    process.open("POST", "/agents/friday/process", JSON, user_turn("hi").to_string().as_bytes()).await
+    process.open("POST", "/agents/demo/process", JSON, user_turn("hi").to_string().as_bytes()).await
 }
 
 /// Waits until the process refuses new runs.
@@ -108,24 +106,25 @@ async fn a_stopping_process_creates_nothing_but_still_serves_reads() {
     let conversation = format!("/v1/conversations/{}", conversation.json()["id"].as_str().expect("an id"));
     let mut stream = start_turn(&process).await;
     let seen = stream.read_until("so far").await;
-    let run = format!("/agents/friday/runs/{}", seen[0]["id"].as_str().expect("an id"));
+    let run = format!("/agents/demo/runs/{}", seen[0]["id"].as_str().expect("an id"));
     process.terminate();
     wait_for_drain(&process).await;
     let item = serde_json::json!({ "items": [{ "type": "message", "role": "user", "content": "hi" }] });
     let task = user_turn("hi");
-    let response = serde_json::json!({ "model": "friday", "input": "hi" });
-    let message = serde_json::json!({ "message": {
-        "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } });
     for (path, body) in [
         ("/v1/conversations", &serde_json::json!({})),
         (&format!("{conversation}/items"), &item),
-        ("/v1/responses", &response),
-        ("/agents/friday/process/task", &task),
-        ("/a2a/friday/message:send", &message),
+        ("/agents/demo/process/task", &task),
     ] {
         let refused = post(path, body).await;
         assert_eq!(refused.status, 503, "{path}: {}", refused.text());
         assert!(refused.header("retry-after").is_some(), "{path}: Retry-After is set");
+    }
+    for protocol in ALL_PROTOCOLS {
+        let turn = protocol.turn("s", "hi", true);
+        let refused = Exchange::send(process.address, &turn.bytes()).await.response().await;
+        assert_eq!(refused.status, 503, "{protocol:?}: {}", refused.text());
+        assert!(refused.header("retry-after").is_some(), "{protocol:?}: Retry-After is set");
     }
 
     for path in [conversation.as_str(), run.as_str()] {
@@ -156,7 +155,7 @@ async fn a_stream_that_outlasts_the_drain_is_failed_in_order() {
 
     // The stored run equals the terminal frame.
     let again = Process::start(folder.path());
-    let stored = again.open("GET", &format!("/agents/friday/runs/{}", transcript.id), &[], b"").await.response().await;
+    let stored = again.open("GET", &format!("/agents/demo/runs/{}", transcript.id), &[], b"").await.response().await;
     assert_eq!(stored.json(), transcript.last);
 }
 
@@ -177,7 +176,7 @@ async fn a_stalled_reader_does_not_delay_shutdown() {
     let upstream = Upstream::always(started.flood(format!("{:x}\r\n{frame}\r\n", frame.len())));
     let (_folder, process) = process(&upstream, "100ms");
 
-    let requests = request("POST", "/agents/friday/process", JSON, user_turn("hi").to_string().as_bytes());
+    let requests = request("POST", "/agents/demo/process", JSON, user_turn("hi").to_string().as_bytes());
     let mut slow = Exchange::send_with_small_buffer(process.address, &requests).await;
     assert_eq!(slow.status().await, 200);
     upstream.wait_for_written(1 << 20).await;

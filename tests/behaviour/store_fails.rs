@@ -8,24 +8,11 @@ use serde_json::{Value, json};
 
 use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, agent, user_turn};
+use crate::support::pairs::{ALL_PROTOCOLS, ROUTES, Turn};
 use crate::support::transcript::Transcript;
 use crate::support::upstream::Upstream;
 
 const STORE: &str = "[store]\nkind = \"sqlite\"\npath = \"store.db\"\n";
-const ROUTES: &str = r#"
-[[routes]]
-protocol = "responses"
-path = "/v1"
-[[routes]]
-protocol = "a2a"
-path = "/a2a/{agent}"
-[[routes]]
-protocol = "ag-kit"
-path = "/ag-kit/{agent}"
-[[routes]]
-protocol = "hitl"
-path = "/hitl/{agent}"
-"#;
 
 /// A write lock on the database, as a foreign process could hold it.
 struct Locked(rusqlite::Connection);
@@ -128,34 +115,36 @@ async fn a_run_that_cannot_be_written_in_time_fails_and_stays_failed() {
 
 #[tokio::test]
 async fn no_persistent_run_is_started_during_a_store_outage() {
-    let gateway = Gateway::with_config(&format!("{STORE}{DEMO}{ROUTE}{ROUTES}")).await;
+    let gateway = Gateway::with_config(&format!("{STORE}{DEMO}{ROUTES}")).await;
     let folder = gateway.folder();
     let locked = Locked::lock(&folder);
     let user = |text: &str| json!([{ "role": "user", "content": text }]);
     let a2a = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage",
         "params": { "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } } });
-    let requests = [
-        ("/agents/demo/process", json!({ "input": user("hi") })),
-        ("/agents/demo/process", json!({ "input": user("hi"), "stream": false })),
-        ("/agents/demo/process/task", json!({ "input": user("hi") })),
-        ("/v1/responses", json!({ "model": "demo", "input": "hi" })),
-        ("/v1/responses", json!({ "model": "demo", "input": "hi", "stream": true })),
-        ("/v1/responses", json!({ "model": "demo", "input": "hi", "background": true })),
-        ("/a2a/demo/message:send", a2a["params"].clone()),
-        ("/a2a/demo", a2a),
-        ("/ag-kit/demo/send-message", json!({ "conversationId": "c", "messages": user("hi") })),
-        ("/hitl/demo/agent/invoke", json!({ "user_id": "ada", "query": "hi" })),
-    ];
+    let input = json!({ "input": user("hi") });
+    let background = json!({ "model": "demo", "input": "hi", "background": true });
+    let others = [("/agents/demo/process/task", input), ("/v1/responses", background), ("/a2a/demo", a2a)];
+    let others =
+        others.map(|(path, body)| Turn::new(path, body).with_headers(&[JSON, &[("a2a-version", "1.0")]].concat()));
+    let turns = ALL_PROTOCOLS.into_iter().flat_map(|protocol| {
+        let session = |streamed: bool| format!("{}-{streamed}", protocol.name());
+        [true, false].map(|streamed| protocol.turn(&session(streamed), "hi", streamed))
+    });
+    let requests: Vec<Turn> = turns.chain(others).collect();
 
     // The first request detects the outage; later ones are refused at once.
     for _ in 0..2 {
-        for (path, body) in &requests {
-            let headers = [JSON, &[("a2a-version", "1.0")]].concat();
+        for turn in &requests {
+            let path = turn.path;
             let started = Instant::now();
-            let response = gateway.open("POST", path, &headers, body.to_string().as_bytes()).await.response().await;
-            // JSON-RPC always uses status 200.
-            let wanted = if *path == "/a2a/demo" { [200, 503] } else { [503, 503] };
-            assert!(wanted.contains(&response.status), "{path} {body}: {} {}", response.status, response.text());
+            let response = turn.send(&gateway).await;
+            let wanted = match path {
+                // JSON-RPC always uses status 200.
+                "/a2a/demo" => [200, 503],
+                "/anthropic/v1/messages" => [503, 529],
+                _ => [503, 503],
+            };
+            assert!(wanted.contains(&response.status), "{turn:?}: {} {}", response.status, response.text());
             assert!(response.text().contains("cannot read or write its records"), "{path}: {}", response.text());
             assert!(
                 response.header("retry-after").is_some() || response.status == 200,
@@ -178,10 +167,9 @@ async fn no_persistent_run_is_started_during_a_store_outage() {
 
     locked.unlock();
     until_ready(&gateway, 200).await;
-    for (path, body) in &requests {
-        let headers = [JSON, &[("a2a-version", "1.0")]].concat();
-        let response = gateway.open("POST", path, &headers, body.to_string().as_bytes()).await.response().await;
-        assert!([200, 202].contains(&response.status), "{path}: {} {}", response.status, response.text());
+    for turn in &requests {
+        let response = turn.send(&gateway).await;
+        assert!([200, 202].contains(&response.status), "{turn:?}: {} {}", response.status, response.text());
     }
     let list = gateway.get("/agents/demo/runs").await.json();
     assert!(list["data"].as_array().expect("a list").iter().all(|run| run["status"] != "failed"), "{list}");

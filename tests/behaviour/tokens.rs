@@ -9,7 +9,7 @@ use crate::support::callers::comparable;
 use crate::support::gateway::{DEMO, Gateway, ROUTE, user_turn};
 use crate::support::http::Response;
 use crate::support::issuer::{Answers, Issuer};
-use crate::support::pairs::{POSTS, ROUTES};
+use crate::support::pairs::{ROUTES, posts};
 use crate::support::poll_until;
 
 /// A route of every protocol for the demo agent, with an extended card.
@@ -50,7 +50,7 @@ async fn a_token_lets_its_caller_in_over_every_protocol() {
         let response = with_token(&gateway, path, &token).await;
         assert_eq!(response.status, 200, "{path}: {}", response.text());
     }
-    for path in POSTS {
+    for path in posts() {
         let response = post(&gateway, path, &token, &json!({})).await;
         assert!(![401, 403, 404].contains(&response.status), "{path}: {} {}", response.status, response.text());
     }
@@ -76,13 +76,13 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
         "il_abcdefghijkl_".to_owned() + &"0".repeat(64),
         "none".to_owned(),
     ];
-    for path in POSTS {
+    for path in posts() {
         let reference = gateway.post(path, &json!({})).await;
         assert_eq!(reference.status, 401, "{path}: {}", reference.text());
         let scheme = reference.header("www-authenticate").expect("a scheme");
         assert!(scheme.starts_with("Bearer"), "{scheme}");
         // Failures are limited by address: not every pair fits.
-        let count = if path == POSTS[0] { wrong.len() } else { 3 };
+        let count = if path == posts()[0] { wrong.len() } else { 3 };
         for token in &wrong[..count] {
             let refused = post(&gateway, path, token, &json!({})).await;
             assert_eq!(comparable(&refused), comparable(&reference), "{path} {token}");

@@ -107,3 +107,18 @@ pub fn approval_request(id: &str) -> Reply {
         end.to_string(),
     ])
 }
+
+/// A reply that calls a tool of the client and completes.
+pub fn client_call(id: &str, name: &str, arguments: &str) -> Reply {
+    let data = json!({ "call_id": id, "name": name, "arguments": arguments });
+    let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false, "msg_id": "msg_call", "data": data });
+    let message = json!({ "object": "message", "status": "completed", "id": "msg_call", "type": "function_call", "role": "assistant", "content": [content] });
+    let end = json!({ "object": "response", "status": "completed", "id": "response_up", "output": [message] });
+    Reply::frames([
+        response("created"),
+        response("in_progress"),
+        content.to_string(),
+        message.to_string(),
+        end.to_string(),
+    ])
+}

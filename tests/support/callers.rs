@@ -41,7 +41,7 @@ pub fn write_keys(folder: &Path, callers: &[&str]) {
 /// Everything in a response that does not differ between two requests.
 pub fn comparable(response: &Response) -> (u16, Vec<(String, String)>, String) {
     // A connection is closed after a refusal whose body has not arrived yet: that depends on the network alone.
-    let varies = ["connection", "date", "x-request-id"];
+    let varies = ["connection", "date", "x-request-id", "request-id"];
     let mut headers: Vec<_> =
         response.headers.iter().filter(|(name, _)| !varies.contains(&name.as_str())).cloned().collect();
     // Their order is that of a hash map.

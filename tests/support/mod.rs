@@ -6,6 +6,8 @@
 pub mod agent;
 pub mod callers;
 pub mod collector;
+pub mod endings;
+pub mod endpoints;
 pub mod framing;
 pub mod front;
 pub mod gateway;
@@ -18,7 +20,6 @@ pub mod process;
 pub mod puppet;
 pub mod resender;
 pub mod socket;
-pub mod stateless;
 pub mod store;
 pub mod tls;
 pub mod transcript;

@@ -9,8 +9,11 @@ mod a2a;
 mod ag_kit;
 mod ag_ui;
 mod agent_api;
+mod anthropic_messages;
+mod chat_completions;
 mod hitl;
 mod responses;
+mod turn;
 
 use serde_json::{Value, json};
 
@@ -18,39 +21,34 @@ use super::gateway::Gateway;
 use super::http::{Exchange, Response};
 use super::poll_until;
 
+pub use super::paths::{MOUNTS, ROUTES, routes_with};
 pub use a2a::{message, subscribe, task};
+pub use turn::Turn;
 
-/// A route of every protocol for the agent `demo`.
-pub const ROUTES: &str = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\n\
-                          [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\n\
-                          [[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n\
-                          [[routes]]\nprotocol = \"ag-kit\"\npath = \"/kit/{agent}\"\n\
-                          [[routes]]\nprotocol = \"ag-ui\"\npath = \"/ag-ui/{agent}\"\n\
-                          [[routes]]\nprotocol = \"hitl\"\npath = \"/hitl/{agent}\"\n";
-
-/// An endpoint of each of these routes that takes a body.
-pub const POSTS: [&str; 6] = [
-    "/agents/demo/process",
-    "/v1/responses",
-    "/a2a/demo",
-    "/kit/demo/send-message",
-    "/ag-ui/demo",
-    "/hitl/demo/agent/invoke",
-];
-
-/// A client protocol.
+/// A client protocol. What the tests do over every protocol, they do over [`ALL_PROTOCOLS`]; a test compares that list with
+/// what the gateway serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     AgentApi,
     Responses,
+    ChatCompletions,
+    AnthropicMessages,
     A2a,
     AgKit,
     AgUi,
     Hitl,
 }
 
-pub const ALL_PROTOCOLS: [Protocol; 6] =
-    [Protocol::AgentApi, Protocol::Responses, Protocol::A2a, Protocol::AgKit, Protocol::AgUi, Protocol::Hitl];
+pub const ALL_PROTOCOLS: [Protocol; 8] = [
+    Protocol::AgentApi,
+    Protocol::Responses,
+    Protocol::ChatCompletions,
+    Protocol::AnthropicMessages,
+    Protocol::A2a,
+    Protocol::AgKit,
+    Protocol::AgUi,
+    Protocol::Hitl,
+];
 
 /// An answer to a pending item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,10 +186,26 @@ impl Protocol {
         match self {
             Self::AgentApi => "agent-api",
             Self::Responses => "responses",
+            Self::ChatCompletions => "chat-completions",
+            Self::AnthropicMessages => "anthropic-messages",
             Self::A2a => "a2a",
             Self::AgKit => "ag-kit",
             Self::AgUi => "ag-ui",
             Self::Hitl => "hitl",
+        }
+    }
+
+    /// An endpoint that takes a body, with agent `demo`.
+    pub const fn post(self) -> &'static str {
+        match self {
+            Self::AgentApi => "/agents/demo/process",
+            Self::Responses => "/v1/responses",
+            Self::ChatCompletions => chat_completions::PATH,
+            Self::AnthropicMessages => anthropic_messages::PATH,
+            Self::A2a => "/a2a/demo",
+            Self::AgKit => "/ag-kit/demo/send-message",
+            Self::AgUi => "/ag-ui/demo",
+            Self::Hitl => "/hitl/demo/agent/invoke",
         }
     }
 
@@ -200,6 +214,8 @@ impl Protocol {
         match self {
             Self::AgentApi => agent_api::say(gateway, session, words, picture).await,
             Self::Responses => responses::say(gateway, words, picture).await,
+            Self::ChatCompletions => chat_completions::say(gateway, session, words, picture).await,
+            Self::AnthropicMessages => anthropic_messages::say(gateway, session, words, picture).await,
             Self::A2a => a2a::say(gateway, session, words, picture).await,
             Self::AgKit => ag_kit::say(gateway, session, words, picture).await,
             Self::AgUi => ag_ui::say(gateway, session, words, picture).await,
@@ -223,6 +239,8 @@ impl Protocol {
         match self {
             Self::AgentApi => Some(agent_api::answer(gateway, interrupt, decision).await),
             Self::Responses => responses::answer(gateway, interrupt, decision).await,
+            Self::ChatCompletions => Some(chat_completions::answer(gateway, interrupt, decision).await),
+            Self::AnthropicMessages => Some(anthropic_messages::answer(gateway, interrupt, decision).await),
             Self::A2a => Some(a2a::answer(gateway, interrupt, decision).await),
             Self::AgKit => Some(ag_kit::answer(gateway, interrupt, decision).await),
             Self::AgUi => Some(ag_ui::answer(gateway, interrupt, decision).await),
@@ -247,6 +265,8 @@ impl Protocol {
                 ok(a2a::start_long(gateway, &session).await);
                 None
             }
+            Self::ChatCompletions => Some(chat_completions::start_long(gateway, &session).await),
+            Self::AnthropicMessages => Some(anthropic_messages::start_long(gateway, &session).await),
             Self::AgKit => Some(ag_kit::start_long(gateway, &session).await),
             Self::AgUi => Some(ag_ui::start_long(gateway, &session).await),
             Self::Hitl => Some(hitl::start_long(gateway, &session).await),
@@ -261,7 +281,7 @@ impl Protocol {
             Self::AgentApi => gateway.get(&format!("/agents/demo/runs/{}", interrupt.id())).await,
             Self::Responses => gateway.get(&format!("/v1/responses/{}", interrupt.run)).await,
             Self::A2a => task(gateway, &interrupt.run).await,
-            Self::AgKit | Self::AgUi => return None,
+            Self::ChatCompletions | Self::AnthropicMessages | Self::AgKit | Self::AgUi => return None,
             Self::Hitl => gateway.get(&format!("/hitl/demo/agent/status/pat/{}", interrupt.session)).await,
         };
 
@@ -281,7 +301,7 @@ impl Protocol {
                 let path = format!("/ag-ui/demo?threadId={}&runId={id}", interrupt.session);
                 gateway.open("GET", &path, &[], b"").await
             }
-            Self::AgKit | Self::Hitl => return None,
+            Self::ChatCompletions | Self::AnthropicMessages | Self::AgKit | Self::Hitl => return None,
         })
     }
 
@@ -291,7 +311,7 @@ impl Protocol {
             Self::AgentApi => gateway.post(&format!("/agents/demo/runs/{}/cancel", interrupt.id()), &json!({})).await,
             Self::Responses => gateway.post(&format!("/v1/responses/{}/cancel", interrupt.run), &json!({})).await,
             Self::A2a => a2a::cancel(gateway, &interrupt.run).await,
-            Self::AgKit | Self::AgUi => return None,
+            Self::ChatCompletions | Self::AnthropicMessages | Self::AgKit | Self::AgUi => return None,
             Self::Hitl => hitl::cancel(gateway, &interrupt.session).await,
         })
     }
@@ -310,6 +330,20 @@ pub fn decision_fields(decision: Decision) -> Value {
         Decision::Output | Decision::Words => panic!("no decision"),
         Decision::Value => json!({ "colour": "blue" }),
     }
+}
+
+/// The answer as the output of a call: the only form that clients without words for it have.
+fn stateless_answer(decision: Decision) -> String {
+    match decision {
+        Decision::Output => "Paris".to_owned(),
+        Decision::Words => "blue".to_owned(),
+        _ => decision_fields(decision).to_string(),
+    }
+}
+
+/// An endpoint of each protocol that takes a body.
+pub fn posts() -> [&'static str; ALL_PROTOCOLS.len()] {
+    ALL_PROTOCOLS.map(Protocol::post)
 }
 
 /// The answer as a message of the Agent API.

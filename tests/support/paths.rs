@@ -1,8 +1,35 @@
-//! Every path of a gateway that serves all protocols as the shipped configuration does, with parameters filled in by `x`.
+//! The routes of a gateway that serves all protocols as the shipped configuration does, and every path of it, with
+//! parameters filled in by `x`.
 //!
 //! Shared by the tests of behaviour, which check that none is missing, and the fault runs (`faults/`).
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
+
+macro_rules! mounts {
+    ($($protocol:literal at $path:literal,)+) => {
+        /// Every client protocol, and the path of its route.
+        pub const MOUNTS: &[(&str, &str)] = &[$(($protocol, $path)),+];
+
+        /// Configuration of these routes.
+        pub const ROUTES: &str = concat!($("[[routes]]\nprotocol = \"", $protocol, "\"\npath = \"", $path, "\"\n"),+);
+    };
+}
+
+mounts! {
+    "agent-api" at "/agents/{agent}",
+    "responses" at "/v1",
+    "chat-completions" at "/v1",
+    "anthropic-messages" at "/anthropic",
+    "a2a" at "/a2a/{agent}",
+    "ag-kit" at "/ag-kit/{agent}",
+    "ag-ui" at "/ag-ui/{agent}",
+    "hitl" at "/hitl/{agent}",
+}
+
+/// Configuration of the same routes, each with further lines of its table.
+pub fn routes_with(own: &str) -> String {
+    ROUTES.replace("[[routes]]\n", &format!("[[routes]]\n{own}\n"))
+}
 
 /// Paths of the protocols, with agent `demo`.
 pub const PATHS: &[&str] = &[
@@ -50,6 +77,12 @@ pub const PATHS: &[&str] = &[
     "/agents/demo/runs/x/cancel",
     "/agents/demo/runs/x/events",
     "/agents/demo/stop",
+    "/anthropic",
+    "/anthropic/api/hello",
+    "/anthropic/v1/messages",
+    "/anthropic/v1/messages/count_tokens",
+    "/anthropic/v1/models",
+    "/anthropic/v1/models/x",
     "/hitl/demo/agent/active/sessionid/x",
     "/hitl/demo/agent/invoke",
     "/hitl/demo/agent/resume",
@@ -59,6 +92,9 @@ pub const PATHS: &[&str] = &[
     "/hitl/demo/agent/status/x",
     "/hitl/demo/agent/status/x/x",
     "/hitl/demo/system/info",
+    "/v1/chat/completions",
+    "/v1/chat/completions/x",
+    "/v1/chat/completions/x/messages",
     "/v1/conversations",
     "/v1/conversations/x",
     "/v1/conversations/x/items",

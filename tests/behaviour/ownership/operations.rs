@@ -3,14 +3,11 @@
 //! Not here: who sends them, and what they have to answer ([`super`]).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use interlingua_a2a::Generation;
-use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::Mount;
-use interlingua_core::{Method, ProtocolAdapter};
 use serde_json::{Value, json};
+
+use crate::support::endpoints::endpoints;
 
 /// One request. Placeholders: `{run}`, `{session}`, `{item}`, `{conversation}`, `{entry}`, `{receiver}`.
 pub(super) struct Operation {
@@ -21,17 +18,21 @@ pub(super) struct Operation {
     pub(super) body: Option<Value>,
     /// The version of A2A.
     pub(super) version: Option<&'static str>,
+    /// True if it names the session in a header.
+    pub(super) session_header: bool,
 }
 
 impl Operation {
     /// True if it names such a thing.
     pub(super) fn names(&self, placeholder: &str) -> bool {
-        self.path.contains(placeholder) || self.body.as_ref().is_some_and(|body| body.to_string().contains(placeholder))
+        (self.session_header && placeholder == "{session}")
+            || self.path.contains(placeholder)
+            || self.body.as_ref().is_some_and(|body| body.to_string().contains(placeholder))
     }
 }
 
 fn get(endpoint: &'static str, path: &'static str) -> Operation {
-    Operation { method: "GET", endpoint, path, body: None, version: None }
+    Operation { method: "GET", endpoint, path, body: None, version: None, session_header: false }
 }
 
 fn delete(endpoint: &'static str, path: &'static str) -> Operation {
@@ -44,10 +45,22 @@ fn post(endpoint: &'static str, path: &'static str, body: Value) -> Operation {
 
 /// All of them.
 pub(super) fn operations() -> Vec<Operation> {
-    [agent_api(), responses(), conversations(), a2a(), a2a_old(), a2a_rpc(), ag_kit(), ag_ui(), hitl()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        agent_api(),
+        responses(),
+        conversations(),
+        chat_completions(),
+        anthropic_messages(),
+        a2a(),
+        a2a_old(),
+        a2a_rpc(),
+        ag_kit(),
+        ag_ui(),
+        hitl(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn agent_api() -> Vec<Operation> {
@@ -119,6 +132,69 @@ fn conversations() -> Vec<Operation> {
         delete("/v1/conversations/{id}/items/{item}", "/v1/conversations/{conversation}/items/{entry}"),
         // The session of a run of another protocol is no conversation either.
         get("/v1/conversations/{id}", "/v1/conversations/{session}"),
+    ]
+}
+
+fn chat_completions() -> Vec<Operation> {
+    let create = |messages: Value| {
+        let body = json!({ "model": "demo", "messages": messages });
+        Operation { session_header: true, ..post("/v1/chat/completions", "/v1/chat/completions", body) }
+    };
+    let call = json!({ "id": "{item}", "type": "function", "function": { "name": "send_mail", "arguments": "{}" } });
+    let called = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
+    let output = json!({ "role": "tool", "tool_call_id": "{item}", "content": "approve" });
+    let hello = json!({ "role": "user", "content": "hello" });
+    let asked = json!({ "role": "assistant", "content": "May I?\n[approval {item}]" });
+    let approved = json!({ "role": "user", "content": "approve" });
+    vec![
+        create(json!([hello])),
+        create(json!([output])),
+        create(json!([hello, called, output])),
+        create(json!([hello, asked, approved])),
+        get("/v1/chat/completions", "/v1/chat/completions"),
+        get("/v1/chat/completions/{id}", "/v1/chat/completions/{run}"),
+        get("/v1/chat/completions/{id}", "/v1/chat/completions/chatcmpl-{run}"),
+        get("/v1/chat/completions/{id}/messages", "/v1/chat/completions/chatcmpl-{run}/messages"),
+        post("/v1/chat/completions/{id}", "/v1/chat/completions/chatcmpl-{run}", json!({ "metadata": { "a": "b" } })),
+        delete("/v1/chat/completions/{id}", "/v1/chat/completions/chatcmpl-{run}"),
+        get("/v1/models", "/v1/models"),
+        get("/v1/models/{*id}", "/v1/models/demo"),
+    ]
+}
+
+fn anthropic_messages() -> Vec<Operation> {
+    let path = "/anthropic/v1/messages";
+    let create = |fields: Value| {
+        let mut body =
+            json!({ "model": "demo", "max_tokens": 100, "messages": [{ "role": "user", "content": "hello" }] });
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            body[name] = value.clone();
+        }
+        Operation { session_header: true, ..post(path, path, body) }
+    };
+    let called = json!({ "type": "tool_use", "id": "{item}", "name": "send_mail", "input": {} });
+    let called = json!({ "role": "assistant", "content": [called] });
+    let output = json!({ "type": "tool_result", "tool_use_id": "{item}", "content": "approve" });
+    let output = json!({ "role": "user", "content": [output] });
+    let hello = json!({ "role": "user", "content": "hello" });
+    let asked = json!({ "role": "assistant", "content": "May I?\n[approval {item}]" });
+    let approved = json!({ "role": "user", "content": "approve" });
+    let thread = json!({ "type": "continue", "previous_message_id": "{run}" });
+    let prefixed = json!({ "type": "continue", "previous_message_id": "msg_{run}" });
+    let count = json!({ "model": "demo", "messages": [hello] });
+    vec![
+        create(json!({})),
+        create(json!({ "messages": [output] })),
+        create(json!({ "messages": [hello, called, output] })),
+        create(json!({ "messages": [hello, asked, approved] })),
+        create(json!({ "thread": thread })),
+        create(json!({ "thread": prefixed })),
+        create(json!({ "thread": prefixed, "messages": [output] })),
+        post("/anthropic/v1/messages/count_tokens", "/anthropic/v1/messages/count_tokens", count),
+        get("/anthropic/v1/models", "/anthropic/v1/models"),
+        get("/anthropic/v1/models/{*id}", "/anthropic/v1/models/demo"),
+        get("/anthropic/api/hello", "/anthropic/api/hello"),
+        get("/anthropic", "/anthropic"),
     ]
 }
 
@@ -281,11 +357,15 @@ fn ag_kit() -> Vec<Operation> {
     let tool = json!({ "role": "tool", "toolCallId": "{item}", "content": "Paris" });
     let tool = json!({ "conversationId": "{session}", "messages": [tool] });
     vec![
-        post("/kit/demo/send-message", "/kit/demo/send-message", turn),
-        post("/kit/demo/send-message", "/kit/demo/send-message", resume),
-        post("/kit/demo/send-message", "/kit/demo/send-message", tool),
-        post("/kit/demo/v1/aibot/bots/{agentId}/send-message", "/kit/demo/v1/aibot/bots/demo/send-message", cloud),
-        get("/kit/demo/healthz", "/kit/demo/healthz"),
+        post("/ag-kit/demo/send-message", "/ag-kit/demo/send-message", turn),
+        post("/ag-kit/demo/send-message", "/ag-kit/demo/send-message", resume),
+        post("/ag-kit/demo/send-message", "/ag-kit/demo/send-message", tool),
+        post(
+            "/ag-kit/demo/v1/aibot/bots/{agentId}/send-message",
+            "/ag-kit/demo/v1/aibot/bots/demo/send-message",
+            cloud,
+        ),
+        get("/ag-kit/demo/healthz", "/ag-kit/demo/healthz"),
     ]
 }
 
@@ -322,31 +402,5 @@ fn hitl() -> Vec<Operation> {
 
 /// The endpoints of all protocols, as the gateway mounts them.
 pub(super) fn mounted() -> BTreeSet<(&'static str, String)> {
-    fn endpoints<P: ProtocolAdapter>(path: &str) -> Vec<(&'static str, String)> {
-        let card = AgentCard {
-            name: "demo".to_owned(),
-            description: String::new(),
-            version: String::new(),
-            server_label: "demo".to_owned(),
-            since: 0,
-            decisions: ALL_DECISIONS,
-        };
-        let mount =
-            Mount { path: path.to_owned(), agents: vec![Arc::new(card)], public_url: None, schemes: Vec::new() };
-        let mounted = P::mount(&mount, P::Options::default()).expect("the default options are valid");
-        let endpoint = |method: Method, below: &str| (method.as_str(), format!("{path}{below}"));
-        mounted.endpoints.iter().map(|mounted| endpoint(mounted.method, mounted.path)).collect()
-    }
-
-    [
-        endpoints::<interlingua_native::Native>("/agents/demo"),
-        endpoints::<interlingua_responses::Responses>("/v1"),
-        endpoints::<interlingua_a2a::A2a>("/a2a/demo"),
-        endpoints::<interlingua_ag_kit::AgKit>("/kit/demo"),
-        endpoints::<interlingua_ag_ui::AgUi>("/ag-ui/demo"),
-        endpoints::<interlingua_hitl::Hitl>("/hitl/demo"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    endpoints().into_iter().map(|endpoint| (endpoint.method, endpoint.path)).collect()
 }

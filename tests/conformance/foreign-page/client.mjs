@@ -25,6 +25,9 @@ const message = { messageId: 'm', role: 'ROLE_USER', parts: [{ text: 'hello' }] 
 const BODIES = [
   [/\/process(\/task)?$/, { input: [hello] }],
   [/\/responses$/, { model: 'demo', input: 'hello' }],
+  [/\/chat\/completions$/, { model: 'demo', messages: [{ role: 'user', content: 'hello' }] }],
+  [/\/v1\/messages$/, { model: 'demo', max_tokens: 100, messages: [{ role: 'user', content: 'hello' }] }],
+  [/\/ag-ui\/demo$/, { threadId: 't', runId: 'r', messages: [{ id: 'm', role: 'user', content: 'hello' }] }],
   [/\/a2a\/demo$/, { jsonrpc: '2.0', id: 1, method: 'SendMessage', params: { message } }],
   [/\/v1\/message:(send|stream)$/, { message: { messageId: 'm', role: 'ROLE_USER', content: [{ text: 'hello' }] } }],
   [/\/message:(send|stream)$/, { message }],

@@ -6,7 +6,7 @@ use super::{Decision, Interrupt, LONG, decision_fields};
 use crate::support::gateway::Gateway;
 use crate::support::http::{Exchange, Response};
 
-const PATH: &str = "/kit/demo/send-message";
+const PATH: &str = "/ag-kit/demo/send-message";
 
 pub(super) async fn say(gateway: &Gateway, session: &str, words: &str, picture: Option<&str>) -> Response {
     let mut content = vec![json!({ "type": "text", "text": words })];
