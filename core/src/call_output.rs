@@ -8,17 +8,21 @@ use crate::run::Slot;
 #[must_use]
 pub fn parse(slot: &Slot) -> Option<ToolOutput> {
     match &slot.value.as_ref().map(|value| &value.body) {
-        Some(Body::Data(data)) => {
-            let mut output: ToolOutput = data.decode().unwrap_or_default();
-            // Component outputs have no defined body: the complete data is the result.
-            if data.decode::<Extra>().is_none_or(|fields| fields.get("output").is_none()) {
-                output.output = data.text().to_owned();
-            }
-            Some(output)
-        }
+        Some(Body::Data(data)) => Some(in_data(data)),
         None if !slot.text().is_empty() => Some(ToolOutput { output: slot.text().to_owned(), ..ToolOutput::default() }),
         _ => None,
     }
+}
+
+/// The output that the data of an output message say.
+#[must_use]
+pub fn in_data(data: &Json) -> ToolOutput {
+    let mut output: ToolOutput = data.decode().unwrap_or_default();
+    // Component outputs have no defined body: the complete data is the result.
+    if data.decode::<Extra>().is_none_or(|fields| fields.get("output").is_none()) {
+        data.text().clone_into(&mut output.output);
+    }
+    output
 }
 
 /// The text of a JSON list of text blocks, which some frameworks return. `None`: the output is anything else.

@@ -20,6 +20,14 @@ use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
 pub(crate) struct AgUi {
     /// It declares version 1.0. Older ones declare nothing, and fail at what that version added.
     pub(crate) is_v1: bool,
+    /// The first segment of its route's path.
+    pub(crate) route: &'static str,
+}
+
+impl Default for AgUi {
+    fn default() -> Self {
+        Self { is_v1: true, route: "ag-ui" }
+    }
 }
 
 impl ScriptedClient for AgUi {
@@ -32,8 +40,11 @@ impl ScriptedClient for AgUi {
     }
 
     fn route_settings(&self) -> &'static str {
-        // And a second route, whose runs go on without their clients.
-        "[[routes]]\nprotocol = \"ag-ui\"\npath = \"/ag-ui-kept/{agent}\"\non_disconnect = \"detach\""
+        // And routes with other settings: runs that go on without their clients, and other histories that count.
+        "[[routes]]\nprotocol = \"ag-ui\"\npath = \"/ag-ui-kept/{agent}\"\non_disconnect = \"detach\"\n\
+         [[routes]]\nprotocol = \"ag-ui\"\npath = \"/ag-ui-delta/{agent}\"\n\
+         options = { history = \"delta\", start = \"on_upstream\" }\n\
+         [[routes]]\nprotocol = \"ag-ui\"\npath = \"/ag-ui-gateway/{agent}\"\noptions = { history = \"gateway\" }"
     }
 
     fn can(&self, act: &ClientAct) -> bool {
@@ -89,7 +100,7 @@ impl ScriptedClient for AgUi {
             assert_eq!(resume.len(), interrupts, "every interrupt is answered, and once: {:?}", talk.open);
             input["resume"] = json!(resume);
         }
-        Request::post(format!("/ag-ui/{}", talk.agent), &input).header("accept", "text/event-stream")
+        Request::post(format!("/{}/{}", self.route, talk.agent), &input).header("accept", "text/event-stream")
     }
 
     fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
@@ -115,7 +126,7 @@ impl ScriptedClient for AgUi {
             "a run is named as its client named it"
         );
 
-        let mut reader = Reader::after(&talk.said);
+        let mut reader = Reader::after(talk);
         events.iter().for_each(|event| reader.event(event));
         reader.end(events.last().expect("events"), talk)
     }

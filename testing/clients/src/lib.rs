@@ -254,7 +254,7 @@ pub fn all() -> Vec<Box<dyn ScriptedClient>> {
         Box::new(anthropic_messages::AnthropicMessages::CodingAgent),
         Box::new(a2a::A2a),
         Box::new(ag_kit::AgKit),
-        Box::new(ag_ui::AgUi { is_v1: true }),
+        Box::new(ag_ui::AgUi::default()),
         Box::new(hitl::Hitl),
     ]
 }
@@ -264,10 +264,13 @@ pub fn all() -> Vec<Box<dyn ScriptedClient>> {
 pub fn variants() -> Vec<(&'static str, Box<dyn ScriptedClient>)> {
     use anthropic_messages::AnthropicMessages;
 
+    let ag_ui = |is_v1, route| Box::new(ag_ui::AgUi { is_v1, route });
     vec![
         ("chat-completions as a whole", Box::new(chat_completions::ChatCompletions { streams: false })),
         ("anthropic-messages as a whole and in words", Box::new(AnthropicMessages::Plain)),
         ("anthropic-messages in threads", Box::new(AnthropicMessages::Threads)),
-        ("ag-ui before 1.0", Box::new(ag_ui::AgUi { is_v1: false })),
+        ("ag-ui before 1.0", ag_ui(false, "ag-ui")),
+        ("ag-ui with the thread's own history", ag_ui(true, "ag-ui-delta")),
+        ("ag-ui with snapshots of the conversation", ag_ui(true, "ag-ui-gateway")),
     ]
 }

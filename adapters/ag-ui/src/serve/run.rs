@@ -14,7 +14,7 @@ use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::policy::FirstResponse;
 use interlingua_core::{Call, Exchange, Extra, Fault, Json, Out, Reply, Request, RunCall, RunPolicy, Step, Thread};
 
-use super::encode::Encoder;
+use super::encode::{Encoder, snapshot};
 use super::options::{Busy, History, Start};
 use super::replay::Search;
 use super::request::{RunInput, answer_body};
@@ -188,12 +188,7 @@ impl Exchange for StartRun {
                 Ok(Next::Call(self.prepare(run)))
             }
             (Phase::Conversation(run), Reply::Session([session])) => {
-                let items = session.items.iter().map(|item| {
-                    let mut message = item.message.clone();
-                    message.id = Some(item.id.clone());
-                    message
-                });
-                self.encoder.conversation = Some(items.collect());
+                self.encoder.conversation = Some(snapshot::said(&session.items));
                 Ok(Next::Call(Call::Run(run)))
             }
             (Phase::Search(mut search), Reply::Runs(page)) => {

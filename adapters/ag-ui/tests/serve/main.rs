@@ -1,5 +1,6 @@
 //! The server side: requests, streams, and what a thread's client knows.
 
+mod conversation;
 mod requests;
 mod scripts;
 mod streams;

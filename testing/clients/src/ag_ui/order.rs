@@ -74,6 +74,7 @@ impl Order {
             "TOOL_CALL_ARGS" => self.go_on("call", &call(), event),
             "TOOL_CALL_END" => self.close("call", call(), event),
             "TOOL_CALL_RESULT" => self.result(event, message(), call()),
+            "MESSAGES_SNAPSHOT" => assert!(event["messages"].is_array(), "{event}"),
             "STATE_SNAPSHOT" => assert!(event.get("snapshot").is_some(), "{event}"),
             "CUSTOM" => {
                 assert!(!text(event, "name").is_empty() && event.get("value").is_some(), "{event}");

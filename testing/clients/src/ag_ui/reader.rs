@@ -15,6 +15,8 @@ use crate::{End, Open, Shown, Talk};
 pub(super) struct Reader {
     /// The conversation.
     messages: Vec<Value>,
+    /// So many of its messages may be no part of the thread: their run has failed.
+    failed: usize,
     /// What was shown, in order. `None`: the place of a call, whose kind the end says.
     items: Vec<Option<Item>>,
     /// The id of a message that is shown, and its place.
@@ -34,9 +36,16 @@ struct Call {
 }
 
 impl Reader {
-    /// Of a client that knows these messages.
-    pub(super) fn after(said: &[Value]) -> Self {
-        Self { messages: said.to_vec(), items: Vec::new(), texts: Vec::new(), calls: Vec::new(), state: None }
+    /// Of a client in this conversation.
+    pub(super) fn after(talk: &Talk) -> Self {
+        Self {
+            messages: talk.said.clone(),
+            failed: talk.seen,
+            items: Vec::new(),
+            texts: Vec::new(),
+            calls: Vec::new(),
+            state: None,
+        }
     }
 
     /// The next event.
@@ -60,6 +69,7 @@ impl Reader {
                 self.items.push(Some(Item::new(K::ProtocolEvent, event["snapshot"].to_string())));
                 self.state = Some(event["snapshot"].clone());
             }
+            "MESSAGES_SNAPSHOT" => self.snapshot(event),
             "CUSTOM" => self.custom(text(event, "name"), &event["value"]),
             _ => {}
         }
@@ -130,6 +140,19 @@ impl Reader {
         self.messages.insert(place, message);
     }
 
+    /// The whole conversation, which takes the place of what the client has: nothing of that may be missing or another.
+    fn snapshot(&mut self, event: &Value) {
+        let all: Vec<&Value> = list(event, "messages").collect();
+        for known in self.messages.iter().skip(self.failed) {
+            let same = all.iter().find(|message| message["id"] == known["id"]);
+            let same = same.unwrap_or_else(|| panic!("{known} is missing: {event}"));
+            for name in ["role", "content", "toolCalls", "toolCallId", "encryptedValue"] {
+                assert_eq!(without_types(&same[name]), without_types(&known[name]), "another {name}: {event}");
+            }
+        }
+        self.messages = all.into_iter().cloned().collect();
+    }
+
     fn custom(&mut self, name: &str, value: &Value) {
         match name {
             "content" => {
@@ -185,6 +208,9 @@ impl Reader {
         items.extend(result["reason"].as_str().filter(|_| is_incomplete).map(|why| Item::new(K::EndReason, why)));
 
         talk.said = self.messages;
+        if is_failed {
+            talk.seen = talk.said.len();
+        }
         talk.state = self.state.unwrap_or_else(|| talk.state.take());
         let end = match outcome["type"].as_str() {
             _ if is_failed => End::Failed,
@@ -210,6 +236,17 @@ impl Reader {
         let schema = Some(&interrupt["responseSchema"]).filter(|schema| schema["type"] == "object");
         items.extend(schema.map(|schema| Item::new(K::Schema, schema.to_string())));
     }
+}
+
+/// A user's parts without the media types that they may have beside a URL.
+fn without_types(value: &Value) -> Value {
+    let mut value = value.clone();
+    for part in value.as_array_mut().into_iter().flatten() {
+        if part["source"]["type"] == "url" {
+            part["source"].as_object_mut().expect("an object").remove("mimeType");
+        }
+    }
+    value
 }
 
 /// All calls of a conversation.

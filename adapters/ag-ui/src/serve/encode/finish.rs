@@ -50,7 +50,7 @@ impl Encoder {
         kept.close_all(scene.writer, scene.out);
 
         if let Some(before) = &self.conversation {
-            let messages = snapshot::whole(before, run, &self.labels);
+            let messages = snapshot::whole(before, run, &self.labels, &self.route.options);
             self.writer.event(&Event::MessagesSnapshot { messages: &messages }, out);
         }
         if self.route.options.legacy_on_interrupt.0 {

@@ -11,7 +11,7 @@ mod finish;
 mod interrupts;
 mod kept;
 mod origin;
-mod snapshot;
+pub(super) mod snapshot;
 mod texts;
 
 use std::sync::Arc;

@@ -1,98 +1,293 @@
 //! The conversation of a thread as messages of this protocol: for front ends that show what the gateway keeps.
 //!
-//! Clients drop every message that a snapshot does not name, so it is always whole.
+//! Clients drop every message that a snapshot does not name, so it is always whole; and it takes the place of what they
+//! made of the stream, so it has the same texts, calls and ids as the stream ([`super::texts`], [`super::calls`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use interlingua_core::model::{Message, MessageType, Role};
+use interlingua_core::call::SessionItem;
+use interlingua_core::markdown;
+use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
+use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::run::Run;
-use interlingua_core::{Extra, Json};
+use interlingua_core::{Extra, Json, RunId, call_output};
 use serde_json::json;
 
+use super::super::options::{Options, ReasoningForm};
 use super::super::thread::Labels;
-use crate::connect::user_parts;
+use super::{contents, interrupts};
+use crate::connect::{media_part, user_parts};
 
-/// What was said before a run, and in it.
-pub(super) fn whole(before: &[Message], run: &Run, labels: &Labels) -> Vec<Json> {
-    let input = run.turns.iter().flat_map(|turn| &turn.input).cloned();
-    let output = run.messages.iter().map(|message| {
-        let mut shown = message.to_model();
-        shown.id = Some(labels.known.shown_id(&message.id, run).into_owned());
-        shown
+/// What was said in a thread, under the ids that its client knows: its own and the agent's, and those that stand for ids
+/// that the agent has used before.
+pub(in crate::serve) fn said(items: &[SessionItem]) -> Vec<Message> {
+    let mut known: HashMap<&str, Option<RunId>> = HashMap::new();
+    let messages = items.iter().map(|item| {
+        let mut message = item.message.clone();
+        let id = item.message.id.as_deref().unwrap_or(&item.id);
+        let first = *known.entry(id).or_insert(item.run);
+        let is_agents = message.role == Some(Role::Assistant) || message.kind.is_output();
+        message.id = Some(match item.run {
+            Some(run) if is_agents && first != item.run => run.to_prefixed(&format!("{id}-")),
+            _ => id.to_owned(),
+        });
+        message
     });
-    let all: Vec<Message> = before.iter().cloned().chain(input).chain(output).collect();
-    messages(&all)
+    messages.collect()
 }
 
-/// Messages of this protocol. Calls that follow one another are one message.
-fn messages(all: &[Message]) -> Vec<Json> {
-    let mut written: Vec<Json> = Vec::with_capacity(all.len());
-    let mut ids: HashSet<String> = HashSet::new();
-    let mut calls: Vec<Json> = Vec::new();
-    let mut calls_id = String::new();
-    for (place, message) in all.iter().enumerate() {
+/// What was said before a run, and in it.
+pub(super) fn whole(before: &[Message], run: &Run, labels: &Labels, options: &Options) -> Vec<Json> {
+    let mut snapshot = Snapshot::new(options, labels.is_v1());
+    before.iter().for_each(|message| snapshot.add(message));
+    snapshot.end_turn();
+    run.turns.iter().flat_map(|turn| &turn.input).for_each(|message| snapshot.add(message));
+    snapshot.end_turn();
+    for message in &run.messages {
+        let mut shown = message.to_model();
+        shown.id = Some(labels.known.shown_id(&message.id, run).into_owned());
+        snapshot.add(&shown);
+    }
+    snapshot.end_turn();
+    snapshot.written.into_iter().map(Written::into_json).collect()
+}
+
+struct Snapshot<'o> {
+    options: &'o Options,
+    is_v1: bool,
+    written: Vec<Written>,
+    ids: HashSet<String>,
+    /// How many messages there were, for ids of those that have none.
+    count: usize,
+    /// Calls by their id, and whether they have a result.
+    calls: HashMap<String, bool>,
+    /// Ids and names of calls in order, for results that do not say of which.
+    order: Vec<(String, String)>,
+    /// What the agent has asked to run in this turn.
+    asked: Vec<Pending>,
+    /// The message that the next call belongs to, if nothing but calls has come since.
+    group: Option<usize>,
+}
+
+/// A message, to which calls may be added.
+struct Written {
+    fields: Extra,
+    calls: Vec<Json>,
+}
+
+impl Written {
+    fn new(id: &str, role: &str) -> Self {
+        let mut fields = Extra::new();
+        fields.push("id", Json::from_serialize(id));
+        fields.push("role", Json::from_serialize(role));
+        Self { fields, calls: Vec::new() }
+    }
+
+    fn with(mut self, name: &str, value: Json) -> Self {
+        self.fields.push(name, value);
+        self
+    }
+
+    fn into_json(mut self) -> Json {
+        if !self.calls.is_empty() {
+            self.fields.push("toolCalls", Json::from_serialize(&self.calls));
+        }
+        Json::from_serialize(&self.fields)
+    }
+}
+
+impl<'o> Snapshot<'o> {
+    fn new(options: &'o Options, is_v1: bool) -> Self {
+        Self {
+            options,
+            is_v1,
+            written: Vec::new(),
+            ids: HashSet::new(),
+            count: 0,
+            calls: HashMap::new(),
+            order: Vec::new(),
+            asked: Vec::new(),
+            group: None,
+        }
+    }
+
+    /// The client speaks, or the conversation ends: what was asked for is announced by now.
+    fn end_turn(&mut self) {
+        for item in std::mem::take(&mut self.asked) {
+            let id = interrupts::call_id(&item).to_owned();
+            self.call(&id, &item.name, &item.arguments, &id, None);
+        }
+        self.group = None;
+    }
+
+    fn add(&mut self, message: &Message) {
+        let place = self.count;
+        self.count += 1;
         let mut id = message.id.clone().unwrap_or_else(|| format!("message_{place}"));
         // What a client sent again stands here once.
-        if !ids.insert(id.clone()) {
+        if !self.ids.insert(id.clone()) {
             if message.role != Some(Role::Assistant) {
-                continue;
+                return;
             }
             id = format!("{id}_{place}");
         }
-        if message.kind.is_call() {
-            if calls.is_empty() {
-                calls_id.clone_from(&id);
+
+        match (&message.kind, &message.role) {
+            (kind, _) if kind.is_call() => self.add_calls(&id, message),
+            (kind, _) if kind.is_output() => self.add_outputs(&id, message),
+            (MessageType::McpApprovalRequest, _) => {
+                let asked = message.content.iter().filter_map(Content::as_data).filter_map(Pending::parse);
+                self.asked.extend(asked.filter(|item| item.kind == PendingKind::Approval));
             }
-            calls.extend(message.calls().map(|call| {
-                let function = json!({ "name": call.name, "arguments": call.arguments });
-                Json::from_serialize(&json!({ "id": call.call_id, "type": "function", "function": function }))
-            }));
-            continue;
+            (MessageType::Reasoning, _) => self.add_reasoning(&id, message),
+            (MessageType::Message, Some(Role::User) | None) => {
+                self.end_turn();
+                self.written.push(Written::new(&id, "user").with("content", user_parts(&message.content)));
+            }
+            (MessageType::Message, Some(Role::System)) => {
+                self.end_turn();
+                self.written.push(Written::new(&id, "system").with("content", Json::from_serialize(&message.text())));
+            }
+            (MessageType::Message, _) => {
+                let text = self.text_of(message);
+                if !text.is_empty() {
+                    self.group = Some(self.written.len());
+                    self.written.push(Written::new(&id, "assistant").with("content", Json::from_serialize(&text)));
+                }
+            }
+            (MessageType::McpApprovalResponse, _) => self.end_turn(),
+            // Questions stand in outcomes, and events of this protocol are no messages.
+            _ => {}
         }
-        write_calls(&mut calls, &calls_id, &mut written);
-        write_message(&id, message, &mut written);
     }
-    write_calls(&mut calls, &calls_id, &mut written);
-    written
-}
 
-fn write_calls(calls: &mut Vec<Json>, id: &str, written: &mut Vec<Json>) {
-    if calls.is_empty() {
-        return;
-    }
-    let mut message = begin(id, "assistant");
-    message.push("toolCalls", Json::from_serialize(&std::mem::take(calls)));
-    written.push(Json::from_serialize(&message));
-}
-
-fn begin(id: &str, role: &str) -> Extra {
-    let mut message = Extra::new();
-    message.push("id", Json::from_serialize(id));
-    message.push("role", Json::from_serialize(role));
-    message
-}
-
-fn write_message(id: &str, message: &Message, written: &mut Vec<Json>) {
-    if message.kind.is_output() {
-        for (place, output) in message.outputs().enumerate() {
-            let id = if place == 0 { id.to_owned() } else { format!("{id}_{place}") };
-            let mut result = begin(&id, "tool");
-            result.push("toolCallId", Json::from_serialize(&output.call_id));
-            result.push("content", Json::from_serialize(&output.output));
-            written.push(Json::from_serialize(&result));
+    /// The text of an agent's message as it was streamed: with refusals, and with links to media.
+    fn text_of(&self, message: &Message) -> String {
+        let mut text = String::new();
+        for content in &message.content {
+            match &content.body {
+                Body::Text(more) | Body::Refusal(more) => text.push_str(more),
+                medium if self.options.media.has_links() => {
+                    let Some(link) = markdown::link(medium) else { continue };
+                    if !text.is_empty() {
+                        text.push_str("\n\n");
+                    }
+                    text.push_str(&link);
+                }
+                _ => {}
+            }
         }
-        return;
+        text
     }
 
-    let (role, content) = match (&message.kind, &message.role) {
-        (MessageType::Reasoning, _) => ("reasoning", Json::from_serialize(&message.text())),
-        (MessageType::Message, Some(Role::User) | None) => ("user", user_parts(&message.content)),
-        (MessageType::Message, Some(Role::System)) => ("system", Json::from_serialize(&message.text())),
-        (MessageType::Message, _) => ("assistant", Json::from_serialize(&message.text())),
-        // Questions stand in outcomes, and events of this protocol are no messages.
-        _ => return,
-    };
-    let mut said = begin(id, role);
-    said.push("content", content);
-    written.push(Json::from_serialize(&said));
+    fn add_reasoning(&mut self, id: &str, message: &Message) {
+        // Clients of the older form have no such messages.
+        if self.options.reasoning != ReasoningForm::Events {
+            return;
+        }
+        let (text, sealed) = (message.text(), self.sealed(message));
+        if text.is_empty() && sealed.is_none() {
+            return;
+        }
+        self.group = None;
+        let mut written = Written::new(id, "reasoning").with("content", Json::from_serialize(&text));
+        if let Some(sealed) = sealed {
+            written = written.with("encryptedValue", sealed);
+        }
+        self.written.push(written);
+    }
+
+    fn add_calls(&mut self, id: &str, message: &Message) {
+        let sealed = self.sealed(message);
+        for (place, content) in message.content.iter().enumerate() {
+            let Some(data) = content.as_data() else { continue };
+            let call: ToolCall = data.decode().unwrap_or_default();
+            let call_id = if call.call_id.is_empty() { derived_id(id, place) } else { call.call_id };
+            let has_arguments = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
+            let arguments = if has_arguments { call.arguments.as_str() } else { data.text() };
+            self.call(&call_id, &call.name, arguments, id, sealed.as_ref());
+        }
+    }
+
+    /// Adds a call to the message it belongs to, unless it is known. `parent`: the id of a message of its own.
+    fn call(&mut self, id: &str, name: &str, arguments: &str, parent: &str, sealed: Option<&Json>) {
+        if self.calls.contains_key(id) {
+            return;
+        }
+        self.calls.insert(id.to_owned(), false);
+        self.order.push((id.to_owned(), name.to_owned()));
+
+        let function = json!({ "name": name, "arguments": arguments });
+        let mut call = json!({ "id": id, "type": "function", "function": function });
+        if let Some(sealed) = sealed.and_then(Json::decode) {
+            call["encryptedValue"] = sealed;
+        }
+        let group = *self.group.get_or_insert_with(|| {
+            self.written.push(Written::new(parent, "assistant"));
+            self.written.len() - 1
+        });
+        self.written[group].calls.push(Json::from_serialize(&call));
+    }
+
+    fn add_outputs(&mut self, id: &str, message: &Message) {
+        let outputs: Vec<(usize, ToolOutput)> = message
+            .content
+            .iter()
+            .enumerate()
+            .filter_map(|(place, content)| Some((place, call_output::in_data(content.as_data()?))))
+            .collect();
+        let parts: Vec<Json> = message.content.iter().filter_map(media_part).collect();
+        let is_only = outputs.len() == 1;
+        for (place, output) in outputs {
+            let call = self.call_of(&output, id, place);
+            let name = output.name.as_deref().unwrap_or_default();
+            self.call(&call, name, "{}", &format!("{call}_call"), None);
+            if self.calls.insert(call.clone(), true) == Some(true) {
+                continue;
+            }
+
+            let id = if is_only { id.to_owned() } else { format!("{id}_{place}") };
+            let content = self.result(output.output, if is_only { &parts } else { &[] });
+            let mut written = Written::new(&id, "tool").with("toolCallId", Json::from_serialize(&call));
+            written = written.with("content", content);
+            if let Some(sealed) = self.sealed(message).filter(|_| is_only) {
+                written = written.with("encryptedValue", sealed);
+            }
+            self.written.push(written);
+            self.group = None;
+        }
+    }
+
+    /// A value that only the agent can read, where the stream has it.
+    fn sealed(&self, message: &Message) -> Option<Json> {
+        let metadata: Extra =
+            message.metadata.as_ref().filter(|_| self.options.reasoning == ReasoningForm::Events)?.decode()?;
+        metadata.get("encrypted_content").filter(|value| value.text().starts_with('"')).cloned()
+    }
+
+    /// The call of an output: if it does not say which, the oldest of its name without a result.
+    fn call_of(&self, output: &ToolOutput, id: &str, place: usize) -> String {
+        if !output.call_id.is_empty() {
+            return output.call_id.clone();
+        }
+        let name = output.name.as_deref().unwrap_or_default();
+        let fits = |(id, of): &&(String, String)| self.calls.get(id) == Some(&false) && (name.is_empty() || of == name);
+        self.order.iter().find(fits).map_or_else(|| derived_id(id, place), |(id, _)| id.clone())
+    }
+
+    fn result(&self, output: String, parts: &[Json]) -> Json {
+        let is_unwrapped = self.options.unwrap_tool_output.0;
+        let text = if is_unwrapped { call_output::text_of_blocks(&output).unwrap_or(output) } else { output };
+        // Older clients have no place for parts in a result.
+        if parts.is_empty() || !self.is_v1 {
+            return Json::from_serialize(&text);
+        }
+        let text = (!text.is_empty()).then(|| contents::text_part(&text));
+        Json::from_serialize(&text.into_iter().chain(parts.iter().cloned()).collect::<Vec<_>>())
+    }
+}
+
+/// An id derived from the message's, for a call without one.
+fn derived_id(message: &str, slot: usize) -> String {
+    if slot == 0 { message.to_owned() } else { format!("{message}_{slot}") }
 }
