@@ -121,7 +121,7 @@ async fn lists_are_sorted_by_creation_cut_into_pages_and_filtered() {
         assert_eq!(list(&gateway, "order=desc").await.0, newest);
         assert_eq!(list(&gateway, &format!("order=desc&limit=1&after={other}")).await.0, [ids[4].clone()]);
 
-        assert_eq!(list(&gateway, "model=other").await.0, [other.clone()]);
+        assert_eq!(list(&gateway, "model=other").await.0.as_slice(), std::slice::from_ref(&other));
         assert_eq!(list(&gateway, "metadata[parity]=1").await.0, [ids[1].clone(), ids[3].clone()]);
         let both = "metadata%5Ball+%5Bof%5D+them%5D=yes&metadata%5Bparity%5D=0&model=demo";
         assert_eq!(list(&gateway, both).await.0, [ids[0].clone(), ids[2].clone(), ids[4].clone()]);
@@ -170,7 +170,7 @@ async fn metadata_is_replaced_as_a_whole_and_survives_a_restart() {
 
     let gateway = Gateway::in_folder(&sqlite(), folder.path().to_owned()).await;
     assert_eq!(gateway.get(&path).await.json(), expected);
-    assert_eq!(list(&gateway, "metadata[a]=3").await.0, [id.clone()]);
+    assert_eq!(list(&gateway, "metadata[a]=3").await.0.as_slice(), std::slice::from_ref(&id));
     assert_eq!(list(&gateway, "metadata[a]=1").await.0, Vec::<String>::new());
     assert_eq!(gateway.post(&path, &json!({ "metadata": null })).await.json()["metadata"], json!({}));
     assert_eq!(list(&gateway, "").await.0, [id], "without metadata it is still there");
@@ -235,7 +235,7 @@ async fn a_deleted_completion_is_gone_with_its_messages() {
     {
         assert_eq!(answer.status, 404, "{}", answer.text());
     }
-    assert_eq!(list(&gateway, "").await.0, [second.clone()]);
+    assert_eq!(list(&gateway, "").await.0.as_slice(), std::slice::from_ref(&second));
 
     // Over another route, too.
     let run = second.trim_start_matches("chatcmpl-");
@@ -265,12 +265,12 @@ async fn no_caller_finds_the_completions_of_another() {
             assert_eq!(answer.status, 404, "{}", answer.text());
             assert_eq!(answer.json()["error"]["message"], format!("Chat completion with id '{id}' not found."));
         }
-        assert_eq!(list(&bob, "metadata[a]=1").await.0, [own.clone()]);
+        assert_eq!(list(&bob, "metadata[a]=1").await.0.as_slice(), std::slice::from_ref(&own));
         let after = bob.get(&format!("/v1/chat/completions?after={id}")).await;
         assert_eq!((after.status, &after.json()["error"]["param"]), (400, &json!("after")));
 
         assert_eq!(ann.get(&path).await.json()["metadata"], json!({ "a": "1" }), "nothing was changed");
-        assert_eq!(list(&ann, "").await.0, [id.clone()]);
+        assert_eq!(list(&ann, "").await.0.as_slice(), std::slice::from_ref(&id));
     }
 }
 
