@@ -17,17 +17,19 @@ use actix_service::{
     map_config,
 };
 use actix_web::body::BoxBody;
-use actix_web::dev::AppConfig;
+use actix_web::dev::{AppConfig, ServiceResponse};
 use actix_web::rt::net::TcpStream;
 use actix_web::{App, HttpResponse};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::admission::{Connections, REJECTED_RESPONSE};
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionInfo, Socket, TimedBody};
-use super::{Gateway, endpoint, http2, request_log};
+use super::{Gateway, Phase, endpoint, http2, request_log};
 use crate::config::ServerTimeouts;
 use crate::metrics::Metrics;
+use crate::observe::RequestLog;
 use crate::tls::SharedTls;
 
 /// Connections that the kernel queues until they are accepted.
@@ -265,35 +267,76 @@ async fn open(
     }
 }
 
-/// The service that handles requests, and reports them to the clock of their connection.
-fn request_service(
-    gateway: Arc<Gateway>,
-) -> impl ServiceFactory<
-    Request,
-    Config = (),
-    Response = Response<TimedBody>,
-    Error = HttpResponse<BoxBody>,
-    InitError = (),
-    Service = impl Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>, Future: 'static>
-              + 'static,
-> {
+/// The service that handles requests, with a log of each.
+fn request_service(gateway: Arc<Gateway>) -> impl RequestServices {
     let own_gateway = Arc::clone(&gateway);
     let app = App::new().configure(move |app| super::configure(app, &own_gateway));
+    reporting(app, move |request| {
+        let log = request_log::of_raw(request).unwrap_or_else(|| request_log::begin(&gateway, request));
+        Some((log, gateway.phase.clone()))
+    })
+}
+
+/// Services that handle the requests of a worker.
+pub(super) trait RequestServices:
+    ServiceFactory<
+        Request,
+        Config = (),
+        Response = Response<TimedBody>,
+        Error = HttpResponse<BoxBody>,
+        InitError = (),
+        Service: Service<Request, Future: 'static> + 'static,
+    >
+{
+}
+
+impl<F> RequestServices for F where
+    F: ServiceFactory<
+            Request,
+            Config = (),
+            Response = Response<TimedBody>,
+            Error = HttpResponse<BoxBody>,
+            InitError = (),
+            Service: Service<Request, Future: 'static> + 'static,
+        >
+{
+}
+
+/// The services of an application, which report its requests to the clock of their connection. `begin`: the log of a request,
+/// and where to see what the server does when it ends. `None`: it has no log.
+pub(super) fn reporting<A, F>(
+    app: A,
+    begin: impl Fn(&Request) -> Option<(Arc<RequestLog>, watch::Receiver<Phase>)> + Clone + 'static,
+) -> impl RequestServices
+where
+    A: IntoServiceFactory<F, Request>,
+    F: ServiceFactory<
+            Request,
+            Config = AppConfig,
+            Response = ServiceResponse,
+            Error = actix_web::Error,
+            InitError = (),
+            Service: Service<Request, Future: 'static> + 'static,
+            Future: 'static,
+        > + 'static,
+{
     let app = app.into_factory().map_err(|error: actix_web::Error| error.error_response());
     let app = map_config(app, |()| AppConfig::default());
 
     apply_fn_factory(app, move |mut request: Request, app| {
         let clock = Rc::clone(&ConnectionInfo::of_raw(&request).clock);
         clock.on_request(!matches!(request.payload(), Payload::None));
-        let log = request_log::of_raw(&request).unwrap_or_else(|| request_log::begin(&gateway, &request));
-        let phase = gateway.phase.clone();
+        let log = begin(&request);
         let response = app.call(request);
         async move {
             match response.await {
                 Ok(response) => {
                     let mut response: Response<BoxBody> = response.into();
-                    request_log::end(&log, &mut response, *phase.borrow());
-                    Ok(response.map_body(|_, body| TimedBody::new(body, clock, Some(log))))
+                    let log = log.map(|(log, phase)| {
+                        request_log::end(&log, &mut response, *phase.borrow());
+                        log
+                    });
+                    Ok(response.map_body(|_, body| TimedBody::new(body, clock, log)))
                 }
                 Err(rejection) => {
                     clock.on_response_end(Instant::now());

@@ -4,26 +4,21 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_http::{Payload as RawPayload, Request, Response};
+use actix_http::{Request, Response};
 use actix_server::{GracefulShutdownSignal, Server};
-use actix_service::{
-    IntoServiceFactory as _, Service as _, ServiceFactory, ServiceFactoryExt as _, apply_fn_factory, fn_service,
-    map_config,
-};
+use actix_service::{ServiceFactory, fn_service};
 use actix_web::body::BoxBody;
-use actix_web::dev::AppConfig;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::{self, Payload};
-use actix_web::{App, HttpRequest, HttpResponse};
+use actix_web::{App, HttpRequest};
 use tokio::time::Instant;
 
 use super::super::admission::{Connections, Limits};
-use super::super::connection::{ConnectionInfo, Socket, TimedBody};
-use super::super::listener::{Setup, http, on_connections};
+use super::super::connection::{ConnectionInfo, Socket};
+use super::super::listener::{RequestServices, Setup, http, on_connections, reporting};
 use super::{State, api};
 use crate::config::ServerTimeouts;
 
@@ -103,44 +98,11 @@ fn expect(state: &State, request: Request) -> Result<Request, Response<BoxBody>>
     }
 }
 
-/// The service that handles requests, and reports them to the clock of their connection.
-fn request_service(
-    state: Arc<State>,
-) -> impl ServiceFactory<
-    Request,
-    Config = (),
-    Response = Response<TimedBody>,
-    Error = HttpResponse<BoxBody>,
-    InitError = (),
-    Service = impl actix_service::Service<
-        Request,
-        Response = Response<TimedBody>,
-        Error = HttpResponse<BoxBody>,
-        Future: 'static,
-    > + 'static,
-> {
+/// The service that handles requests.
+fn request_service(state: Arc<State>) -> impl RequestServices {
     let app = App::new().default_service(web::to(move |request: HttpRequest, payload: Payload| {
         let state = Arc::clone(&state);
         async move { api::serve(&state, &request, payload).await }
     }));
-    let app = app.into_factory().map_err(|error: actix_web::Error| error.error_response());
-    let app = map_config(app, |()| AppConfig::default());
-
-    apply_fn_factory(app, move |mut request: Request, app| {
-        let clock = Rc::clone(&ConnectionInfo::of_raw(&request).clock);
-        clock.on_request(!matches!(request.payload(), RawPayload::None));
-        let response = app.call(request);
-        async move {
-            match response.await {
-                Ok(response) => {
-                    let response: Response<BoxBody> = response.into();
-                    Ok(response.map_body(|_, body| TimedBody::new(body, clock, None)))
-                }
-                Err(rejection) => {
-                    clock.on_response_end(Instant::now());
-                    Err(rejection)
-                }
-            }
-        }
-    })
+    reporting(app, |_| None)
 }
