@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use interlingua_core::call::{Filter, RunState, SessionCall, SessionItem, SessionView, Target};
 use interlingua_core::model::Message;
-use interlingua_core::{Extra, Fault, FaultKind};
+use interlingua_core::{Extra, Fault, FaultKind, RunId};
 
 use super::canceller::Canceller;
 use super::lists::list;
@@ -107,7 +107,8 @@ impl SessionCalls {
         let mut views = Vec::new();
         for card in scope.agents.iter() {
             for doc in self.sessions().list(&card.name, &scope.owner).await? {
-                views.push(self.view_of(&doc, Vec::new()).await?);
+                let state = self.state_of(doc.latest).await?;
+                views.push(view_of(&doc, state, Vec::new()));
             }
         }
         Ok(views)
@@ -159,28 +160,38 @@ impl SessionCalls {
     /// Shows a session with at least so many items from one end.
     async fn view(&self, session: &Session, newest: bool, least: usize) -> Result<SessionView, Fault> {
         let items = self.transcripts.items(session, newest, least).await?;
-        let doc = session.doc().clone();
-        self.view_of(&doc, items).await
+        loop {
+            let latest = session.doc().latest;
+            let state = self.state_of(latest).await?;
+            // What a run asks is noted before the run comes to its pause. Read in the other order, a run could be over
+            // that asks nothing yet.
+            let doc = session.doc().clone();
+            if doc.latest == latest {
+                return Ok(view_of(&doc, state, items));
+            }
+        }
     }
 
-    async fn view_of(&self, doc: &SessionDoc, items: Vec<SessionItem>) -> Result<SessionView, Fault> {
-        let state = match doc.latest {
-            Some(id) => self.runs.find(id).await?.map(|run| run.run_state()),
-            None => None,
-        };
+    async fn state_of(&self, run: Option<RunId>) -> Result<Option<RunState>, Fault> {
+        match run {
+            Some(id) => Ok(self.runs.find(id).await?.map(|run| run.run_state())),
+            None => Ok(None),
+        }
+    }
+}
 
-        Ok(SessionView {
-            id: doc.id.clone(),
-            agent: doc.agent.clone(),
-            created_at: doc.created_at,
-            updated_at: doc.updated_at,
-            items,
-            pending: doc.waiting.open().map(|open| open.item.clone()).collect(),
-            latest: doc.latest,
-            state,
-            user: doc.named_user().map(str::to_owned),
-            labels: doc.labels.clone(),
-        })
+fn view_of(doc: &SessionDoc, state: Option<RunState>, items: Vec<SessionItem>) -> SessionView {
+    SessionView {
+        id: doc.id.clone(),
+        agent: doc.agent.clone(),
+        created_at: doc.created_at,
+        updated_at: doc.updated_at,
+        items,
+        pending: doc.waiting.open().map(|open| open.item.clone()).collect(),
+        latest: doc.latest,
+        state,
+        user: doc.named_user().map(str::to_owned),
+        labels: doc.labels.clone(),
     }
 }
 
