@@ -17,6 +17,7 @@ use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{AuthScheme, Owner, ProtocolAdapter};
+use secrecy::ExposeSecret as _;
 use url::Url;
 
 pub use self::live::LiveParts;
@@ -27,16 +28,18 @@ use self::upstreams::http_settings;
 use crate::callers::{Callers, Usage, jwks};
 use crate::clock;
 use crate::config::{
-    self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols,
-    Settings, StoreKind, UpstreamProtocol,
+    self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, PostgresStore,
+    Protocols, Settings, StoreKind, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope};
 use crate::metrics::Metrics;
 use crate::observe::{Action, AuditEntry, LogFilter, forward_logs};
 use crate::ports::{Reload, WebhookClient};
 use crate::server::{self, AdminServer, Served};
-use crate::store::{Memory, OwnerBounds, OwnerBoundsOf, Retention, Sqlite, SqliteOptions, Store};
-use crate::tls::SharedTls;
+use crate::store::{
+    Memory, OwnerBounds, OwnerBoundsOf, Postgres, PostgresOptions, Retention, Sqlite, SqliteOptions, Store,
+};
+use crate::tls::{ClientTls, SharedTls};
 use crate::upstream::demo::Demo;
 use crate::upstream::http::{Endpoint, HttpUpstream};
 use crate::upstream::jwks::HttpJwksFetcher;
@@ -549,7 +552,7 @@ fn retention_rules(settings: &Settings, mounts: &[Served], callers: &Arc<Callers
         collections: ["sessions", "asked", "branches", "spent"].map(str::to_owned).to_vec(),
         parts: vec![("entries".to_owned(), "sessions".to_owned())],
         routes: Vec::new(),
-        attached: vec![ATTACHMENTS.to_owned()],
+        attached: vec![ATTACHMENTS.to_owned(), engine::PUSHED.to_owned()],
         bounds: owner_bounds(callers),
     };
     let mut scopes = Vec::new();
@@ -594,12 +597,42 @@ fn limits(settings: &Settings) -> engine::Limits {
     }
 }
 
+impl Gateway {
+    /// Looks whether the store can be opened, without changing anything, where that is not known from the configuration.
+    /// Returns what is there, for people. Blocks.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    pub(crate) fn check_store(settings: &Settings) -> anyhow::Result<Option<String>> {
+        let Some(postgres) = &settings.store.postgres else { return Ok(None) };
+        let found = Postgres::check(&postgres_options(postgres, &Metrics::new())?);
+        found.map(Some).context("the store cannot be used")
+    }
+}
+
 fn open_store(settings: &Settings, metrics: &Metrics) -> anyhow::Result<Arc<dyn Store>> {
     Ok(match settings.store.kind {
         StoreKind::Memory => Arc::new(Memory::new()),
         StoreKind::Sqlite => {
             Arc::new(Sqlite::open(&settings.store.path, &SqliteOptions::default().metrics(metrics.store().clone()))?)
         }
+        StoreKind::Postgres => {
+            let settings = settings.store.postgres.as_ref().context("the store has no URL")?;
+            Arc::new(Postgres::open(&postgres_options(settings, metrics)?)?)
+        }
+    })
+}
+
+fn postgres_options(settings: &PostgresStore, metrics: &Metrics) -> anyhow::Result<PostgresOptions> {
+    let tls = ClientTls::new(None, None).map_err(|(_, reason)| anyhow::anyhow!("TLS {reason}"))?;
+    Ok(PostgresOptions {
+        url: settings.url.expose_secret().to_owned(),
+        schema: settings.schema.clone(),
+        lease: settings.lease,
+        // One writes, one listens.
+        readers: settings.connections.saturating_sub(2),
+        tls: Arc::new(tls.config(true)),
+        metrics: Some(metrics.store().clone()),
     })
 }
 

@@ -61,7 +61,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("engine", &["callers", "identity", "upstream", "store", "ports", "secrets", "clock", "metrics", "observe"]),
     ("callers", &["config", "files", "keys", "tls", "ports", "secrets", "clock"]),
     ("upstream", &["identity", "tls", "ports", "secrets", "clock", "metrics"]),
-    ("store", &["secrets", "clock", "metrics"]),
+    ("store", &["tls", "secrets", "clock", "metrics"]),
     ("observe", &["metrics", "ports", "secrets", "clock"]),
     ("metrics", &[]),
     ("public_url", &["config"]),
@@ -97,6 +97,7 @@ const IMPURE: &[&str] = &[
     "reqwest",
     "hyper::",
     "rusqlite",
+    "tokio_postgres",
     "redis::",
     "async fn",
     "std::net",
@@ -242,6 +243,7 @@ fn io_libraries_are_used_in_their_modules_only() {
         (&["actix_web", "actix_http", "actix_rt", "actix_server"], "src/server/"),
         (&["reqwest::", "use reqwest"], "src/upstream/"),
         (&["rusqlite::", "use rusqlite"], "src/store/"),
+        (&["tokio_postgres::", "use tokio_postgres"], "src/store/"),
         (&["jsonwebtoken::", "use jsonwebtoken"], "src/callers/"),
     ];
 

@@ -110,9 +110,13 @@ fn run(gateway: &Gateway) -> i32 {
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => load_watching(gateway, config).map(|loaded| serve(gateway, loaded, config, log)),
         Command::Check => load(gateway, config).map(|settings| {
+            let store = Gateway::check_store(&settings)?;
             let agents = count(settings.agents.len(), "agent");
             let mounts = count(settings.mounts().len(), "route");
             println!("{}: OK ({agents}, {mounts})", config.display());
+            if let Some(store) = store {
+                println!("store: {store}");
+            }
             Ok(())
         }),
         Command::Probe(probe) => load(gateway, config).and_then(|settings| match probe.run(gateway, &settings) {

@@ -16,7 +16,8 @@ use super::headers::HeaderValue;
 use super::located::{Entries, Located, Table};
 use super::operators::{AdminTable, ObserveTable};
 use super::secret::SecretTable;
-use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns, StoreKind};
+use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns};
+use super::store_table::StoreTable;
 use super::tls_table::TlsTable;
 use super::upstream_settings::{Affinity, IdentityKind};
 
@@ -234,47 +235,6 @@ impl Default for ServerLimitsTable {
             http2_resets: 200.into(),
             http2_control_frames: 1_000.into(),
         }
-    }
-}
-
-/// Where runs and sessions are stored.
-#[derive(serde::Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct StoreTable {
-    /// The kind of store: memory, which is lost when the process ends, or a SQLite file.
-    pub(super) kind: Located<StoreKind>,
-    /// The SQLite file, relative to the folder of this file.
-    pub(super) path: Located<String>,
-    /// How long finished runs are stored.
-    pub(super) retention: Table<RetentionTable>,
-}
-
-impl Default for StoreTable {
-    fn default() -> Self {
-        Self {
-            kind: StoreKind::Memory.into(),
-            path: "data/interlingua.db".to_owned().into(),
-            retention: Table::default(),
-        }
-    }
-}
-
-/// How long finished runs are stored: the first limit reached applies.
-#[derive(serde::Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct RetentionTable {
-    /// The age after which a finished run is deleted.
-    pub(super) age: Located<Period>,
-    /// How many runs are stored; beyond that, the oldest finished runs of the owner with the most runs are deleted.
-    #[schemars(range(min = 1))]
-    pub(super) runs: Located<u64>,
-    /// How many bytes are stored; beyond that, runs are deleted in the same order.
-    pub(super) bytes: Located<Size>,
-}
-
-impl Default for RetentionTable {
-    fn default() -> Self {
-        Self { age: Period::seconds(30 * 86_400).into(), runs: 100_000.into(), bytes: Size::mebibytes(20 << 10).into() }
     }
 }
 

@@ -36,6 +36,8 @@ mod routes;
 mod schema;
 mod secret;
 mod settings;
+mod store;
+mod store_table;
 mod suggest;
 mod tls;
 mod tls_table;
@@ -56,8 +58,8 @@ pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{
     Admin, Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, Forwarded, History, HistoryLimit,
-    JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, OnDisconnect, ParallelTurns, RequestLimits, Retention, Route,
-    Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind,
+    JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, OnDisconnect, ParallelTurns, PostgresStore, RequestLimits,
+    Retention, Route, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind,
 };
 pub use self::upstream_settings::{
     Affinity, Eject, Endpoint, Header, HealthCheck, Identity, IdentityKind, Proxy, RetryBudget, Timeouts, Upstream,

@@ -10,13 +10,14 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::diagnostics::Diagnostic;
-use super::document::{Document, RetentionTable, ServerLimitsTable, ServerTable, ServerTimeoutsTable, StoreTable};
+use super::document::{Document, ServerLimitsTable, ServerTable, ServerTimeoutsTable};
 use super::host::Host;
 use super::listen::parse_listen_address;
 use super::located::Located;
 use super::protocols::Protocols;
 use super::secret::Env;
-use super::settings::{Retention, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind};
+use super::settings::{Server, ServerLimits, ServerTimeouts, Settings};
+use super::store;
 use super::tree::{self, Rejected, TomlValue};
 use super::validator::Validator;
 use super::{admin, agents, auth, callers, carried, exposure, fingerprint, observe, routes, tls};
@@ -39,7 +40,7 @@ pub(super) fn resolve(
 
     let server = server(&document.server, &mut validator);
     let heartbeat = validator.positive(&document.server.heartbeat, "heartbeat");
-    let store = store(&document.store, &mut validator);
+    let store = store::resolve(&document.store, &mut validator);
     let known = agents::resolve(&document.agents, &mut validator);
     let public_url = server.as_ref().and_then(|server| server.public_url.as_deref());
     let reached = auth::Reached {
@@ -249,30 +250,4 @@ fn allowed_hosts(located: &[Located<String>], validator: &mut Validator<'_, '_>)
     }
 
     hosts
-}
-
-fn store(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Store {
-    let (kind, path) = (table.kind.value, &table.path);
-    if kind == StoreKind::Memory && !path.span.is_empty() {
-        validator.report(
-            Diagnostic::warning("\"path\" is ignored for a store in memory")
-                .at(&path.span)
-                .label("did you mean kind = \"sqlite\"?"),
-        );
-    }
-
-    if path.value.is_empty() {
-        let diagnostic = Diagnostic::error("\"path\" of the store is empty").at(&path.span);
-        validator.report(diagnostic.label("write a file name, like \"data/interlingua.db\""));
-    }
-    let RetentionTable { age, runs, bytes } = &*table.retention;
-    Store {
-        kind,
-        path: validator.folder.join(&path.value),
-        retention: Retention {
-            age: validator.positive(age, "age"),
-            runs: validator.between(runs, "runs", 1, u64::MAX),
-            bytes: validator.at_least(bytes, "bytes", Size::mebibytes(1)) as u64,
-        },
-    }
 }

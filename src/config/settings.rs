@@ -13,6 +13,7 @@ use std::time::Duration;
 use interlingua_core::network::IpNet;
 use interlingua_core::rate::Rate;
 use schemars::JsonSchema;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
@@ -435,12 +436,27 @@ pub struct ServerLimits {
 /// Where runs and sessions are stored, and for how long.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// Memory or SQLite.
+    /// Memory, SQLite or PostgreSQL.
     pub kind: StoreKind,
     /// The SQLite file; unused for other kinds. Its folder may not exist yet.
     pub path: PathBuf,
+    /// The database, if the store is one.
+    pub postgres: Option<PostgresStore>,
     /// When finished runs are deleted.
     pub retention: Retention,
+}
+
+/// A PostgreSQL database that several gateways share.
+#[derive(Clone, Debug)]
+pub struct PostgresStore {
+    /// Its URL, with a password perhaps.
+    pub url: SecretString,
+    /// The schema that all tables are in.
+    pub schema: String,
+    /// How long a gateway may be cut off before others take its runs over.
+    pub lease: Duration,
+    /// How many connections a gateway makes.
+    pub connections: usize,
 }
 
 /// Where runs and sessions are stored.
@@ -451,6 +467,8 @@ pub enum StoreKind {
     Memory,
     /// A SQLite file.
     Sqlite,
+    /// A PostgreSQL database, shared by several gateways.
+    Postgres,
 }
 
 /// How long finished runs are stored: the first limit reached applies.

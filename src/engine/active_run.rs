@@ -17,6 +17,7 @@ use interlingua_core::{End, Event, Fault, FaultKind, Record, RunId, Step};
 
 use super::agent::Agent;
 use super::cancel_flag::CancelFlag;
+use super::faults;
 use super::followers::Followers;
 use super::turn::Turn;
 use super::visibility::Visibility;
@@ -67,6 +68,8 @@ pub(super) struct State {
     paused: Option<Waker>,
     /// True after a panic that left the record incomplete: nothing of it is read any more.
     broken: bool,
+    /// True after another replica has taken the run over, or it cannot be followed any more.
+    lost: bool,
     /// The size of the record when its first events were evicted last, in bytes.
     evicted_at: usize,
 }
@@ -137,6 +140,7 @@ impl ActiveRun {
                 safe_waker: None,
                 paused: None,
                 broken: false,
+                lost: false,
                 evicted_at: 0,
             }),
             keep_alives: AtomicU64::new(0),
@@ -247,10 +251,10 @@ impl ActiveRun {
         !state.about.stored && !state.visibility.is_stored()
     }
 
-    /// Waits until all events so far are safe.
+    /// Waits until all events so far are safe, or the run is lost.
     pub(super) fn poll_safe(&self, context: &Context<'_>) -> Poll<()> {
         let mut state = self.state();
-        if state.visibility.is_safe(&state.record) {
+        if state.lost || state.visibility.is_safe(&state.record) {
             return Poll::Ready(());
         }
         state.safe_waker = Some(context.waker().clone());
@@ -312,7 +316,7 @@ impl ActiveRun {
     /// Waits until less than `bound` bytes are not safe, and less are unread by the fastest attached follower.
     pub(super) fn poll_capacity(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
         let mut state = self.state();
-        if state.has_room(bound) {
+        if state.lost || state.has_room(bound) {
             state.paused = None;
             return Poll::Ready(());
         }
@@ -323,7 +327,7 @@ impl ActiveRun {
     /// Waits until less than `bound` bytes are not safe.
     pub(super) fn poll_written(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
         let mut state = self.state();
-        if !state.is_behind(bound) {
+        if state.lost || !state.is_behind(bound) {
             return Poll::Ready(());
         }
         state.paused = Some(context.waker().clone());
@@ -414,9 +418,49 @@ impl ActiveRun {
         !state.about.state.is_working() && !settling && state.followers.is_empty()
     }
 
-    /// True if its events cannot be read any more.
-    pub(super) fn is_broken(&self) -> bool {
-        self.state().broken
+    /// True if nothing needs a run here that other replicas may drive: no turn, no holder, nothing on its way into the
+    /// store.
+    pub(super) fn is_at_rest(&self) -> bool {
+        if self.holders.load(Ordering::Acquire) > 0 {
+            return false;
+        }
+        let state = self.state();
+        let settling = !state.record.in_turn() && state.visibility.visible() < state.record.len();
+        !state.about.state.is_working() && !settling
+    }
+
+    /// True if someone follows it.
+    pub(super) fn is_followed(&self) -> bool {
+        !self.state().followers.is_empty()
+    }
+
+    /// True if another replica has it, or it cannot be followed any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.state().lost
+    }
+
+    /// Why its events cannot be read any more, if they cannot.
+    pub(super) fn failure(&self) -> Option<Fault> {
+        let state = self.state();
+        state.broken.then(|| if state.lost { faults::taken_over() } else { faults::internal() })
+    }
+
+    /// Another replica has it, or it cannot be followed any more: its followers leave without an end, its driver stops,
+    /// and nothing of it is written. What has ended stays as it is.
+    pub(super) fn lose(&self) {
+        let mut state = self.state();
+        if state.is_over() || state.lost {
+            return;
+        }
+
+        state.lost = true;
+        state.cancel_reason = Some(faults::taken_over());
+        state.abandon();
+        for waiting in [state.safe_waker.take(), state.paused.take()].into_iter().flatten() {
+            waiting.wake();
+        }
+        drop(state);
+        self.cancel.set();
     }
 
     /// Shows steps from `from` on to a follower, as long as `take` wants more. Ready with the next sequence number, or
@@ -587,6 +631,10 @@ impl Journal for ActiveRun {
 
     fn committed(&self, events: u64) {
         self.state().committed(events);
+    }
+
+    fn lost(&self) {
+        self.lose();
     }
 
     fn archived(&self, events: u64) {

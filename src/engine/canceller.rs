@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::call::{ATTACHMENTS, RunInfo, RunState, Target, attachment_key};
-use interlingua_core::{End, Event, Fault, RunId, Step};
+use interlingua_core::{End, Event, Fault, FaultKind, RunId, Step};
 
 use super::active_run::{ActiveRun, Publish};
 use super::commit;
@@ -75,15 +75,18 @@ impl Canceller {
                 return self.find_again(run).await;
             }
             RunState::Queued | RunState::Running if matches!(run, RunHandle::Stored(..)) => {
-                // Another process drives it.
-                let signaled = self.runs.store().signal(run.id(), Signal::Cancel).await;
-                signaled.map_err(|error| store_fault(&error))?;
-                return self.find_again(run).await;
+                return self.cancel_elsewhere(run).await;
             }
             _ => {}
         }
 
-        let held = self.runs.activate(run).await?;
+        let held = match self.runs.activate(run.clone()).await {
+            // Another process has begun its next turn, and not written that yet.
+            Err(fault) if fault.kind == FaultKind::Busy && self.runs.is_shared() => {
+                return self.cancel_elsewhere(run).await;
+            }
+            held => held?,
+        };
         if held.run_state().is_waiting() {
             let run_scope = self.rules.scope_of(&held);
             if let Some(scope) = run_scope.as_ref().or(scope) {
@@ -94,6 +97,20 @@ impl Canceller {
         // Past that time the run is shown as it stands.
         let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.end(&held)).await;
         Ok(held.handle())
+    }
+
+    /// Stops a run that another process drives, and waits for its end.
+    async fn cancel_elsewhere(&self, run: RunHandle) -> Result<RunHandle, Fault> {
+        let followed = self.runs.follow_elsewhere(&run)?;
+        let signaled = self.runs.store().signal(run.id(), Signal::Cancel).await;
+        signaled.map_err(|error| store_fault(&error))?;
+        if let Some(copy) = followed {
+            let mut follower = Follower::new(&self.runs, RunHandle::InMemory(copy.pin()));
+            let end = follower.until(|step| matches!(step.event, Event::RunFinished { .. }));
+            // Past that time the run is shown as it stands.
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, end).await;
+        }
+        self.find_again(run).await
     }
 
     async fn find_again(&self, run: RunHandle) -> Result<RunHandle, Fault> {

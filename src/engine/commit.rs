@@ -37,6 +37,15 @@ async fn publish_or_fail(store: &Arc<dyn Store>, run: &Arc<ActiveRun>, before: i
         return true;
     }
 
+    if store.shared().is_some() {
+        // Other replicas may have seen what this one cannot know to be written: nothing is withdrawn. The store writes it
+        // in the end, or the run is lost.
+        before.await;
+        wait_until_safe(store, run).await;
+        run.publish(Publish::Concluded);
+        return !run.is_lost();
+    }
+
     let written = timeout(WRITE_TIMEOUT, async {
         before.await;
         wait_until_safe(store, run).await;
@@ -66,7 +75,7 @@ pub(super) async fn opened(opened: StoreFuture<()>) -> Result<(), Fault> {
 }
 
 /// Writes a session as it is, and waits for it.
-pub(super) async fn saved(sessions: &SessionTable, session: &Session) -> Result<(), Fault> {
+pub(super) async fn saved(sessions: &SessionTable, session: &Arc<Session>) -> Result<(), Fault> {
     let saved = timeout(WRITE_TIMEOUT, sessions.save(session)).await;
     saved.unwrap_or_else(|_| Err(store_fault(&StoreError::Timeout { after: WRITE_TIMEOUT })))
 }

@@ -115,6 +115,12 @@ impl Concluder {
     /// Notes, writes and publishes what a turn has come to. Returns the turn that was queued behind it.
     pub(super) async fn conclude(&self, concluded: Concluded<'_>) -> Option<Turn> {
         let Concluded { run, turn, connection, linked, prepared, connector_state, awaits } = concluded;
+        if run.is_lost() {
+            // Another replica ends it; what was changed here of its session is not written.
+            self.runs.sessions().forget(&turn.session);
+            return None;
+        }
+
         let now = clock::now();
         let ended = run.view(|view| Ended::new(view.run(), awaits));
         let is_of_connection = connection.is_some();
@@ -132,7 +138,8 @@ impl Concluder {
         };
 
         let state = ended.next_state(turn, &open);
-        let next = advance(run, state, open, now);
+        let continued = self.is_continued(run, turn).await;
+        let next = advance(run, Comes { to: state, continued }, open, now);
         if next.is_none() && !state.is_ended() && run.view(|view| view.run().end.is_some()) {
             turn.session.doc().waiting.withdraw(run.id());
         }
@@ -154,9 +161,20 @@ impl Concluder {
         if commit::publish_when_safe(self.runs.store(), run, save_session).await {
             return next;
         }
+        if run.is_lost() {
+            self.runs.sessions().forget(&turn.session);
+        }
 
         take_back(run.id(), turn, ended.index(), connection.as_deref(), next);
         None
+    }
+
+    /// True if another replica waits to take the run's next turn.
+    async fn is_continued(&self, run: &ActiveRun, turn: &Turn) -> bool {
+        match self.runs.store().shared() {
+            Some(shared) if turn.policy.turns.are_many() => shared.is_continued(run.id()).await.unwrap_or(false),
+            _ => false,
+        }
     }
 
     async fn entries_before(&self, turn: &Turn, is_of_connection: bool) -> Option<Vec<Entry>> {
@@ -243,8 +261,17 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
     open
 }
 
+/// What a run comes to after a turn.
+#[derive(Clone, Copy)]
+struct Comes {
+    to: RunState,
+    /// True if another replica takes its next turn: it waits for that.
+    continued: bool,
+}
+
 /// Moves a run on after a turn: to the turn that is queued next, to waiting, or to its end. Returns the queued turn.
-fn advance(run: &ActiveRun, comes_to: RunState, open: Vec<Pending>, now: Millis) -> Option<Turn> {
+fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> Option<Turn> {
+    let Comes { to: comes_to, continued } = comes;
     run.update(Publish::Later, |state| {
         state.pending = open;
         if state.ends_after_turn && !comes_to.is_ended() {
@@ -266,6 +293,7 @@ fn advance(run: &ActiveRun, comes_to: RunState, open: Vec<Pending>, now: Millis)
         }
 
         state.queued.clear();
+        let comes_to = if continued && comes_to.is_ended() && !is_stopped { RunState::Waiting } else { comes_to };
         if let RunState::Ended(end) = comes_to {
             state.record.set_time(now);
             state.record.finish_run(end);

@@ -91,7 +91,20 @@ impl ContextBuilder {
     }
 
     /// Prepares the request of a turn. The caller holds the session's turn.
-    pub(super) async fn prepare(&self, session: &Session, agent: &Agent, spoken: &Spoken) -> Result<Outcome, Fault> {
+    pub(super) async fn prepare(
+        &self,
+        session: &Arc<Session>,
+        agent: &Agent,
+        spoken: &Spoken,
+    ) -> Result<Outcome, Fault> {
+        if let Some(user) = &spoken.request.user_id
+            && self.sessions.is_shared()
+            && session.belongs_to_another(user)
+        {
+            // Another user has begun it on another replica, at the same time: with the next request there are two.
+            return Err(faults::busy(&session.id));
+        }
+
         let now = clock::now();
         let doc = session.doc().clone();
         let Memory { before, upstream_id, mut connector_state, losses, begins } = match &spoken.basis {

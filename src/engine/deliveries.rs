@@ -20,11 +20,11 @@ use super::gate::Gate;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
-use super::stored_json;
+use super::{sole_sender, stored_json};
 use crate::callers::Callers;
 use crate::metrics::Metrics;
 use crate::ports::WebhookClient;
-use crate::store::{Expect, Version};
+use crate::store::{Expect, Signal, Version};
 
 /// How many documents are listed at once.
 const PAGE: usize = 256;
@@ -55,6 +55,8 @@ struct Task {
     /// See [`Delivery`].
     delivered: Arc<AtomicU64>,
     run: Weak<ActiveRun>,
+    /// Of the document that names the receiver.
+    version: Version,
 }
 
 /// A document that names a receiver.
@@ -73,6 +75,8 @@ pub(super) enum StartReason {
     RunStarts,
     /// The run goes on: from the next step on, unless it is being delivered.
     RunContinues,
+    /// Another replica that had it was lost: from the first step on that it has not noted as sent.
+    RunRecovered,
     /// The receiver was named, perhaps again: from the first step that the delivery before it has not sent.
     ReceiverNamed,
 }
@@ -128,8 +132,48 @@ impl Deliveries {
                     async move { deliveries.delete_unclaimed(collection, id, key, version).await },
                 );
             }
+            Ok(Some(RunHandle::Stored(run, _))) if run.info.state.is_working() => self.notify_holder(id),
             Ok(Some(RunHandle::Stored(..))) | Err(_) => {}
         }
+    }
+
+    /// Another replica drives the run, and sends to its receivers.
+    fn notify_holder(&self, run: RunId) {
+        if self.runs.is_shared() {
+            // Not waited for: the store delivers it.
+            drop(self.outbox.store.signal(run, Signal::ReceiversChanged));
+        }
+    }
+
+    /// Receivers of a run were named or removed on another replica: starts and ends deliveries.
+    pub(super) async fn receivers_changed(&self, run: &Arc<ActiveRun>, scope: &Scope) -> Result<(), Fault> {
+        let prefix = scope.document_key(&format!("{}/", run.id()));
+        let before: Vec<(String, Version)> = {
+            let tasks = self.lock();
+            let of_run = tasks.by_key.iter().filter(|(key, _)| key.starts_with(&prefix));
+            of_run.map(|(key, task)| (key.clone(), task.version)).collect()
+        };
+
+        let Some(notifiers) = &scope.push else { return Ok(()) };
+        let mut gone: HashMap<String, Version> = before.into_iter().collect();
+        let found = self.outbox.store.list(notifiers.collection, &prefix, None, PAGE).await;
+        for entry in found.map_err(|error| store_fault(&error))? {
+            if gone.remove(&entry.key) == Some(entry.document.version) {
+                continue;
+            }
+            let owner_len = scope.document_key("").len();
+            if let (Some(key), Some(value)) = (entry.key.get(owner_len..), stored_json::parse(&entry.document.value)) {
+                let document = ReceiverDocument { key, value: &value, version: entry.document.version };
+                self.start_one(notifiers, &document, run, StartReason::ReceiverNamed, scope);
+            }
+        }
+
+        for key in gone.into_keys() {
+            if let Some(task) = self.lock().by_key.remove(&key) {
+                task.handle.abort();
+            }
+        }
+        Ok(())
     }
 
     /// Some protocols name a receiver in the request that starts its run. If that run never starts, because the client
@@ -145,10 +189,20 @@ impl Deliveries {
 
     /// A receiver gets nothing more.
     pub(super) fn receiver_removed(&self, collection: &str, key: &str, scope: &Scope) {
-        if notifiers_of(collection, scope).is_some()
-            && let Some(task) = self.lock().by_key.remove(&scope.document_key(key))
-        {
+        if notifiers_of(collection, scope).is_none() {
+            return;
+        }
+        if let Some(task) = self.lock().by_key.remove(&scope.document_key(key)) {
             task.handle.abort();
+        }
+        if !self.runs.is_shared() {
+            return;
+        }
+        drop(self.outbox.store.delete(sole_sender::COLLECTION, &scope.document_key(key), Expect::Any));
+        if let Some(run) = key.split('/').next().and_then(RunId::parse)
+            && self.runs.get(run).is_none()
+        {
+            self.notify_holder(run);
         }
     }
 
@@ -188,8 +242,10 @@ impl Deliveries {
         let key = scope.document_key(document.key);
         let Some(notifier) = (notifiers.open)(document.value) else { return };
         let Some(from) = self.first_step(&key, run, reason) else { return };
+        // Nothing was noted: nothing was sent.
+        let unless_noted = if reason == StartReason::RunRecovered { 0 } else { from };
 
-        let caller = scope.owner.base_key().to_owned();
+        let (caller, version) = (scope.owner.base_key().to_owned(), document.version);
         let delivered = Arc::new(AtomicU64::new(from));
         let delivery = Delivery::new(
             Arc::clone(&self.outbox),
@@ -204,8 +260,9 @@ impl Deliveries {
             },
             Arc::clone(&delivered),
         );
-        let task = tokio::task::spawn_local(delivery.run(from));
-        self.lock().insert(&key, Task { handle: task.abort_handle(), caller, delivered, run: Arc::downgrade(run) });
+        let task = tokio::task::spawn_local(delivery.run(from, unless_noted));
+        self.lock()
+            .insert(&key, Task { handle: task.abort_handle(), caller, delivered, run: Arc::downgrade(run), version });
     }
 
     /// From which step on a delivery starts. `None`: it does not.
@@ -213,6 +270,7 @@ impl Deliveries {
         let (visible, is_over) = run.published();
         match (reason, self.lock().delivered(key)) {
             (StartReason::RunStarts, _) => Some(0),
+            (StartReason::RunRecovered, _) => Some(visible),
             (StartReason::RunContinues, Some(_)) => None,
             (StartReason::ReceiverNamed, Some(delivered)) => Some(delivered),
             // A run that has ended has no further step.

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use interlingua_core::RunId;
 use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::active_run::Take;
 use super::follow::Follower;
 use super::gate::{Gate, origin_of};
+use super::sole_sender::{RENEWAL, SoleSender};
 use super::stored_json;
 use crate::callers::Callers;
 use crate::clock;
@@ -66,6 +67,8 @@ pub(super) struct Delivery {
     next: u64,
     /// Since when the notifier holds something back.
     held_since: Option<Instant>,
+    /// The right to send, if other replicas might.
+    sender: Option<SoleSender>,
 }
 
 impl Delivery {
@@ -75,12 +78,14 @@ impl Delivery {
         receiver: Receiver,
         delivered: Arc<AtomicU64>,
     ) -> Self {
-        Self { outbox, follower, receiver, delivered, failures: 0, next: 0, held_since: None }
+        Self { outbox, follower, receiver, delivered, failures: 0, next: 0, held_since: None, sender: None }
     }
 
-    /// Follows the run to its end. Steps before `from` are only shown to the notifier. Nothing is taken from the run
-    /// while a request is on its way: however slow a receiver is, no more than one batch waits here.
-    pub(super) async fn run(mut self, from: u64) {
+    /// Follows the run to its end. Steps before `from` are only shown to the notifier; where several replicas send, they
+    /// note how far they got, and it begins there, or at `unless_noted`. Nothing is taken from the run while a request is
+    /// on its way: however slow a receiver is, no more than one batch waits here.
+    pub(super) async fn run(mut self, from: u64, unless_noted: u64) {
+        let Some(from) = self.enter(from, unless_noted).await else { return };
         loop {
             let (requests, is_over) = self.take_batch(from).await;
             for request in requests {
@@ -93,13 +98,36 @@ impl Delivery {
                 }
             }
 
-            if !self.receiver.notifier.has_held() {
-                self.delivered.fetch_max(self.next, Ordering::Release);
+            if !self.receiver.notifier.has_held()
+                && self.delivered.fetch_max(self.next, Ordering::Release) < self.next
+                && let Some(sender) = &self.sender
+            {
+                sender.note(self.next);
             }
-            if is_over {
+            if is_over || self.is_left_to_others(from).await {
                 return;
             }
         }
+    }
+
+    /// Waits until no other replica sends to the receiver. Returns the first step to send; `None`: another one goes on
+    /// sending.
+    async fn enter(&mut self, from: u64, unless_noted: u64) -> Option<u64> {
+        if self.outbox.store.shared().is_none() {
+            return Some(from);
+        }
+        let (sender, sent) = SoleSender::wait(&self.outbox.store, &self.receiver.key).await?;
+        self.sender = Some(sender);
+        // A replica that was lost, or is slow, may not have sent all that has happened.
+        Some(sent.map_or(unless_noted, |sent| sent.min(from)))
+    }
+
+    /// True if the run waits, and its next turn may be taken by another replica, which then sends what happens in it; or if
+    /// another one sends already.
+    async fn is_left_to_others(&mut self, from: u64) -> bool {
+        let Some(sender) = &mut self.sender else { return false };
+        let is_at_pause = self.next > from && self.follower.if_paused(|_| ()).is_some();
+        (is_at_pause && !self.receiver.notifier.has_held()) || !sender.renew().await
     }
 
     /// Waits for steps, or until what the notifier holds back is due. Returns the requests to send, and true if there
@@ -111,11 +139,12 @@ impl Delivery {
             biased;
             more = Self::take_steps(&mut self.follower, &mut self.receiver, &mut self.next, from, &mut requests) => Some(more),
             () = sleep_until_due(due) => None,
+            () = sleep(RENEWAL), if self.sender.is_some() => None,
         };
 
         let is_due = due.is_some_and(|due| Instant::now() >= due);
         let notifier = &mut self.receiver.notifier;
-        if (more.is_none() || is_due || more == Some(false)) && notifier.has_held() {
+        if (is_due || more == Some(false)) && notifier.has_held() {
             self.follower.last(|step| notifier.flush(step, &mut requests));
         }
         self.held_since = notifier.has_held().then(|| self.held_since.filter(|_| !is_due).unwrap_or_else(Instant::now));
@@ -176,7 +205,7 @@ impl Delivery {
                 self.outbox.metrics.push_given_up();
                 return true;
             }
-            tokio::time::sleep(with_jitter(pause, attempt)).await;
+            sleep(with_jitter(pause, attempt)).await;
             pause *= 4;
         }
 

@@ -17,14 +17,26 @@ pub(super) fn internal() -> Fault {
     Fault::new(FaultKind::Internal, "the gateway made a mistake")
 }
 
+/// Another gateway has the run now.
+pub(super) fn taken_over() -> Fault {
+    let message = "the gateway that had this run was cut off: another one knows how it ended";
+    let mut fault = Fault::new(FaultKind::Restarted, message);
+    fault.retry_after = Some(Duration::from_secs(1));
+    fault
+}
+
 /// A store that fails is the gateway's fault. What it reported goes to the log.
 pub(super) fn store_fault(error: &StoreError) -> Fault {
     match error {
         // It goes on trying by itself, and logs when it begins to fail and when it recovers.
-        StoreError::File { .. } | StoreError::Timeout { .. } | StoreError::Overloaded => {
-            store_unavailable().with_detail(error)
-        }
+        StoreError::File { .. }
+        | StoreError::Timeout { .. }
+        | StoreError::Overloaded
+        | StoreError::Unavailable { .. } => store_unavailable().with_detail(error),
+        StoreError::Fenced => taken_over().with_detail(error),
         StoreError::Closed => shutting_down().with_detail(error),
+        // Names and keys are made of what clients send.
+        StoreError::TooLong { .. } => Fault::new(FaultKind::Invalid, format!("the gateway cannot store this: {error}")),
         _ => {
             tracing::error!(%error, "the store failed");
             Fault::new(FaultKind::Internal, "the gateway could not read or write its records").with_detail(error)

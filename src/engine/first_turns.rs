@@ -34,7 +34,7 @@ use super::spent;
 use super::stored_json;
 use super::turn::{Place, Spoken, Turn, TurnPermits};
 use crate::clock;
-use crate::store::{Expect, Health, Journal, Store, StoreFuture};
+use crate::store::{Claim, Expect, Health, Journal, Store, StoreFuture};
 
 /// How long the turn of a run that has ended takes to be free at most.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -149,15 +149,23 @@ impl FirstTurns {
         spoken: &Spoken,
         busy: Option<Busy>,
     ) -> Result<Placed, Fault> {
-        let guard = match guard.or_else(|| session.try_turn()) {
+        let sessions = self.runs.sessions();
+        let guard = match guard {
+            Some(guard) => Some(guard),
+            None => sessions.try_turn(session, None).await?,
+        };
+        let guard = match guard {
             // A client that has seen the end of a run may be faster than what comes after it.
-            None if self.is_ending(session) => timeout(RELEASE_TIMEOUT, session.turn()).await.ok(),
+            None if self.is_ending(session) => {
+                let queued = sessions.enqueue(session, None, usize::MAX).await?;
+                timeout(RELEASE_TIMEOUT, sessions.turn_of(queued)).await.ok().transpose()?
+            }
             guard => guard,
         };
         let Some(guard) = guard else {
             let queues = busy.map_or(agent.queue_turns, |busy| busy == Busy::Queue);
             return if queues {
-                Ok(Placed::At(Place::Behind(session.enqueue(self.limits.queued_turns)?)))
+                Ok(Placed::At(Place::Behind(sessions.enqueue(session, None, self.limits.queued_turns).await?)))
             } else {
                 Err(faults::busy(&session.id))
             };
@@ -224,7 +232,7 @@ impl FirstTurns {
             run.committed(u64::MAX);
             return Box::pin(std::future::ready(Ok(())));
         }
-        self.runs.store().open(&run.journal())
+        self.runs.store().open(&run.journal(), Claim::New)
     }
 }
 

@@ -156,10 +156,13 @@ impl Follower {
         (!ended && !settles).then(faults::shutting_down)
     }
 
-    /// Why the steps stop without an end: a panic has left the run incomplete.
+    /// Why the steps stop without an end: a panic has left the run incomplete, or another gateway has taken it over.
     #[must_use]
     pub fn lost(&self) -> Option<Fault> {
-        matches!(&self.source, Source::InMemory(run, _) if run.is_broken()).then(faults::internal)
+        match &self.source {
+            Source::InMemory(run, _) => run.failure(),
+            Source::Stored(_) => None,
+        }
     }
 
     /// Makes sure that no one finds the run again. It has ended.

@@ -17,7 +17,7 @@ use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use crate::clock;
-use crate::store::{Signal, StoreError, StoredRun};
+use crate::store::{Claim, Signal, StoreError, StoredRun};
 
 /// How long runs that are stopped when the gateway closes may take to end.
 const ENDING_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -33,6 +33,9 @@ const MAX_INTERVAL: Duration = Duration::from_secs(60);
 const EARLY_SHARE: u64 = 10;
 const EARLY_RUNS: u64 = 100;
 
+/// The lease of the replica that deletes what is too old.
+const HOUSEKEEPING: &str = "housekeeping";
+
 /// Recovers, expires and closes.
 pub(super) struct Housekeeping {
     pub(super) agents: Arc<Agents>,
@@ -46,11 +49,15 @@ impl Housekeeping {
     /// How much longer [`Housekeeping::drain`] takes at most than it was given.
     pub(super) const AFTER_DRAIN: Duration = Duration::from_millis(2500);
 
-    /// Keeps the store in bounds, and ends runs that other processes want to be ended. Never returns; dropped, it stops.
+    /// Keeps the store in bounds, ends runs that other processes want to be ended, and closes what a lost one left. Never
+    /// returns; dropped, it stops.
     pub(super) async fn run(&self) {
         let mut signals = self.runs.store().signals();
+        let holder = clock::new_id().to_string();
         loop {
-            self.run_once().await;
+            if self.is_in_charge(&holder).await {
+                self.run_once().await;
+            }
             // No run outlives its time by much.
             let interval = (self.rules.load().retention.min_ttl() / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
             let pause = self.pause(interval);
@@ -59,24 +66,60 @@ impl Housekeeping {
                 tokio::select! {
                     () = &mut pause => break,
                     signal = signals.recv() => {
-                        let Some((id, Signal::Cancel)) = signal else { return };
-                        if let Some(run) = self.runs.get(id) {
-                            run.end();
-                        }
+                        let Some((id, signal)) = signal else { return };
+                        self.obey(id, signal).await;
                     }
                 }
             }
         }
     }
 
+    /// Does what another replica asks for a run that this one has.
+    async fn obey(&self, id: RunId, signal: Signal) {
+        let Some(run) = self.runs.get(id) else { return };
+        match signal {
+            Signal::Cancel => drop(run.end()),
+            Signal::ReceiversChanged => {
+                let Some(scope) = self.rules.scope_of(&run) else { return };
+                if let Err(fault) = self.deliveries.receivers_changed(&run, &scope).await {
+                    tracing::warn!(run = %id, "receivers that were named are not known here: {fault}");
+                }
+            }
+        }
+    }
+
     /// Waits for the next round. Many new runs bring it forward: in a minute, a thousand of them a second would take a
-    /// multiple of what may be kept.
+    /// multiple of what may be kept. Meanwhile runs of lost replicas are closed.
     async fn pause(&self, interval: Duration) {
         let (began, ended) = (Instant::now(), self.runs.turns_ended());
         let many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE);
         while began.elapsed() < interval && self.runs.turns_ended() - ended < many {
             sleep(MIN_INTERVAL).await;
+            if self.runs.is_shared() {
+                self.recover_lost().await;
+            }
         }
+    }
+
+    /// Closes what replicas left that the others have not seen for too long.
+    async fn recover_lost(&self) {
+        match self.recover().await {
+            Ok(0) => {}
+            Ok(runs) => tracing::warn!(runs, "runs of a gateway that was lost are closed as failed"),
+            Err(error) => tracing::debug!(%error, "runs of lost gateways cannot be looked for"),
+        }
+    }
+
+    /// One of all replicas deletes what is too old.
+    async fn is_in_charge(&self, holder: &str) -> bool {
+        if !self.runs.is_shared() {
+            return true;
+        }
+        let lease = self.runs.store().lease(HOUSEKEEPING, holder, 2 * MAX_INTERVAL).await;
+        lease.unwrap_or_else(|error| {
+            tracing::debug!(%error, "old runs are not deleted now");
+            false
+        })
     }
 
     /// Ends what has waited for too long, and deletes what is too old.
@@ -134,12 +177,17 @@ impl Housekeeping {
         Ok(left.len())
     }
 
+    /// What is delivered of a recovered run: other replicas have noted how far they got.
+    fn recovered_by(&self) -> StartReason {
+        if self.runs.is_shared() { StartReason::RunRecovered } else { StartReason::RunContinues }
+    }
+
     async fn recover_one(&self, stored: &StoredRun) -> Result<(), StoreError> {
         let Some(agent) = self.agents.of_stored_run(&stored.record.run().agent) else { return Ok(()) };
         let run = ActiveRun::from_stored(agent, stored);
-        self.runs.store().open(&run.journal()).await?;
+        self.runs.store().open(&run.journal(), Claim::Existing { events: stored.record.len() }).await?;
         if let Some(scope) = self.rules.scope_of(&run)
-            && let Err(fault) = self.deliveries.start(&run, StartReason::RunContinues, &scope).await
+            && let Err(fault) = self.deliveries.start(&run, self.recovered_by(), &scope).await
         {
             tracing::warn!(run = %run.id(), "the end of a run is not delivered: {fault}");
         }

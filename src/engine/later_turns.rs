@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::answer;
-use interlingua_core::call::{Busy, RunState};
+use interlingua_core::call::{Busy, RunState, Target};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::{Fault, FaultKind, Json, RunCall, RunId};
+use tokio::time::{Instant, sleep};
 
 use super::abort_guard::AbortGuard;
 use super::active_run::{ActiveRun, Publish, State};
@@ -26,12 +27,18 @@ use super::run_access::RunAccess;
 use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
 use super::scope::Scope;
+use super::session::Queued;
 use super::turn::{Place, Spoken, Turn, TurnPermits};
 use super::{commit, faults};
 use crate::clock;
 
 /// The most turns of a run: their input is in memory while the run is.
 const MAX_TURNS: usize = 4096;
+
+/// How long a run may take to be free whose turn another replica has ended.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often it is tried meanwhile.
+const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts later turns.
 pub(super) struct LaterTurns {
@@ -53,8 +60,12 @@ impl LaterTurns {
         agent: &Arc<Agent>,
         scope: &Scope,
     ) -> Result<Answer, Fault> {
+        let elsewhere = self.turn_from_elsewhere(id, &call, scope).await?;
         // Without a turn the run need not be in memory, wherever this ends.
-        let run = self.access.activate(id, scope).await?;
+        let run = match &elsewhere {
+            Some(_) => self.activate_released(id, scope).await?,
+            None => self.access.activate(id, scope).await?,
+        };
         check_continuable(&run)?;
         let permits = TurnPermits::begin(&scope.caller, agent)?;
         // Before the run takes its next step.
@@ -65,7 +76,10 @@ impl LaterTurns {
         let session = self.runs.session_of(&run.handle()).await?;
         // A route may name another agent than the run's.
         let agent = if agent.name == run.agent.name { agent } else { &run.agent };
-        let place = Place::Behind(session.enqueue(self.queued_turns)?);
+        let place = Place::Behind(match elsewhere {
+            Some(queued) => queued,
+            None => self.runs.sessions().enqueue(&session, Some(id), self.queued_turns).await?,
+        });
         let (mut turn, started) =
             Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), Spoken::from(call));
         turn.permits = Some(permits);
@@ -91,10 +105,50 @@ impl LaterTurns {
         })
     }
 
+    /// A run that another replica drives takes its next turn here once that one has ended its own: waits for that. `None`:
+    /// no other replica drives it.
+    async fn turn_from_elsewhere(&self, id: RunId, call: &RunCall, scope: &Scope) -> Result<Option<Queued>, Fault> {
+        if !self.runs.is_shared() || self.runs.get(id).is_some() {
+            return Ok(None);
+        }
+        let run = self.access.find(&Target::Run(id), scope).await?;
+        if !run.run_state().is_working() {
+            return Ok(None);
+        }
+
+        let session = self.runs.session_of(&run).await?;
+        if call.policy.busy == Some(Busy::Refuse) {
+            return Err(faults::busy(&session.id));
+        }
+        let mut queued = self.runs.sessions().enqueue(&session, Some(id), self.queued_turns).await?;
+        queued.comes_here().await?;
+        Ok(Some(queued))
+    }
+
+    /// Brings a run here that its holder is about to let go of, or has let go of.
+    async fn activate_released(&self, id: RunId, scope: &Scope) -> Result<HeldRun, Fault> {
+        let deadline = Instant::now() + RELEASE_TIMEOUT;
+        loop {
+            match self.access.activate(id, scope).await {
+                Err(fault) if fault.kind == FaultKind::Busy && Instant::now() < deadline => {
+                    sleep(RELEASE_INTERVAL).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
     /// Takes the session's turn for a run that waits, if it is free, and prepares the request. Returns the run if it goes
     /// on waiting: for other answers than these.
     async fn prepare(&self, run: &HeldRun, agent: &Agent, turn: &mut Turn) -> Result<Option<RunHandle>, Fault> {
-        let Some(guard) = turn.session.try_turn() else { return Ok(None) };
+        let Some(Place::Behind(queued)) = turn.place.take() else { return Ok(None) };
+        let guard = match self.runs.sessions().try_turn_of(queued).await? {
+            Ok(guard) => guard,
+            Err(queued) => {
+                turn.place = Some(Place::Behind(queued));
+                return Ok(None);
+            }
+        };
         let asked = run.view(|view| !view.run().pending().is_empty());
         if asked && turn.session.doc().waiting.pending_of(run.id()).is_empty() {
             let (linker, active) = (Arc::clone(&self.linker), Arc::clone(run));

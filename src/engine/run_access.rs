@@ -67,6 +67,9 @@ impl RunAccess {
     /// Follows a run of the caller.
     pub(super) async fn follow(&self, target: &Target, scope: &Scope) -> Result<Follower, Fault> {
         let run = self.find(target, scope).await?;
+        if let Some(elsewhere) = self.runs.follow_elsewhere(&run)? {
+            return Ok(Follower::new(&self.runs, RunHandle::InMemory(elsewhere.pin())));
+        }
         if run.run_state().is_waiting() && matches!(run, RunHandle::Stored(..)) {
             // Its next turn may start while it is followed.
             let held = self.activate(run.id(), scope).await?;

@@ -13,13 +13,14 @@ use interlingua_core::{Fault, Owner, RunId};
 
 use super::active_run::{ActiveRun, PinnedRun, Publish};
 use super::agent::Agents;
+use super::elsewhere::RunsElsewhere;
 use super::faults::{self, store_fault};
 use super::loaded::LoadedRuns;
 use super::run_handle::RunHandle;
 use super::session::Session;
 use super::session_table::SessionTable;
 use super::unstored::UnstoredRuns;
-use crate::store::{Store, StoreFuture, StoredRun};
+use crate::store::{Claim, Store, StoreError, StoreFuture, StoredRun};
 
 /// All runs.
 pub(super) struct RunTable {
@@ -29,6 +30,8 @@ pub(super) struct RunTable {
     unstored: Arc<UnstoredRuns>,
     /// Runs from the store that someone reads.
     loaded: LoadedRuns,
+    /// Runs that are followed here, of a store that other processes use too.
+    elsewhere: Arc<RunsElsewhere>,
     active: Mutex<ActiveRuns>,
     /// Turns that have ended since the process began.
     turns_ended: AtomicU64,
@@ -84,6 +87,7 @@ impl RunTable {
         Self {
             agents,
             loaded: LoadedRuns::new(Arc::clone(&store)),
+            elsewhere: Arc::new(RunsElsewhere::new(Arc::clone(&store), Arc::clone(&sessions))),
             store,
             sessions,
             unstored,
@@ -100,6 +104,11 @@ impl RunTable {
 
     pub(super) const fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// True if other processes use the same store.
+    pub(super) fn is_shared(&self) -> bool {
+        self.store.shared().is_some()
     }
 
     pub(super) const fn sessions(&self) -> &Arc<SessionTable> {
@@ -215,7 +224,7 @@ impl RunTable {
                         RunHandle::Stored(stored, pending) => {
                             if let Some((held, opened)) = self.activate_stored(&loading, &stored, &pending)? {
                                 if let Some(opened) = opened {
-                                    opened.await.map_err(|error| store_fault(&error))?;
+                                    self.opened(&held, opened).await?;
                                 }
                                 return Ok(held);
                             }
@@ -226,6 +235,45 @@ impl RunTable {
                 }
             }
         }
+    }
+
+    /// Waits until the store knows that a run is here.
+    async fn opened(&self, run: &Arc<ActiveRun>, opened: StoreFuture<()>) -> Result<(), Fault> {
+        let Err(error) = opened.await else { return Ok(()) };
+        if self.is_shared() {
+            // Another replica has it: this copy is no one's.
+            run.lose();
+            self.remove_copy(run);
+        }
+        Err(match error {
+            StoreError::Fenced => faults::busy(&run.view(|view| view.run().session_id.clone())),
+            error => store_fault(&error),
+        })
+    }
+
+    /// Takes this copy of a run out of memory.
+    fn remove_copy(&self, run: &Arc<ActiveRun>) {
+        let mut active = self.lock();
+        if active.holds(run) {
+            active.remove(run.id());
+        }
+    }
+
+    /// A run that another replica may drive, to be followed here. `None`: nothing more will happen in it, or no other
+    /// process uses the store.
+    pub(super) fn follow_elsewhere(&self, run: &RunHandle) -> Result<Option<Arc<ActiveRun>>, Fault> {
+        let RunHandle::Stored(stored, pending) = run else { return Ok(None) };
+        if !self.is_shared() || stored.info.state.is_ended() {
+            return Ok(None);
+        }
+        if let Some(known) = self.elsewhere.get(run.id()) {
+            return Ok(Some(known));
+        }
+
+        let agent = self.agents.of_stored_run(&stored.record.run().agent);
+        let copy = ActiveRun::from_stored(agent.ok_or_else(|| Fault::not_found("the run's agent"))?, stored);
+        copy.update(Publish::Now, |state| state.pending = pending.to_vec());
+        Ok(Some(self.elsewhere.add(&copy)))
     }
 
     /// Brings a loaded run into memory unless it is there, and tells the store. `None`: it has been in memory since it
@@ -253,7 +301,8 @@ impl RunTable {
 
         active.insert(&run);
         // Under the lock: a call that finds the run here finds it known to the store.
-        let opened = self.store.open(&run.journal());
+        let claim = Claim::Existing { events: stored.record.len() };
+        let opened = self.store.open(&run.journal(), claim);
         Ok(Some((HeldRun::new(self, &run), Some(opened))))
     }
 
@@ -272,6 +321,9 @@ impl RunTable {
     /// A run has no turn under way any more.
     pub(super) fn turn_ended(&self, run: &Arc<ActiveRun>) {
         self.turns_ended.fetch_add(1, Ordering::Relaxed);
+        if run.is_lost() {
+            return self.remove_copy(run);
+        }
         let is_over = run.view(|view| !view.info.stored && view.run().end.is_some());
         if is_over {
             // No one may find it again; its followers still see its end.
@@ -286,8 +338,26 @@ impl RunTable {
     pub(super) fn release_if_idle(&self, run: &Arc<ActiveRun>) {
         // Under the lock: no one finds it meanwhile, and another copy of the same id stays.
         let mut active = self.lock();
-        if active.holds(run) && run.is_idle() {
+        if !active.holds(run) {
+            drop(active);
+            return self.elsewhere.release_if_unfollowed(run);
+        }
+        if run.is_idle() || (self.is_shared() && run.is_at_rest()) {
             active.remove(run.id());
+            drop(active);
+            self.let_go(run);
+        }
+    }
+
+    /// A run that waits is no one's, if there are other replicas: who follows it here sees what any of them does.
+    fn let_go(&self, run: &Arc<ActiveRun>) {
+        if !self.is_shared() {
+            return;
+        }
+        // Also if it was only held here, and had no turn.
+        drop(self.store.settle(&run.journal()));
+        if run.is_followed() && !run.run_state().is_ended() {
+            self.elsewhere.add(run);
         }
     }
 
@@ -319,7 +389,7 @@ impl RunTable {
     /// No run has another step from now on: followers of waiting runs leave.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        for run in self.active() {
+        for run in self.active().into_iter().chain(self.elsewhere.all()) {
             run.wake_followers();
         }
     }

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::owner::escaped;
 use interlingua_core::pending::PendingKind;
-use interlingua_core::{Fault, Owner};
+use interlingua_core::{Fault, Owner, RunId};
 
+use super::faults::{self, store_fault};
 use super::session_doc::SessionDoc;
-use super::{faults, upstream_ids};
+use super::{session_merge, upstream_ids};
+use crate::store::{Store, Ticket, Version};
 
 /// What identifies a session, and the key of its document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,10 +51,81 @@ pub(super) struct Session {
     /// True if it lives as long as a connection and is not stored.
     in_memory: AtomicBool,
     doc: Mutex<SessionDoc>,
+    /// As a shared store has it. Locked after the document.
+    stored: Mutex<Option<StoredSession>>,
+    /// True while this replica has its turn: no other one takes turns meanwhile.
+    held: AtomicBool,
+    /// Held while it is written to a shared store, or read again.
+    pub(super) saving: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// The right to take a turn.
-pub(super) type TurnGuard = tokio::sync::OwnedMutexGuard<()>;
+/// A session as a shared store has it.
+struct StoredSession {
+    version: Version,
+    doc: SessionDoc,
+}
+
+/// The right to take a turn: in this process, and among all replicas if there are others.
+pub(super) struct TurnGuard {
+    session: Arc<Session>,
+    // Dropped in this order: other replicas go on before this one does.
+    _ticket: Option<HeldTicket>,
+    _local: tokio::sync::OwnedMutexGuard<()>,
+}
+
+impl TurnGuard {
+    pub(super) const fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+}
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        self.session.held.store(false, Ordering::Release);
+    }
+}
+
+/// A place in the line of all replicas. Dropped, it is given up.
+pub(super) struct HeldTicket {
+    store: Arc<dyn Store>,
+    ticket: Option<Ticket>,
+}
+
+impl HeldTicket {
+    /// Takes a place. `None`: more than `most` others are in line.
+    pub(super) async fn take(
+        store: Arc<dyn Store>,
+        session: &SessionKey,
+        continues: Option<RunId>,
+        most: usize,
+    ) -> Result<Option<Self>, Fault> {
+        let Some(shared) = store.shared() else { return Ok(Some(Self { store, ticket: None })) };
+        let ticket = shared.queue_turn(session.as_str(), continues, most).await;
+        Ok(ticket.map_err(|error| store_fault(&error))?.map(|ticket| Self { store, ticket: Some(ticket) }))
+    }
+
+    /// True if no other replica had the turn when the place was taken.
+    fn is_first(&self) -> bool {
+        self.ticket.as_ref().is_none_or(|ticket| ticket.is_first)
+    }
+
+    /// Waits until it is the first one.
+    async fn comes(&self) -> Result<(), Fault> {
+        match (self.store.shared(), &self.ticket) {
+            (Some(shared), Some(ticket)) => shared.turn_comes(ticket).await.map_err(|error| store_fault(&error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for HeldTicket {
+    fn drop(&mut self) {
+        if let (Some(shared), Some(ticket)) = (self.store.shared(), self.ticket.take()) {
+            // The store does it by itself.
+            drop(shared.leave_turn(ticket));
+        }
+    }
+}
 
 impl Session {
     pub(super) fn new(key: SessionKey, owner: &Owner, doc: SessionDoc) -> Self {
@@ -64,7 +137,55 @@ impl Session {
             queued: Mutex::new(0),
             in_memory: AtomicBool::new(false),
             doc: Mutex::new(doc),
+            stored: Mutex::new(None),
+            held: AtomicBool::new(false),
+            saving: Arc::default(),
         }
+    }
+
+    /// True if its document may be outdated: other replicas write it, and this one does not have its turn.
+    pub(super) fn may_be_outdated(&self) -> bool {
+        !self.held.load(Ordering::Acquire) && !self.lives_in_memory()
+    }
+
+    /// The version that a shared store had when it was read or written last.
+    pub(super) fn stored_version(&self) -> Option<Version> {
+        self.lock_stored().as_ref().map(|stored| stored.version)
+    }
+
+    fn lock_stored(&self) -> MutexGuard<'_, Option<StoredSession>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over what a shared store has. What was changed here since it was read last is kept.
+    pub(super) fn update_from(&self, version: Version, theirs: SessionDoc) {
+        let (mut doc, mut stored) = (self.doc(), self.lock_stored());
+        if stored.as_ref().is_some_and(|stored| stored.version >= version) {
+            return;
+        }
+
+        let blank;
+        let base = match &*stored {
+            Some(stored) => &stored.doc,
+            None => {
+                blank = doc.blank();
+                &blank
+            }
+        };
+        *doc = session_merge::rebase(base, &doc, theirs.clone());
+        *stored = Some(StoredSession { version, doc: theirs });
+    }
+
+    /// Notes that the store does not have it.
+    pub(super) fn note_deleted(&self) {
+        *self.lock_stored() = None;
+    }
+
+    /// Notes what was written to a shared store.
+    pub(super) fn note_stored(&self, version: Version, mut doc: SessionDoc) {
+        doc.unsaved.clear();
+        doc.replaced = 0..0;
+        *self.lock_stored() = Some(StoredSession { version, doc });
     }
 
     pub(super) const fn key(&self) -> &SessionKey {
@@ -82,12 +203,6 @@ impl Session {
         !doc.is_conversation && doc.latest.is_none() && doc.is_empty()
     }
 
-    /// The right to take its first turn, if nothing was said in it: of several requests that come at the same time, one
-    /// gets it.
-    pub(super) fn try_first_turn(&self) -> Option<TurnGuard> {
-        self.try_turn().filter(|_| self.doc().has_no_turn())
-    }
-
     /// Lets it live as long as the connection it belongs to.
     pub(super) fn keep_in_memory(&self) {
         self.in_memory.store(true, Ordering::Relaxed);
@@ -98,10 +213,15 @@ impl Session {
         self.in_memory.store(false, Ordering::Relaxed);
     }
 
+    /// True if no other process can know it: it was begun to live as long as a connection.
+    pub(super) fn lives_in_memory(&self) -> bool {
+        self.in_memory.load(Ordering::Relaxed)
+    }
+
     /// True if it ends with its connection. A session that waits for a person's decision does not: the decision may
     /// come over another connection or another protocol.
     pub(super) fn is_in_memory(&self) -> bool {
-        if !self.in_memory.load(Ordering::Relaxed) {
+        if !self.lives_in_memory() {
             return false;
         }
 
@@ -149,40 +269,88 @@ impl Session {
         }
     }
 
-    /// The right to take a turn, if it is free.
-    pub(super) fn try_turn(&self) -> Option<TurnGuard> {
+    /// The right to take a turn in this process, if it is free.
+    pub(super) fn try_local_turn(&self) -> Option<LocalTurn> {
         Arc::clone(&self.turn).try_lock_owned().ok()
     }
 
-    /// The right to take a turn, once it is free.
-    pub(super) async fn turn(&self) -> TurnGuard {
+    /// The right to take a turn in this process, once it is free.
+    async fn local_turn(&self) -> LocalTurn {
         Arc::clone(&self.turn).lock_owned().await
     }
 
-    /// Joins the queue for a turn, if fewer than `limit` are in it.
+    /// The right to take a turn, of both rights.
+    pub(super) fn guard(self: &Arc<Self>, local: LocalTurn, ticket: Option<HeldTicket>) -> TurnGuard {
+        TurnGuard { session: Arc::clone(self), _ticket: ticket, _local: local }
+    }
+
+    /// From now on no other replica takes a turn, and its document is the latest one.
+    pub(super) fn hold(&self) {
+        self.held.store(true, Ordering::Release);
+    }
+
+    /// Joins the queue of this process for a turn, if fewer than `limit` are in it.
     pub(super) fn enqueue(self: &Arc<Self>, limit: usize) -> Result<Queued, Fault> {
         let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
         if *queued >= limit {
             return Err(faults::busy(&self.id));
         }
         *queued += 1;
-        Ok(Queued(Arc::clone(self)))
+        Ok(Queued { session: Arc::clone(self), ticket: None })
     }
 }
 
+/// The right to take a turn in this process.
+pub(super) type LocalTurn = tokio::sync::OwnedMutexGuard<()>;
+
 /// A position in the queue of a session.
-pub(super) struct Queued(Arc<Session>);
+pub(super) struct Queued {
+    session: Arc<Session>,
+    ticket: Option<HeldTicket>,
+}
 
 impl Queued {
+    pub(super) const fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// With a place in the line of all replicas.
+    pub(super) fn with_ticket(mut self, ticket: HeldTicket) -> Self {
+        self.ticket = Some(ticket);
+        self
+    }
+
+    /// The turn, if it is free.
+    pub(super) fn try_turn(mut self) -> Result<TurnGuard, Self> {
+        let is_first = self.ticket.as_ref().is_none_or(HeldTicket::is_first);
+        match self.session.try_local_turn().filter(|_| is_first) {
+            Some(local) => Ok(self.session.guard(local, self.ticket.take())),
+            None => Err(self),
+        }
+    }
+
+    /// Waits until no other replica has the turn.
+    pub(super) async fn comes_here(&mut self) -> Result<(), Fault> {
+        if let Some(ticket) = &mut self.ticket {
+            ticket.comes().await?;
+            ticket.ticket.iter_mut().for_each(|ticket| ticket.is_first = true);
+        }
+        Ok(())
+    }
+
     /// Waits for the turn, first come, first served.
-    pub(super) async fn turn(self) -> TurnGuard {
-        self.0.turn().await
+    pub(super) async fn turn(mut self) -> Result<TurnGuard, Fault> {
+        if let Some(ticket) = &self.ticket {
+            ticket.comes().await?;
+        }
+        let local = self.session.local_turn().await;
+        Ok(self.session.guard(local, self.ticket.take()))
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        let mut queued = self.0.queued.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queued = self.session.queued.lock().unwrap_or_else(PoisonError::into_inner);
         *queued = queued.saturating_sub(1);
     }
 }

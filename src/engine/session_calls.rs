@@ -152,7 +152,7 @@ impl SessionCalls {
     }
 
     /// Saves a session, and shows it with its latest items.
-    async fn save_and_view(&self, session: &Session, least: usize) -> Result<SessionView, Fault> {
+    async fn save_and_view(&self, session: &Arc<Session>, least: usize) -> Result<SessionView, Fault> {
         self.sessions().save(session).await?;
         self.view(session, true, least).await
     }

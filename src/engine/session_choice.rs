@@ -114,7 +114,7 @@ impl SessionChooser {
             }
             None => {
                 spoken.basis = Basis::Begins(resent.history);
-                self.begin(named.as_ref(), resent.otherwise, policy, agent, scope)
+                self.begin(named.as_ref(), resent.otherwise, policy, agent, scope).await?
             }
         };
 
@@ -122,24 +122,24 @@ impl SessionChooser {
     }
 
     /// The session that begins with what its client sent: the one that it named, if that is free.
-    fn begin(
+    async fn begin(
         &self,
         named: Option<&Arc<Session>>,
         otherwise: Otherwise,
         policy: &RunPolicy,
         agent: &Agent,
         scope: &Scope,
-    ) -> Chosen {
+    ) -> Result<Chosen, Fault> {
         if let Some(named) = named {
-            let guard = named.try_first_turn();
+            let guard = self.sessions.try_first_turn(named).await?;
             // A conversation with items of its own is not overwritten.
             let begins_again = otherwise == Otherwise::BeginAgain && !named.doc().is_conversation;
             if guard.is_some() || begins_again {
-                return Chosen { guard, ..Chosen::new(Arc::clone(named), None) };
+                return Ok(Chosen { guard, ..Chosen::new(Arc::clone(named), None) });
             }
         }
 
-        Chosen::new(self.create(policy, agent, scope), None)
+        Ok(Chosen::new(self.create(policy, agent, scope), None))
     }
 
     fn create(&self, policy: &RunPolicy, agent: &Agent, scope: &Scope) -> Arc<Session> {

@@ -186,6 +186,13 @@ impl SessionDoc {
         }
     }
 
+    /// The same session before anything happened in it.
+    pub(super) fn blank(&self) -> Self {
+        let owner = Owner::from_key("");
+        let upstream_id = self.upstream_id.clone();
+        Self { created_at: self.created_at, upstream_id, ..Self::new(&self.id, &self.agent, &owner, None) }
+    }
+
     /// Reads a stored document.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         let doc: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
@@ -264,6 +271,16 @@ impl SessionDoc {
         self.removed.clear();
         (self.seen, self.stale, self.home) = (self.first, true, None);
         (self.connector_state, self.connector_user) = (Json::null(), None);
+    }
+
+    /// Entries at these indices were written, and those that were replaced are deleted.
+    pub(super) fn note_written(&mut self, indices: &[u64], replaced: Range<u64>) {
+        for index in indices {
+            self.unsaved.remove(index);
+        }
+        if self.replaced.start == replaced.start {
+            self.replaced.start = replaced.end;
+        }
     }
 
     /// Replaces all entries.

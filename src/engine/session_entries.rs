@@ -12,8 +12,7 @@ use interlingua_core::{Fault, RunId};
 use super::faults::store_fault;
 use super::session::Session;
 use super::session_doc::{Entry, SessionDoc, unreadable};
-use crate::clock;
-use crate::store::{Conflict, Expect, Store, StoreFuture, Version, part_key};
+use crate::store::{DocumentWrite, Expect, Store, part_key};
 
 /// The collection of the store that entries are in.
 const COLLECTION: &str = "entries";
@@ -30,14 +29,17 @@ impl SessionEntries {
         Self { store }
     }
 
-    /// Begins to write the unsaved entries.
-    pub(super) fn write(&self, session: &Session, doc: &SessionDoc) -> Vec<StoreFuture<Result<Version, Conflict>>> {
-        let put = |(index, entry): (&u64, &Entry)| {
-            let key = part_key(session.key().as_str(), *index);
-            let value = serde_json::to_vec(entry).unwrap_or_default();
-            self.store.put(COLLECTION, &key, value.into(), Expect::Any, clock::now())
+    /// Writes of the unsaved entries, and deletions of those that were replaced.
+    pub(super) fn writes(session: &Session, doc: &SessionDoc) -> Vec<DocumentWrite> {
+        let write = |index: u64, value: Option<Vec<u8>>| DocumentWrite {
+            collection: COLLECTION,
+            key: part_key(session.key().as_str(), index),
+            value: value.map(Into::into),
+            expect: Expect::Any,
         };
-        doc.unsaved.iter().map(put).collect()
+        let unsaved =
+            doc.unsaved.iter().map(|(index, entry)| write(*index, Some(serde_json::to_vec(entry).unwrap_or_default())));
+        unsaved.chain(doc.replaced.clone().map(|index| write(index, None))).collect()
     }
 
     /// Entries by index, without those that were removed.
@@ -87,16 +89,6 @@ impl SessionEntries {
             }
         }
         Ok(false)
-    }
-
-    /// Begins to delete the entries at these indices.
-    pub(super) fn delete_all_at(
-        &self,
-        session: &Session,
-        indices: Range<u64>,
-    ) -> Vec<StoreFuture<Result<bool, Conflict>>> {
-        let delete = |index| self.store.delete(COLLECTION, &part_key(session.key().as_str(), index), Expect::Any);
-        indices.map(delete).collect()
     }
 
     /// Deletes one entry.

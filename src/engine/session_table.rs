@@ -4,16 +4,18 @@
 //! Not here: what a run says in it ([`super::transcripts`]), and what its owner may do with it ([`super::session_calls`]).
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use interlingua_core::{Fault, FaultKind, Owner};
+use interlingua_core::{Fault, FaultKind, Owner, RunId};
 
-use super::faults::store_fault;
-use super::session::{Session, SessionKey};
+use super::complete::complete;
+use super::faults::{self, store_fault};
+use super::session::{HeldTicket, Queued, Session, SessionKey, TurnGuard};
 use super::session_doc::SessionDoc;
 use super::session_entries::SessionEntries;
 use crate::clock;
-use crate::store::{Expect, Store};
+use crate::store::{DocumentWrite, Expect, Store, Version};
 
 /// The collection of the store that sessions are in.
 const COLLECTION: &str = "sessions";
@@ -21,6 +23,17 @@ const COLLECTION: &str = "sessions";
 const PAGE: usize = 500;
 /// Below this many sessions in memory no one looks for those that are not in use.
 const SWEEP_MIN: usize = 64;
+
+/// How often a session is written again that another replica has written meanwhile.
+const MAX_WRITES: usize = 8;
+
+/// A session as it is written, and what of it is written with it.
+struct Snapshot {
+    writes: Vec<DocumentWrite>,
+    indices: Vec<u64>,
+    replaced: Range<u64>,
+    doc: SessionDoc,
+}
 
 /// All sessions.
 pub(super) struct SessionTable {
@@ -51,12 +64,8 @@ impl SessionTable {
     /// A session, created if it is not there.
     pub(super) async fn get_or_create(&self, agent: &str, owner: &Owner, id: &str) -> Result<Arc<Session>, Fault> {
         let key = SessionKey::new(agent, owner, id);
-        if let Some(session) = self.find_in_memory(&key) {
-            return Ok(session);
-        }
-
-        let doc = self.load(&key).await?;
-        Ok(self.insert(key, owner, doc.unwrap_or_else(|| SessionDoc::new(id, agent, owner, None))))
+        let found = self.find_by_key(&key, owner).await?;
+        Ok(found.unwrap_or_else(|| self.insert(key, owner, SessionDoc::new(id, agent, owner, None))))
     }
 
     /// The session of this id that belongs to this user, created if it is not there. Callers that were not authenticated
@@ -72,26 +81,45 @@ impl SessionTable {
         let Some(user) = user.filter(|user| session.belongs_to_another(user)) else { return Ok(session) };
 
         let key = session.key().of_user(user);
-        if let Some(session) = self.find_in_memory(&key) {
-            return Ok(session);
-        }
-
-        let doc = self.load(&key).await?;
-        let doc = doc.unwrap_or_else(|| SessionDoc::new(id, agent, owner, Some(user)));
-        let session = self.insert(key, owner, doc);
+        let found = self.find_by_key(&key, owner).await?;
+        let session = found.unwrap_or_else(|| self.insert(key, owner, SessionDoc::new(id, agent, owner, Some(user))));
         session.doc().user_id.get_or_insert_with(|| user.to_owned());
         Ok(session)
     }
 
     /// A session that was used before.
     pub(super) async fn find(&self, agent: &str, owner: &Owner, id: &str) -> Result<Option<Arc<Session>>, Fault> {
-        let key = SessionKey::new(agent, owner, id);
-        if let Some(session) = self.find_in_memory(&key) {
+        self.find_by_key(&SessionKey::new(agent, owner, id), owner).await
+    }
+
+    /// A session in memory, or in the store.
+    async fn find_by_key(&self, key: &SessionKey, owner: &Owner) -> Result<Option<Arc<Session>>, Fault> {
+        if let Some(session) = self.find_in_memory(key) {
+            if self.is_shared() && session.may_be_outdated() {
+                self.refresh(&session).await?;
+            }
             return Ok(Some(session));
         }
 
-        let doc = self.load(&key).await?;
-        Ok(doc.map(|doc| self.insert(key, owner, doc)))
+        let Some((doc, version)) = self.load(key).await? else { return Ok(None) };
+        if !self.is_shared() {
+            return Ok(Some(self.insert(key.clone(), owner, doc)));
+        }
+        let session = Session::new(key.clone(), owner, doc.clone());
+        session.note_stored(version, doc.clone());
+        let session = self.insert_session(session);
+        // Another call may have been faster, and older.
+        session.update_from(version, doc);
+        Ok(Some(session))
+    }
+
+    /// Lets go of a session: the next one who needs it reads it from the store.
+    pub(super) fn forget(&self, session: &Arc<Session>) {
+        let mut sessions = self.lock();
+        let is_it = |known: &Weak<Session>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(session));
+        if sessions.get(session.key()).is_some_and(is_it) {
+            sessions.remove(session.key());
+        }
     }
 
     fn find_in_memory(&self, key: &SessionKey) -> Option<Arc<Session>> {
@@ -99,60 +127,173 @@ impl SessionTable {
     }
 
     fn insert(&self, key: SessionKey, owner: &Owner, doc: SessionDoc) -> Arc<Session> {
+        self.insert_session(Session::new(key, owner, doc))
+    }
+
+    fn insert_session(&self, session: Session) -> Arc<Session> {
         let mut sessions = self.lock();
         // Another call may have been faster.
-        if let Some(session) = sessions.get(&key).and_then(Weak::upgrade) {
+        if let Some(session) = sessions.get(session.key()).and_then(Weak::upgrade) {
             return session;
         }
 
-        let session = Arc::new(Session::new(key.clone(), owner, doc));
-        sessions.insert(key, Arc::downgrade(&session));
+        let session = Arc::new(session);
+        sessions.insert(session.key().clone(), Arc::downgrade(&session));
         if sessions.len() > SWEEP_MIN && sessions.len().is_power_of_two() {
             sessions.retain(|_, session| session.strong_count() > 0);
         }
         session
     }
 
-    async fn load(&self, key: &SessionKey) -> Result<Option<SessionDoc>, Fault> {
+    async fn load(&self, key: &SessionKey) -> Result<Option<(SessionDoc, Version)>, Fault> {
         let found = self.store.get(COLLECTION, key.as_str()).await.map_err(|error| store_fault(&error))?;
-        found.map(|document| SessionDoc::parse(&document.value)).transpose()
+        found.map(|document| Ok((SessionDoc::parse(&document.value)?, document.version))).transpose()
     }
 
-    /// Writes a session and its new entries. Resolves when they are safe.
-    pub(super) async fn save(&self, session: &Session) -> Result<(), Fault> {
+    /// True if other processes use the same sessions.
+    pub(super) fn is_shared(&self) -> bool {
+        self.store.shared().is_some()
+    }
+
+    /// True if other replicas should find a session that they cannot know yet: its first turn begins.
+    pub(super) fn is_unknown_elsewhere(&self, session: &Session) -> bool {
+        self.has_tickets(session) && session.stored_version().is_none()
+    }
+
+    /// Reads what other replicas have written. What was changed here and is not written yet is kept.
+    async fn refresh(&self, session: &Session) -> Result<(), Fault> {
+        let _saving = session.saving.lock().await;
+        self.read_again(session).await
+    }
+
+    async fn read_again(&self, session: &Session) -> Result<(), Fault> {
+        match self.load(session.key()).await? {
+            Some((doc, version)) => session.update_from(version, doc),
+            None => session.note_deleted(),
+        }
+        Ok(())
+    }
+
+    /// Writes a session and its new entries, at once. Resolves when they are safe.
+    pub(super) async fn save(&self, session: &Arc<Session>) -> Result<(), Fault> {
         if session.is_in_memory() {
             return Ok(());
         }
-
-        let (entries, indices, replaced, written) = {
-            let mut doc = session.doc();
-            doc.updated_at = clock::now();
-            let indices: Vec<u64> = doc.unsaved.keys().copied().collect();
-            let replaced = doc.replaced.clone();
-            (self.entries.write(session, &doc), indices, replaced, serde_json::to_vec(&*doc).unwrap_or_default())
-        };
-
-        // All at once and in this order: a reader of the session finds its entries.
-        let key = session.key().as_str();
-        let put = self.store.put(COLLECTION, key, written.into(), Expect::Any, clock::now());
-        for put in entries.into_iter().chain([put]) {
-            put.await.map_err(|error| store_fault(&error))?.map_err(|_| conflict())?;
+        if !self.is_shared() {
+            let Snapshot { writes, indices, replaced, .. } = Self::snapshot(session, Expect::Any);
+            let written = self.store.write(writes, clock::now()).await.map_err(|error| store_fault(&error))?;
+            written.map_err(|_| conflict())?;
+            session.doc().note_written(&indices, replaced);
+            return Ok(());
         }
 
-        // Only now nothing names them.
-        for deleted in self.entries.delete_all_at(session, replaced.clone()) {
-            let _ = deleted.await.map_err(|error| store_fault(&error))?;
+        let saving = Arc::clone(&session.saving).lock_owned().await;
+        for _ in 0..MAX_WRITES {
+            let expect = session.stored_version().map_or(Expect::Absent, Expect::Version);
+            let Snapshot { writes, indices, replaced, doc } = Self::snapshot(session, expect);
+            let written = self.store.write(writes, clock::now());
+            // Whether or not the caller waits for it: what is written and not noted would be written again.
+            let noted = Arc::clone(session);
+            let noting = complete(async move {
+                let written = written.await.map_err(|error| store_fault(&error))?;
+                Ok(written.map(|version| {
+                    noted.doc().note_written(&indices, replaced);
+                    noted.note_stored(version, doc);
+                }))
+            });
+            if noting.await?.is_ok() {
+                drop(saving);
+                return Ok(());
+            }
+            self.read_again(session).await?;
         }
 
+        Err(faults::busy(&session.id))
+    }
+
+    /// A session as it is written.
+    fn snapshot(session: &Session, expect: Expect) -> Snapshot {
         let mut doc = session.doc();
-        for index in indices {
-            doc.unsaved.remove(&index);
-        }
-        if doc.replaced.start == replaced.start {
-            doc.replaced.start = replaced.end;
-        }
+        doc.updated_at = clock::now();
+        let mut writes = SessionEntries::writes(session, &doc);
+        let value = Some(serde_json::to_vec(&*doc).unwrap_or_default().into());
+        writes.push(DocumentWrite { collection: COLLECTION, key: session.key().as_str().to_owned(), value, expect });
+        let indices = doc.unsaved.keys().copied().collect();
+        Snapshot { writes, indices, replaced: doc.replaced.clone(), doc: doc.clone() }
+    }
 
-        Ok(())
+    /// The right to take a turn, if it is free. `continues`: the run whose next turn it is.
+    pub(super) async fn try_turn(
+        &self,
+        session: &Arc<Session>,
+        continues: Option<RunId>,
+    ) -> Result<Option<TurnGuard>, Fault> {
+        let Some(local) = session.try_local_turn() else { return Ok(None) };
+        if !self.has_tickets(session) {
+            return Ok(Some(session.guard(local, None)));
+        }
+        let Some(ticket) = self.ticket(session, continues, 0).await? else { return Ok(None) };
+        self.begin(session.guard(local, Some(ticket))).await.map(Some)
+    }
+
+    /// The right to take its first turn, if nothing was said in it: of several requests that come at the same time, one
+    /// gets it.
+    pub(super) async fn try_first_turn(&self, session: &Arc<Session>) -> Result<Option<TurnGuard>, Fault> {
+        let guard = self.try_turn(session, None).await?;
+        Ok(guard.filter(|_| session.doc().has_no_turn()))
+    }
+
+    /// Joins the queue for a turn, if fewer than `limit` are in it. `continues`: the run whose next turn it is.
+    pub(super) async fn enqueue(
+        &self,
+        session: &Arc<Session>,
+        continues: Option<RunId>,
+        limit: usize,
+    ) -> Result<Queued, Fault> {
+        let queued = session.enqueue(limit)?;
+        if !self.has_tickets(session) {
+            return Ok(queued);
+        }
+        let ticket = self.ticket(session, continues, limit).await?;
+        Ok(queued.with_ticket(ticket.ok_or_else(|| faults::busy(&session.id))?))
+    }
+
+    /// The turn of a position in the queue, if it is free; the position otherwise.
+    pub(super) async fn try_turn_of(&self, queued: Queued) -> Result<Result<TurnGuard, Queued>, Fault> {
+        let has_tickets = self.has_tickets(queued.session());
+        match queued.try_turn() {
+            Ok(guard) if has_tickets => self.begin(guard).await.map(Ok),
+            turn => Ok(turn),
+        }
+    }
+
+    /// The turn of a position in the queue, once it comes.
+    pub(super) async fn turn_of(&self, queued: Queued) -> Result<TurnGuard, Fault> {
+        let has_tickets = self.has_tickets(queued.session());
+        let guard = queued.turn().await?;
+        if has_tickets { self.begin(guard).await } else { Ok(guard) }
+    }
+
+    /// Other replicas take no turn from now on, and what they have written is known.
+    async fn begin(&self, guard: TurnGuard) -> Result<TurnGuard, Fault> {
+        self.refresh(guard.session()).await?;
+        guard.session().hold();
+        Ok(guard)
+    }
+
+    fn has_tickets(&self, session: &Session) -> bool {
+        self.is_shared() && !session.lives_in_memory()
+    }
+
+    async fn ticket(
+        &self,
+        session: &Session,
+        continues: Option<RunId>,
+        most: usize,
+    ) -> Result<Option<HeldTicket>, Fault> {
+        let (store, key) = (Arc::clone(&self.store), session.key().clone());
+        // A caller that leaves meanwhile would leave its place behind.
+        complete(async move { HeldTicket::take(store, &key, continues, most).await }).await
     }
 
     /// Deletes a session and its entries.
@@ -161,6 +302,7 @@ impl SessionTable {
         self.entries.delete_all(session).await?;
         let deleted = self.store.delete(COLLECTION, session.key().as_str(), Expect::Any);
         deleted.await.map_err(|error| store_fault(&error))?.map_err(|_| conflict())?;
+        session.note_deleted();
         Ok(())
     }
 

@@ -207,7 +207,8 @@ impl<'a> TurnDriver<'a> {
             Some(Place::Ready(guard, prepared)) => Ok((guard, prepared)),
             None => Err(Fault::new(FaultKind::Internal, "the turn was taken before")),
             Some(Place::Behind(queued)) => {
-                let guard = unless_canceled(self.run, async { Ok(queued.turn().await) }).await?;
+                let turn = self.services.runs.sessions().turn_of(queued);
+                let guard = unless_canceled(self.run, turn).await?;
                 // Its caller may have lost its rights while it waited.
                 self.turn.caller.recheck(self.turn.protocol, Some(&self.run.agent.name))?;
                 if let Some(permits) = &mut self.turn.permits {
@@ -241,7 +242,8 @@ impl<'a> TurnDriver<'a> {
         prepared: &mut Prepared,
         opened: Option<StoreFuture<()>>,
     ) -> Result<Option<Conversation>, Fault> {
-        let begins = prepared.begins;
+        let session = &self.turn.session;
+        let begins = prepared.begins || self.services.runs.sessions().is_unknown_elsewhere(session);
         let stored = async {
             let opened = async {
                 match opened {

@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use interlingua_core::event::Millis;
+use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -216,6 +217,12 @@ fn keep_what_needs_restart(new: &mut Settings, running: &Settings) -> Vec<&'stat
     keep("store.kind", new.store.kind != running.store.kind);
     let is_file = running.store.kind == StoreKind::Sqlite && new.store.kind == running.store.kind;
     keep("store.path", is_file && new.store.path != running.store.path);
+    let database = |settings: &Settings| {
+        let postgres = settings.store.postgres.as_ref();
+        postgres
+            .map(|store| (store.url.expose_secret().to_owned(), store.schema.clone(), store.lease, store.connections))
+    };
+    keep("store.url", new.store.kind == running.store.kind && database(new) != database(running));
     let listens = |settings: &Settings| settings.admin.as_ref().map(|admin| admin.listen);
     keep("admin.listen", listens(new) != listens(running));
     let tls = |settings: &Settings| settings.admin.as_ref().and_then(|admin| admin.tls.clone());
@@ -225,6 +232,7 @@ fn keep_what_needs_restart(new: &mut Settings, running: &Settings) -> Vec<&'stat
     new.server.workers = running.server.workers;
     new.store.kind = running.store.kind;
     new.store.path.clone_from(&running.store.path);
+    new.store.postgres.clone_from(&running.store.postgres);
     // As a whole: a key that is left out for certificates is asked for until those are.
     if listens(new) != listens(running) || tls(new) != tls(running) {
         new.admin.clone_from(&running.admin);

@@ -69,6 +69,16 @@ pub(super) fn losses(shares: &[(String, u64)], over: u64) -> Vec<u64> {
     losses
 }
 
+/// Who has to lose how much for the sum to shrink by `over`; the others are left out.
+pub(super) fn losing(shares: Vec<(String, u64)>, over: u64) -> Vec<(String, u64)> {
+    if over == 0 {
+        return Vec::new();
+    }
+    let losses = losses(&shares, over);
+    let losing = shares.into_iter().zip(losses).filter(|(_, loss)| *loss > 0);
+    losing.map(|((owner, _), loss)| (owner, loss)).collect()
+}
+
 /// How much each amount loses when the largest are cut down to one common level, `over` in sum.
 fn level_down(amounts: &[u64], over: u64) -> Vec<u64> {
     let above = |level: u64| amounts.iter().map(|amount| u128::from(amount.saturating_sub(level))).sum::<u128>();

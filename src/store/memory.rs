@@ -21,8 +21,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use self::documents::{BATCH, Documents};
 use super::local::{Leases, Signals, lock};
 use super::{
-    Conflict, Document, DocumentEntry, Expect, Journal, LoadCost, Query, Retention, RetentionReport, RunHead, RunPage,
-    Signal, Store, StoreError, StoreFuture, StoredRun, Version, before, fair,
+    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Journal, LoadCost, Query, Retention,
+    RetentionReport, RunHead, RunPage, Signal, Store, StoreError, StoreFuture, StoredRun, Version, before, fair,
 };
 
 /// A store that keeps everything in memory.
@@ -324,7 +324,7 @@ impl Memory {
 }
 
 impl Store for Memory {
-    fn open(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
+    fn open(&self, run: &Arc<dyn Journal>, _claim: Claim) -> StoreFuture<()> {
         self.immediate(|store| {
             let entry = inspect(&**run, |record, info| Run {
                 agent: record.run().agent.as_str().into(),
@@ -485,12 +485,26 @@ impl Store for Memory {
             if !documents.matches(&path, expect) {
                 return Err(Conflict);
             }
+            Ok(documents.put(path, value, now))
+        })
+    }
 
-            documents.version += 1;
-            let version = Version(documents.version);
-            let created = documents.by_key.get(&path).map_or(version, |(document, _)| document.created);
-            documents.by_key.insert(path, (Document { value, version, created }, now));
-            Ok(version)
+    fn write(&self, writes: Vec<DocumentWrite>, now: Millis) -> StoreFuture<Result<Version, Conflict>> {
+        self.immediate(|store| {
+            let mut documents = lock(&store.documents);
+            let path = |write: &DocumentWrite| (write.collection.to_owned(), write.key.clone());
+            if !writes.iter().all(|write| documents.matches(&path(write), write.expect)) {
+                return Err(Conflict);
+            }
+
+            for write in writes {
+                let path = path(&write);
+                match write.value {
+                    Some(value) => drop(documents.put(path, value, now)),
+                    None => drop(documents.by_key.remove(&path)),
+                }
+            }
+            Ok(Version(documents.version))
         })
     }
 

@@ -26,17 +26,29 @@
 //! its data in memory, keeps retrying, and never ends the process. A run whose `open` or `settle` failed stays pending
 //! until [`Store::remove`]; until then it is loaded from memory.
 //!
-//! **Ownership, for a store with several replicas.** The process that opened a run is its only writer until it settles
-//! the run's end; meanwhile it holds the lease `run/<id>`, which the store renews. Other replicas follow the run
-//! ([`Store::follow`]), stop it with [`Store::signal`], and take it over only after the lease has expired:
-//! [`Store::recover`] returns such runs, each to one replica. A single-process store needs none of this.
+//! **Several processes.** A store may be shared ([`Store::shared`]). Each process that uses it is a *replica*, with an
+//! id of its own that ends with it. The replica that opened a run *holds* it until it settles the run's end, or a turn
+//! after which the run waits: only the holder writes the run, and the store itself refuses every other writer
+//! ([`StoreError::Fenced`]). A replica that the others have not seen for the time of a lease may be *fenced*: from then
+//! on it writes nothing, its runs are handed out by [`Store::recover`], each to one replica, and it learns of each that it
+//! has lost it ([`Journal::lost`]). Until it is fenced it loses nothing, however late it is. Other replicas follow a run
+//! ([`Shared::follow`]) and stop it ([`Store::signal`]). The turns of a session are taken in one order on all replicas
+//! ([`Shared::queue_turn`]). Order and time are the store's.
 
+mod error;
 mod fair;
 mod local;
+mod log;
 mod memory;
 mod owner_bounds;
+mod postgres;
+mod rules;
+mod shared;
 mod sqlite;
 
+pub use self::error::StoreError;
+pub use self::postgres::{Postgres, PostgresOptions};
+pub use self::shared::{Claim, RunUpdate, Shared, Ticket};
 pub use memory::Memory;
 pub use owner_bounds::{OwnerBounds, OwnerBoundsOf};
 pub use sqlite::{Sqlite, SqliteOptions};
@@ -47,7 +59,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 use interlingua_core::call::{Cursor, Filter, Order, RunInfo, RunState};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::RunRetention;
@@ -76,6 +87,9 @@ pub trait Journal: Send + Sync + 'static {
     fn archived(&self, events: u64) {
         let _ = events;
     }
+    /// Reports that another replica has taken the run over: nothing of it may be published or written any more. Called as
+    /// [`Journal::committed`] is, and only by a shared store.
+    fn lost(&self) {}
 }
 
 /// A flag that is set while a run with new events is queued for writing. One per [`Journal`].
@@ -256,6 +270,19 @@ pub enum Expect {
     Version(Version),
 }
 
+/// One of several writes that are done together.
+#[derive(Clone, Debug)]
+pub struct DocumentWrite {
+    /// The document's collection.
+    pub collection: &'static str,
+    /// Full key within the collection.
+    pub key: String,
+    /// The new content. `None`: the document is deleted.
+    pub value: Option<Bytes>,
+    /// The precondition.
+    pub expect: Expect,
+}
+
 /// The precondition of a write did not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict;
@@ -382,74 +409,13 @@ pub struct RetentionReport {
     pub more: bool,
 }
 
-/// A message from one replica to the one that owns a run.
+/// A message from one replica to the one that holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Cancel the run.
     Cancel,
-}
-
-/// Why a store operation failed.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The store was closed, or its threads have ended.
-    #[error("the store is closed")]
-    Closed,
-    /// Another process has the file open.
-    #[error("another process uses the database '{path}'")]
-    InUse {
-        /// Path of the file.
-        path: String,
-    },
-    /// The file was written by a later version of the gateway.
-    #[error("the database '{path}' has schema version {found}, this gateway supports versions up to {known}")]
-    NewerSchema {
-        /// Path of the file.
-        path: String,
-        /// Schema version of the file.
-        found: i64,
-        /// Latest schema version that this build supports.
-        known: i64,
-    },
-    /// The file or its directory cannot be created, opened, read or written.
-    #[error("cannot {action} '{path}': {reason}")]
-    File {
-        /// The attempted action, as a verb phrase.
-        action: &'static str,
-        /// Path of the file or directory.
-        path: String,
-        /// The error of the system or of the database.
-        #[source]
-        reason: Arc<dyn std::error::Error + Send + Sync>,
-    },
-    /// The store did not respond in time: it is stuck or overloaded.
-    #[error("the store did not respond within {} s", after.as_secs())]
-    Timeout {
-        /// How long the caller waited.
-        after: Duration,
-    },
-    /// Too many operations are queued.
-    #[error("too many store operations at once")]
-    Overloaded,
-    /// A bug in the store's own code.
-    #[error("internal error in the store: {0}")]
-    Internal(String),
-    /// Stored data cannot be parsed.
-    #[error("the stored {what} cannot be parsed: {reason}")]
-    Corrupt {
-        /// What kind of data.
-        what: String,
-        /// The parser's error.
-        #[source]
-        reason: Arc<dyn std::error::Error + Send + Sync>,
-    },
-}
-
-impl StoreError {
-    /// Stored data that cannot be parsed.
-    pub fn corrupt(what: impl std::fmt::Display, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Corrupt { what: what.to_string(), reason: Arc::from(reason.into()) }
-    }
+    /// Receivers of what happens in the run were named or removed.
+    ReceiversChanged,
 }
 
 /// Stores runs, documents and leases. The [module](self) documentation has the contract of all methods.
@@ -461,7 +427,7 @@ impl StoreError {
 /// ```
 /// use std::sync::{Arc, Mutex};
 ///
-/// use interlingua::store::{DirtyFlag, Journal, Memory, Store, StoreError};
+/// use interlingua::store::{Claim, DirtyFlag, Journal, Memory, Store, StoreError};
 /// use interlingua_core::RunId;
 /// use interlingua_core::call::RunInfo;
 /// # use interlingua_core::call::{Delivery, RunState};
@@ -514,7 +480,7 @@ impl StoreError {
 /// let active = Arc::new(ActiveRun { id, state: Mutex::new((record, info())), dirty: DirtyFlag::default() });
 ///
 /// let run: Arc<dyn Journal> = active.clone();
-/// store.open(&run).await?;
+/// store.open(&run, Claim::New).await?;
 ///
 /// {
 ///     let (record, info) = &mut *active.state.lock().unwrap();
@@ -533,12 +499,18 @@ impl StoreError {
 /// # }
 /// ```
 pub trait Store: Send + Sync + 'static {
+    /// What a store offers that other processes use too. `None`: this process has it for itself.
+    fn shared(&self) -> Option<&dyn Shared> {
+        None
+    }
+
     /// Registers a run, or replaces the journal of a registered one. Must be called before the first touch of every
     /// journal, including one recreated from [`Store::load`]; such a journal starts with all stored events.
     ///
-    /// Confirmed: the run can be found and is recovered after a crash. Its events so far are durable, as reported by
-    /// [`Journal::committed`].
-    fn open(&self, run: &Arc<dyn Journal>) -> StoreFuture<()>;
+    /// Confirmed: the caller holds the run, which can be found and is recovered after a crash. Its events so far are
+    /// durable, as reported by [`Journal::committed`]. In a shared store: [`StoreError::Fenced`] if another replica holds
+    /// the run, or has continued it since it was loaded.
+    fn open(&self, run: &Arc<dyn Journal>, claim: Claim) -> StoreFuture<()>;
 
     /// Reports that a run has new events. Never blocks, never fails: the events become durable within a fraction of a
     /// second, or with the next [`Store::settle`], and the journal is notified. No effect for a run that was not
@@ -549,7 +521,7 @@ pub trait Store: Send + Sync + 'static {
     /// for a run that was not opened; for a removed one the journal is notified that nothing in it can be lost.
     ///
     /// Between two turns or after the end of a run the store may then drop the journal; a later touch registers it
-    /// again.
+    /// again. In a shared store the run has no holder then, and has to be opened again before it is touched.
     fn settle(&self, run: &Arc<dyn Journal>) -> StoreFuture<()>;
 
     /// Loads a run: everything settled, and possibly more. `None`: there is no such run.
@@ -592,6 +564,10 @@ pub trait Store: Send + Sync + 'static {
         now: Millis,
     ) -> StoreFuture<Result<Version, Conflict>>;
 
+    /// Writes and deletes several documents: all of them, or none if the precondition of one does not hold. Returns the
+    /// greatest version that one was given.
+    fn write(&self, writes: Vec<DocumentWrite>, now: Millis) -> StoreFuture<Result<Version, Conflict>>;
+
     /// Deletes a document if the precondition holds. `Ok(false)`: there was none, and none was expected.
     fn delete(&self, collection: &str, key: &str, expect: Expect) -> StoreFuture<Result<bool, Conflict>>;
 
@@ -616,26 +592,18 @@ pub trait Store: Send + Sync + 'static {
     /// Releases a lease. No effect if `holder` does not have it (any more).
     fn release(&self, key: &str, holder: &str) -> StoreFuture<()>;
 
-    /// Sends a signal to the process that owns the run. Delivered at least once to every replica that is listening; no
-    /// effect for a run without an owner.
+    /// Sends a signal to the process that holds the run. Delivered at least once to every replica that is listening; no
+    /// effect for a run without a holder.
     fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()>;
 
     /// The signals that arrive from now on, for runs of any process; the caller ignores those of other processes. Ends
     /// when the store is closed.
     fn signals(&self) -> UnboundedReceiver<(RunId, Signal)>;
 
-    /// The journal lines of a run that another process updates, starting with event `from`: first the stored ones, then
-    /// new ones, each item complete lines (`interlingua_core::journal`), without gaps, until the run ends. `None`: this
-    /// is a single-process store, whose runs are followed in memory.
-    fn follow(&self, id: RunId, from: u64) -> Option<BoxStream<'static, Result<Bytes, StoreError>>> {
-        let _ = (id, from);
-        None
-    }
-
-    /// The runs that were queued or running when their process died, oldest first. The caller now owns each of them and
+    /// The runs that were queued or running when their process died, oldest first. The caller now holds each of them and
     /// must load, close, open and settle it. The record may be ahead of its metadata and even contain the run's end: no
-    /// client has seen that. Waiting runs are not included, because they can simply continue. Called once at startup;
-    /// with a store of several replicas also periodically.
+    /// client has seen that. Waiting runs are not included, because they can simply continue. Called once at startup, and
+    /// every second if the store is shared: such a store returns some runs of fenced replicas at a time.
     fn recover(&self) -> StoreFuture<Vec<RunId>>;
 
     /// Deletes some of the data that has expired: a small batch, so that other operations are not delayed for long.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua::store::{Conflict, Expect, Query, Signal, Store, StoreError, StoredRun, Version};
+use interlingua::store::{Conflict, DocumentWrite, Expect, Query, Signal, Store, StoreError, StoredRun, Version};
 use interlingua_core::RunId;
 use interlingua_core::call::{Cursor, Filter, Order, RunState};
 use interlingua_core::event::End;
@@ -15,7 +15,7 @@ type SharedStore = Arc<dyn Store>;
 
 pub(crate) async fn a_settled_run_is_loaded_as_it_was(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
     run.start();
     store.touch(&run.journal());
@@ -41,11 +41,11 @@ pub(crate) async fn a_run_that_was_not_opened_is_not_stored(store: &SharedStore)
 
 pub(crate) async fn a_run_continues_after_it_was_settled(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     for word in ["one", "two", "three"] {
         let stored = store.load(id(1)).await.unwrap().unwrap();
         let run = ActiveRun::restore(Arc::unwrap_or_clone(stored));
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
         run.start();
         run.append(&**store, word);
         run.finish_turn();
@@ -54,7 +54,7 @@ pub(crate) async fn a_run_continues_after_it_was_settled(store: &SharedStore) {
     }
 
     let run = ActiveRun::restore(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.end(End::Canceled);
     store.settle(&run.journal()).await.unwrap();
     let stored = store.load(id(1)).await.unwrap().unwrap();
@@ -64,7 +64,7 @@ pub(crate) async fn a_run_continues_after_it_was_settled(store: &SharedStore) {
 
 pub(crate) async fn a_touch_reactivates_a_settled_run(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     run.finish_turn();
     store.settle(&run.journal()).await.unwrap();
@@ -78,7 +78,7 @@ pub(crate) async fn a_touch_reactivates_a_settled_run(store: &SharedStore) {
 
 pub(crate) async fn a_removed_run_stays_removed(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     run.append(&**store, "x");
     assert!(store.remove(id(1)).await.unwrap());
@@ -95,13 +95,13 @@ pub(crate) async fn a_removed_run_stays_removed(store: &SharedStore) {
 
     // The id can be used again.
     let other = ActiveRun::numbered(1);
-    store.open(&other.journal()).await.unwrap();
+    store.open(&other.journal(), other.claim()).await.unwrap();
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), other.stored());
 }
 
 pub(crate) async fn flushed_events_are_durable(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     for _ in 0..100 {
         run.append(&**store, "word ");
@@ -117,7 +117,7 @@ pub(crate) async fn flushed_events_are_durable(store: &SharedStore) {
 
 pub(crate) async fn a_dropped_future_cancels_nothing(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
-    drop(store.open(&run.journal()));
+    drop(store.open(&run.journal(), run.claim()));
     run.start();
     run.end(End::Failed);
     drop(store.settle(&run.journal()));
@@ -135,7 +135,7 @@ pub(crate) async fn concurrent_runs_do_not_mix(store: &SharedStore) {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
                 let runs: Vec<_> = (0..40).map(|run| ActiveRun::numbered(thread * 1000 + run)).collect();
                 for run in &runs {
-                    drop(store.open(&run.journal()));
+                    drop(store.open(&run.journal(), run.claim()));
                     run.start();
                 }
                 for word in 0..60 {
@@ -169,7 +169,7 @@ pub(crate) async fn open_run(
     changed_at: u64,
 ) -> Arc<ActiveRun> {
     let run = ActiveRun::new(spec);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     match state {
         RunState::Ended(end) => run.end(end),
         RunState::Queued => {}
@@ -246,7 +246,7 @@ pub(crate) async fn runs_are_found_by_their_tags(store: &SharedStore) {
     // They can be replaced after the end, by others of the same length.
     let cost = store.load_cost(id(1)).await.unwrap().unwrap();
     let loaded = ActiveRun::restore((*store.load(id(1)).await.unwrap().unwrap()).clone());
-    store.open(&loaded.journal()).await.unwrap();
+    store.open(&loaded.journal(), loaded.claim()).await.unwrap();
     loaded.change(|_, info| info.tags = tagged(&[("model", "n"), ODD]).tags);
     store.settle(&loaded.journal()).await.unwrap();
     assert_eq!(find(&[("model", "n")]).await, [id(1)]);
@@ -284,11 +284,12 @@ pub(crate) async fn runs_are_listed_in_the_order_of_their_creation(store: &Share
 pub(crate) async fn heads_contain_no_messages(store: &SharedStore) {
     let ended = ActiveRun::new(&RunSpec { id: id(1), at: 1000, ..RunSpec::default() });
     ended.change(|_, info| info.request.tools = Some(vec![interlingua_core::Json::parse("{\"large\":1}").unwrap()]));
-    store.open(&ended.journal()).await.unwrap();
+    store.open(&ended.journal(), ended.claim()).await.unwrap();
     ended.start();
     ended.append(&**store, &"word ".repeat(100_000));
     ended.finish_turn();
     store.settle(&ended.journal()).await.unwrap();
+    store.open(&ended.journal(), ended.claim()).await.unwrap();
     ended.start();
     ended.end(End::Failed);
     store.settle(&ended.journal()).await.unwrap();
@@ -336,13 +337,14 @@ pub(crate) async fn documents_are_counted_by_principal(store: &SharedStore) {
 pub(crate) async fn the_load_cost_of_a_run_is_known_without_loading_it(store: &SharedStore) {
     assert_eq!(store.load_cost(id(1)).await.unwrap(), None);
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     run.append(&**store, &"x".repeat(1_000_000));
     run.finish_turn();
     store.settle(&run.journal()).await.unwrap();
     let cost = store.load_cost(id(1)).await.unwrap().unwrap();
     assert!(cost.bytes > 1_000_000 && cost.fingerprint.is_none(), "the run may continue: {cost:?}");
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.end(End::Completed);
     store.settle(&run.journal()).await.unwrap();
 
@@ -350,7 +352,7 @@ pub(crate) async fn the_load_cost_of_a_run_is_known_without_loading_it(store: &S
     assert!(ended.bytes == 0 || (ended.bytes > 1_000_000 && ended.fingerprint.is_some()), "{ended:?}");
     assert_eq!(store.load_cost(id(1)).await.unwrap(), Some(ended), "the cost stays the same until something changes");
     run.change(|_, info| info.stored = false);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     store.settle(&run.journal()).await.unwrap();
 
     let hidden = store.load_cost(id(1)).await.unwrap().unwrap();
@@ -377,6 +379,7 @@ pub(crate) async fn pages_are_stable_while_runs_change(store: &SharedStore) {
 
         // A run on a later page changes, and a new one appears.
         let later = &runs[seen.len() % 5];
+        store.open(&later.journal(), later.claim()).await.unwrap();
         later.change(|_, info| info.changed_at += 1_000_000);
         store.settle(&later.journal()).await.unwrap();
         let new = RunSpec { id: id(1000 + seen.len() as u128), ..RunSpec::default() };
@@ -414,7 +417,7 @@ pub(crate) async fn an_ended_run_that_is_not_stored_is_not_found(store: &SharedS
     // A run that used to be found can be hidden too.
 
     let first = ActiveRun::restore(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
-    store.open(&first.journal()).await.unwrap();
+    store.open(&first.journal(), first.claim()).await.unwrap();
     first.change(|_, info| info.stored = false);
     store.settle(&first.journal()).await.unwrap();
     assert_eq!(found().await, (vec![], None));
@@ -491,6 +494,96 @@ pub(crate) async fn a_version_is_never_reused(store: &SharedStore) {
     assert_eq!(store.get("c", "a").await.unwrap().unwrap().created, third);
 }
 
+pub(crate) async fn documents_written_together_are_all_written_or_none(store: &SharedStore) {
+    let put = async |key: &str, expect| store.put("one", key, Bytes::from_static(b"old"), expect, 0).await.unwrap();
+    let kept = put("kept", Expect::Absent).await.unwrap();
+    let gone = put("gone", Expect::Absent).await.unwrap();
+
+    let write = |collection, key: &str, value: Option<&'static str>, expect| DocumentWrite {
+        collection,
+        key: key.into(),
+        value: value.map(|value| Bytes::from_static(value.as_bytes())),
+        expect,
+    };
+    let contents = async || {
+        let mut contents = Vec::new();
+        for (collection, key) in [("one", "kept"), ("one", "gone"), ("two", "new"), ("two", "other")] {
+            contents.push(store.get(collection, key).await.unwrap().map(|document| document.value));
+        }
+        contents
+    };
+    let before = contents().await;
+
+    // Each precondition in turn does not hold, wherever it is among the writes.
+    let all = || {
+        vec![
+            write("two", "new", Some("new"), Expect::Absent),
+            write("one", "kept", Some("newer"), Expect::Version(kept)),
+            write("one", "gone", None, Expect::Version(gone)),
+            write("two", "other", Some("any"), Expect::Any),
+        ]
+    };
+    let wrong = [Expect::Version(gone), Expect::Version(gone), Expect::Absent, Expect::Version(kept)];
+    for (place, expect) in wrong.into_iter().enumerate() {
+        let mut writes = all();
+        writes[place].expect = expect;
+        assert_eq!(store.write(writes, 1).await.unwrap(), Err(Conflict), "{place}");
+        assert_eq!(contents().await, before, "nothing is written: {place}");
+    }
+
+    let version = store.write(all(), 1).await.unwrap().unwrap();
+    assert_eq!(contents().await, [Some("newer"), None, Some("new"), Some("any")].map(|value| value.map(Bytes::from)));
+    let document = async |collection, key| store.get(collection, key).await.unwrap().unwrap();
+    let (new, kept, other) =
+        (document("two", "new").await, document("one", "kept").await, document("two", "other").await);
+    assert!(new.version > gone && kept.version > gone && other.version > gone, "every write gives a later version");
+    assert_eq!(new.version.max(kept.version).max(other.version), version);
+    assert!(kept.created < kept.version && new.created == new.version);
+
+    // The versions are those of all other writes, and were all given once.
+    assert_eq!(store.write(all(), 1).await.unwrap(), Err(Conflict));
+    let deleted =
+        vec![write("two", "new", None, Expect::Version(new.version)), write("two", "none", None, Expect::Any)];
+    store.write(deleted, 1).await.unwrap().unwrap();
+    assert_eq!(contents().await[2], None);
+    assert!(put("later", Expect::Absent).await.unwrap() > version);
+    store.write(Vec::new(), 1).await.unwrap().unwrap();
+}
+
+pub(crate) async fn documents_written_together_have_one_winner(store: &SharedStore) {
+    const THREADS: usize = 6;
+    const ROUNDS: usize = 30;
+    for key in ["a", "b"] {
+        store.put("c", key, Bytes::from_static(b"0"), Expect::Absent, 0).await.unwrap().unwrap();
+    }
+
+    // Each adds one to both, and neither is ever ahead of the other.
+    let add = async |store: &SharedStore| loop {
+        let (a, b) = (store.get("c", "a").await.unwrap().unwrap(), store.get("c", "b").await.unwrap().unwrap());
+        let count: usize = std::str::from_utf8(&a.value).unwrap().parse().unwrap();
+        let next = Bytes::from((count + 1).to_string());
+        let write = |key: &str, expect| DocumentWrite {
+            collection: "c",
+            key: key.into(),
+            value: Some(next.clone()),
+            expect: Expect::Version(expect),
+        };
+        if store.write(vec![write("a", a.version), write("b", b.version)], 0).await.unwrap().is_ok() {
+            assert_eq!(a.value, b.value);
+            return;
+        }
+    };
+    let adders = (0..THREADS).map(|_| async {
+        for _ in 0..ROUNDS {
+            add(store).await;
+        }
+    });
+    futures_util::future::join_all(adders).await;
+    for key in ["a", "b"] {
+        assert_eq!(store.get("c", key).await.unwrap().unwrap().value, (THREADS * ROUNDS).to_string());
+    }
+}
+
 pub(crate) async fn documents_are_listed_by_key(store: &SharedStore) {
     for key in ["b/2", "a", "b/10", "b", "b/é", "c", "b0", "B/1", "b/%", "b/_"] {
         let value = Bytes::from(key.to_owned());
@@ -541,6 +634,10 @@ pub(crate) async fn a_lease_has_one_holder_until_it_expires(store: &SharedStore)
 
 pub(crate) async fn signals_reach_all_listeners(store: &SharedStore) {
     store.signal(id(1), Signal::Cancel).await.unwrap();
+    for number in [2, 3] {
+        let run = ActiveRun::numbered(number);
+        store.open(&run.journal(), run.claim()).await.unwrap();
+    }
     let (mut one, mut other) = (store.signals(), store.signals());
     store.signal(id(2), Signal::Cancel).await.unwrap();
     assert_eq!(one.recv().await, Some((id(2), Signal::Cancel)));
@@ -556,7 +653,7 @@ pub(crate) async fn signals_reach_all_listeners(store: &SharedStore) {
 
 pub(crate) async fn a_closed_store_reports_it(store: &SharedStore) {
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     store.close().await.unwrap();
     run.start();
     run.append(&**store, "lost ");

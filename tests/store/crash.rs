@@ -45,7 +45,7 @@ async fn child_process_that_writes_until_it_is_killed() {
 
         let mut remaining: Vec<_> = Vec::new();
         for run in &runs {
-            store.open(&run.journal()).await.unwrap();
+            store.open(&run.journal(), run.claim()).await.unwrap();
             let id = run.stored().record.run().id;
             print(format!("\nopened {id}\n"));
             run.start();
@@ -167,7 +167,7 @@ async fn end_interrupted_runs(store: &Sqlite) {
     let interrupted = store.recover().await.unwrap();
     for id in &interrupted {
         let run = ActiveRun::restore(Arc::unwrap_or_clone(store.load(*id).await.unwrap().unwrap()));
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
         run.end(End::Failed);
         store.settle(&run.journal()).await.unwrap();
         assert_eq!(*store.load(*id).await.unwrap().unwrap(), run.stored());

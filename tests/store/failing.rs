@@ -31,7 +31,7 @@ async fn survives_outage(path: &Path, store: Sqlite, fail: impl FnOnce(), repair
     let running = ActiveRun::numbered(1);
     let ending = ActiveRun::numbered(2);
     for run in [&running, &ending] {
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
         run.start();
     }
     store.flush().await.unwrap();
@@ -47,14 +47,14 @@ async fn survives_outage(path: &Path, store: Sqlite, fail: impl FnOnce(), repair
 
     let new = ActiveRun::numbered(3);
     new.start();
-    store.open(&new.journal()).await.unwrap_err();
+    store.open(&new.journal(), new.claim()).await.unwrap_err();
     assert!(started.elapsed() < Duration::from_secs(5), "waiting callers get the error soon: {:?}", started.elapsed());
     assert!(is_failing(&store));
     assert_eq!((running.durable(), new.durable()), (durable, 0), "nothing is published before it is durable");
     let started = Instant::now();
     for number in 0..200 {
         let run = ActiveRun::numbered(100 + number);
-        store.open(&run.journal()).await.unwrap_err();
+        store.open(&run.journal(), run.claim()).await.unwrap_err();
         store.remove(id(100 + number)).await.ok();
     }
     assert!(started.elapsed() < Duration::from_secs(10), "200 refusals took {:?}", started.elapsed());
@@ -136,7 +136,7 @@ async fn short_waits_for_a_lock_are_no_failure() {
 
     // Several short waits in a row are slow but no failure.
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     for word in 0..5 {
         other.execute_batch("BEGIN IMMEDIATE").unwrap();

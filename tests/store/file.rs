@@ -22,7 +22,7 @@ async fn stored_data_survives_a_restart() {
     let path = directory.path().join("store.db");
     let store = open(&path);
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     run.append(&store, "hello");
     run.end(End::Completed);
@@ -45,7 +45,7 @@ async fn a_file_of_the_first_schema_is_migrated() {
     let path = directory.path().join("store.db");
     let store = open(&path);
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     run.end(End::Completed);
     store.settle(&run.journal()).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_file_of_the_first_schema_is_migrated() {
     let store = open(&path);
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
     let limited = ActiveRun::new(&RunSpec { id: id(2), retention: Some(("/a", false)), ..RunSpec::default() });
-    store.open(&limited.journal()).await.unwrap();
+    store.open(&limited.journal(), limited.claim()).await.unwrap();
     limited.end(End::Completed);
     store.settle(&limited.journal()).await.unwrap();
     assert_eq!(*store.load(id(2)).await.unwrap().unwrap(), limited.stored());
@@ -96,7 +96,7 @@ async fn a_store_that_was_not_closed_recovers_interrupted_runs() {
     let store = open(&path);
     let runs: Vec<_> = (0..5).map(ActiveRun::numbered).collect();
     for run in &runs {
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
     }
     let [queued, running, waiting, ended, grown] = &runs[..] else { unreachable!("there are five runs") };
     running.start();
@@ -129,7 +129,7 @@ async fn a_store_that_was_not_closed_recovers_interrupted_runs() {
     // The engine ends them like this.
     for id in store.recover().await.unwrap() {
         let run = ActiveRun::restore(Arc::unwrap_or_clone(store.load(id).await.unwrap().unwrap()));
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
         run.end(End::Failed);
         store.settle(&run.journal()).await.unwrap();
         assert_eq!(*store.load(id).await.unwrap().unwrap(), run.stored());
@@ -145,7 +145,7 @@ async fn a_long_run_is_written_in_segments() {
     let path = directory.path().join("store.db");
     let store = open(&path);
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     // More than the maximum size of the log, so that it is flushed in between.
     let word = "word ".repeat(20_000);
@@ -160,7 +160,7 @@ async fn a_long_run_is_written_in_segments() {
     let store = open(&path);
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
     let restore = ActiveRun::restore(run.stored());
-    store.open(&restore.journal()).await.unwrap();
+    store.open(&restore.journal(), restore.claim()).await.unwrap();
     restore.end(End::Completed);
     store.settle(&restore.journal()).await.unwrap();
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), restore.stored());
@@ -222,16 +222,16 @@ async fn a_full_disk_is_reported_and_survived() {
     // One megabyte.
     let store = Sqlite::open(&path, &SqliteOptions::default().max_pages(256)).unwrap();
     let small = ActiveRun::numbered(1);
-    store.open(&small.journal()).await.unwrap();
+    store.open(&small.journal(), small.claim()).await.unwrap();
     let filling = ActiveRun::numbered(2);
-    store.open(&filling.journal()).await.unwrap();
+    store.open(&filling.journal(), filling.claim()).await.unwrap();
     filling.start();
     filling.append(&store, &"x".repeat(600_000));
     filling.end(End::Completed);
     store.settle(&filling.journal()).await.unwrap();
 
     let large = ActiveRun::numbered(3);
-    store.open(&large.journal()).await.unwrap();
+    store.open(&large.journal(), large.claim()).await.unwrap();
     large.start();
     large.append(&store, &"y".repeat(600_000));
     large.end(End::Completed);
@@ -270,12 +270,12 @@ async fn a_run_that_could_not_be_opened_is_written_later() {
     let run = ActiveRun::numbered(1);
     run.start();
     run.append(&store, &"y".repeat(300_000));
-    assert!(store.open(&run.journal()).await.is_err());
+    assert!(store.open(&run.journal(), run.claim()).await.is_err());
 
     let removed = ActiveRun::numbered(2);
     removed.start();
     removed.append(&store, &"y".repeat(300_000));
-    assert!(store.open(&removed.journal()).await.is_err());
+    assert!(store.open(&removed.journal(), removed.claim()).await.is_err());
     assert!(!store.remove(id(2)).await.unwrap());
 
     run.end(End::Completed);
@@ -318,7 +318,7 @@ fn only_the_owner_may_read_the_files() {
 async fn fill(store: &Sqlite, owner: &str, numbers: std::ops::Range<u128>) {
     for number in numbers {
         let run = ActiveRun::new(&RunSpec { id: id(number), owner, ..RunSpec::default() });
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
         run.start();
         run.append(store, &"0123456789".repeat(10_000));
         run.end(End::Completed);

@@ -1,10 +1,10 @@
 //! Active runs as the engine has them, without the engine.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use interlingua::store::{DirtyFlag, Journal, Store, StoredRun};
+use interlingua::store::{Claim, DirtyFlag, Journal, Store, StoredRun};
 use interlingua_core::call::{Delivery, RetentionOwner, RunInfo, RunState};
 use interlingua_core::event::{End, Millis};
 use interlingua_core::json::Json;
@@ -21,6 +21,10 @@ pub(crate) struct ActiveRun {
     durable: AtomicU64,
     /// Number of events that the store does not read again.
     archived: AtomicU64,
+    /// True if the store has it already.
+    known: AtomicBool,
+    /// True once another replica has taken it over.
+    lost: AtomicBool,
 }
 
 impl Journal for ActiveRun {
@@ -43,6 +47,10 @@ impl Journal for ActiveRun {
 
     fn archived(&self, events: u64) {
         self.archived.fetch_max(events, Ordering::SeqCst);
+    }
+
+    fn lost(&self) {
+        self.lost.store(true, Ordering::SeqCst);
     }
 }
 
@@ -96,10 +104,14 @@ impl ActiveRun {
         };
 
         let record = Record::new(Run::new(spec.id, spec.agent, spec.session, spec.at));
-        Self::restore(StoredRun { record, info })
+        Self::with_known(StoredRun { record, info }, false)
     }
 
     pub(crate) fn restore(stored: StoredRun) -> Arc<Self> {
+        Self::with_known(stored, true)
+    }
+
+    fn with_known(stored: StoredRun, known: bool) -> Arc<Self> {
         let id = stored.record.run().id;
         Arc::new(Self {
             id,
@@ -107,6 +119,8 @@ impl ActiveRun {
             dirty: DirtyFlag::default(),
             durable: AtomicU64::new(0),
             archived: AtomicU64::new(0),
+            known: AtomicBool::new(known),
+            lost: AtomicBool::new(false),
         })
     }
 
@@ -116,6 +130,20 @@ impl ActiveRun {
 
     pub(crate) fn journal(self: &Arc<Self>) -> Arc<dyn Journal> {
         Arc::clone(self) as Arc<dyn Journal>
+    }
+
+    /// What the store has of it when it is opened: nothing at first, everything afterwards.
+    pub(crate) fn claim(&self) -> Claim {
+        if self.known.swap(true, Ordering::SeqCst) {
+            Claim::Existing { events: self.stored().record.len() }
+        } else {
+            Claim::New
+        }
+    }
+
+    /// True once another replica has taken it over.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
     }
 
     /// Number of events that the store reported as durable.

@@ -4,17 +4,25 @@
 // An error here fails the test.
 #![expect(clippy::unwrap_used)]
 
+mod connections;
 mod contract;
 mod crash;
 mod failing;
 mod file;
 mod live;
+mod postgres;
 mod publishing;
+#[path = "../support/replicas/mod.rs"]
+mod replicas;
 mod retention;
+mod shared;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use interlingua::store::{Memory, Sqlite, SqliteOptions, Store};
+use interlingua::store::{Memory, Postgres, PostgresOptions, Sqlite, SqliteOptions, Store};
+
+use self::replicas::Hub;
 
 /// A store under test, and its directory if it has one.
 pub(crate) struct TestStore {
@@ -33,13 +41,67 @@ fn sqlite() -> TestStore {
     TestStore { store: Arc::new(store), _directory: Some(directory) }
 }
 
+fn postgres() -> TestPostgres {
+    let database = interlingua_testing_postgres::database();
+    let store = Postgres::open(&postgres_options(&database.url())).unwrap();
+    TestPostgres { store: Arc::new(store), _database: database }
+}
+
+/// A store in a database of its own.
+pub(crate) struct TestPostgres {
+    pub(crate) store: Arc<dyn Store>,
+    _database: interlingua_testing_postgres::Database<'static>,
+}
+
+/// For a database that is reached without TLS.
+fn postgres_options(url: &str) -> PostgresOptions {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    PostgresOptions {
+        url: url.to_owned(),
+        schema: "interlingua".to_owned(),
+        lease: std::time::Duration::from_secs(10),
+        readers: 2,
+        tls: Arc::new(tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()),
+        metrics: None,
+    }
+}
+
+/// What holds where no other process uses the store.
+macro_rules! test_contract_of_one {
+    ($($module:ident: $($test:ident),+;)+) => {
+        mod a_memory_store_of_one_process {
+            $($(#[tokio::test] async fn $test() { crate::$module::$test(&crate::memory().store).await })+)+
+        }
+        mod a_sqlite_store_of_one_process {
+            $($(#[tokio::test] async fn $test() { crate::$module::$test(&crate::sqlite().store).await })+)+
+        }
+    };
+}
+
+test_contract_of_one! {
+    contract: a_touch_reactivates_a_settled_run;
+    publishing: withdrawn_events_are_not_stored;
+}
+
+/// One of the users of a store that several processes share.
+fn replica() -> TestStore {
+    TestStore { store: Hub::on_file(Duration::from_secs(10)).join(), _directory: None }
+}
+
 macro_rules! test_contract {
     ($($module:ident: $($test:ident),+;)+) => {
+        mod a_replica_of_a_shared_store {
+            $($(#[tokio::test] async fn $test() { crate::$module::$test(&crate::replica().store).await })+)+
+        }
         mod a_memory_store {
             $($(#[tokio::test] async fn $test() { crate::$module::$test(&crate::memory().store).await })+)+
         }
         mod a_sqlite_store {
             $($(#[tokio::test] async fn $test() { crate::$module::$test(&crate::sqlite().store).await })+)+
+        }
+        mod a_postgres_store {
+            $($(#[tokio::test] async fn $test() { crate::$module::$test(&crate::postgres().store).await })+)+
         }
     };
 }
@@ -49,7 +111,6 @@ test_contract! {
         a_settled_run_is_loaded_as_it_was,
         a_run_that_was_not_opened_is_not_stored,
         a_run_continues_after_it_was_settled,
-        a_touch_reactivates_a_settled_run,
         a_removed_run_stays_removed,
         flushed_events_are_durable,
         a_dropped_future_cancels_nothing,
@@ -66,6 +127,8 @@ test_contract! {
         the_latest_run_of_a_session_was_accepted_last,
         one_of_many_concurrent_writers_wins,
         a_version_is_never_reused,
+        documents_written_together_are_all_written_or_none,
+        documents_written_together_have_one_winner,
         documents_are_listed_by_key,
         a_lease_has_one_holder_until_it_expires,
         signals_reach_all_listeners,
@@ -74,8 +137,7 @@ test_contract! {
         events_become_durable_quickly,
         confirmed_events_are_published,
         a_removed_run_does_not_block_its_followers,
-        evicted_events_stay_in_the_store,
-        withdrawn_events_are_not_stored;
+        evicted_events_stay_in_the_store;
     retention:
         retention_deletes_the_oldest_runs_first,
         a_route_keeps_its_runs_for_its_own_time_to_live,

@@ -11,7 +11,7 @@ use crate::live::{ActiveRun, id};
 pub(crate) async fn events_become_durable_quickly(store: &Arc<dyn Store>) {
     let run = ActiveRun::numbered(1);
     assert_eq!(run.durable(), 0, "nothing is durable before the run is opened");
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     assert!(run.durable() >= 1, "earlier events are durable once the run is opened");
 
     run.start();
@@ -26,12 +26,13 @@ pub(crate) async fn events_become_durable_quickly(store: &Arc<dyn Store>) {
 
 pub(crate) async fn confirmed_events_are_published(store: &Arc<dyn Store>) {
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
 
     run.start();
     run.finish_turn();
     store.settle(&run.journal()).await.unwrap();
     assert!(run.durable() >= run.stored().record.len());
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     run.end(End::Completed);
     store.settle(&run.journal()).await.unwrap();
@@ -40,7 +41,7 @@ pub(crate) async fn confirmed_events_are_published(store: &Arc<dyn Store>) {
 
 pub(crate) async fn a_removed_run_does_not_block_its_followers(store: &Arc<dyn Store>) {
     let run = ActiveRun::numbered(1);
-    store.open(&run.journal()).await.unwrap();
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     assert!(store.remove(id(1)).await.unwrap());
 
@@ -57,7 +58,7 @@ pub(crate) async fn evicted_events_stay_in_the_store(store: &Arc<dyn Store>) {
     for (number, withdraws) in [(1, false), (2, true)] {
         let (run, whole) = (ActiveRun::numbered(number), ActiveRun::numbered(number));
         let both = |change: &dyn Fn(&Arc<ActiveRun>)| [&run, &whole].into_iter().for_each(change);
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
         both(&|run| run.start());
 
         for part in 0..3 {
@@ -90,7 +91,7 @@ pub(crate) async fn evicted_events_stay_in_the_store(store: &Arc<dyn Store>) {
 pub(crate) async fn withdrawn_events_are_not_stored(store: &Arc<dyn Store>) {
     for (number, settled) in [(1, false), (2, true)] {
         let run = ActiveRun::numbered(number);
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
         run.start();
         for word in 0..10 {
             run.append(&**store, &format!("{word} "));
@@ -117,7 +118,7 @@ async fn withdrawn_events_do_not_return_after_a_crash() {
         let path = directory.path().join("store.db");
         let store = Sqlite::open(&path, &SqliteOptions::default()).unwrap();
         let run = ActiveRun::numbered(1);
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
         run.start();
 
         // Each flush makes one row in the log.
@@ -143,7 +144,7 @@ async fn published_events_survive_a_crash_at_every_speed() {
     let mut runs = Vec::new();
     for pause in 0..=50 {
         let run = ActiveRun::numbered(pause + 1);
-        store.open(&run.journal()).await.unwrap();
+        store.open(&run.journal(), run.claim()).await.unwrap();
         run.start();
         runs.push((pause, run));
     }

@@ -117,7 +117,7 @@ pub(crate) async fn a_route_keeps_its_runs_for_its_own_time_to_live(store: &Shar
 
     // When a waiting run is ended, its time to live starts again.
     let ended = ActiveRun::restore(Arc::unwrap_or_clone(store.load(id(5)).await.unwrap().unwrap()));
-    store.open(&ended.journal()).await.unwrap();
+    store.open(&ended.journal(), ended.claim()).await.unwrap();
     ended.end(End::Canceled);
     ended.change(|_, info| info.changed_at = 11_000);
     store.settle(&ended.journal()).await.unwrap();
@@ -223,6 +223,7 @@ pub(crate) async fn a_run_that_continues_restarts_its_time_to_live(store: &Share
     let run = open_run(store, &of_route(1, "/a"), RunState::Waiting, 10_000).await;
     let policy = policy(FOREVER, FOREVER, &[("/a", 500, 500, 1)]);
     assert_eq!(store.retain(policy.clone(), 11_000).await.unwrap().stale, [id(1)]);
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.start();
     run.append(&**store, "more");
     store.settle(&run.journal()).await.unwrap();
@@ -232,11 +233,13 @@ pub(crate) async fn a_run_that_continues_restarts_its_time_to_live(store: &Share
     store.settle(&run.journal()).await.unwrap();
     assert_eq!(store.retain(policy.clone(), 12_500).await.unwrap(), RetentionReport::default());
     assert_eq!(store.retain(policy.clone(), 12_501).await.unwrap().stale, [id(1)]);
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.end(End::Completed);
     run.change(|_, info| info.changed_at = 13_000);
     store.settle(&run.journal()).await.unwrap();
 
     // A later change is not lost.
+    store.open(&run.journal(), run.claim()).await.unwrap();
     run.change(|_, info| info.changed_at = 14_000);
     store.settle(&run.journal()).await.unwrap();
     assert_eq!(store.retain(policy.clone(), 14_500).await.unwrap(), RetentionReport::default());
@@ -250,7 +253,7 @@ pub(crate) async fn many_runs_are_deleted_in_small_batches(store: &SharedStore) 
     for number in 0..COUNT {
         let spec = of_route(number.into(), "/a");
         let run = ActiveRun::new(&spec);
-        drop(store.open(&run.journal()));
+        drop(store.open(&run.journal(), run.claim()));
         run.end(End::Completed);
         run.change(|_, info| info.changed_at = 10_000 + number);
         waits.push(store.settle(&run.journal()));
@@ -405,7 +408,7 @@ pub(crate) async fn the_byte_limit_takes_from_the_largest_owner(store: &SharedSt
     for (owner, numbers) in [("victim", 0..5), ("stranger", 100..140)] {
         for number in numbers {
             let run = ActiveRun::new(&RunSpec { id: id(number), owner, ..RunSpec::default() });
-            store.open(&run.journal()).await.unwrap();
+            store.open(&run.journal(), run.claim()).await.unwrap();
             run.start();
             run.append(&**store, &"0123456789".repeat(10_000));
             run.end(End::Completed);
@@ -506,7 +509,7 @@ pub(crate) async fn the_own_bound_of_bytes_takes_only_from_their_owner(store: &S
     for (owner, numbers) in [("key:bob", 0..40_u64), ("key:ann", 100..120), ("key:ann/t", 200..204)] {
         for number in numbers {
             let run = ActiveRun::new(&RunSpec { id: id(number.into()), owner, ..RunSpec::default() });
-            store.open(&run.journal()).await.unwrap();
+            store.open(&run.journal(), run.claim()).await.unwrap();
             run.start();
             run.append(&**store, &"0123456789".repeat(10_000));
             run.end(End::Completed);

@@ -18,6 +18,7 @@ pub mod pairs;
 pub mod paths;
 pub mod process;
 pub mod puppet;
+pub mod replicas;
 pub mod resender;
 pub mod socket;
 pub mod store;

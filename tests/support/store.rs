@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use interlingua::store::{
-    Conflict, Document, DocumentEntry, Expect, Journal, LoadCost, Query, Retention, RetentionReport, RunPage, Signal,
-    Store, StoreError, StoreFuture, StoredRun, Version,
+    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Journal, LoadCost, Query, Retention,
+    RetentionReport, RunPage, Shared, Signal, Store, StoreError, StoreFuture, StoredRun, Version,
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
@@ -116,11 +116,15 @@ impl FaultyStore {
 }
 
 impl Store for FaultyStore {
-    fn open(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
+    fn shared(&self) -> Option<&dyn Shared> {
+        self.inner.shared()
+    }
+
+    fn open(&self, run: &Arc<dyn Journal>, claim: Claim) -> StoreFuture<()> {
         if self.fail_opens.load(Ordering::SeqCst) {
             return Self::injected_error();
         }
-        self.delayed_or(|inner| inner.open(run), |inner| drop(inner.open(run)))
+        self.delayed_or(|inner| inner.open(run, claim), |inner| drop(inner.open(run, claim)))
     }
 
     fn touch(&self, run: &Arc<dyn Journal>) {
@@ -182,6 +186,10 @@ impl Store for FaultyStore {
         now: Millis,
     ) -> StoreFuture<Result<Version, Conflict>> {
         self.delayed(|inner| inner.put(collection, key, value, expect, now))
+    }
+
+    fn write(&self, writes: Vec<DocumentWrite>, now: Millis) -> StoreFuture<Result<Version, Conflict>> {
+        self.delayed(|inner| inner.write(writes, now))
     }
 
     fn delete(&self, collection: &str, key: &str, expect: Expect) -> StoreFuture<Result<bool, Conflict>> {

@@ -14,7 +14,8 @@
 //! value is followed by a newline. Opaque JSON may contain newlines too, so a reader counts values and not lines.
 //!
 //! Invariants: reading what was written gives an equal record. Lines written in several calls equal the lines written
-//! in one, except for notes (`["note",…]`: what the upstream reported about a turn that is still active).
+//! in one, except for notes (`["note",…]`: what the upstream reported about a turn that is still active) and for input
+//! that was replaced after its turn was written (`["input",[…]]`).
 //!
 //! Not here: metadata of a run, which [`Written`] serializes separately, and where lines are stored.
 
@@ -24,7 +25,7 @@ mod read;
 mod write;
 
 pub use message::Written;
-pub use read::{extend, read};
+pub use read::{end_of, extend, read};
 pub use write::write;
 
 /// Version of the format. A reader rejects every other version.

@@ -39,6 +39,24 @@ pub fn extend(record: Record, lines: &[u8]) -> Result<Record, JournalError> {
     record.ok_or(JournalError::Empty)
 }
 
+/// Where the lines of the first `events` events end, with what belongs to them. `None`: there are fewer, or a line is
+/// invalid.
+#[must_use]
+pub fn end_of(lines: &[u8], events: u64) -> Option<usize> {
+    let mut values = serde_json::Deserializer::from_slice(lines).into_iter::<Line<'_>>();
+    let (mut seen, mut end) = (0, 0);
+    loop {
+        match values.next() {
+            None => return (seen == events).then_some(end),
+            Some(Ok(Line::Input { .. } | Line::Note { .. })) => {}
+            Some(Ok(_)) if seen == events => return Some(end),
+            Some(Ok(_)) => seen += 1,
+            Some(Err(_)) => return None,
+        }
+        end = values.byte_offset();
+    }
+}
+
 fn replay(record: &mut Option<Record>, lines: &[u8]) -> Result<(), JournalError> {
     let mut values = serde_json::Deserializer::from_slice(lines).into_iter::<Line<'_>>();
     let mut number = 0;
@@ -127,6 +145,11 @@ fn apply(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
             ensure(state.slots.iter().all(|slot| slot.finished), "a content has not ended")?;
             end.extra = new_fields(&state.extra, end.extra);
             record.finish_message(message, end);
+        }
+        Line::Input { input } => {
+            let replaces = record.run().turn().is_some_and(|turn| turn.end.is_none() && !turn.answer_started);
+            ensure(replaces, "no turn waits for its answer")?;
+            record.set_input(input.into_iter().map(|Written(message)| message).collect::<model::Input>());
         }
         Line::Note { facts } => record.update_turn(facts.0.as_deref(), facts.1, facts.2),
         Line::TurnEnd { end, error, facts, withdrawn, .. } => {
@@ -222,6 +245,9 @@ enum Line<'a> {
         message: u32,
         end: MessageEnd,
     },
+    Input {
+        input: Vec<Written<model::Message>>,
+    },
     Note {
         facts: Facts,
     },
@@ -242,7 +268,7 @@ enum Line<'a> {
 impl Line<'_> {
     const fn after(&self) -> Option<u64> {
         match self {
-            Self::Begin { .. } | Self::Note { .. } => None,
+            Self::Begin { .. } | Self::Input { .. } | Self::Note { .. } => None,
             Self::Turn { after, .. }
             | Self::Answer { after }
             | Self::Message { after, .. }
@@ -367,6 +393,7 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
                     extra: self.item()?,
                 },
             },
+            "input" => Line::Input { input: self.item()? },
             "note" => Line::Note { facts: self.facts()? },
             "turn_end" => Line::TurnEnd {
                 after: self.item()?,

@@ -19,6 +19,18 @@ pub fn write(record: &Record, from: u64, out: &mut Vec<u8>) {
         write_step(step, created_at, out);
     }
 
+    // The turn's own line was written before its input was replaced.
+    if from > 0
+        && record.in_turn()
+        && record.input_set_at() == from
+        && let Some(turn) = record.run().turn()
+    {
+        let input: Vec<_> = turn.input.iter().map(Message).collect();
+        let mut line = Line::start(out, "input");
+        line.add(&input);
+        line.finish();
+    }
+
     // Updates of a turn are not events. The latest values are written each time, until the turn's end contains them.
     if record.in_turn()
         && record.turn_updated_at() >= from

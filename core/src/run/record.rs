@@ -88,6 +88,8 @@ pub struct Record {
     now: Millis,
     size: usize,
     turn_updated_at: u64,
+    /// How many events there were when the input of the active turn was replaced.
+    input_set_at: u64,
 }
 
 impl PartialEq for Record {
@@ -101,7 +103,7 @@ impl Record {
     #[must_use]
     pub fn new(run: Run) -> Self {
         let now = run.created_at;
-        let mut record = Self { run, log: Vec::new(), evicted: 0, now, size: 0, turn_updated_at: 0 };
+        let mut record = Self { run, log: Vec::new(), evicted: 0, now, size: 0, turn_updated_at: 0, input_set_at: 0 };
         record.emit(Event::RunStarted);
         record
     }
@@ -225,6 +227,7 @@ impl Record {
 
     /// Replaces the input of the active turn. Only before the agent has answered anything.
     pub fn set_input(&mut self, input: impl Into<model::Input>) {
+        self.input_set_at = self.len();
         if let Some(turn) = self.run.turns.last_mut() {
             turn.input = input.into();
         }
@@ -393,6 +396,10 @@ impl Record {
     }
 
     /// [`Self::len`] at the last [`Record::update_turn`], which leaves no event.
+    pub(crate) const fn input_set_at(&self) -> u64 {
+        self.input_set_at
+    }
+
     pub(crate) const fn turn_updated_at(&self) -> u64 {
         self.turn_updated_at
     }

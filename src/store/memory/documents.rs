@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use bytes::Bytes;
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 
 use crate::store::fair::principal_of;
-use crate::store::{Document, Expect, Retention, RetentionReport, attached_keys, fair, owner_in, part_keys};
+use crate::store::{Document, Expect, Retention, RetentionReport, Version, attached_keys, fair, owner_in, part_keys};
 
 /// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.
 pub(super) const BATCH: usize = 1000;
@@ -26,6 +27,15 @@ impl Documents {
             Expect::Absent => current.is_none(),
             Expect::Version(version) => current == Some(version),
         }
+    }
+
+    /// Writes a document whose precondition holds.
+    pub(super) fn put(&mut self, path: (String, String), value: Bytes, now: Millis) -> Version {
+        self.version += 1;
+        let version = Version(self.version);
+        let created = self.by_key.get(&path).map_or(version, |(document, _)| document.created);
+        self.by_key.insert(path, (Document { value, version, created }, now));
+        version
     }
 
     /// Bytes per owner.

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::reader::{QueryError, int};
 use super::transaction::WriteTransaction;
-use crate::store::{Conflict, Expect, Version};
+use crate::store::{Conflict, DocumentWrite, Expect, Version};
 
 /// The address of a document.
 #[derive(Clone)]
@@ -57,6 +57,29 @@ impl WriteTransaction<'_> {
             )?
             .execute(params![path.collection, path.key, version, created, int(now), &value[..]])?;
 
+        Ok(Ok(Version(self.version)))
+    }
+
+    /// All writes, or none.
+    pub(super) fn write_all(
+        &mut self,
+        writes: &[DocumentWrite],
+        now: Millis,
+    ) -> Result<Result<Version, Conflict>, QueryError> {
+        for write in writes {
+            if self.current(&DocumentPath::new(write.collection, &write.key), write.expect)?.is_err() {
+                return Ok(Err(Conflict));
+            }
+        }
+
+        for write in writes {
+            let path = DocumentPath::new(write.collection, &write.key);
+            let done = match &write.value {
+                Some(value) => self.put(&path, value, Expect::Any, now)?.map(drop),
+                None => self.delete(&path, Expect::Any)?.map(drop),
+            };
+            debug_assert!(done.is_ok(), "nothing was expected");
+        }
         Ok(Ok(Version(self.version)))
     }
 

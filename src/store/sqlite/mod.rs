@@ -5,13 +5,12 @@
 //!
 //! `schema` has the file and its tables, `queue` the pending work, `writer` the thread and its transactions, `health`
 //! its shared state, `runs` and `documents` the writes, `retention` the deletions, `vacuum` how the file shrinks,
-//! `private` the file permissions, `log` the format of the shared row, `reader` the queries, `heads` the queries for
+//! `private` the file permissions, `reader` the queries, `heads` the queries for
 //! lists, `readers` the threads that run them. Not here: file access from async workers; there is none.
 
 mod documents;
 mod heads;
 mod health;
-mod log;
 mod options;
 mod own_bounds;
 mod private;
@@ -46,8 +45,8 @@ use self::schema::{Database, file_error};
 use self::writer::Writer;
 use super::local::{Leases, Signals, lock};
 use super::{
-    Conflict, Document, DocumentEntry, Expect, Health, Journal, LoadCost, Query, Retention, RetentionReport, RunPage,
-    Signal, Store, StoreError, StoreFuture, StoreSizes, StoredRun, Version,
+    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Health, Journal, LoadCost, Query, Retention,
+    RetentionReport, RunPage, Signal, Store, StoreError, StoreFuture, StoreSizes, StoredRun, Version,
 };
 
 /// A list of at most this many documents is treated as a point query: reading them costs little more than reading one.
@@ -109,7 +108,7 @@ impl Drop for Sqlite {
 }
 
 impl Store for Sqlite {
-    fn open(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
+    fn open(&self, run: &Arc<dyn Journal>, _claim: Claim) -> StoreFuture<()> {
         let journal = Arc::clone(run);
         self.queue.submit_for(Some((run, true)), move |tx| tx.open(&journal))
     }
@@ -198,6 +197,10 @@ impl Store for Sqlite {
     ) -> StoreFuture<Result<Version, Conflict>> {
         let path = DocumentPath::new(collection, key);
         self.queue.submit(move |tx| tx.put(&path, &value, expect, now))
+    }
+
+    fn write(&self, writes: Vec<DocumentWrite>, now: Millis) -> StoreFuture<Result<Version, Conflict>> {
+        self.queue.submit(move |tx| tx.write_all(&writes, now))
     }
 
     fn delete(&self, collection: &str, key: &str, expect: Expect) -> StoreFuture<Result<bool, Conflict>> {

@@ -4,9 +4,9 @@
 use rusqlite::{Params, Row};
 
 use super::reader::QueryError;
-use super::retention::BATCH;
 use super::transaction::WriteTransaction;
 use crate::store::fair::{self, OwnLoss};
+use crate::store::rules::BATCH;
 use crate::store::{Retention, RetentionReport};
 
 impl WriteTransaction<'_> {

@@ -9,30 +9,8 @@ use rusqlite::{Row, params, params_from_iter};
 
 use super::reader::{QueryError, SIZE_SQL, id, int};
 use super::transaction::WriteTransaction;
+use crate::store::rules::{BATCH, Candidate, RuleSet, has_to_go, rule_sets};
 use crate::store::{Retention, RetentionReport, attached_keys, before, fair, part_keys};
-
-/// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.
-pub(super) const BATCH: usize = 200;
-
-/// The rules for a set of runs: those of a route, or all.
-struct RuleSet<'a> {
-    route: Option<&'a str>,
-    /// Runs that ended before this time are deleted.
-    ended_before: Millis,
-    /// Runs that have been waiting since before this time are stale.
-    waiting_before: Millis,
-    /// Maximum number of runs: per owner for a route, otherwise in total.
-    max_runs: u64,
-}
-
-/// A run selected for deletion.
-pub(super) struct Candidate {
-    id: RunId,
-    owner: String,
-    /// True if the run is hidden instead of deleted, because other runs continue from it.
-    hide_only: bool,
-    size: u64,
-}
 
 /// Parses a row into a candidate.
 fn candidate_from_row(route: Option<&str>) -> impl Fn(&Row<'_>) -> Result<Candidate, rusqlite::Error> {
@@ -46,21 +24,7 @@ fn candidate_from_row(route: Option<&str>) -> impl Fn(&Row<'_>) -> Result<Candid
 impl WriteTransaction<'_> {
     pub(super) fn retain(&mut self, policy: &Retention, now: Millis) -> Result<RetentionReport, QueryError> {
         let mut report = RetentionReport::default();
-        let expired_before = before(now, policy.age);
-        let routes = policy.routes.iter().map(|(route, rules)| RuleSet {
-            route: Some(route),
-            ended_before: before(now, rules.ended_ttl),
-            waiting_before: before(now, rules.waiting_ttl),
-            max_runs: rules.max_runs,
-        });
-        let general = RuleSet {
-            route: None,
-            ended_before: expired_before,
-            waiting_before: expired_before,
-            max_runs: policy.runs,
-        };
-
-        for rules in routes.chain([general]) {
+        for rules in rule_sets(policy, now) {
             let expired = self.ended(rules.route, None, Some(rules.ended_before), BATCH)?;
             let mut room = BATCH - expired.len();
             self.drop_runs(&expired, policy, &mut report)?;
@@ -86,7 +50,7 @@ impl WriteTransaction<'_> {
             }
         }
 
-        self.delete_idle(policy, expired_before, &mut report)?;
+        self.delete_idle(policy, before(now, policy.age), &mut report)?;
         self.delete_own_bytes(policy, &mut report)?;
         self.delete_largest(policy, &mut report)?;
         report.more |= self.shrink()?;
@@ -140,9 +104,7 @@ impl WriteTransaction<'_> {
         if over == 0 {
             return Ok(Vec::new());
         }
-        let losses = fair::losses(&shares, over);
-        let losing = shares.into_iter().zip(losses).filter(|(_, loss)| *loss > 0);
-        Ok(losing.map(|((owner, _), loss)| (owner, loss)).collect())
+        Ok(fair::losing(shares, over))
     }
 
     fn stale(&self, rules: &RuleSet<'_>) -> Result<Vec<RunId>, QueryError> {
@@ -202,9 +164,9 @@ impl WriteTransaction<'_> {
 
             let shares = self.document_shares(collection)?;
             let over = shares.iter().map(|(_, count)| *count).sum::<u64>().saturating_sub(policy.documents);
-            for ((owner, _), loss) in shares.iter().zip(fair::losses(&shares, over)).filter(|(_, loss)| *loss > 0) {
+            for (owner, loss) in fair::losing(shares, over) {
                 let limit = usize::try_from(loss).unwrap_or(usize::MAX).min(room);
-                let surplus = self.documents(collection, Some(owner), None, limit)?;
+                let surplus = self.documents(collection, Some(&owner), None, limit)?;
                 room -= surplus.len();
                 self.delete_documents(collection, &surplus, policy, report)?;
             }
@@ -220,10 +182,9 @@ impl WriteTransaction<'_> {
             return Ok(());
         }
 
-        let shares = self.byte_shares()?;
-        let losses = fair::losses(&shares, over);
-        let owners = shares.into_iter().zip(losses).filter(|(_, loss)| *loss > 0);
-        let mut owners: Vec<(Option<String>, u64)> = owners.map(|((owner, _), loss)| (Some(owner), loss)).collect();
+        let losing = fair::losing(self.byte_shares()?, over);
+        let mut owners: Vec<(Option<String>, u64)> =
+            losing.into_iter().map(|(owner, loss)| (Some(owner), loss)).collect();
         // The largest owners may have no ended runs.
         owners.push((None, over));
 
@@ -251,21 +212,16 @@ impl WriteTransaction<'_> {
         policy: &Retention,
         report: &mut RetentionReport,
     ) -> Result<u64, QueryError> {
-        let enough = |size: u64, left: &mut u64| {
-            let takes = *left > 0;
-            *left = left.saturating_sub(size);
-            takes
-        };
-
         let runs = self.ended(None, owner, None, BATCH.saturating_sub(*deleted))?;
-        let runs: Vec<Candidate> = runs.into_iter().take_while(|run| enough(run.size, &mut left)).collect();
+        let runs: Vec<Candidate> = runs.into_iter().take_while(|run| has_to_go(run.size, &mut left)).collect();
         let mut freed: u64 = runs.iter().map(|run| run.size).sum();
         *deleted += runs.len();
         self.drop_runs(&runs, policy, report)?;
 
         for collection in &policy.collections {
             let idle = self.documents(collection, owner, None, BATCH.saturating_sub(*deleted))?;
-            let idle: Vec<(String, u64)> = idle.into_iter().take_while(|(_, size)| enough(*size, &mut left)).collect();
+            let idle: Vec<(String, u64)> =
+                idle.into_iter().take_while(|(_, size)| has_to_go(*size, &mut left)).collect();
             freed += idle.iter().map(|(_, size)| *size).sum::<u64>();
             *deleted += idle.len();
             self.delete_documents(collection, &idle, policy, report)?;

@@ -14,11 +14,10 @@ use interlingua_core::run::Record;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::health::UnwrittenRun;
-use super::log;
 use super::reader::{QueryError, int};
 use super::tracked::TrackedRun;
 use super::transaction::{Committed, Task, WriteTransaction};
-use crate::store::{Journal, StoreError};
+use crate::store::{Journal, StoreError, log};
 
 /// A copy of a run's state: its lines from some event on, and its metadata.
 struct RunSnapshot {
@@ -122,7 +121,7 @@ impl WriteTransaction<'_> {
             changed = state(info) != track.state || run.dirty_flag().generation() != track.generation;
             if !changed {
                 let (from, to) = (track.logged_events, record.len());
-                log::append(log, track.number, from, to, |log| journal::write(record, from, log));
+                log::append(log, track.number.to_le_bytes(), from, to, |log| journal::write(record, from, log));
                 track.logged_events = to;
             }
         });
@@ -341,11 +340,12 @@ pub(super) fn recover_log(connection: &mut Connection) -> Result<(), rusqlite::E
         let mut rows = transaction.prepare("SELECT bytes FROM log ORDER BY number")?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
-            for frame in log::frames(row.get_ref(0)?.as_blob()?) {
-                let tail = match tails.entry(frame.run) {
+            for frame in log::frames::<8>(row.get_ref(0)?.as_blob()?) {
+                let number = i64::from_le_bytes(frame.run);
+                let tail = match tails.entry(number) {
                     MapEntry::Occupied(known) => known.into_mut(),
                     MapEntry::Vacant(new) => {
-                        let upto: Option<i64> = upto.query_row([frame.run], |row| row.get(0)).optional()?;
+                        let upto: Option<i64> = upto.query_row([number], |row| row.get(0)).optional()?;
                         let first = upto.and_then(|upto| u64::try_from(upto).ok());
                         new.insert(first.map(|first| Tail { first, next: first, lines: Vec::new() }))
                     }

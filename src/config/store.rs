@@ -1,0 +1,98 @@
+//! Checks of `[store]`: where runs and sessions are stored, and for how long. Not here: the table as it is written
+//! ([`super::store_table`]), and opening the store (`crate::gateway`).
+
+use std::time::Duration;
+
+use interlingua_core::duration::Period;
+use interlingua_core::size::Size;
+use secrecy::SecretString;
+
+use super::diagnostics::Diagnostic;
+use super::located::Located;
+use super::secret::SecretTable;
+use super::settings::{PostgresStore, Retention, Store, StoreKind};
+use super::store_table::{RetentionTable, StoreTable};
+use super::validator::Validator;
+
+/// What PostgreSQL takes as a name, in bytes.
+const MAX_SCHEMA: usize = 63;
+/// Writing, listening, and at least one for reading.
+const MIN_CONNECTIONS: u64 = 3;
+const MAX_CONNECTIONS: u64 = 100;
+const MIN_LEASE: Period = Period(Duration::from_secs(2));
+const MAX_LEASE: Period = Period(Duration::from_secs(300));
+
+/// Checks the table.
+pub(super) fn resolve(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Store {
+    let (kind, path) = (table.kind.value, &table.path);
+    if kind != StoreKind::Sqlite && !path.span.is_empty() {
+        let place = if kind == StoreKind::Memory { "in memory" } else { "in a database" };
+        validator.report(
+            Diagnostic::warning(format!("\"path\" is ignored for a store {place}"))
+                .at(&path.span)
+                .label("did you mean kind = \"sqlite\"?"),
+        );
+    }
+
+    if path.value.is_empty() {
+        let diagnostic = Diagnostic::error("\"path\" of the store is empty").at(&path.span);
+        validator.report(diagnostic.label("write a file name, like \"data/interlingua.db\""));
+    }
+    let RetentionTable { age, runs, bytes } = &*table.retention;
+    Store {
+        kind,
+        path: validator.folder.join(&path.value),
+        postgres: postgres(table, validator),
+        retention: Retention {
+            age: validator.positive(age, "age"),
+            runs: validator.between(runs, "runs", 1, u64::MAX),
+            bytes: validator.at_least(bytes, "bytes", Size::mebibytes(1)) as u64,
+        },
+    }
+}
+
+fn postgres(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Option<PostgresStore> {
+    let StoreTable { kind, url, schema, lease, connections, .. } = table;
+    if kind.value != StoreKind::Postgres {
+        let spans = [("schema", &schema.span), ("lease", &lease.span), ("connections", &connections.span)];
+        let url = url.as_ref().map(|url| ("url", &url.span));
+        for (key, span) in spans.into_iter().chain(url).filter(|(_, span)| !span.is_empty()) {
+            let warning = Diagnostic::warning(format!("{key:?} is ignored unless the store is a database")).at(span);
+            validator.report(warning.label("did you mean kind = \"postgres\"?"));
+        }
+        return None;
+    }
+
+    if schema.value.is_empty() || schema.value.len() > MAX_SCHEMA || schema.value.contains('\0') {
+        let label = format!("must have between 1 and {MAX_SCHEMA} bytes");
+        validator.report(Diagnostic::error("\"schema\" cannot be a name").at(&schema.span).label(label));
+    }
+    let lease = validator.within(lease, "lease", MIN_LEASE, MAX_LEASE);
+    let connections = validator.between(connections, "connections", MIN_CONNECTIONS, MAX_CONNECTIONS);
+    Some(PostgresStore {
+        url: read_url(url.as_ref(), &kind.span, validator)?,
+        schema: schema.value.clone(),
+        lease,
+        connections: usize::try_from(connections).unwrap_or(usize::MAX),
+    })
+}
+
+fn read_url(
+    url: Option<&Located<SecretTable>>,
+    kind: &std::ops::Range<usize>,
+    validator: &mut Validator<'_, '_>,
+) -> Option<SecretString> {
+    let Some(url) = url else {
+        let error = Diagnostic::error("a store in a database needs \"url\"").at(kind);
+        validator.report(error.label("write url = { env = \"DATABASE_URL\" }"));
+        return None;
+    };
+    match url.value.read(&url.span, validator.folder, validator.env, &mut validator.found) {
+        Ok(read) => Some(read),
+        Err(_) if validator.rejected.any_in(&url.span) => None,
+        Err(error) => {
+            validator.report(error);
+            None
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Runs that other replicas may drive, for those who follow them here: one read-only copy of each, which grows as the
+//! store reports what was committed.
+//!
+//! A run that waits has no holder, so its next turn may be taken by any replica: all who follow it follow such a
+//! copy, even if this replica takes that turn. Not here: runs that this replica drives ([`super::run_table`]).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt as _;
+use interlingua_core::journal::{self, JournalError};
+use interlingua_core::pending::Pending;
+use interlingua_core::{Fault, Owner, Record, Run, RunId};
+use tokio::task::AbortHandle;
+
+use super::active_run::{ActiveRun, Publish, State};
+use super::session_table::SessionTable;
+use crate::store::{RunUpdate, Store};
+
+/// All runs that are followed here and may be driven elsewhere.
+pub(super) struct RunsElsewhere {
+    store: Arc<dyn Store>,
+    sessions: Arc<SessionTable>,
+    by_id: Mutex<HashMap<RunId, Copy>>,
+}
+
+/// The copy of a run.
+struct Copy {
+    run: Arc<ActiveRun>,
+    feed: AbortHandle,
+}
+
+impl RunsElsewhere {
+    pub(super) fn new(store: Arc<dyn Store>, sessions: Arc<SessionTable>) -> Self {
+        Self { store, sessions, by_id: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Copy>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The copy of a run, if it is followed here.
+    pub(super) fn get(&self, id: RunId) -> Option<Arc<ActiveRun>> {
+        self.lock().get(&id).map(|copy| Arc::clone(&copy.run))
+    }
+
+    /// All copies.
+    pub(super) fn all(&self) -> Vec<Arc<ActiveRun>> {
+        self.lock().values().map(|copy| Arc::clone(&copy.run)).collect()
+    }
+
+    /// Lets a copy grow from now on, unless there is another one of the run already: returns the one that grows.
+    pub(super) fn add(self: &Arc<Self>, run: &Arc<ActiveRun>) -> Arc<ActiveRun> {
+        let mut copies = self.lock();
+        if let Some(known) = copies.get(&run.id()) {
+            return Arc::clone(&known.run);
+        }
+
+        let (this, fed) = (Arc::clone(self), Arc::clone(run));
+        let feed = tokio::task::spawn_local(async move { this.feed(&fed).await }).abort_handle();
+        copies.insert(run.id(), Copy { run: Arc::clone(run), feed });
+        Arc::clone(run)
+    }
+
+    /// Lets go of a copy that no one follows any more.
+    pub(super) fn release_if_unfollowed(&self, run: &Arc<ActiveRun>) {
+        let mut copies = self.lock();
+        let is_it = copies.get(&run.id()).is_some_and(|copy| Arc::ptr_eq(&copy.run, run));
+        if is_it
+            && !run.is_followed()
+            && let Some(copy) = copies.remove(&run.id())
+        {
+            copy.feed.abort();
+        }
+    }
+
+    /// Takes over what is committed, until the run has ended.
+    async fn feed(&self, run: &Arc<ActiveRun>) {
+        let Some(shared) = self.store.shared() else { return };
+        let mut updates = shared.follow(run.id(), run.view(|view| view.record.len()));
+        while let Some(update) = updates.next().await {
+            match update {
+                Ok(update) => {
+                    if let Err(error) = self.take_over(run, update).await {
+                        tracing::error!(run = %run.id(), %error, "what another replica wrote of a run cannot be read");
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(run = %run.id(), %error, "a run can be followed no longer");
+                    break;
+                }
+            }
+            if run.run_state().is_ended() {
+                break;
+            }
+        }
+
+        if !run.run_state().is_ended() {
+            run.lose();
+        }
+        self.lock().remove(&run.id());
+    }
+
+    async fn take_over(&self, run: &ActiveRun, update: RunUpdate) -> Result<(), JournalError> {
+        let waits = update.info.as_ref().is_some_and(|info| info.state.is_waiting());
+        // What the run asks is in its session before it waits.
+        let pending = if waits { self.open_items(run).await } else { Ok(Vec::new()) };
+        let pending = pending.unwrap_or_else(|fault| {
+            tracing::warn!(run = %run.id(), "what a run asks cannot be read: {fault}");
+            Vec::new()
+        });
+        run.update(Publish::Forced, |state| state.take_over(update, pending))
+    }
+
+    async fn open_items(&self, run: &ActiveRun) -> Result<Vec<Pending>, Fault> {
+        let (agent, owner, session, user) = run.view(|view| {
+            let (run, info) = (view.run(), view.info);
+            let owner = Owner::from_key(&info.owner);
+            (run.agent.clone(), owner, run.session_id.clone(), info.request.user_id.clone())
+        });
+        let session = self.sessions.of_user(&agent, &owner, &session, user.as_deref()).await?;
+        Ok(session.doc().waiting.pending_of(run.id()))
+    }
+}
+
+impl State {
+    /// Appends what another replica wrote.
+    fn take_over(&mut self, update: RunUpdate, pending: Vec<Pending>) -> Result<(), JournalError> {
+        if !update.lines.is_empty() {
+            let unread = Record::new(Run::new(self.record.run().id, "", "", 0));
+            let record = std::mem::replace(&mut self.record, unread);
+            self.record = journal::extend(record, &update.lines)?;
+        }
+        if let Some(info) = update.info {
+            self.about = *info;
+            self.pending = pending;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Why store operations fail. Not here: what clients are shown of it (the engine).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a store operation failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store was closed, or its threads have ended.
+    #[error("the store is closed")]
+    Closed,
+    /// Another process has the file open.
+    #[error("another process uses the database '{path}'")]
+    InUse {
+        /// Path of the file.
+        path: String,
+    },
+    /// The file was written by a later version of the gateway.
+    #[error("the database '{path}' has schema version {found}, this gateway supports versions up to {known}")]
+    NewerSchema {
+        /// Path of the file.
+        path: String,
+        /// Schema version of the file.
+        found: i64,
+        /// Latest schema version that this build supports.
+        known: i64,
+    },
+    /// The file or its directory cannot be created, opened, read or written.
+    #[error("cannot {action} '{path}': {reason}")]
+    File {
+        /// The attempted action, as a verb phrase.
+        action: &'static str,
+        /// Path of the file or directory.
+        path: String,
+        /// The error of the system or of the database.
+        #[source]
+        reason: Arc<dyn std::error::Error + Send + Sync>,
+    },
+    /// The store did not respond in time: it is stuck or overloaded.
+    #[error("the store did not respond within {} s", after.as_secs())]
+    Timeout {
+        /// How long the caller waited.
+        after: Duration,
+    },
+    /// Too many operations are queued.
+    #[error("too many store operations at once")]
+    Overloaded,
+    /// The storage that replicas share cannot be reached. The store goes on trying.
+    #[error("the store cannot be reached: {reason}")]
+    Unavailable {
+        /// What the latest attempt met.
+        reason: String,
+    },
+    /// Another replica has taken over what this one wanted to write, or this one was fenced.
+    #[error("another replica has taken this over")]
+    Fenced,
+    /// A name or a key is longer than the store can keep it.
+    #[error("the {what} has more than {max} bytes")]
+    TooLong {
+        /// What it is.
+        what: &'static str,
+        /// The greatest length in bytes.
+        max: usize,
+    },
+    /// A bug in the store's own code.
+    #[error("internal error in the store: {0}")]
+    Internal(String),
+    /// Stored data cannot be parsed.
+    #[error("the stored {what} cannot be parsed: {reason}")]
+    Corrupt {
+        /// What kind of data.
+        what: String,
+        /// The parser's error.
+        #[source]
+        reason: Arc<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl StoreError {
+    /// Stored data that cannot be parsed.
+    pub fn corrupt(what: impl std::fmt::Display, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Corrupt { what: what.to_string(), reason: Arc::from(reason.into()) }
+    }
+}

@@ -1,0 +1,242 @@
+//! Connections to the database: made, set up, and driven. Not here: what is sent over them.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_postgres::config::Host;
+use tokio_postgres::types::Type;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::database::{Database, Schema};
+use super::error::store_error;
+use super::options::PostgresOptions;
+use super::target::Tls;
+use super::{target, tls};
+use crate::clock;
+use crate::store::StoreError;
+
+/// How long one address of the database may take to accept a connection. Others are tried then.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the rest of it may take: encryption, password, settings.
+const ENTER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a notification may take. It is not sent through a pooler at all.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Makes connections. Clones find out the same.
+#[derive(Clone)]
+pub(super) struct Connector {
+    config: Config,
+    schema: Schema,
+    tls: Option<MakeRustlsConnect>,
+    /// Settings of every connection: `SET` and a name and its value.
+    settings: Arc<[(&'static str, String)]>,
+    /// True if a pooler gives each transaction another session: nothing that belongs to a session can be used.
+    is_pooled: Arc<AtomicBool>,
+}
+
+impl Connector {
+    pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let unusable = |reason: String| StoreError::Unavailable { reason: format!("the URL of the database {reason}") };
+        let target = target::parse(&options.url).map_err(unusable)?;
+        for (option, reason) in &target.ignored {
+            tracing::info!("the option {option} in the URL of the database has no effect: {reason}");
+        }
+        let tls = match target.tls {
+            Tls::Off => None,
+            _ => Some(MakeRustlsConnect::new(
+                tls::config(&target, &options.tls)
+                    .map_err(|reason| StoreError::Unavailable { reason: format!("TLS of the database: {reason}") })?,
+            )),
+        };
+
+        let mut config = target.config;
+        if target.tls == Tls::Unverified && !config.get_hosts().iter().all(is_loopback) {
+            tracing::warn!(
+                "it is not verified whose certificate the database shows: add sslmode=verify-full to its URL"
+            );
+        }
+        let lease = options.lease;
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(lease);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("interlingua");
+        }
+        config
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(3))
+            .keepalives_retries(3);
+        let settings = [
+            // A replica that is paused in the middle of a transaction does not keep its locks for longer than a lease.
+            ("idle_in_transaction_session_timeout", lease.as_millis().to_string()),
+            ("lock_timeout", "2000".to_owned()),
+            ("statement_timeout", "30000".to_owned()),
+            // Compiling pays off for none of the statements.
+            ("jit", "off".to_owned()),
+        ];
+        Ok(Self {
+            config,
+            schema: Schema::new(&options.schema),
+            tls,
+            settings: Arc::new(settings),
+            is_pooled: Arc::default(),
+        })
+    }
+
+    /// True if there is a pooler that gives each transaction another session.
+    pub(super) fn is_pooled(&self) -> bool {
+        self.is_pooled.load(Ordering::Relaxed)
+    }
+
+    /// Finds out whether sessions stay what they are, by a notification: poolers accept to listen, and then pass nothing on.
+    pub(super) async fn find_out_sessions(&self) -> Result<(), StoreError> {
+        let sql = |error: tokio_postgres::Error| store_error(&error);
+        let notices = Arc::new(Notices::default());
+        let channel = format!("interlingua {}", clock::new_id().0);
+        let listener = self.enter(Some(Arc::clone(&notices))).await?;
+        let sender = self.enter(None).await?;
+        listener.batch(&format!("LISTEN \"{channel}\"")).await.map_err(sql)?;
+        sender.rows("SELECT pg_notify($1, 'r')", &[(&channel, Type::TEXT)]).await.map_err(sql)?;
+        let is_pooled = tokio::time::timeout(NOTICE_TIMEOUT, notices.runs.notified()).await.is_err();
+        self.is_pooled.store(is_pooled, Ordering::Relaxed);
+        if is_pooled {
+            tracing::warn!(
+                "the database is behind a pooler that passes no notifications on: this gateway looks for changes more often"
+            );
+        }
+        Ok(())
+    }
+
+    /// A connection that is driven by a task of this runtime until it is dropped.
+    pub(super) async fn connect(&self) -> Result<Database, StoreError> {
+        self.connect_noticing(None).await
+    }
+
+    /// A connection whose notifications wake those who wait for them.
+    pub(super) async fn connect_noticing(&self, noticed: Option<Arc<Notices>>) -> Result<Database, StoreError> {
+        let database = self.enter(noticed).await?;
+        if !self.is_pooled() {
+            let set = self.set_all("SET", false);
+            let set = tokio::time::timeout(ENTER_TIMEOUT, database.batch(&set)).await;
+            set.map_err(|_| no_answer())?.map_err(|error| store_error(&error))?;
+        }
+        Ok(database)
+    }
+
+    /// A connection without settings. They are not sent with the connection, since poolers refuse that; and through one
+    /// they are set in each transaction, since another client gets the session after it.
+    async fn enter(&self, noticed: Option<Arc<Notices>>) -> Result<Database, StoreError> {
+        let connecting = async {
+            let Some(tls) = self.tls.clone() else {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                drive(connection, noticed);
+                return Ok(client);
+            };
+            let (client, connection) = self.config.connect(tls).await?;
+            drive(connection, noticed);
+            Ok(client)
+        };
+        let addresses = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).clamp(1, 10);
+        let one = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        let timeout = one.saturating_mul(addresses).saturating_add(ENTER_TIMEOUT);
+        let connected: Result<Result<Client, tokio_postgres::Error>, _> =
+            tokio::time::timeout(timeout, connecting).await;
+        match connected {
+            Ok(Ok(client)) => Ok(Database::new(client, self.schema.clone(), self.begin())),
+            Ok(Err(error)) => Err(store_error(&error)),
+            Err(_) => Err(no_answer()),
+        }
+    }
+
+    /// The statement that begins a transaction.
+    fn begin(&self) -> String {
+        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+        if self.is_pooled() { format!("{begin}; {}", self.set_all("SET LOCAL", true)) } else { begin.to_owned() }
+    }
+
+    fn set_all(&self, set: &str, is_local: bool) -> String {
+        let settings = self.settings.iter().map(|(name, value)| format!("{set} {name} = {value}; "));
+        // What is confirmed is on a disk. Stricter settings of the operator stay.
+        settings.collect::<String>()
+            + &format!(
+                "SELECT set_config('synchronous_commit', 'on', {is_local})
+                 WHERE current_setting('synchronous_commit') = 'off'"
+            )
+    }
+}
+
+fn no_answer() -> StoreError {
+    StoreError::Unavailable { reason: "the database does not answer".to_owned() }
+}
+
+/// True if nothing leaves this machine.
+fn is_loopback(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+/// Those who wait for notifications of other replicas.
+#[derive(Default)]
+pub(super) struct Notices {
+    /// Places in lines for turns were given up.
+    pub(super) turns: Notify,
+    /// Runs that are followed have changed.
+    pub(super) runs: Notify,
+    /// Signals were sent, or runs are followed.
+    pub(super) signals: Notify,
+    /// The connection was lost.
+    pub(super) lost: Notify,
+}
+
+impl Notices {
+    /// The channel of all replicas of a schema.
+    pub(super) fn channel(schema: &str) -> String {
+        format!("interlingua {schema}")
+    }
+
+    fn notice(&self, payload: &str) {
+        for kind in payload.chars() {
+            match kind {
+                't' => self.turns.notify_waiters(),
+                'r' => self.runs.notify_one(),
+                's' => self.signals.notify_one(),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn drive<S, T>(mut connection: Connection<S, T>, noticed: Option<Arc<Notices>>)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::spawn(async move {
+        loop {
+            match poll_fn(|context| connection.poll_message(context)).await {
+                Some(Ok(AsyncMessage::Notification(notification))) => {
+                    if let Some(noticed) = &noticed {
+                        noticed.notice(notification.payload());
+                    }
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => break,
+            }
+        }
+        if let Some(noticed) = &noticed {
+            noticed.lost.notify_one();
+        }
+    });
+}

@@ -1,0 +1,65 @@
+//! One connection to the database, and statements about the configured schema. Not here: making connections
+//! ([`super::connect`]), and what the statements say.
+
+use std::sync::Arc;
+
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Error, Row};
+
+/// Parameters of a statement with their types: no round trip is needed to learn them, and no name is left behind, so that
+/// poolers may give each transaction another connection.
+pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+
+/// The schema that all tables are in, quoted.
+#[derive(Clone, Debug)]
+pub(super) struct Schema(Arc<str>);
+
+impl Schema {
+    pub(super) fn new(name: &str) -> Self {
+        Self(format!("\"{}\".", name.replace('"', "\"\"")).into())
+    }
+
+    /// A statement in which `il.` stands for the schema.
+    pub(super) fn of(&self, sql: &str) -> String {
+        sql.replace("il.", &self.0)
+    }
+}
+
+/// A connection. Statements that are begun at the same time are sent one after the other, without waiting for the results
+/// in between.
+pub(super) struct Database {
+    client: Client,
+    schema: Schema,
+    begin: String,
+}
+
+impl Database {
+    pub(super) const fn new(client: Client, schema: Schema, begin: String) -> Self {
+        Self { client, schema, begin }
+    }
+
+    /// Runs a statement; `il.` stands for the schema in it. Returns its rows.
+    pub(super) async fn rows(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
+        self.client.query_typed(&self.schema.of(sql), parameters).await
+    }
+
+    /// Runs a statement that has one row at most.
+    pub(super) async fn row(&self, sql: &str, parameters: Parameters<'_>) -> Result<Option<Row>, Error> {
+        Ok(self.rows(sql, parameters).await?.into_iter().next())
+    }
+
+    /// Begins a transaction.
+    pub(super) async fn begin(&self) -> Result<(), Error> {
+        self.client.batch_execute(&self.begin).await
+    }
+
+    /// Runs statements without parameters.
+    pub(super) async fn batch(&self, sql: &str) -> Result<(), Error> {
+        self.client.batch_execute(&self.schema.of(sql)).await
+    }
+
+    /// True once the connection is lost.
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+}

@@ -1,0 +1,618 @@
+//! One flush: all that a replica has to write, in one transaction that fails as a whole if the replica was fenced. It has
+//! a number, so that it is applied once however often it is sent, and everything that callers wait for has an id or a
+//! condition by which its result is found again after a lost connection.
+//!
+//! Not here: what is written of runs ([`super::tracked`]), and when a flush is sent, and again ([`super::writer`]).
+
+mod halves;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use interlingua_core::id::RunId;
+use sha2::{Digest as _, Sha256};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, Row};
+use uuid::Uuid;
+
+use super::database::Database;
+use super::tracked::{RunWrites, Runs, int};
+use super::work::{DocumentsWork, Reply, Work, Written};
+use crate::store::{Claim, Conflict, Journal, Signal, StoreError, Ticket, Version, owner_in};
+
+const COMMIT: &str = "COMMIT";
+const RENEW: &str = "SELECT il.renew($1, $2)";
+/// In the order of the keys: flushes of several replicas do not wait for each other in a circle.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) key";
+const OPEN: &str = "
+    INSERT INTO il.runs (id, holder, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto,
+                         size, route, remembered, about, head, tags)
+    SELECT id, $1, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, size, route,
+           remembered, about, head, string_to_array(tags, chr(30))
+    FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bool[], $9::bool[],
+                $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::text[], $15::bool[], $16::bytea[],
+                $17::bytea[], $18::text[])
+         AS n(id, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, size, route,
+              remembered, about, head, tags)
+    ON CONFLICT (id) DO NOTHING";
+const CLAIM: &str = "
+    UPDATE il.runs r SET holder = $1 FROM unnest($2::uuid[], $3::bigint[]) AS c(id, upto)
+    WHERE r.id = c.id AND r.upto = c.upto AND (r.holder IS NULL OR r.holder = $1) RETURNING r.id";
+const LINES: &str = "
+    INSERT INTO il.lines (run, first, events, bytes)
+    SELECT l.run, l.first, l.events, l.bytes
+    FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::bytea[]) AS l(run, first, events, bytes)
+    JOIN il.runs r ON r.id = l.run AND r.holder = $1
+    ON CONFLICT (run, first) DO NOTHING";
+const HEADS: &str = "
+    UPDATE il.runs r SET state = h.state, ended = h.ended, hidden = h.hidden, changed_at = h.changed_at, upto = h.upto,
+           size = r.size + h.added, about = h.about, head = h.head, tags = string_to_array(h.tags, chr(30)),
+           holder = CASE WHEN h.keeps THEN r.holder END
+    FROM unnest($2::uuid[], $3::text[], $4::bool[], $5::bool[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bytea[],
+                $10::bytea[], $11::bool[], $12::text[])
+         AS h(id, state, ended, hidden, changed_at, upto, added, about, head, keeps, tags)
+    WHERE r.id = h.id AND r.holder = $1 RETURNING r.id";
+const LOG: &str = "INSERT INTO il.log (replica, flush, bytes) VALUES ($1, $2, $3)";
+const TRIM: &str = "DELETE FROM il.log WHERE replica = $1 AND flush < $2";
+const REMOVE: &str =
+    "WITH gone AS (DELETE FROM il.lines WHERE run = $1) DELETE FROM il.runs WHERE id = $1 RETURNING id";
+const DOCUMENTS: &str = "SELECT * FROM il.write_documents($1, $2, $3, $4, $5, $6, $7)";
+const LEAVE: &str = "SELECT il.leave_turns($1, $2, $3)";
+const QUEUE: &str = "SELECT * FROM il.queue_turn($1, $2, $3, $4, $5)";
+const SIGNAL: &str = "
+    INSERT INTO il.signals (id, replica, run, kind) SELECT $1, holder, id, $3 FROM il.runs
+    WHERE id = $2 AND holder IS NOT NULL ON CONFLICT (id) DO NOTHING";
+/// How results are found again of a flush that was applied, but whose answer was lost.
+const CLAIMED: &str = "SELECT id FROM il.runs WHERE holder = $1 AND id = ANY ($2)";
+const DOCUMENTS_WRITTEN: &str = "
+    SELECT max(version), 1::bigint FROM il.documents
+    WHERE writer = $1 AND (collection, key) IN (SELECT * FROM unnest($2::text[], $3::text[]))";
+const QUEUED: &str = "SELECT number, false FROM il.tickets WHERE session = $1 AND id = $2";
+
+/// A place in a line that a caller wants.
+struct Queueing {
+    session: String,
+    continues: Option<RunId>,
+    most: i64,
+    id: Uuid,
+    reply: Reply<Option<Ticket>>,
+}
+
+/// A run of which the caller has loaded so many events.
+struct Claiming {
+    run: Arc<dyn Journal>,
+    events: i64,
+    reply: Reply<()>,
+}
+
+/// What one transaction writes, and who waits for it.
+pub(super) struct Flush {
+    replica: Uuid,
+    pub(super) number: i64,
+    pub(super) runs: RunWrites,
+    /// Forgets what is in the log: all of it is in rows.
+    pub(super) trims: bool,
+    claims: Vec<Claiming>,
+    removes: Vec<(RunId, Reply<bool>)>,
+    documents: Vec<DocumentsWork>,
+    queueing: Vec<Queueing>,
+    leaving: (Vec<String>, Vec<i64>),
+    signals: Vec<(Uuid, RunId, &'static str)>,
+    /// Those who wait until it is committed, and the run they wait for.
+    waiting: Vec<(Option<RunId>, Reply<()>)>,
+    pub(super) closing: Option<Reply<()>>,
+}
+
+/// What is known after a flush.
+#[derive(Default)]
+pub(super) struct Outcome {
+    /// Runs that this replica holds no longer.
+    pub(super) lost: Vec<Arc<dyn Journal>>,
+}
+
+/// The name of a signal in the database.
+pub(super) const fn signal_name(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Cancel => "cancel",
+        Signal::ReceiversChanged => "receivers",
+    }
+}
+
+impl Flush {
+    /// Takes work, in its order, as far as it fits into one transaction; leaves the rest.
+    pub(super) fn build(replica: Uuid, number: i64, runs: &mut Runs, work: &mut Vec<Work>, moves_all: bool) -> Self {
+        let mut flush = Self {
+            replica,
+            number,
+            runs: RunWrites::default(),
+            trims: moves_all,
+            claims: Vec::new(),
+            removes: Vec::new(),
+            documents: Vec::new(),
+            queueing: Vec::new(),
+            leaving: (Vec::new(), Vec::new()),
+            signals: Vec::new(),
+            waiting: Vec::new(),
+            closing: None,
+        };
+
+        let mut removed = HashSet::new();
+        let run_of = |work: &Work| match work {
+            Work::Touch(run) | Work::Open { run, .. } | Work::Settle { run, .. } => Some(run.id()),
+            _ => None,
+        };
+        // What follows the removal of the same run comes after it.
+        let fits = |work: &Work| match work {
+            Work::Remove { run, .. } => {
+                removed.insert(*run);
+                true
+            }
+            work => run_of(work).is_none_or(|run| !removed.contains(&run)),
+        };
+        let mut fits = fits;
+        let end = work.iter().position(|work| !fits(work)).unwrap_or(work.len());
+        for work in work.drain(..end) {
+            flush.add(runs, work);
+        }
+        if moves_all {
+            runs.move_all_lines(&mut flush.runs);
+        }
+        flush
+    }
+
+    fn add(&mut self, runs: &mut Runs, work: Work) {
+        match work {
+            Work::Touch(run) => runs.touch(&run, &mut self.runs),
+            Work::Open { run, claim: Claim::New, reply } => {
+                runs.open(&run, &mut self.runs);
+                self.waiting.push((Some(run.id()), reply));
+            }
+            Work::Open { run, claim: Claim::Existing { events }, reply } => {
+                run.dirty_flag().clear();
+                runs.by_id.insert(run.id(), super::tracked::TrackedRun::new(&run, events));
+                self.claims.push(Claiming { run, events: int(events), reply });
+            }
+            Work::Settle { run, reply } => {
+                runs.settle(&run, &mut self.runs);
+                self.waiting.push((Some(run.id()), reply));
+            }
+            Work::Remove { run, reply } => {
+                runs.by_id.remove(&run);
+                self.removes.push((run, reply));
+            }
+            Work::Documents(work) => self.documents.push(work),
+            Work::QueueTurn { session, continues, most, id, reply } => {
+                let most = i64::try_from(most).unwrap_or(i64::MAX);
+                self.queueing.push(Queueing { session, continues, most, id, reply });
+            }
+            Work::LeaveTurn { ticket, reply } => {
+                self.leaving.0.push(ticket.session);
+                self.leaving.1.push(int(ticket.number));
+                self.waiting.push((None, reply));
+            }
+            Work::Signal { run, signal, id, reply } => {
+                self.signals.push((id, run, signal_name(signal)));
+                self.waiting.push((None, reply));
+            }
+            Work::Flush(reply) => self.waiting.push((None, reply)),
+            Work::Close(reply) => self.closing = Some(reply),
+        }
+    }
+
+    /// What other replicas are notified of.
+    pub(super) fn notices(&self, followed: &HashSet<RunId>) -> String {
+        let changed = self.runs.segments.iter().map(|segment| segment.run);
+        let changed = changed.chain(self.runs.heads.iter().map(|head| head.id));
+        let mut notices = String::new();
+        if changed.map(RunId).any(|run| followed.contains(&run)) {
+            notices.push('r');
+        }
+        if !self.leaving.0.is_empty() {
+            notices.push('t');
+        }
+        if !self.signals.is_empty() {
+            notices.push('s');
+        }
+        notices
+    }
+
+    /// True if nothing is written but that the replica is there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.new.is_empty()
+            && self.runs.segments.is_empty()
+            && self.runs.heads.is_empty()
+            && self.runs.log.is_empty()
+            && self.claims.is_empty()
+            && self.removes.is_empty()
+            && self.documents.is_empty()
+            && self.queueing.is_empty()
+            && self.leaving.0.is_empty()
+            && self.signals.is_empty()
+    }
+
+    /// The keys of what other replicas may write at the same time, in one order for all. Every version of the gateway has
+    /// the same keys.
+    fn locks(&self) -> Vec<i64> {
+        let key = |kind: &str, name: &str| {
+            let hash = Sha256::new().chain_update(kind).chain_update([0]).chain_update(name).finalize();
+            hash.first_chunk().map_or(0, |first| i64::from_be_bytes(*first))
+        };
+        let documents = self.documents.iter().flat_map(|work| &work.writes);
+        let documents = documents.map(|write| key(&write.collection, &write.key));
+        let sessions = self.queueing.iter().map(|queueing| &queueing.session).chain(&self.leaving.0);
+        let mut keys: Vec<i64> = documents.chain(sessions.map(|session| key("", session))).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Sends the transaction. The results of the statements that have any, in the order of [`Flush::finish`].
+    pub(super) async fn send(&self, database: &Database) -> Result<Results, Error> {
+        let locks = self.locks();
+        let run_writes = async {
+            futures_util::try_join!(
+                self.open(database),
+                self.claim(database),
+                self.lines(database),
+                self.heads(database),
+                self.log(database)
+            )
+        };
+        let removes =
+            join_all(self.removes.iter().map(async |(run, _)| database.rows(REMOVE, &[(&run.0, Type::UUID)]).await));
+        let documents = join_all(self.documents.iter().map(|work| write_documents(database, work)));
+        let leaving = async {
+            if self.leaving.0.is_empty() {
+                return Ok(Vec::new());
+            }
+            let (sessions, places) = &self.leaving;
+            let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+                [(sessions, Type::TEXT_ARRAY), (places, Type::INT8_ARRAY), (&self.replica, Type::UUID)];
+            database.rows(LEAVE, &parameters).await
+        };
+        let queueing = join_all(self.queueing.iter().map(|queueing| self.queue(database, queueing)));
+        let signals = join_all(self.signals.iter().map(async |(id, run, kind)| {
+            database.rows(SIGNAL, &[(id, Type::UUID), (&run.0, Type::UUID), (kind, Type::TEXT)]).await
+        }));
+        let lock = async {
+            if locks.is_empty() { Ok(Vec::new()) } else { database.rows(LOCK, &[(&locks, Type::INT8_ARRAY)]).await }
+        };
+        let renew_parameters: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&self.replica, Type::UUID), (&self.number, Type::INT8)];
+
+        // Begun in this order, and sent at once: the database answers when all is there.
+        let (begun, renewed, locked, runs, removed, written, left, queued, signaled, committed) = futures_util::join!(
+            database.begin(),
+            database.rows(RENEW, &renew_parameters),
+            lock,
+            run_writes,
+            removes,
+            documents,
+            leaving,
+            queueing,
+            signals,
+            database.rows(COMMIT, &[]),
+        );
+
+        // The first error is the cause; those after it say that the transaction is aborted.
+        begun?;
+        let failed = |error| Err(error);
+        if let Err(error) = renewed {
+            return failed(error);
+        }
+        if let Err(error) = locked {
+            return failed(error);
+        }
+        let (_, claimed, _, heads, _) = runs?;
+        let removed = removed.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let written = written.into_iter().collect::<Result<Vec<_>, _>>()?;
+        left?;
+        let queued = queued.into_iter().collect::<Result<Vec<_>, _>>()?;
+        signaled.into_iter().collect::<Result<Vec<_>, _>>()?;
+        committed?;
+
+        let id = |row: &Row| row.get::<_, Uuid>(0);
+        Ok(Results {
+            claimed: claimed.iter().map(id).collect(),
+            heads: Some(heads.iter().map(id).collect()),
+            removed: removed.iter().map(|rows| !rows.is_empty()).collect(),
+            written: written.iter().map(|rows| written_in(rows)).collect(),
+            queued: queued.iter().map(|rows| place_in(rows)).collect(),
+        })
+    }
+
+    /// The results of a flush that was applied, and whose answer was lost with its connection.
+    pub(super) async fn find_results(&self, database: &Database) -> Result<Results, Error> {
+        let ids: Vec<Uuid> = self.claims.iter().map(|claim| claim.run.id().0).collect();
+        let claimed = database.rows(CLAIMED, &[(&self.replica, Type::UUID), (&ids, Type::UUID_ARRAY)]).await?;
+        let mut results = Results {
+            claimed: claimed.iter().map(|row| row.get(0)).collect(),
+            heads: None,
+            removed: vec![true; self.removes.len()],
+            written: Vec::new(),
+            queued: Vec::new(),
+        };
+        for work in &self.documents {
+            let collections: Vec<&str> = work.writes.iter().map(|write| &*write.collection).collect();
+            let keys: Vec<&str> = work.writes.iter().map(|write| &*write.key).collect();
+            let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+                [(&work.id, Type::UUID), (&collections, Type::TEXT_ARRAY), (&keys, Type::TEXT_ARRAY)];
+            let rows = database.rows(DOCUMENTS_WRITTEN, &parameters).await?;
+            let only_deletes = work.writes.iter().all(|write| write.value.is_none());
+            let deleted = Written { version: Version(0), deleted: true };
+            results.written.push(if only_deletes { Ok(deleted) } else { written_in(&rows) });
+        }
+        for queueing in &self.queueing {
+            let rows = database.rows(QUEUED, &[(&queueing.session, Type::TEXT), (&queueing.id, Type::UUID)]).await?;
+            results.queued.push(place_in(&rows));
+        }
+        Ok(results)
+    }
+
+    /// Answers those who wait.
+    pub(super) fn finish(self, results: Results) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut lost = HashSet::new();
+        for claim in self.claims {
+            let is_claimed = results.claimed.contains(&claim.run.id().0);
+            if !is_claimed {
+                lost.insert(claim.run.id());
+                outcome.lost.push(claim.run);
+            }
+            let _ = claim.reply.send(if is_claimed { Ok(()) } else { Err(StoreError::Fenced) });
+        }
+        if let Some(heads) = &results.heads {
+            let written: HashSet<&Uuid> = heads.iter().collect();
+            lost.extend(
+                self.runs.heads.iter().map(|head| &head.id).filter(|id| !written.contains(id)).map(|id| RunId(*id)),
+            );
+        }
+
+        for durable in self.runs.durable {
+            if lost.contains(&durable.run.id()) {
+                outcome.lost.push(durable.run);
+                continue;
+            }
+            durable.run.committed(durable.events);
+            if durable.archived > 0 {
+                durable.run.archived(durable.archived);
+            }
+        }
+
+        for (run, reply) in self.waiting {
+            let is_lost = run.is_some_and(|run| lost.contains(&run));
+            let _ = reply.send(if is_lost { Err(StoreError::Fenced) } else { Ok(()) });
+        }
+        for ((_, reply), removed) in self.removes.into_iter().zip(results.removed) {
+            let _ = reply.send(Ok(removed));
+        }
+        for (work, written) in self.documents.into_iter().zip(results.written) {
+            let _ = work.reply.send(Ok(written));
+        }
+        for (queueing, place) in self.queueing.into_iter().zip(results.queued) {
+            let ticket = place.map(|(number, is_first)| Ticket { session: queueing.session, number, is_first });
+            let _ = queueing.reply.send(Ok(ticket));
+        }
+        if let Some(reply) = self.closing {
+            let _ = reply.send(Ok(()));
+        }
+        outcome
+    }
+
+    /// Answers those who wait with an error. Returns the runs that it was about.
+    pub(super) fn fail(self, error: &StoreError) -> Vec<Arc<dyn Journal>> {
+        let mut runs: Vec<Arc<dyn Journal>> = self.runs.durable.into_iter().map(|durable| durable.run).collect();
+        for claim in self.claims {
+            let _ = claim.reply.send(Err(error.clone()));
+            runs.push(claim.run);
+        }
+        for (_, reply) in self.waiting {
+            let _ = reply.send(Err(error.clone()));
+        }
+        for (_, reply) in self.removes {
+            let _ = reply.send(Err(error.clone()));
+        }
+        for work in self.documents {
+            let _ = work.reply.send(Err(error.clone()));
+        }
+        for queueing in self.queueing {
+            let _ = queueing.reply.send(Err(error.clone()));
+        }
+        if let Some(reply) = self.closing {
+            let _ = reply.send(Err(error.clone()));
+        }
+        runs
+    }
+
+    async fn open(&self, database: &Database) -> Result<Vec<Row>, Error> {
+        let new = &self.runs.new;
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
+        macro_rules! column {
+            ($value:expr) => {
+                new.iter().map($value).collect::<Vec<_>>()
+            };
+        }
+        let (ids, agents, owners) =
+            (column!(|row| row.head.id), column!(|row| &*row.agent), column!(|row| &*row.owner));
+        let (sessions, protocols) = (column!(|row| &*row.session), column!(|row| &*row.protocol));
+        let (states, ended, hidden) =
+            (column!(|row| row.head.state), column!(|row| row.head.ended), column!(|row| row.head.hidden));
+        let (created, changed) = (column!(|row| row.created_at), column!(|row| row.head.changed_at));
+        let (upto, sizes) = (column!(|row| row.head.upto), column!(|row| row.head.added));
+        let (routes, remembered) = (column!(|row| row.route.as_deref()), column!(|row| row.remembered));
+        let (about, heads) = (column!(|row| &*row.head.about), column!(|row| &*row.head.head));
+        let tags = column!(|row| &*row.head.tags);
+        let parameters: [(&(dyn ToSql + Sync), Type); 18] = [
+            (&self.replica, Type::UUID),
+            (&ids, Type::UUID_ARRAY),
+            (&agents, Type::TEXT_ARRAY),
+            (&owners, Type::TEXT_ARRAY),
+            (&sessions, Type::TEXT_ARRAY),
+            (&protocols, Type::TEXT_ARRAY),
+            (&states, Type::TEXT_ARRAY),
+            (&ended, Type::BOOL_ARRAY),
+            (&hidden, Type::BOOL_ARRAY),
+            (&created, Type::INT8_ARRAY),
+            (&changed, Type::INT8_ARRAY),
+            (&upto, Type::INT8_ARRAY),
+            (&sizes, Type::INT8_ARRAY),
+            (&routes, Type::TEXT_ARRAY),
+            (&remembered, Type::BOOL_ARRAY),
+            (&about, Type::BYTEA_ARRAY),
+            (&heads, Type::BYTEA_ARRAY),
+            (&tags, Type::TEXT_ARRAY),
+        ];
+        database.rows(OPEN, &parameters).await
+    }
+
+    async fn claim(&self, database: &Database) -> Result<Vec<Row>, Error> {
+        if self.claims.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<Uuid> = self.claims.iter().map(|claim| claim.run.id().0).collect();
+        let events: Vec<i64> = self.claims.iter().map(|claim| claim.events).collect();
+        let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&self.replica, Type::UUID), (&ids, Type::UUID_ARRAY), (&events, Type::INT8_ARRAY)];
+        database.rows(CLAIM, &parameters).await
+    }
+
+    async fn lines(&self, database: &Database) -> Result<Vec<Row>, Error> {
+        let segments = &self.runs.segments;
+        if segments.is_empty() {
+            return Ok(Vec::new());
+        }
+        let runs: Vec<Uuid> = segments.iter().map(|segment| segment.run).collect();
+        let firsts: Vec<i64> = segments.iter().map(|segment| segment.first).collect();
+        let events: Vec<i32> = segments.iter().map(|segment| segment.events).collect();
+        let bytes: Vec<&[u8]> = segments.iter().map(|segment| &*segment.bytes).collect();
+        let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
+            (&self.replica, Type::UUID),
+            (&runs, Type::UUID_ARRAY),
+            (&firsts, Type::INT8_ARRAY),
+            (&events, Type::INT4_ARRAY),
+            (&bytes, Type::BYTEA_ARRAY),
+        ];
+        database.rows(LINES, &parameters).await
+    }
+
+    async fn heads(&self, database: &Database) -> Result<Vec<Row>, Error> {
+        // Of several states of one run in one flush, the last one counts; what it grew by is added up.
+        let mut heads: Vec<&super::tracked::Head> = Vec::new();
+        let mut added: Vec<i64> = Vec::new();
+        for head in &self.runs.heads {
+            match heads.iter().position(|known| known.id == head.id) {
+                Some(place) => {
+                    heads[place] = head;
+                    added[place] += head.added;
+                }
+                None => {
+                    heads.push(head);
+                    added.push(head.added);
+                }
+            }
+        }
+        if heads.is_empty() {
+            return Ok(Vec::new());
+        }
+        macro_rules! column {
+            ($value:expr) => {
+                heads.iter().map($value).collect::<Vec<_>>()
+            };
+        }
+        let (ids, states, ended) = (column!(|head| head.id), column!(|head| head.state), column!(|head| head.ended));
+        let (hidden, changed, upto) =
+            (column!(|head| head.hidden), column!(|head| head.changed_at), column!(|head| head.upto));
+        let (about, lines, keeps) =
+            (column!(|head| &*head.about), column!(|head| &*head.head), column!(|head| head.keeps));
+        let tags = column!(|head| &*head.tags);
+        let parameters: [(&(dyn ToSql + Sync), Type); 12] = [
+            (&self.replica, Type::UUID),
+            (&ids, Type::UUID_ARRAY),
+            (&states, Type::TEXT_ARRAY),
+            (&ended, Type::BOOL_ARRAY),
+            (&hidden, Type::BOOL_ARRAY),
+            (&changed, Type::INT8_ARRAY),
+            (&upto, Type::INT8_ARRAY),
+            (&added, Type::INT8_ARRAY),
+            (&about, Type::BYTEA_ARRAY),
+            (&lines, Type::BYTEA_ARRAY),
+            (&keeps, Type::BOOL_ARRAY),
+            (&tags, Type::TEXT_ARRAY),
+        ];
+        database.rows(HEADS, &parameters).await
+    }
+
+    async fn log(&self, database: &Database) -> Result<(), Error> {
+        let trim = async {
+            if self.trims {
+                database.rows(TRIM, &[(&self.replica, Type::UUID), (&self.number, Type::INT8)]).await?;
+            }
+            Ok(())
+        };
+        let write = async {
+            if !self.runs.log.is_empty() {
+                let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+                    [(&self.replica, Type::UUID), (&self.number, Type::INT8), (&self.runs.log, Type::BYTEA)];
+                database.rows(LOG, &parameters).await?;
+            }
+            Ok(())
+        };
+        futures_util::try_join!(trim, write).map(drop)
+    }
+
+    async fn queue(&self, database: &Database, queueing: &Queueing) -> Result<Vec<Row>, Error> {
+        let continues = queueing.continues.map(|run| run.0);
+        let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
+            (&queueing.session, Type::TEXT),
+            (&queueing.id, Type::UUID),
+            (&self.replica, Type::UUID),
+            (&continues, Type::UUID),
+            (&queueing.most, Type::INT8),
+        ];
+        database.rows(QUEUE, &parameters).await
+    }
+}
+
+/// The results of a flush, each list in the order of its work.
+#[derive(Default)]
+pub(super) struct Results {
+    claimed: Vec<Uuid>,
+    /// `None`: not known any more.
+    heads: Option<Vec<Uuid>>,
+    removed: Vec<bool>,
+    written: Vec<Result<Written, Conflict>>,
+    queued: Vec<Option<(u64, bool)>>,
+}
+
+async fn write_documents(database: &Database, work: &DocumentsWork) -> Result<Vec<Row>, Error> {
+    let writes = &work.writes;
+    let collections: Vec<&str> = writes.iter().map(|write| &*write.collection).collect();
+    let keys: Vec<&str> = writes.iter().map(|write| &*write.key).collect();
+    let owners: Vec<&str> = writes.iter().map(|write| owner_in(&write.collection, &write.key)).collect();
+    let values: Vec<Option<&[u8]>> = writes.iter().map(|write| write.value.as_deref()).collect();
+    let expected: Vec<i64> = writes.iter().map(|write| write.expected).collect();
+    let now = int(work.now);
+    let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
+        (&work.id, Type::UUID),
+        (&collections, Type::TEXT_ARRAY),
+        (&keys, Type::TEXT_ARRAY),
+        (&owners, Type::TEXT_ARRAY),
+        (&values, Type::BYTEA_ARRAY),
+        (&expected, Type::INT8_ARRAY),
+        (&now, Type::INT8),
+    ];
+    database.rows(DOCUMENTS, &parameters).await
+}
+
+fn written_in(rows: &[Row]) -> Result<Written, Conflict> {
+    let row = rows.first().ok_or(Conflict)?;
+    let version = row.get::<_, Option<i64>>(0).ok_or(Conflict)?;
+    Ok(Written { version: Version(version.unsigned_abs()), deleted: row.get::<_, i64>(1) > 0 })
+}
+
+fn place_in(rows: &[Row]) -> Option<(u64, bool)> {
+    rows.first().map(|row| (row.get::<_, i64>(0).unsigned_abs(), row.get(1)))
+}

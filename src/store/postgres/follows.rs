@@ -1,0 +1,268 @@
+//! Runs that this replica follows, no matter who holds them: one query for all of them, whenever a holder notifies, and now and
+//! then. Not here: which of its runs a holder writes at once for that ([`super::writer`]).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use interlingua_core::call::RunInfo;
+use interlingua_core::id::RunId;
+use interlingua_core::journal;
+use tokio::sync::{Notify, mpsc};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+use uuid::Uuid;
+
+use super::connect::Notices;
+use super::reader::parse_info;
+use super::reads::{ReadError, Reads};
+use crate::store::local::lock;
+use crate::store::{RunUpdate, StoreError};
+
+/// How often is looked for what no holder has notified.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// The same where none can notify.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// For how long a holder is asked to write a run at once, and how often it is asked again.
+const INTEREST: Duration = Duration::from_secs(30);
+const RENEWAL: Duration = Duration::from_secs(10);
+/// Updates that wait for a slow follower. It is not asked for more meanwhile.
+const BUFFER: usize = 16;
+/// How many rows of one run are read at once.
+const MAX_ROWS: i64 = 512;
+
+/// All that is followed.
+#[derive(Default)]
+pub(super) struct Follows {
+    state: Mutex<State>,
+    added: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    by_number: HashMap<u64, Followed>,
+    last: u64,
+}
+
+/// One who follows a run.
+struct Followed {
+    run: RunId,
+    /// The next event.
+    next: u64,
+    /// As its row was read last.
+    changed_at: i64,
+    state: String,
+    updates: mpsc::Sender<Result<RunUpdate, StoreError>>,
+}
+
+impl Follows {
+    /// What is committed of a run, from an event on.
+    pub(super) fn follow(&self, run: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>> {
+        let (updates, receiver) = mpsc::channel(BUFFER);
+        let mut state = lock(&self.state);
+        state.last += 1;
+        let number = state.last;
+        state.by_number.insert(number, Followed { run, next: from, changed_at: -1, state: String::new(), updates });
+        drop(state);
+        self.added.notify_one();
+        stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed()
+    }
+
+    /// Reads what has come, until the store is closed.
+    ///
+    /// `replica`: which one this is now. `channel`: where replicas notify each other.
+    pub(super) async fn run(&self, reads: &Reads, notices: &Notices, channel: &str, replica: impl Fn() -> Uuid) {
+        let mut renewed = Instant::now();
+        let interval = if reads.is_pooled() { POLL_INTERVAL } else { INTERVAL };
+        loop {
+            let mut is_new = false;
+            if lock(&self.state).by_number.is_empty() {
+                self.added.notified().await;
+                is_new = true;
+            } else {
+                tokio::select! {
+                    () = notices.runs.notified() => {}
+                    () = self.added.notified() => is_new = true,
+                    () = tokio::time::sleep(interval) => {}
+                }
+            }
+            if is_new || renewed.elapsed() >= RENEWAL {
+                self.note_interest(reads, channel, replica()).await;
+                renewed = Instant::now();
+            }
+            if let Err(error) = self.look(reads).await {
+                tracing::debug!(%error, "runs of other replicas cannot be read now");
+            }
+        }
+    }
+
+    /// Asks the holders to write at once.
+    async fn note_interest(&self, reads: &Reads, channel: &str, replica: Uuid) {
+        let mut runs: Vec<Uuid> = lock(&self.state).by_number.values().map(|followed| followed.run.0).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        let until = INTEREST.as_secs_f64();
+        let sql = "
+            INSERT INTO il.follows (run, replica, until)
+            SELECT run, $1, clock_timestamp() + $3::float8 * interval '1 second' FROM unnest($2::uuid[]) run
+            ON CONFLICT (run, replica) DO UPDATE SET until = excluded.until";
+        let noted = reads.read(async |database| {
+            let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+                [(&replica, Type::UUID), (&runs, Type::UUID_ARRAY), (&until, Type::FLOAT8)];
+            database.rows(sql, &parameters).await?;
+            let notice: [(&(dyn ToSql + Sync), Type); 1] = [(&channel, Type::TEXT)];
+            database.rows("SELECT pg_notify($1, 's')", &notice).await?;
+            Ok(())
+        });
+        if let Err(error) = noted.await {
+            tracing::debug!(%error, "that runs are followed cannot be noted now");
+        }
+    }
+
+    /// Reads what is new of all runs.
+    async fn look(&self, reads: &Reads) -> Result<(), StoreError> {
+        let (mut numbers, mut runs, mut next, mut changed, mut states) = (vec![], vec![], vec![], vec![], vec![]);
+        {
+            let mut state = lock(&self.state);
+            state.by_number.retain(|_, followed| !followed.updates.is_closed());
+            for (number, followed) in &state.by_number {
+                if followed.updates.capacity() < 2 {
+                    continue;
+                }
+                numbers.push(number.cast_signed());
+                runs.push(followed.run.0);
+                next.push(followed.next.cast_signed());
+                changed.push(followed.changed_at);
+                states.push(followed.state.clone());
+            }
+        }
+        if runs.is_empty() {
+            return Ok(());
+        }
+
+        // Rows first: lines that come in between are of a later state, which the next round reads.
+        let heads = "
+            SELECT f.number, r.id IS NULL, r.state, r.changed_at, r.about, r.hidden, coalesce(r.ended, true)
+            FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[]) AS f(number, run, changed_at, state)
+            LEFT JOIN il.runs r ON r.id = f.run
+            WHERE r.id IS NULL OR r.changed_at <> f.changed_at OR r.state <> f.state";
+        let lines = "
+            SELECT f.number, l.first, l.events, l.bytes
+            FROM unnest($1::bigint[], $2::uuid[], $3::bigint[]) AS f(number, run, next)
+            CROSS JOIN LATERAL (
+                SELECT first, events, bytes FROM il.lines WHERE run = f.run AND first >= coalesce(
+                    (SELECT max(first) FROM il.lines WHERE run = f.run AND first <= f.next), 0)
+                ORDER BY first LIMIT $4) AS l
+            WHERE l.first + l.events > f.next
+            ORDER BY f.number, l.first";
+        let (heads, lines) = reads
+            .read(async |database| {
+                let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
+                    (&numbers, Type::INT8_ARRAY),
+                    (&runs, Type::UUID_ARRAY),
+                    (&changed, Type::INT8_ARRAY),
+                    (&states, Type::TEXT_ARRAY),
+                ];
+                let line_parameters: [(&(dyn ToSql + Sync), Type); 4] = [
+                    (&numbers, Type::INT8_ARRAY),
+                    (&runs, Type::UUID_ARRAY),
+                    (&next, Type::INT8_ARRAY),
+                    (&MAX_ROWS, Type::INT8),
+                ];
+                Ok(futures_util::try_join!(database.rows(heads, &parameters), database.rows(lines, &line_parameters))?)
+            })
+            .await?;
+        self.pass_on(&heads, &lines);
+        Ok(())
+    }
+
+    fn pass_on(&self, heads: &[Row], lines: &[Row]) {
+        let mut updates: HashMap<u64, Read<'_>> = HashMap::new();
+        for row in lines {
+            updates.entry(row.get::<_, i64>(0).cast_unsigned()).or_default().lines.push(row);
+        }
+        for row in heads {
+            updates.entry(row.get::<_, i64>(0).cast_unsigned()).or_default().head = Some(row);
+        }
+
+        let mut state = lock(&self.state);
+        for (number, read) in updates {
+            let Some(followed) = state.by_number.get_mut(&number) else { continue };
+            let is_over = match followed.update(&read) {
+                Ok(Some((update, is_over))) => {
+                    // There is room: it was looked for before.
+                    let _ = followed.updates.try_send(Ok(update));
+                    is_over
+                }
+                Ok(None) => read.is_gone(),
+                Err(ReadError::Store(error)) => {
+                    let _ = followed.updates.try_send(Err(error));
+                    true
+                }
+                Err(ReadError::Sql(_)) => false,
+            };
+            if is_over {
+                state.by_number.remove(&number);
+            }
+        }
+    }
+}
+
+/// What was read of one run.
+#[derive(Default)]
+struct Read<'a> {
+    head: Option<&'a Row>,
+    lines: Vec<&'a Row>,
+}
+
+impl Read<'_> {
+    /// True if the run was deleted.
+    fn is_gone(&self) -> bool {
+        self.head.is_some_and(|row| row.get(1))
+    }
+}
+
+impl Followed {
+    /// What is new, and true if nothing will come after it. `None`: nothing is new.
+    fn update(&mut self, read: &Read<'_>) -> Result<Option<(RunUpdate, bool)>, ReadError> {
+        let mut lines: Vec<u8> = Vec::new();
+        let mut is_complete = true;
+        for row in &read.lines {
+            let first = row.get::<_, i64>(1).cast_unsigned();
+            let end = first + u64::try_from(row.get::<_, i32>(2)).unwrap_or(0);
+            let bytes: &[u8] = row.get(3);
+            if end <= self.next {
+                continue;
+            }
+            if first > self.next {
+                is_complete = false;
+                break;
+            }
+            let skipped = if first < self.next {
+                let skipped = journal::end_of(bytes, self.next - first);
+                skipped.ok_or_else(|| StoreError::corrupt(format_args!("run {}", self.run), "invalid lines"))?
+            } else {
+                0
+            };
+            lines.extend_from_slice(&bytes[skipped..]);
+            self.next = end;
+        }
+        is_complete &= i64::try_from(read.lines.len()).unwrap_or(i64::MAX) < MAX_ROWS;
+
+        let mut info: Option<Box<RunInfo>> = None;
+        let mut is_over = false;
+        // While there are more lines than were read, the run is shown as it stood before.
+        if let Some(row) = read.head.filter(|row| is_complete && !row.get::<_, bool>(1)) {
+            let about: &[u8] = row.get(4);
+            info = Some(Box::new(parse_info(self.run, about, row.get(5))?));
+            (self.state, self.changed_at) = (row.get(2), row.get(3));
+            is_over = row.get(6);
+        }
+        if lines.is_empty() && info.is_none() {
+            return Ok(None);
+        }
+        Ok(Some((RunUpdate { lines: Bytes::from(lines), info }, is_over)))
+    }
+}

@@ -1,0 +1,111 @@
+//! What the threads of the gateway and the tasks of the store share. Not here: what any of them does with it.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use interlingua_core::id::RunId;
+use uuid::Uuid;
+
+use super::connect::{Connector, Notices};
+use super::follows::Follows;
+use super::health::WriterHealth;
+use super::options::PostgresOptions;
+use super::queue::Queue;
+use super::reads::Reads;
+use super::turns::TurnWaiters;
+use crate::metrics::StoreMetrics;
+use crate::store::StoreError;
+use crate::store::local::{Signals, lock};
+
+/// Shared by all.
+pub(super) struct Inner {
+    pub(super) connector: Connector,
+    pub(super) queue: Queue,
+    pub(super) health: WriterHealth,
+    pub(super) lease: Duration,
+    /// The channel that replicas notify each other on.
+    pub(super) channel: String,
+    pub(super) notices: Arc<Notices>,
+    pub(super) reads: Reads,
+    pub(super) turns: TurnWaiters,
+    pub(super) follows: Follows,
+    pub(super) signals: Signals,
+    metrics: Option<StoreMetrics>,
+    replica: Mutex<Uuid>,
+    /// The runs of this replica that others follow, as the database has them.
+    followed: Mutex<Option<HashSet<RunId>>>,
+    follow_notice: AtomicBool,
+}
+
+impl Inner {
+    pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let connector = Connector::new(options)?;
+        Ok(Self {
+            reads: Reads::new(connector.clone(), options.readers),
+            connector,
+            queue: Queue::default(),
+            health: WriterHealth::default(),
+            lease: options.lease,
+            channel: Notices::channel(&options.schema),
+            notices: Arc::default(),
+            turns: TurnWaiters::default(),
+            follows: Follows::default(),
+            signals: Signals::default(),
+            metrics: options.metrics.clone(),
+            replica: Mutex::new(Uuid::nil()),
+            followed: Mutex::default(),
+            follow_notice: AtomicBool::new(false),
+        })
+    }
+
+    /// The replica that this process is now.
+    pub(super) fn replica(&self) -> Uuid {
+        *lock(&self.replica)
+    }
+
+    pub(super) fn entered(&self, replica: Uuid) {
+        *lock(&self.replica) = replica;
+    }
+
+    /// Everything that this replica had is another one's.
+    pub(super) fn lost_all(&self) {
+        self.turns.lose_all();
+        *lock(&self.followed) = None;
+    }
+
+    pub(super) fn committed(&self, took: Duration) {
+        if let Some(metrics) = &self.metrics {
+            metrics.committed(took);
+        }
+    }
+
+    pub(super) fn failed(&self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.failed();
+        }
+    }
+
+    /// Other replicas may follow other runs than before.
+    pub(super) fn notice_follow(&self) {
+        self.follow_notice.store(true, Ordering::Release);
+        self.queue.wake();
+    }
+
+    pub(super) fn take_follow_notice(&self) -> bool {
+        self.follow_notice.swap(false, Ordering::AcqRel)
+    }
+
+    pub(super) fn set_followed(&self, runs: HashSet<RunId>) {
+        *lock(&self.followed) = Some(runs);
+    }
+
+    /// Brings what is followed up to date. Returns what was not followed before.
+    pub(super) fn take_newly_followed(&self, known: &mut HashSet<RunId>) -> Vec<RunId> {
+        let Some(now) = lock(&self.followed).take() else { return Vec::new() };
+        let new = now.difference(known).copied().collect();
+        *known = now;
+        new
+    }
+}

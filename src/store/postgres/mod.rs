@@ -1,0 +1,412 @@
+//! A store in a PostgreSQL database, which any number of gateways use at the same time. Designed so that a running stream
+//! costs next to nothing: each replica writes the new events of all its runs in one transaction every few milliseconds.
+//!
+//! `options` has the settings, `connect` and `database` a connection, `schema` the tables, `check` whether a database can be used; `work` and `queue` what is to
+//! be written, `tracked` what of it is written of runs, `flush` one transaction, `writer` the task that sends them; `reads`
+//! the connections for reading, `reader` the queries; `turns`, `follows` and `signals` what comes from other replicas,
+//! `recover` what lost ones left, `retention` deletions. All of them run on a thread of their own. Not here: files.
+
+mod check;
+mod connect;
+mod database;
+mod error;
+mod flush;
+mod follows;
+mod health;
+mod inner;
+mod options;
+mod own_bounds;
+mod queue;
+mod reader;
+mod reads;
+mod recover;
+mod retention;
+mod schema;
+mod signals;
+mod target;
+mod text;
+mod tls;
+mod tracked;
+mod turns;
+mod work;
+mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use interlingua_core::event::Millis;
+use interlingua_core::id::RunId;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+use tokio_postgres::types::{ToSql, Type};
+
+use self::database::Database;
+use self::inner::Inner;
+pub use self::options::PostgresOptions;
+use self::reads::ReadError;
+use self::work::{DocumentWriteOwned, DocumentsWork, Reply, Work, Written, expected};
+use self::writer::Writer;
+use super::{
+    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Health, Journal, LoadCost, Query, Retention,
+    RetentionReport, RunPage, RunUpdate, Shared, Signal, Store, StoreError, StoreFuture, StoredRun, Ticket, Version,
+};
+use crate::clock;
+
+/// How long the store may take to begin.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A store in a PostgreSQL database. Dropping it without [`Store::close`] is like a crash: other replicas take its runs
+/// over once its lease has run out.
+pub struct Postgres {
+    inner: Arc<Inner>,
+    /// What is to be begun on the store's thread. Dropped, it ends the thread.
+    jobs: UnboundedSender<Job>,
+}
+
+/// Begins something on the thread of the store.
+type Job = Box<dyn FnOnce(Arc<Inner>) + Send>;
+
+impl Postgres {
+    /// Connects, brings the schema up to date, and joins the other replicas. Blocks until that is done.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] if the database cannot be reached or refuses it, [`StoreError::NewerSchema`].
+    pub fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let inner = Arc::new(Inner::new(options)?);
+        let (jobs, incoming) = unbounded_channel();
+        let (started, starts) = std::sync::mpsc::channel();
+        let (shared, schema) = (Arc::clone(&inner), options.schema.clone());
+        let thread = std::thread::Builder::new().name("store".into());
+        let spawned = thread.spawn(move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(StoreError::Internal(error.to_string())))),
+            };
+            runtime.block_on(LocalSet::new().run_until(async move {
+                match begin(&shared, &schema).await {
+                    Ok(writer) => {
+                        let _ = started.send(Ok(()));
+                        serve(shared, writer, incoming).await;
+                    }
+                    Err(error) => drop(started.send(Err(error))),
+                }
+            }));
+        });
+        spawned.map_err(|error| StoreError::Internal(error.to_string()))?;
+
+        let started = starts.recv_timeout(START_TIMEOUT);
+        started.unwrap_or(Err(StoreError::Timeout { after: START_TIMEOUT }))?;
+        Ok(Self { inner, jobs })
+    }
+
+    /// Looks whether the database can be used, without changing anything in it. Returns what is there, for people. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Postgres::open`], and why this role or this server cannot be used.
+    pub fn check(options: &PostgresOptions) -> Result<String, StoreError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|error| StoreError::Internal(error.to_string()))?.block_on(check::check(options))
+    }
+
+    /// Does something on the thread of the store, whether or not the caller waits for it.
+    fn spawn<T, F>(&self, doing: impl FnOnce(Arc<Inner>) -> F + Send + 'static) -> StoreFuture<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + 'static,
+    {
+        if self.inner.queue.is_closed() {
+            return closed();
+        }
+        let (reply, receiver) = oneshot::channel();
+        let job = move |inner| {
+            tokio::task::spawn_local(async move { reply.send(doing(inner).await) });
+        };
+        let _ = self.jobs.send(Box::new(job));
+        Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
+    }
+
+    /// Hands work to the writer.
+    fn submit<T: Send + 'static>(&self, work: impl FnOnce(Reply<T>) -> Work) -> StoreFuture<T> {
+        let (reply, receiver) = oneshot::channel();
+        self.inner.queue.push(work(reply));
+        Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
+    }
+
+    fn write_documents(&self, writes: Vec<DocumentWriteOwned>, now: Millis) -> StoreFuture<Result<Written, Conflict>> {
+        let id = clock::new_id().0;
+        let checked = writes.iter().try_for_each(|write| text::check("key", &[&write.collection, &write.key]));
+        if let Err(error) = checked {
+            return failed(error);
+        }
+        self.submit(|reply| Work::Documents(DocumentsWork { id, writes, now, reply }))
+    }
+}
+
+/// Connects and joins.
+async fn begin(inner: &Arc<Inner>, schema: &str) -> Result<Writer, StoreError> {
+    inner.connector.find_out_sessions().await?;
+    let database = inner.connector.connect().await?;
+    schema::migrate(&database, schema).await?;
+    Writer::join(Arc::clone(inner)).await
+}
+
+/// Runs all tasks until the store is closed or dropped.
+async fn serve(inner: Arc<Inner>, writer: Writer, incoming: UnboundedReceiver<Job>) {
+    /// Fails what waits, however the tasks end.
+    struct StopOnDrop(Arc<Inner>);
+    impl Drop for StopOnDrop {
+        fn drop(&mut self) {
+            self.0.queue.stop();
+            self.0.turns.lose_all();
+            self.0.signals.close();
+        }
+    }
+
+    let guard = StopOnDrop(Arc::clone(&inner));
+    tokio::select! {
+        () = writer.run() => {}
+        () = inner.turns.run(&inner.reads, &inner.notices) => {}
+        () = inner.follows.run(&inner.reads, &inner.notices, &inner.channel, || inner.replica()) => {}
+        () = signals::receive(Arc::clone(&inner)) => {}
+        () = signals::listen(Arc::clone(&inner)) => {}
+        () = begin_jobs(Arc::clone(&inner), incoming) => {}
+    }
+    drop(guard);
+}
+
+/// Begins what comes, until the store is dropped.
+async fn begin_jobs(inner: Arc<Inner>, mut incoming: UnboundedReceiver<Job>) {
+    while let Some(job) = incoming.recv().await {
+        job(Arc::clone(&inner));
+    }
+}
+
+fn closed<T: Send + 'static>() -> StoreFuture<T> {
+    failed(StoreError::Closed)
+}
+
+fn failed<T: Send + 'static>(error: StoreError) -> StoreFuture<T> {
+    Box::pin(std::future::ready(Err(error)))
+}
+
+impl Store for Postgres {
+    fn shared(&self) -> Option<&dyn Shared> {
+        Some(self)
+    }
+
+    fn open(&self, run: &Arc<dyn Journal>, claim: Claim) -> StoreFuture<()> {
+        let mut checked = Ok(());
+        if matches!(claim, Claim::New) {
+            run.with(&mut |record, info| checked = text::check_run(record, info));
+        }
+        match checked {
+            Ok(()) => self.submit(|reply| Work::Open { run: Arc::clone(run), claim, reply }),
+            Err(error) => failed(error),
+        }
+    }
+
+    fn touch(&self, run: &Arc<dyn Journal>) {
+        if run.dirty_flag().set() {
+            self.inner.queue.touch(run);
+        }
+    }
+
+    fn settle(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
+        self.submit(|reply| Work::Settle { run: Arc::clone(run), reply })
+    }
+
+    fn load(&self, id: RunId) -> StoreFuture<Option<Arc<StoredRun>>> {
+        self.spawn(async move |inner| inner.reads.read(async |database| reader::load(database, id).await).await)
+    }
+
+    fn load_cost(&self, id: RunId) -> StoreFuture<Option<LoadCost>> {
+        self.spawn(async move |inner| inner.reads.read(async |database| reader::load_cost(database, id).await).await)
+    }
+
+    fn owner_of(&self, id: RunId) -> StoreFuture<Option<String>> {
+        self.spawn(async move |inner| inner.reads.read(async |database| reader::owner_of(database, id).await).await)
+    }
+
+    fn heads(&self, ids: Vec<RunId>) -> StoreFuture<Vec<StoredRun>> {
+        self.spawn(async move |inner| inner.reads.read(async |database| reader::heads(database, &ids).await).await)
+    }
+
+    fn find(&self, query: Query) -> StoreFuture<RunPage> {
+        self.spawn(async move |inner| inner.reads.read(async |database| reader::find(database, &query).await).await)
+    }
+
+    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> StoreFuture<Option<RunId>> {
+        self.spawn(async move |inner| {
+            inner.reads.read(async |database| reader::latest(database, &agents, &owner, &session).await).await
+        })
+    }
+
+    fn remove(&self, id: RunId) -> StoreFuture<bool> {
+        self.submit(|reply| Work::Remove { run: id, reply })
+    }
+
+    fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
+        let (collection, key) = (collection.to_owned(), text::kept(key).into_owned());
+        self.spawn(async move |inner| {
+            inner.reads.read(async |database| reader::get(database, &collection, &key).await).await
+        })
+    }
+
+    fn put(
+        &self,
+        collection: &str,
+        key: &str,
+        value: Bytes,
+        expect: Expect,
+        now: Millis,
+    ) -> StoreFuture<Result<Version, Conflict>> {
+        let write = write(collection, key, Some(value), expect);
+        let written = self.write_documents(vec![write], now);
+        Box::pin(async { Ok(written.await?.map(|written| written.version)) })
+    }
+
+    fn write(&self, writes: Vec<DocumentWrite>, now: Millis) -> StoreFuture<Result<Version, Conflict>> {
+        let written = self.write_documents(writes.into_iter().map(Into::into).collect(), now);
+        Box::pin(async { Ok(written.await?.map(|written| written.version)) })
+    }
+
+    fn delete(&self, collection: &str, key: &str, expect: Expect) -> StoreFuture<Result<bool, Conflict>> {
+        let written = self.write_documents(vec![write(collection, key, None, expect)], clock::now());
+        Box::pin(async { Ok(written.await?.map(|written| written.deleted)) })
+    }
+
+    fn list(
+        &self,
+        collection: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreFuture<Vec<DocumentEntry>> {
+        let (collection, prefix) = (collection.to_owned(), text::kept(prefix).into_owned());
+        let after = after.map(|after| text::kept(after).into_owned());
+        self.spawn(async move |inner| {
+            let list =
+                async |database: &Database| reader::list(database, &collection, &prefix, after.as_deref(), limit).await;
+            inner.reads.read(list).await
+        })
+    }
+
+    fn count(&self, collection: &str, principal: &str) -> StoreFuture<u64> {
+        let (collection, principal) = (collection.to_owned(), text::kept(principal).into_owned());
+        self.spawn(async move |inner| {
+            inner.reads.read(async |database| reader::count(database, &collection, &principal).await).await
+        })
+    }
+
+    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
+        if let Err(error) = text::check("name of a lease", &[&text::kept(key)]) {
+            return failed(error);
+        }
+        let (key, holder) = (text::kept(key).into_owned(), text::kept(holder).into_owned());
+        // Longer than this is for ever.
+        let seconds = ttl.as_secs_f64().min(1e9);
+        self.spawn(async move |inner| {
+            let sql = "
+                INSERT INTO il.leases AS l (name, holder, until)
+                VALUES ($1, $2, clock_timestamp() + $3::float8 * interval '1 second')
+                ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
+                WHERE l.holder = excluded.holder OR l.until <= clock_timestamp() RETURNING name";
+            let lease = async |database: &Database| {
+                let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+                    [(&key, Type::TEXT), (&holder, Type::TEXT), (&seconds, Type::FLOAT8)];
+                Ok::<_, ReadError>(database.row(sql, &parameters).await?.is_some())
+            };
+            inner.reads.read(lease).await
+        })
+    }
+
+    fn release(&self, key: &str, holder: &str) -> StoreFuture<()> {
+        let (key, holder) = (text::kept(key).into_owned(), text::kept(holder).into_owned());
+        self.spawn(async move |inner| {
+            let sql = "DELETE FROM il.leases WHERE name = $1 AND holder = $2";
+            let release = async |database: &Database| {
+                database.rows(sql, &[(&key, Type::TEXT), (&holder, Type::TEXT)]).await?;
+                Ok::<_, ReadError>(())
+            };
+            inner.reads.read(release).await
+        })
+    }
+
+    fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()> {
+        let signal_id = clock::new_id().0;
+        self.submit(|reply| Work::Signal { run: id, signal, id: signal_id, reply })
+    }
+
+    fn signals(&self) -> UnboundedReceiver<(RunId, Signal)> {
+        self.inner.signals.listen()
+    }
+
+    fn recover(&self) -> StoreFuture<Vec<RunId>> {
+        self.spawn(async move |inner| recover::recover(&inner).await)
+    }
+
+    fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
+        self.spawn(async move |inner| retention::retain(&inner, &policy, now).await)
+    }
+
+    fn health(&self) -> Health {
+        self.inner.health.current()
+    }
+
+    fn flush(&self) -> StoreFuture<()> {
+        self.submit(Work::Flush)
+    }
+
+    fn close(&self) -> StoreFuture<()> {
+        self.inner.signals.close();
+        self.submit(Work::Close)
+    }
+}
+
+impl Shared for Postgres {
+    fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
+        if let Err(error) = text::check("session", &[&text::kept(session)]) {
+            return failed(error);
+        }
+        // Its ticket has it as it is kept; no one else reads it there.
+        let (session, id) = (text::kept(session).into_owned(), clock::new_id().0);
+        self.submit(|reply| Work::QueueTurn { session, continues, most, id, reply })
+    }
+
+    fn is_continued(&self, run: RunId) -> StoreFuture<bool> {
+        self.spawn(async move |inner| {
+            let sql = "
+                SELECT FROM il.tickets t WHERE t.continues = $1
+                  AND EXISTS (SELECT FROM il.tickets o WHERE o.session = t.session AND o.number < t.number) LIMIT 1";
+            let continued = async |database: &Database| {
+                Ok::<_, ReadError>(database.row(sql, &[(&run.0, Type::UUID)]).await?.is_some())
+            };
+            inner.reads.read(continued).await
+        })
+    }
+
+    fn turn_comes(&self, ticket: &Ticket) -> StoreFuture<()> {
+        let comes = self.inner.turns.wait(ticket);
+        Box::pin(async { comes.await.unwrap_or(Err(StoreError::Closed)) })
+    }
+
+    fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()> {
+        self.submit(|reply| Work::LeaveTurn { ticket, reply })
+    }
+
+    fn follow(&self, id: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>> {
+        self.inner.follows.follow(id, from)
+    }
+}
+
+fn write(collection: &str, key: &str, value: Option<Bytes>, expect: Expect) -> DocumentWriteOwned {
+    DocumentWriteOwned {
+        collection: collection.to_owned(),
+        key: text::kept(key).into_owned(),
+        value,
+        expected: expected(expect),
+    }
+}

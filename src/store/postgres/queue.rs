@@ -1,0 +1,100 @@
+//! The queue of the writer, filled by all threads, and when the writer wakes. Not here: how the work is done
+//! ([`super::writer`]).
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::time::{sleep_until, timeout};
+
+use super::work::Work;
+use crate::store::local::lock;
+use crate::store::{Journal, StoreError};
+
+/// Work that waits for the next flush.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    wakeup: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    work: Vec<Work>,
+    /// A caller waits for a queued item.
+    urgent: bool,
+    /// No more work is accepted.
+    closed: bool,
+}
+
+impl Queue {
+    /// Queues a run that has new events.
+    pub(super) fn touch(&self, run: &Arc<dyn Journal>) {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return;
+        }
+        state.work.push(Work::Touch(Arc::clone(run)));
+        if state.work.len() == 1 {
+            self.wakeup.notify_one();
+        }
+    }
+
+    /// Queues work that a caller waits for.
+    pub(super) fn push(&self, work: Work) {
+        let mut state = lock(&self.state);
+        if state.closed {
+            drop(state);
+            return work.fail(&StoreError::Closed);
+        }
+        state.closed = matches!(work, Work::Close(_));
+        state.work.push(work);
+        if !state.urgent || state.work.len() == 1 {
+            self.wakeup.notify_one();
+        }
+        state.urgent = true;
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.state).closed
+    }
+
+    /// Takes no more work, and fails what waits.
+    pub(super) fn stop(&self) {
+        let work = {
+            let mut state = lock(&self.state);
+            state.closed = true;
+            std::mem::take(&mut state.work)
+        };
+        work.into_iter().for_each(|work| work.fail(&StoreError::Closed));
+    }
+
+    /// Wakes the writer though there is no work.
+    pub(super) fn wake(&self) {
+        self.wakeup.notify_one();
+    }
+
+    /// Waits for work, and then until it is `due`, or `urgent` if a caller waits for some of it; at most `idle` for the
+    /// first.
+    pub(super) async fn next(&self, due: Instant, urgent: Instant, idle: Duration) -> Vec<Work> {
+        if lock(&self.state).work.is_empty() {
+            // Nothing came, or it was only woken.
+            let _ = timeout(idle, self.wakeup.notified()).await;
+        }
+        loop {
+            let until = {
+                let mut state = lock(&self.state);
+                let until = if state.urgent { urgent } else { due };
+                if state.work.is_empty() || until <= Instant::now() {
+                    state.urgent = false;
+                    return std::mem::take(&mut state.work);
+                }
+                until
+            };
+            tokio::select! {
+                () = sleep_until(until.into()) => {}
+                () = self.wakeup.notified() => {}
+            }
+        }
+    }
+}

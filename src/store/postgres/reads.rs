@@ -1,0 +1,101 @@
+//! The connections for reading, shared by all who read: each sends its statement without waiting for the results of others.
+//! Not here: the statements ([`super::reader`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tokio_postgres::Error;
+
+use super::connect::Connector;
+use super::database::Database;
+use super::error::{Failure, store_error};
+use crate::store::StoreError;
+
+/// How long a caller waits for a connection. Reading is refused soon while the database is away.
+const WAIT: Duration = Duration::from_secs(2);
+/// How long a statement may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a read failed.
+pub(super) enum ReadError {
+    Sql(Error),
+    Store(StoreError),
+}
+
+impl From<Error> for ReadError {
+    fn from(error: Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl ReadError {
+    fn into_store_error(self) -> StoreError {
+        match self {
+            Self::Sql(error) => store_error(&error),
+            Self::Store(error) => error,
+        }
+    }
+
+    /// True if the statement changed nothing and can be sent again over another connection.
+    fn is_disconnected(&self) -> bool {
+        matches!(self, Self::Sql(error) if Failure::of(error) == Failure::Disconnected)
+    }
+}
+
+/// All connections for reading.
+pub(super) struct Reads {
+    connector: Connector,
+    connections: Vec<Mutex<Option<Arc<Database>>>>,
+    next: AtomicUsize,
+}
+
+impl Reads {
+    pub(super) fn new(connector: Connector, connections: usize) -> Self {
+        let connections = (0..connections.max(1)).map(|_| Mutex::new(None)).collect();
+        Self { connector, connections, next: AtomicUsize::new(0) }
+    }
+
+    /// True if no replica can notify another one.
+    pub(super) fn is_pooled(&self) -> bool {
+        self.connector.is_pooled()
+    }
+
+    /// Reads something. A connection that was lost meanwhile is made again, once.
+    pub(super) async fn read<T>(&self, read: impl AsyncFn(&Database) -> Result<T, ReadError>) -> Result<T, StoreError> {
+        for attempt in 0.. {
+            let database = timeout(WAIT, self.connection()).await;
+            let database = database.unwrap_or_else(|_| Err(unavailable("no connection to the database")))?;
+            match timeout(TIMEOUT, read(&database)).await {
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(error)) if attempt == 0 && error.is_disconnected() => {}
+                Ok(Err(error)) => return Err(error.into_store_error()),
+                Err(_) => return Err(unavailable("the database does not answer")),
+            }
+        }
+        unreachable!("it returns after the second attempt")
+    }
+
+    async fn connection(&self) -> Result<Arc<Database>, StoreError> {
+        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
+        let mut connection = self.connections[place].lock().await;
+        if let Some(database) = connection.as_ref().filter(|database| !database.is_closed()) {
+            return Ok(Arc::clone(database));
+        }
+        let database = Arc::new(self.connector.connect().await?);
+        *connection = Some(Arc::clone(&database));
+        Ok(database)
+    }
+}
+
+fn unavailable(reason: &str) -> StoreError {
+    StoreError::Unavailable { reason: reason.to_owned() }
+}

@@ -1,0 +1,258 @@
+//! The runs that this replica holds, and how much of each is in the database; and what of them a flush writes.
+//!
+//! While a turn is under way its lines go to the log: one row for all runs and each flush. They move to the run's own rows
+//! when its state changes, when a caller waits for that, every second, and at once while other replicas follow the run.
+//! Not here: sending it ([`super::flush`]).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use interlingua_core::call::{RunInfo, RunState};
+use interlingua_core::event::Millis;
+use interlingua_core::id::RunId;
+use interlingua_core::journal::{self, Written};
+use uuid::Uuid;
+
+use super::text;
+use crate::store::{Journal, log};
+
+/// A run that this replica holds.
+pub(super) struct TrackedRun {
+    pub(super) journal: Arc<dyn Journal>,
+    /// Number of events in the run's own rows.
+    stored: u64,
+    /// Bytes of them that the size in the run's row does not have yet.
+    uncounted: i64,
+    /// Number of events in those or in the log.
+    logged: u64,
+    /// As its row has it.
+    state: (RunState, Millis),
+}
+
+impl TrackedRun {
+    /// A run whose first events are stored.
+    pub(super) fn new(journal: &Arc<dyn Journal>, stored: u64) -> Self {
+        let mut state = (RunState::Queued, 0);
+        journal.with(&mut |_, info| state = (info.state, info.changed_at));
+        Self { journal: Arc::clone(journal), stored, uncounted: 0, logged: stored, state }
+    }
+}
+
+/// The runs of a replica.
+#[derive(Default)]
+pub(super) struct Runs {
+    pub(super) by_id: HashMap<RunId, TrackedRun>,
+    /// Those that other replicas follow.
+    pub(super) followed: HashSet<RunId>,
+}
+
+/// A new run as its row has it; texts as they are kept.
+pub(super) struct NewRow {
+    pub(super) head: Head,
+    pub(super) agent: String,
+    pub(super) owner: String,
+    pub(super) session: String,
+    pub(super) protocol: String,
+    pub(super) created_at: i64,
+    pub(super) route: Option<String>,
+    pub(super) remembered: bool,
+}
+
+/// What changes in a run's row.
+pub(super) struct Head {
+    pub(super) id: Uuid,
+    pub(super) state: &'static str,
+    pub(super) ended: bool,
+    pub(super) hidden: bool,
+    pub(super) changed_at: i64,
+    pub(super) upto: i64,
+    /// By how many bytes it has grown.
+    pub(super) added: i64,
+    pub(super) about: Vec<u8>,
+    pub(super) head: Vec<u8>,
+    /// As [`all_tags`] writes them.
+    pub(super) tags: String,
+    /// False: it has no holder from now on.
+    pub(super) keeps: bool,
+}
+
+/// Lines of a run for a row of their own.
+pub(super) struct Segment {
+    pub(super) run: Uuid,
+    pub(super) first: i64,
+    pub(super) events: i32,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// How much of a run is durable after a flush.
+pub(super) struct Durable {
+    pub(super) run: Arc<dyn Journal>,
+    pub(super) events: u64,
+    /// How many of them any replica can load.
+    pub(super) archived: u64,
+}
+
+/// What a flush writes of runs.
+#[derive(Default)]
+pub(super) struct RunWrites {
+    pub(super) new: Vec<NewRow>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) heads: Vec<Head>,
+    pub(super) log: Vec<u8>,
+    pub(super) durable: Vec<Durable>,
+}
+
+impl Runs {
+    /// Writes the new events of a run: to the log, unless its state has changed or it is followed.
+    pub(super) fn touch(&mut self, run: &Arc<dyn Journal>, writes: &mut RunWrites) {
+        run.dirty_flag().clear();
+        let Some(tracked) = self.by_id.get_mut(&run.id()) else {
+            // It was removed, or never opened: its followers do not wait for a commit. One that was lost knows.
+            writes.durable.push(Durable { run: Arc::clone(run), events: u64::MAX, archived: 0 });
+            return;
+        };
+
+        let mut changed = false;
+        run.with(&mut |record, info| {
+            changed = (info.state, info.changed_at) != tracked.state;
+            if !changed && !self.followed.contains(&run.id()) {
+                let (from, to) = (tracked.logged, record.len());
+                let key = run.id().0.into_bytes();
+                log::append(&mut writes.log, key, from, to, |log| journal::write(record, from, log));
+                tracked.logged = to;
+            }
+        });
+
+        if changed {
+            self.settle(run, writes);
+        } else if self.followed.contains(&run.id()) {
+            self.move_lines(run.id(), writes);
+        } else {
+            writes.durable.push(Durable { run: Arc::clone(run), events: tracked.logged, archived: 0 });
+        }
+    }
+
+    /// Adds a new run.
+    pub(super) fn open(&mut self, run: &Arc<dyn Journal>, writes: &mut RunWrites) {
+        run.dirty_flag().clear();
+        let (mut row, mut lines, mut length) = (None, Vec::new(), 0);
+        run.with(&mut |record, info| {
+            journal::write(record, 0, &mut lines);
+            length = record.len();
+            let added = size_of(&lines);
+            row = Some(NewRow {
+                head: head(record, info, added, true),
+                agent: text::kept(&record.run().agent).into_owned(),
+                owner: text::kept(&info.owner).into_owned(),
+                session: text::kept(&record.run().session_id).into_owned(),
+                protocol: text::kept(&info.protocol).into_owned(),
+                created_at: int(record.run().created_at),
+                route: info.retention.as_ref().map(|retention| text::kept(&retention.route).into_owned()),
+                remembered: info.retention.as_ref().is_some_and(|retention| retention.remembered),
+            });
+        });
+        writes.new.extend(row);
+        self.by_id.insert(run.id(), TrackedRun::new(run, length));
+        writes.push_segment(run.id(), 0, length, lines);
+        writes.durable.push(Durable { run: Arc::clone(run), events: length, archived: length });
+    }
+
+    /// Brings a run's rows up to date. One that waits or has ended has no holder afterwards.
+    pub(super) fn settle(&mut self, run: &Arc<dyn Journal>, writes: &mut RunWrites) {
+        run.dirty_flag().clear();
+        let Some(tracked) = self.by_id.get_mut(&run.id()) else {
+            writes.durable.push(Durable { run: Arc::clone(run), events: u64::MAX, archived: 0 });
+            return;
+        };
+
+        let (mut lines, mut length, mut keeps) = (Vec::new(), 0, true);
+        let mut state = tracked.state;
+        run.with(&mut |record, info| {
+            journal::write(record, tracked.stored, &mut lines);
+            length = record.len();
+            state = (info.state, info.changed_at);
+            keeps = info.state.is_working();
+            let added = tracked.uncounted.saturating_add(size_of(&lines));
+            writes.heads.push(head(record, info, added, keeps));
+        });
+        writes.push_segment(run.id(), tracked.stored, length, lines);
+        (tracked.stored, tracked.logged, tracked.state) = (length, length, state);
+        tracked.uncounted = 0;
+        writes.durable.push(Durable { run: Arc::clone(run), events: length, archived: length });
+        if !keeps {
+            self.by_id.remove(&run.id());
+            self.followed.remove(&run.id());
+        }
+    }
+
+    /// Moves the lines of a run that are in the log, or in neither place, to rows of its own.
+    pub(super) fn move_lines(&mut self, id: RunId, writes: &mut RunWrites) {
+        let Some(tracked) = self.by_id.get_mut(&id) else { return };
+        let (mut lines, mut length) = (Vec::new(), tracked.stored);
+        tracked.journal.with(&mut |record, _| {
+            journal::write(record, tracked.stored, &mut lines);
+            length = record.len();
+        });
+        tracked.uncounted = tracked.uncounted.saturating_add(size_of(&lines));
+        writes.push_segment(id, tracked.stored, length, lines);
+        (tracked.stored, tracked.logged) = (length, length);
+        let run = Arc::clone(&tracked.journal);
+        writes.durable.push(Durable { run, events: length, archived: length });
+    }
+
+    /// Moves the lines of all runs, so that the log can be emptied.
+    pub(super) fn move_all_lines(&mut self, writes: &mut RunWrites) {
+        let behind = self.by_id.iter().filter(|(_, tracked)| tracked.logged > tracked.stored);
+        for id in behind.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.move_lines(id, writes);
+        }
+    }
+}
+
+impl RunWrites {
+    fn push_segment(&mut self, run: RunId, first: u64, length: u64, bytes: Vec<u8>) {
+        if length > first {
+            let events = i32::try_from(length - first).unwrap_or(i32::MAX);
+            self.segments.push(Segment { run: run.0, first: int(first), events, bytes });
+        }
+    }
+}
+
+fn head(record: &interlingua_core::Record, info: &RunInfo, added: i64, keeps: bool) -> Head {
+    let ended = matches!(info.state, RunState::Ended(_));
+    let mut lines = Vec::new();
+    journal::write(&record.head(), 0, &mut lines);
+    Head {
+        id: record.run().id.0,
+        state: info.state.as_str(),
+        ended,
+        hidden: ended && !info.stored,
+        changed_at: int(info.changed_at),
+        upto: int(record.len()),
+        added,
+        about: serde_json::to_vec(&Written(info)).unwrap_or_default(),
+        head: lines,
+        tags: all_tags(info.tags.iter()),
+        keeps,
+    }
+}
+
+/// Tags as the database gets them, joined by U+001E.
+fn all_tags<'a>(tags: impl Iterator<Item = (&'a String, &'a String)>) -> String {
+    tags.map(|(name, value)| tag(name, value)).collect::<Vec<_>>().join("\u{1e}")
+}
+
+/// A tag as one text.
+pub(super) fn tag(name: &str, value: &str) -> String {
+    let clean = |text: &str| text.replace(['\0', '\u{1e}', '\u{1f}'], "\u{fffd}");
+    format!("{}\u{1f}{}", clean(name), clean(value))
+}
+
+fn size_of(lines: &[u8]) -> i64 {
+    i64::try_from(lines.len()).unwrap_or(i64::MAX)
+}
+
+/// An integer for a column: they are signed. Times and counts stay far below the limit.
+pub(super) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

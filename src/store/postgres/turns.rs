@@ -1,0 +1,99 @@
+//! Those of this replica who wait for a place in a line to be the first one: one query for all of them. Not here: taking
+//! places and giving them up ([`super::flush`]).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_postgres::types::Type;
+
+use super::connect::Notices;
+use super::reads::Reads;
+use crate::store::local::lock;
+use crate::store::{StoreError, Ticket};
+
+/// How often it is looked whether a turn has come, if no replica notifies.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// A session and a place in its line.
+type Place = (String, u64);
+
+/// All who wait.
+#[derive(Default)]
+pub(super) struct TurnWaiters {
+    waiting: Mutex<HashMap<Place, oneshot::Sender<Result<(), StoreError>>>>,
+    added: tokio::sync::Notify,
+}
+
+impl TurnWaiters {
+    /// Waits until a place is the first one.
+    pub(super) fn wait(&self, ticket: &Ticket) -> oneshot::Receiver<Result<(), StoreError>> {
+        let (sender, receiver) = oneshot::channel();
+        if ticket.is_first {
+            let _ = sender.send(Ok(()));
+            return receiver;
+        }
+        lock(&self.waiting).insert((ticket.session.clone(), ticket.number), sender);
+        self.added.notify_one();
+        receiver
+    }
+
+    /// All places are lost.
+    pub(super) fn lose_all(&self) {
+        for (_, sender) in lock(&self.waiting).drain() {
+            let _ = sender.send(Err(StoreError::Fenced));
+        }
+    }
+
+    /// Looks for turns that have come, until the store is closed.
+    pub(super) async fn run(&self, reads: &Reads, notices: &Notices) {
+        loop {
+            if lock(&self.waiting).is_empty() {
+                self.added.notified().await;
+            } else {
+                tokio::select! {
+                    () = notices.turns.notified() => {}
+                    () = self.added.notified() => {}
+                    () = tokio::time::sleep(INTERVAL) => {}
+                }
+            }
+            self.look(reads).await;
+        }
+    }
+
+    async fn look(&self, reads: &Reads) {
+        let places: Vec<Place> = {
+            let mut waiting = lock(&self.waiting);
+            // A caller that waits no longer gives its place up by itself.
+            waiting.retain(|_, sender| !sender.is_closed());
+            waiting.keys().cloned().collect()
+        };
+        if places.is_empty() {
+            return;
+        }
+
+        let (sessions, numbers): (Vec<&str>, Vec<i64>) =
+            places.iter().map(|(session, number)| (session.as_str(), number.cast_signed())).unzip();
+        let sql = "
+            SELECT w.session, w.number, t.number IS NOT NULL,
+                   NOT EXISTS (SELECT FROM il.tickets o WHERE o.session = w.session AND o.number < w.number)
+            FROM unnest($1::text[], $2::bigint[]) AS w(session, number)
+            LEFT JOIN il.tickets t ON t.session = w.session AND t.number = w.number";
+        let rows = reads
+            .read(async |database| {
+                Ok(database.rows(sql, &[(&sessions, Type::TEXT_ARRAY), (&numbers, Type::INT8_ARRAY)]).await?)
+            })
+            .await;
+        // All go on waiting while the database is away.
+        for row in rows.unwrap_or_default() {
+            let place = (row.get::<_, String>(0), row.get::<_, i64>(1).cast_unsigned());
+            let (is_there, is_first): (bool, bool) = (row.get(2), row.get(3));
+            if (is_first || !is_there)
+                && let Some(sender) = lock(&self.waiting).remove(&place)
+            {
+                let _ = sender.send(if is_there { Ok(()) } else { Err(StoreError::Fenced) });
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What callers ask the writer for, and the replies they wait for. Not here: how it is done ([`super::flush`]).
+
+use std::sync::Arc;
+
+use interlingua_core::event::Millis;
+use interlingua_core::id::RunId;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::text;
+use crate::store::{Claim, Conflict, DocumentWrite, Journal, Signal, StoreError, Ticket, Version};
+
+/// Where the result of some work goes. The caller may have stopped waiting.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// Work for the writer, in the order of the calls.
+pub(super) enum Work {
+    /// A run has new events.
+    Touch(Arc<dyn Journal>),
+    Open {
+        run: Arc<dyn Journal>,
+        claim: Claim,
+        reply: Reply<()>,
+    },
+    Settle {
+        run: Arc<dyn Journal>,
+        reply: Reply<()>,
+    },
+    Remove {
+        run: RunId,
+        reply: Reply<bool>,
+    },
+    Documents(DocumentsWork),
+    QueueTurn {
+        session: String,
+        continues: Option<RunId>,
+        most: usize,
+        id: Uuid,
+        reply: Reply<Option<Ticket>>,
+    },
+    LeaveTurn {
+        ticket: Ticket,
+        reply: Reply<()>,
+    },
+    Signal {
+        run: RunId,
+        signal: Signal,
+        id: Uuid,
+        reply: Reply<()>,
+    },
+    /// Confirms that all before it is done.
+    Flush(Reply<()>),
+    /// The last one: leaves the other replicas.
+    Close(Reply<()>),
+}
+
+/// Documents that are written together.
+pub(super) struct DocumentsWork {
+    /// Identifies the write, to find out what became of it after a lost connection.
+    pub(super) id: Uuid,
+    pub(super) writes: Vec<DocumentWriteOwned>,
+    pub(super) now: Millis,
+    pub(super) reply: Reply<Result<Written, Conflict>>,
+}
+
+/// A [`DocumentWrite`] of any collection.
+pub(super) struct DocumentWriteOwned {
+    pub(super) collection: String,
+    /// As it is kept.
+    pub(super) key: String,
+    pub(super) value: Option<bytes::Bytes>,
+    /// -1: nothing is expected; 0: no document; otherwise a version.
+    pub(super) expected: i64,
+}
+
+/// What documents that were written together came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    pub(super) version: Version,
+    /// True if a document was deleted.
+    pub(super) deleted: bool,
+}
+
+impl From<DocumentWrite> for DocumentWriteOwned {
+    fn from(write: DocumentWrite) -> Self {
+        let expected = expected(write.expect);
+        let key = text::kept(&write.key).into_owned();
+        Self { collection: write.collection.to_owned(), key, value: write.value, expected }
+    }
+}
+
+/// A precondition as the database gets it.
+pub(super) fn expected(expect: crate::store::Expect) -> i64 {
+    match expect {
+        crate::store::Expect::Any => -1,
+        crate::store::Expect::Absent => 0,
+        // No document has version 0.
+        crate::store::Expect::Version(Version(version)) => i64::try_from(version.max(1)).unwrap_or(i64::MAX),
+    }
+}
+
+impl Work {
+    /// Answers with an error.
+    pub(super) fn fail(self, error: &StoreError) {
+        fn send<T>(reply: Reply<T>, error: &StoreError) {
+            let _ = reply.send(Err(error.clone()));
+        }
+        match self {
+            Self::Touch(_) => {}
+            Self::Open { reply, .. }
+            | Self::Settle { reply, .. }
+            | Self::LeaveTurn { reply, .. }
+            | Self::Signal { reply, .. }
+            | Self::Flush(reply)
+            | Self::Close(reply) => send(reply, error),
+            Self::Remove { reply, .. } => send(reply, error),
+            Self::Documents(work) => send(work.reply, error),
+            Self::QueueTurn { reply, .. } => send(reply, error),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The writer: collects work and flushes it, over one connection, one flush at a time. A flush whose outcome is unknown is
+//! sent again until it is known. Not here: what a flush is ([`super::flush`]).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::{sleep, timeout};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::database::Database;
+use super::error::{Failure, describe, store_error};
+use super::flush::{Flush, Results};
+use super::inner::Inner;
+use super::tracked::Runs;
+use super::work::Work;
+use crate::clock;
+use crate::store::StoreError;
+
+/// The shortest time between the begins of two flushes while runs grow. An event is published after its commit, so this is
+/// the latency that a stream pays under load.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
+/// The same while a caller waits.
+const URGENT_INTERVAL: Duration = Duration::from_millis(2);
+/// How long lines stay in the log: other replicas see a run that they do not follow that much later.
+const LOG_ROTATION: Duration = Duration::from_secs(1);
+/// How often is looked whether others follow a run, where none can notify.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Size in bytes at which the log is emptied early.
+const MAX_LOG_BYTES: usize = 8 << 20;
+/// How long a flush may take before its connection is given up.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time between two attempts to write what could not be written.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// For so many leases without a connection the runs are kept; then they are lost, whatever the database will say.
+const MAX_LEASES: u32 = 3;
+
+/// Runs of this replica that it does not write any more.
+const GIVE_UP: &str = "
+    WITH given_up AS (
+        UPDATE il.runs r SET holder = $3, upto = greatest(upto, coalesce(
+            (SELECT max(l.first + l.events) FROM il.lines l WHERE l.run = r.id), 0))
+        WHERE holder = $1 AND id = ANY ($2) RETURNING id)
+    INSERT INTO il.replicas (id, state, version, journal) SELECT $3, 'left', '', 1 WHERE EXISTS (SELECT FROM given_up)";
+
+/// Why a flush was not committed.
+enum Failed {
+    /// This replica cannot write any more.
+    Lost(StoreError),
+    /// Something in it is wrong.
+    Refused(StoreError),
+}
+
+/// The state of the writer.
+pub(super) struct Writer {
+    inner: Arc<Inner>,
+    database: Option<Database>,
+    replica: Uuid,
+    /// The number of the last flush that was committed.
+    flushed: i64,
+    runs: Runs,
+    /// Work that the last flush left.
+    rest: Vec<Work>,
+    log_size: usize,
+    rotated: Instant,
+    renewed: Instant,
+    /// When the runs that other replicas follow were looked up last.
+    looked: Instant,
+    failing: bool,
+}
+
+impl Writer {
+    /// A writer that has joined the other replicas.
+    pub(super) async fn join(inner: Arc<Inner>) -> Result<Self, StoreError> {
+        let now = Instant::now();
+        let mut writer = Self {
+            inner,
+            database: None,
+            replica: Uuid::nil(),
+            flushed: 0,
+            runs: Runs::default(),
+            rest: Vec::new(),
+            log_size: 0,
+            rotated: now,
+            renewed: now,
+            looked: now,
+            failing: false,
+        };
+        let database = writer.inner.connector.connect().await?;
+        writer.enter(&database).await?;
+        writer.database = Some(database);
+        Ok(writer)
+    }
+
+    /// Enters this process as a new replica.
+    async fn enter(&mut self, database: &Database) -> Result<(), StoreError> {
+        let id = clock::new_id().0;
+        let sql = "INSERT INTO il.replicas (id, state, version, journal) VALUES ($1, 'active', $2, $3)";
+        let (version, journal) = (env!("CARGO_PKG_VERSION"), 1_i32);
+        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+            [(&id, Type::UUID), (&version, Type::TEXT), (&journal, Type::INT4)];
+        database.rows(sql, &parameters).await.map_err(|error| store_error(&error))?;
+        (self.replica, self.flushed, self.renewed) = (id, 0, Instant::now());
+        self.inner.entered(id);
+        Ok(())
+    }
+
+    /// Writes until the store is closed.
+    pub(super) async fn run(mut self) {
+        loop {
+            let idle = self.inner.lease / 4;
+            let mut work = std::mem::take(&mut self.rest);
+            if work.is_empty() {
+                let due = self.renewed + FLUSH_INTERVAL;
+                let urgent = self.renewed + URGENT_INTERVAL;
+                work = self.inner.queue.next(due, urgent, idle.min(LOG_ROTATION)).await;
+            }
+
+            self.look_for_followers().await;
+            let moves_all =
+                self.log_size > 0 && self.rotated.elapsed() >= LOG_ROTATION || self.log_size >= MAX_LOG_BYTES;
+            let mut flush = Flush::build(self.replica, self.flushed + 1, &mut self.runs, &mut work, moves_all);
+            self.rest = work;
+            for run in self.inner.take_newly_followed(&mut self.runs.followed) {
+                self.runs.move_lines(run, &mut flush.runs);
+            }
+            if flush.is_empty() && flush.closing.is_none() && self.renewed.elapsed() < idle {
+                // No one waits for anything but that all before is committed.
+                flush.finish(Default::default());
+                continue;
+            }
+
+            let closing = flush.closing.take();
+            let written = self.write(flush).await;
+            if let Some(reply) = closing {
+                self.leave().await;
+                let _ = reply.send(written);
+                return;
+            }
+        }
+    }
+
+    /// Writes a flush. What the database refuses in it fails alone.
+    async fn write(&mut self, flush: Flush) -> Result<(), StoreError> {
+        let mut left = vec![flush];
+        while let Some(mut flush) = left.pop() {
+            flush.number = self.flushed + 1;
+            let error = match self.commit(&flush).await {
+                Ok(results) => {
+                    self.finish(flush, results).await;
+                    continue;
+                }
+                Err(Failed::Lost(error)) => error,
+                Err(Failed::Refused(error)) => match flush.halve() {
+                    Ok((first, second)) => {
+                        left.extend([second, first]);
+                        continue;
+                    }
+                    Err(one) if one.items() == 1 => {
+                        self.refuse(*one, &error).await;
+                        continue;
+                    }
+                    Err(whole) => {
+                        flush = *whole;
+                        error
+                    }
+                },
+            };
+
+            tracing::error!(%error, replica = %self.replica, "this gateway loses the runs that it has");
+            for run in left.into_iter().chain([flush]).flat_map(|flush| flush.fail(&error)) {
+                run.lost();
+            }
+            self.lose_all().await;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Sends a flush until its outcome is known.
+    async fn commit(&mut self, flush: &Flush) -> Result<Results, Failed> {
+        let began = Instant::now();
+        let mut is_known_as_applied = false;
+        loop {
+            let Some(database) = self.connected(began).await else {
+                return Err(Failed::Lost(StoreError::Unavailable { reason: self.inner.health.reason() }));
+            };
+            let sent = async {
+                if is_known_as_applied { flush.find_results(database).await } else { flush.send(database).await }
+            };
+            match timeout(FLUSH_TIMEOUT, sent).await {
+                Ok(Ok(results)) => {
+                    self.inner.committed(began.elapsed());
+                    return Ok(results);
+                }
+                Ok(Err(error)) => match Failure::of(&error) {
+                    Failure::Applied => is_known_as_applied = true,
+                    Failure::Fenced => return Err(Failed::Lost(StoreError::Fenced)),
+                    Failure::Disconnected => self.note_failure(describe(&error), true),
+                    Failure::Later => {
+                        self.roll_back().await;
+                        self.note_failure(describe(&error), false);
+                        sleep(RETRY_INTERVAL).await;
+                    }
+                    Failure::Wrong => {
+                        self.roll_back().await;
+                        return Err(Failed::Refused(StoreError::Internal(describe(&error))));
+                    }
+                },
+                Err(_) => self.note_failure("the database does not answer".to_owned(), true),
+            }
+        }
+    }
+
+    /// Notes that a flush was committed, and answers those who wait for it.
+    async fn finish(&mut self, flush: Flush, results: Results) {
+        let logged = flush.runs.log.len();
+        self.flushed = flush.number;
+        (self.renewed, self.log_size) = (Instant::now(), if flush.trims { logged } else { self.log_size + logged });
+        if flush.trims || self.log_size == logged {
+            self.rotated = Instant::now();
+        }
+        if self.failing {
+            self.failing = false;
+            let outage = self.inner.health.recovered();
+            tracing::info!(after_s = outage.as_secs(), "the database can be written again");
+        }
+        let notices = flush.notices(&self.runs.followed);
+        if !notices.is_empty() {
+            self.notify(&notices).await;
+        }
+        for lost in flush.finish(results).lost {
+            self.runs.by_id.remove(&lost.id());
+            lost.lost();
+        }
+    }
+
+    /// Fails the one thing that the database refuses, and nothing else.
+    async fn refuse(&mut self, one: Flush, error: &StoreError) {
+        tracing::error!(%error, "the database refuses something that is to be written");
+        let mut refused = Vec::new();
+        for run in one.fail(error) {
+            self.runs.by_id.remove(&run.id());
+            run.lost();
+            refused.push(run.id().0);
+        }
+        if let Some(database) = self.database.as_ref().filter(|_| !refused.is_empty()) {
+            // As of a replica that has left: they are handed out, and end.
+            let nowhere = clock::new_id().0;
+            let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+                [(&self.replica, Type::UUID), (&refused, Type::UUID_ARRAY), (&nowhere, Type::UUID)];
+            if let Err(error) = database.rows(GIVE_UP, &parameters).await {
+                tracing::error!(error = describe(&error), "a run that was refused stays as it is");
+            }
+        }
+    }
+
+    /// The connection, made again if it is lost. `None`: there was none for too long.
+    async fn connected(&mut self, began: Instant) -> Option<&Database> {
+        let longest = self.inner.lease * MAX_LEASES;
+        while self.database.as_ref().is_none_or(Database::is_closed) {
+            self.database = None;
+            match self.inner.connector.connect().await {
+                Ok(database) => self.database = Some(database),
+                Err(error) => {
+                    self.note_failure(error.to_string(), true);
+                    if self.renewed.elapsed().min(began.elapsed()) > longest {
+                        return None;
+                    }
+                    sleep(RETRY_INTERVAL).await;
+                }
+            }
+        }
+        self.database.as_ref()
+    }
+
+    async fn roll_back(&self) {
+        if let Some(database) = &self.database {
+            // A transaction that failed ended with its COMMIT; this is for one that did not get that far.
+            let _ = database.batch("ROLLBACK").await;
+        }
+    }
+
+    fn note_failure(&mut self, reason: String, disconnects: bool) {
+        if disconnects {
+            self.database = None;
+        }
+        if self.inner.health.failed(&reason) {
+            tracing::error!(%reason, "the database cannot be written: new runs are refused, the store keeps retrying");
+        }
+        self.failing = true;
+        self.inner.failed();
+    }
+
+    /// Another replica has taken over what this one had: it goes on as a new one, with none of its runs.
+    async fn lose_all(&mut self) {
+        for (_, tracked) in std::mem::take(&mut self.runs).by_id {
+            tracked.journal.lost();
+        }
+        self.inner.lost_all();
+        (self.log_size, self.flushed) = (0, 0);
+        loop {
+            let began = Instant::now();
+            if self.connected(began).await.is_some()
+                && let Some(database) = self.database.take()
+            {
+                // One that is not fenced yet, because the database could not be reached, would keep its runs.
+                let old = self.replica;
+                let give_up = "UPDATE il.replicas SET state = 'fenced' WHERE id = $1 AND state = 'active'";
+                let gave_up = database.rows(give_up, &[(&old, Type::UUID)]).await;
+                if gave_up.is_ok() && self.enter(&database).await.is_ok() {
+                    self.database = Some(database);
+                    tracing::warn!(replica = %self.replica, "this gateway goes on as a new replica");
+                    return;
+                }
+            }
+            sleep(RETRY_INTERVAL).await;
+        }
+    }
+
+    /// Looks up which runs other replicas follow, once a second or when one says so.
+    async fn look_for_followers(&mut self) {
+        let interval = if self.inner.connector.is_pooled() { POLL_INTERVAL } else { LOG_ROTATION };
+        if self.runs.by_id.is_empty() || (self.looked.elapsed() < interval && !self.inner.take_follow_notice()) {
+            return;
+        }
+        self.looked = Instant::now();
+        let Some(database) = &self.database else { return };
+        let sql = "SELECT f.run FROM il.follows f JOIN il.runs r ON r.id = f.run
+                   WHERE r.holder = $1 AND f.until > clock_timestamp()";
+        if let Ok(rows) = database.rows(sql, &[(&self.replica, Type::UUID)]).await {
+            self.inner.set_followed(rows.iter().map(|row| interlingua_core::RunId(row.get(0))).collect());
+        }
+    }
+
+    async fn notify(&self, kinds: &str) {
+        if let Some(database) = &self.database {
+            let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+                [(&self.inner.channel, Type::TEXT), (&kinds, Type::TEXT)];
+            // Lost ones only cost time: everyone looks for itself now and then.
+            let _ = database.rows("SELECT pg_notify($1, $2)", &parameters).await;
+        }
+    }
+
+    /// Leaves the other replicas: nothing has to wait for a lease. What it still has is handed out.
+    async fn leave(&mut self) {
+        if let Some(database) = &self.database {
+            let sql = "
+                UPDATE il.replicas SET renewed_at = clock_timestamp(), state = CASE
+                    WHEN EXISTS (SELECT FROM il.runs WHERE holder = $1) OR EXISTS (SELECT FROM il.tickets WHERE replica = $1)
+                    THEN 'fenced' ELSE 'left' END
+                WHERE id = $1";
+            let _ = database.rows(sql, &[(&self.replica, Type::UUID)]).await;
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `interlingua check` with a store in a database: what is there, or why it cannot be used. It changes nothing.
+
+use std::path::Path;
+
+use super::Stand;
+use super::support::process;
+use super::support::upstream::Upstream;
+use crate::support::agent::text_reply;
+
+/// The output of `interlingua check` and its exit code, for a URL.
+fn check(stand: &Stand, url: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gateway.toml"), stand.config(folder.path())).unwrap();
+    write_url(folder.path(), url);
+    let output = process::run(folder.path(), &["check"]);
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+fn write_url(folder: &Path, url: &str) {
+    std::fs::write(folder.join("url"), url).unwrap();
+}
+
+#[tokio::test]
+async fn a_check_says_what_is_in_the_database_or_why_it_cannot_be_used() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let stand = Stand::new(&upstream, "");
+    let url = stand.database.url();
+
+    let (code, text) = check(&stand, &url);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("store: PostgreSQL ") && text.contains("schema interlingua will be made"), "{text}");
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'interlingua'";
+    assert_eq!(stand.database.sql(schemas).unwrap().trim(), "0", "it makes nothing");
+
+    stand.database.sql("CREATE ROLE weak LOGIN").unwrap();
+    let weak = url.replace("postgres@", "weak@");
+    let (code, text) = check(&stand, &weak);
+    assert!(code == Some(1) && text.contains("may not make the tables"), "{text}");
+
+    let (gateway, _folder) = stand.gateway().await;
+    let (code, text) = check(&stand, &url);
+    assert!(code == Some(0) && text.contains("schema interlingua of version 1"), "{text}");
+    let (code, text) = check(&stand, &weak);
+    assert!(code == Some(1) && text.contains("permission denied for schema"), "{text}");
+    gateway.stop().await;
+
+    stand.database.sql("UPDATE interlingua.migrations SET reader = 99").unwrap();
+    let (code, text) = check(&stand, &url);
+    assert!(code == Some(1) && text.contains("supports versions up to"), "{text}");
+
+    let (code, text) = check(&stand, "postgres://postgres@127.0.0.1:1/interlingua?sslmode=disable");
+    assert!(code == Some(1) && text.contains("cannot be reached"), "{text}");
+    stand.database.sql("DROP OWNED BY weak; DROP ROLE weak").unwrap();
+}

@@ -1,0 +1,156 @@
+//! A run's journal as the inner store sees it: it stands still while its replica is not connected, and for ever once the
+//! replica is fenced. Not here: which journals there are (`node`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use interlingua::store::{DirtyFlag, Journal};
+use interlingua_core::RunId;
+use interlingua_core::call::{RunInfo, RunState};
+use interlingua_core::run::Record;
+
+use super::hub::{Hub, lock};
+
+pub(super) struct Guarded {
+    pub(super) journal: Arc<dyn Journal>,
+    /// Which of the holds of a run this is.
+    pub(super) hold: u64,
+    hub: Weak<Hub>,
+    dirty: DirtyFlag,
+    state: Mutex<State>,
+    /// It was to be settled while the store could not be reached.
+    pub(super) is_owed: AtomicBool,
+    is_notified: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// What the inner store sees instead of the run.
+    frozen: Option<Arc<(Record, RunInfo)>>,
+    is_lost: bool,
+    /// What the inner store has reported while the replica could not learn of it.
+    held_back: (u64, u64),
+    /// What the inner store saw last.
+    seen: Option<(u64, RunState)>,
+}
+
+impl Guarded {
+    pub(super) fn new(journal: &Arc<dyn Journal>, hold: u64, hub: &Arc<Hub>) -> Arc<Self> {
+        Arc::new(Self {
+            journal: Arc::clone(journal),
+            hold,
+            hub: Arc::downgrade(hub),
+            dirty: DirtyFlag::default(),
+            state: Mutex::default(),
+            is_owed: AtomicBool::new(false),
+            is_notified: AtomicBool::new(false),
+        })
+    }
+
+    /// From now on the inner store sees the run as it is now.
+    pub(super) fn freeze(&self) {
+        self.journal.with(&mut |record, info| {
+            let mut state = lock(&self.state);
+            state.frozen.get_or_insert_with(|| Arc::new((record.clone(), info.clone())));
+        });
+    }
+
+    /// The inner store sees the run again, and the run learns what has become durable meanwhile.
+    pub(super) fn thaw(&self) {
+        let held_back = {
+            let mut state = lock(&self.state);
+            if state.is_lost {
+                return;
+            }
+            state.frozen = None;
+            std::mem::take(&mut state.held_back)
+        };
+        self.report(held_back);
+    }
+
+    /// Nothing that happens in the run reaches the store any more.
+    pub(super) fn lose(&self) {
+        self.freeze();
+        lock(&self.state).is_lost = true;
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        lock(&self.state).is_lost
+    }
+
+    /// Lets the run know that it was lost.
+    pub(super) fn notify_lost(&self) {
+        if self.is_lost() && !self.is_notified.swap(true, Ordering::SeqCst) {
+            self.journal.lost();
+        }
+    }
+
+    /// The length of the run if it waits or has ended, as the inner store saw it last.
+    pub(super) fn length_at_rest(&self) -> Option<u64> {
+        let seen = lock(&self.state).seen;
+        seen.filter(|(_, state)| !is_working(*state)).map(|(length, _)| length)
+    }
+
+    fn report(&self, (committed, archived): (u64, u64)) {
+        if committed > 0 {
+            self.journal.committed(committed);
+        }
+        if archived > 0 {
+            self.journal.archived(archived);
+        }
+    }
+
+    /// Reports to the run, now or once the replica is connected.
+    fn pass_on(&self, news: (u64, u64)) {
+        {
+            let mut state = lock(&self.state);
+            if state.frozen.is_some() {
+                state.held_back = (state.held_back.0.max(news.0), state.held_back.1.max(news.1));
+                return;
+            }
+        }
+        self.report(news);
+    }
+}
+
+/// True for a run that its replica works on.
+pub(super) fn is_working(state: RunState) -> bool {
+    !matches!(state, RunState::Waiting | RunState::WaitingForAuth | RunState::Ended(_))
+}
+
+impl Journal for Guarded {
+    fn id(&self) -> RunId {
+        self.journal.id()
+    }
+
+    fn with(&self, inspect: &mut dyn FnMut(&Record, &RunInfo)) {
+        self.journal.with(&mut |record, info| {
+            // Under the run's lock, as is whatever freezes it: the inner store never sees less than it has seen.
+            let frozen = lock(&self.state).frozen.clone();
+            if frozen.is_none() {
+                while self.dirty.generation() < self.journal.dirty_flag().generation() {
+                    self.dirty.bump_generation();
+                }
+            }
+
+            let (record, info) = frozen.as_deref().map_or((record, info), |(record, info)| (record, info));
+            lock(&self.state).seen = Some((record.len(), info.state));
+            inspect(record, info);
+        });
+    }
+
+    fn dirty_flag(&self) -> &DirtyFlag {
+        &self.dirty
+    }
+
+    fn committed(&self, events: u64) {
+        self.pass_on((events, 0));
+        if let Some(hub) = self.hub.upgrade() {
+            hub.note_change(self.id());
+        }
+    }
+
+    fn archived(&self, events: u64) {
+        self.pass_on((0, events));
+    }
+}

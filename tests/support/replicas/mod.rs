@@ -1,0 +1,81 @@
+//! A shared store for several engines in one process: a [`Hub`] is what a database server is otherwise, and each
+//! [`Replica`] is what a process that uses it has. Tests make replicas stop, lose their connection and die, and move the
+//! clock.
+//!
+//! What is stored is in one inner store that the hub owns. With a file ([`Hub::on_file`]) replicas read from each other
+//! only what is committed, as from a database. With [`interlingua::store::Memory`] they read each other's memory.
+//!
+//! `hub` has the members, the holders of runs and the clock, `lines` the lines for turns, `node` one replica's connection,
+//! `guarded` a run's journal as the inner store sees it, `followed` runs that others hold, `store` the store's methods.
+//! Not here: the tests.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
+
+mod followed;
+mod guarded;
+mod hub;
+mod lines;
+mod node;
+mod store;
+
+use std::sync::Arc;
+
+pub use self::hub::Hub;
+
+use self::node::{Link, Node};
+
+/// One of several users of a hub. Dropped without [`interlingua::store::Store::close`], it is as dead as after
+/// [`Replica::kill`].
+pub struct Replica {
+    core: Core,
+}
+
+/// What the calls of a replica work on.
+#[derive(Clone)]
+struct Core {
+    hub: Arc<Hub>,
+    node: Arc<Node>,
+}
+
+impl Replica {
+    fn new(hub: Arc<Hub>) -> Self {
+        let node = Node::join(&hub);
+        Self { core: Core { hub, node } }
+    }
+
+    /// The process stands still: its calls wait, and nothing that it does meanwhile reaches the store.
+    pub fn pause(&self) {
+        self.core.disconnect(Link::Paused);
+    }
+
+    /// The process goes on. If it was fenced meanwhile, it learns of it now.
+    pub fn resume(&self) {
+        self.core.reconnect(Link::Paused);
+    }
+
+    /// The store cannot be reached: calls fail, and the results of calls under way are lost.
+    pub fn cut_off(&self) {
+        self.core.disconnect(Link::Cut);
+    }
+
+    /// The store can be reached again.
+    pub fn reconnect(&self) {
+        self.core.reconnect(Link::Cut);
+    }
+
+    /// The process dies: its calls never return.
+    pub fn kill(&self) {
+        self.core.disconnect(Link::Killed);
+    }
+
+    /// The id it has now: another one after it was fenced.
+    pub fn id(&self) -> u64 {
+        self.core.node.member()
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.core.disconnect(Link::Killed);
+    }
+}
