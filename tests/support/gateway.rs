@@ -10,9 +10,11 @@ use std::thread::JoinHandle;
 
 use interlingua::config::{self, Env};
 use interlingua::server::SharedRoutes;
+use interlingua_testing_postgres::Database;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use super::alternating;
 use super::callers::key_of;
 use super::http::{Exchange, Response, request, with_timeout};
 use super::puppet::{PuppetApi, PuppetUpstream};
@@ -30,6 +32,8 @@ pub struct Gateway {
     routes: SharedRoutes,
     folder: PathBuf,
     _temporary: Option<tempfile::TempDir>,
+    /// The other one of two that look like one, and their database.
+    other: Option<(Box<Self>, Database<'static>)>,
 }
 
 /// All protocols, and those of the tests.
@@ -65,6 +69,17 @@ impl Gateway {
 
     /// The same in an existing folder.
     pub async fn in_folder(source: &str, folder: PathBuf) -> Self {
+        let two = if alternating::is_on() { alternating::with_database(source, &folder) } else { None };
+        let Some((source, database)) = two else { return Self::one_in_folder(source, folder).await };
+        let mut one = Self::one_in_folder(&source, folder.clone()).await;
+        let other = Self::one_in_folder(&source, folder).await;
+        one.address = alternating::front([one.address, other.address]);
+        one.other = Some((Box::new(other), database));
+        one
+    }
+
+    /// One gateway in an existing folder.
+    async fn one_in_folder(source: &str, folder: PathBuf) -> Self {
         log();
         let server =
             if source.contains("[server]") { "" } else { "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n" };
@@ -94,7 +109,7 @@ impl Gateway {
         });
         let (address, routes) = with_timeout("the gateway to start", started).await.expect("the gateway started");
         let (stop, stopped, thread) = (Some(stop), Some(stopped), Some(thread));
-        Self { address, key: None, stop, stopped, thread, routes, folder, _temporary: None }
+        Self { address, key: None, stop, stopped, thread, routes, folder, _temporary: None, other: None }
     }
 
     /// The same gateway as this caller sees it. See [`super::callers`].
@@ -105,7 +120,8 @@ impl Gateway {
     /// The same gateway for requests with this key. It does not stop when it is dropped.
     pub fn with_key(&self, key: Option<String>) -> Self {
         let (routes, folder) = (self.routes.clone(), self.folder.clone());
-        Self { address: self.address, key, stop: None, stopped: None, thread: None, routes, folder, _temporary: None }
+        let address = self.address;
+        Self { address, key, stop: None, stopped: None, thread: None, routes, folder, _temporary: None, other: None }
     }
 
     /// The header line that requests prove the caller by. Empty for the gateway itself.
@@ -119,6 +135,9 @@ impl Gateway {
         let parsed = config::read(source, &self.folder.join("gateway.toml"), &gateway.protocols(), &Env::process());
         let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
         self.routes.replace(gateway.build_routes(&settings).expect("the routes can be served"));
+        if let Some((other, _)) = &self.other {
+            other.replace_routes(source);
+        }
     }
 
     /// The folder that relative paths of the configuration refer to.
@@ -130,6 +149,9 @@ impl Gateway {
     pub fn begin_shutdown(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
+        }
+        if let Some((other, _)) = &mut self.other {
+            other.begin_shutdown();
         }
     }
 

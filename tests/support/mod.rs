@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
 pub mod agent;
+pub mod alternating;
 pub mod callers;
 pub mod collector;
 pub mod endings;
