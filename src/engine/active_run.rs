@@ -309,8 +309,7 @@ impl ActiveRun {
     /// The sequence number of an event that ends a turn and is still on its way into the store.
     pub(super) fn settling(&self) -> Option<u64> {
         let state = self.state();
-        let hidden = !state.record.in_turn() && state.visibility.visible() < state.record.len();
-        hidden.then(|| state.record.len() - 1)
+        state.is_settling().then(|| state.record.len() - 1)
     }
 
     /// Waits until less than `bound` bytes are not safe, and less are unread by the fastest attached follower.
@@ -414,19 +413,13 @@ impl ActiveRun {
             return false;
         }
         let state = self.state();
-        let settling = !state.record.in_turn() && state.visibility.visible() < state.record.len();
-        !state.about.state.is_working() && !settling && state.followers.is_empty()
+        state.is_at_rest() && state.followers.is_empty()
     }
 
     /// True if nothing needs a run here that other replicas may drive: no turn, no holder, nothing on its way into the
     /// store.
     pub(super) fn is_at_rest(&self) -> bool {
-        if self.holders.load(Ordering::Acquire) > 0 {
-            return false;
-        }
-        let state = self.state();
-        let settling = !state.record.in_turn() && state.visibility.visible() < state.record.len();
-        !state.about.state.is_working() && !settling
+        self.holders.load(Ordering::Acquire) == 0 && self.state().is_at_rest()
     }
 
     /// True if someone follows it.
@@ -522,6 +515,16 @@ impl State {
             }
         }
         (next, last)
+    }
+
+    /// True while the end of a turn is on its way into the store.
+    fn is_settling(&self) -> bool {
+        !self.record.in_turn() && self.visibility.visible() < self.record.len()
+    }
+
+    /// True if no turn is under way, and none is being written.
+    fn is_at_rest(&self) -> bool {
+        !self.about.state.is_working() && !self.is_settling()
     }
 
     /// True once its last event is visible.

@@ -24,7 +24,7 @@ use super::{sole_sender, stored_json};
 use crate::callers::Callers;
 use crate::metrics::Metrics;
 use crate::ports::WebhookClient;
-use crate::store::{Expect, Signal, Version};
+use crate::store::{DocumentEntry, Expect, Signal, Version};
 
 /// How many documents are listed at once.
 const PAGE: usize = 256;
@@ -156,15 +156,9 @@ impl Deliveries {
 
         let Some(notifiers) = &scope.push else { return Ok(()) };
         let mut gone: HashMap<String, Version> = before.into_iter().collect();
-        let found = self.outbox.store.list(notifiers.collection, &prefix, None, PAGE).await;
-        for entry in found.map_err(|error| store_fault(&error))? {
-            if gone.remove(&entry.key) == Some(entry.document.version) {
-                continue;
-            }
-            let owner_len = scope.document_key("").len();
-            if let (Some(key), Some(value)) = (entry.key.get(owner_len..), stored_json::parse(&entry.document.value)) {
-                let document = ReceiverDocument { key, value: &value, version: entry.document.version };
-                self.start_one(notifiers, &document, run, StartReason::ReceiverNamed, scope);
+        for entry in self.receivers(notifiers, &prefix).await? {
+            if gone.remove(&entry.key) != Some(entry.document.version) {
+                self.start_listed(notifiers, &entry, run, StartReason::ReceiverNamed, scope);
             }
         }
 
@@ -210,24 +204,39 @@ impl Deliveries {
     pub(super) async fn start(&self, run: &Arc<ActiveRun>, reason: StartReason, scope: &Scope) -> Result<(), Fault> {
         let Some(notifiers) = &scope.push else { return Ok(()) };
         let prefix = scope.document_key(&format!("{}/", run.id()));
-        let owner_len = scope.document_key("").len();
-        let mut after: Option<String> = None;
-        loop {
-            let found = self.outbox.store.list(notifiers.collection, &prefix, after.as_deref(), PAGE).await;
-            let found = found.map_err(|error| store_fault(&error))?;
-            for entry in &found {
-                let (Some(key), Some(value)) = (entry.key.get(owner_len..), stored_json::parse(&entry.document.value))
-                else {
-                    continue;
-                };
-                let document = ReceiverDocument { key, value: &value, version: entry.document.version };
-                self.start_one(notifiers, &document, run, reason, scope);
-            }
+        for entry in self.receivers(notifiers, &prefix).await? {
+            self.start_listed(notifiers, &entry, run, reason, scope);
+        }
+        Ok(())
+    }
 
-            match found.into_iter().next_back() {
-                Some(last) => after = Some(last.key),
-                None => return Ok(()),
+    /// The documents that name receivers of a run. A caller may have few.
+    async fn receivers(&self, notifiers: &PushNotifiers, prefix: &str) -> Result<Vec<DocumentEntry>, Fault> {
+        let mut receivers: Vec<DocumentEntry> = Vec::new();
+        loop {
+            let after = receivers.last().map(|last| last.key.as_str());
+            let found = self.outbox.store.list(notifiers.collection, prefix, after, PAGE).await;
+            let found = found.map_err(|error| store_fault(&error))?;
+            if found.is_empty() {
+                return Ok(receivers);
             }
+            receivers.extend(found);
+        }
+    }
+
+    /// Starts the delivery to the receiver that a listed document names.
+    fn start_listed(
+        &self,
+        notifiers: &Arc<PushNotifiers>,
+        entry: &DocumentEntry,
+        run: &Arc<ActiveRun>,
+        reason: StartReason,
+        scope: &Scope,
+    ) {
+        let owner_len = scope.document_key("").len();
+        if let (Some(key), Some(value)) = (entry.key.get(owner_len..), stored_json::parse(&entry.document.value)) {
+            let document = ReceiverDocument { key, value: &value, version: entry.document.version };
+            self.start_one(notifiers, &document, run, reason, scope);
         }
     }
 
