@@ -71,6 +71,8 @@ const MAX_FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Gateway {
     clients: Vec<ClientEntry>,
     upstreams: Vec<UpstreamEntry>,
+    /// Instead of the one that is configured.
+    store: Option<Arc<dyn Store>>,
 }
 
 #[derive(Clone)]
@@ -107,7 +109,7 @@ impl Gateway {
     /// A gateway without protocols, except for the demo agent.
     #[must_use]
     pub fn empty() -> Self {
-        Self { clients: Vec::new(), upstreams: Vec::new() }.in_process::<Demo>()
+        Self { clients: Vec::new(), upstreams: Vec::new(), store: None }.in_process::<Demo>()
     }
 
     /// Adds a protocol for clients, replacing one of the same name.
@@ -166,6 +168,14 @@ impl Gateway {
             |_, options| Ok(Connected { capabilities: open::<A>(options)?.capabilities(), warnings: Vec::new() }),
         );
         self.register(UpstreamEntry { name: A::NAME, declared, open: |agent, _| open::<A>(&agent.upstream.options) })
+    }
+
+    /// Keeps everything in this store instead of the one that is configured; of `[store]` only `retention` applies then.
+    /// Gateways that share a store have to be given one of its replicas each ([`Store::shared`]).
+    #[must_use]
+    pub fn with_store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
     }
 
     fn register(mut self, entry: UpstreamEntry) -> Self {
@@ -235,7 +245,10 @@ impl Gateway {
     /// If the store cannot be opened, or the listen address cannot be bound.
     pub async fn start(&self, settings: &Settings) -> anyhow::Result<Running> {
         let metrics = Metrics::new();
-        let store = open_store(settings, &metrics)?;
+        let store = match &self.store {
+            Some(store) => Arc::clone(store),
+            None => open_store(settings, &metrics)?,
+        };
         let agents = settings
             .agents
             .iter()
