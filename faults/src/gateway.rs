@@ -159,6 +159,16 @@ impl Gateway {
         Ok(started.elapsed())
     }
 
+    /// Stops its process, as on a machine that is suspended: connections stay open, and nothing is answered.
+    pub(crate) fn pause(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::STOP)?)
+    }
+
+    /// Ends [`Gateway::pause`].
+    pub(crate) fn unpause(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
+    }
+
     /// Sends SIGKILL.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();

@@ -32,6 +32,7 @@ mod others;
 #[path = "../../tests/support/paths.rs"]
 mod paths;
 mod reload;
+mod replicas;
 mod server;
 mod slow_clients;
 mod store;
@@ -78,6 +79,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "foreign-pages", limit: Duration::from_secs(60), run: foreign_pages::run },
     Scenario { name: "certificates", limit: Duration::from_secs(240), run: certificates::run },
     Scenario { name: "slow-clients", limit: Duration::from_secs(120), run: slow_clients::run },
+    Scenario { name: "replicas-killed", limit: Duration::from_secs(180), run: replicas::killed::run },
 ];
 
 fn main() -> ExitCode {
@@ -98,15 +100,19 @@ fn run() -> Result<bool> {
     };
     let names: Vec<String> = arguments.collect();
     let known: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
-    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("unknown scenario {unknown:?}, the scenarios are {}", known.join(", "));
+    if let Some(unknown) = names.iter().find(|name| !known.iter().any(|known| is_named(known, name))) {
+        bail!(
+            "unknown scenario {unknown:?}, the scenarios are {}; the beginning of several names before a hyphen stands \
+             for all of them",
+            known.join(", ")
+        );
     }
 
     let rig = Rig { gateway: PathBuf::from(gateway).canonicalize().context("cannot find the gateway")? };
     http::raise_open_files()?;
     let mut checks = Vec::new();
     for scenario in SCENARIOS {
-        if names.is_empty() || names.iter().any(|name| name == scenario.name) {
+        if names.is_empty() || names.iter().any(|name| is_named(scenario.name, name)) {
             let started = Instant::now();
             println!("{} …", scenario.name);
             checks.extend(bounded(scenario, &rig)?.into_iter().map(|check| (scenario.name, check)));
@@ -114,6 +120,11 @@ fn run() -> Result<bool> {
         }
     }
     Ok(print(&checks))
+}
+
+/// Whether a name is that of a scenario, or how the names of it and others begin: `replicas` for `replicas-killed`.
+fn is_named(scenario: &str, name: &str) -> bool {
+    scenario.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// Runs a scenario in its own thread. A scenario that exceeds its limit ends the process, and with it everything that

@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -24,6 +24,11 @@ impl Frame {
         native || ends.iter().any(|end| self.data.starts_with(&format!("{{\"type\":\"response.{end}\"")))
     }
 
+    /// True for the end of a run that has completed.
+    pub(crate) fn is_completed(&self) -> bool {
+        self.is_end() && (self.data.starts_with("{\"type\":\"response.completed\"") || self.has_status("completed"))
+    }
+
     fn has_status(&self, state: &str) -> bool {
         // The status of the response itself comes first.
         let first = self.data.split("\"status\":\"").nth(1);
@@ -33,12 +38,24 @@ impl Frame {
 
 /// Sends a request and reads until the connection ends in any way. Returns the status and the complete frames.
 pub(crate) fn read(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<Frame>)> {
+    read_while_active(address, request, Duration::from_secs(30))
+}
+
+/// The same, but leaves when no frame has arrived for this long. Heartbeats are none.
+pub(crate) fn read_while_active(address: SocketAddr, request: &[u8], silence: Duration) -> Result<(u16, Vec<Frame>)> {
     let mut connection = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
-    connection.set_read_timeout(Some(Duration::from_secs(30)))?;
+    connection.set_read_timeout(Some(silence))?;
     connection.write_all(request)?;
     let (mut bytes, mut buffer) = (Vec::new(), [0; 64 * 1024]);
+    let mut active = Instant::now();
     while let Ok(count @ 1..) = connection.read(&mut buffer) {
         bytes.extend_from_slice(&buffer[..count]);
+        if buffer[..count].windows(5).any(|window| window == b"data:") {
+            active = Instant::now();
+        }
+        if active.elapsed() > silence {
+            break;
+        }
     }
 
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").context("no head")?;
@@ -66,8 +83,15 @@ fn body(mut rest: &[u8]) -> Vec<u8> {
 fn frames(body: &[u8]) -> Vec<Frame> {
     let complete = body.windows(2).rposition(|window| window == b"\n\n").map_or(0, |end| end + 2);
     let text = String::from_utf8_lossy(&body[..complete]);
-    let data = text.split("\n\n").filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")));
-    data.filter_map(|data| Some(Frame { number: number(data)?, data: data.to_owned() })).collect()
+    text.split("\n\n").filter_map(frame).collect()
+}
+
+/// The number is in the data, or else in a line of its own.
+fn frame(event: &str) -> Option<Frame> {
+    let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+    let data = field("data: ")?;
+    let number = number(data).or_else(|| field("id: ")?.parse().ok())?;
+    Some(Frame { number, data: data.to_owned() })
 }
 
 fn number(data: &str) -> Option<u64> {

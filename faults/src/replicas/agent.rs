@@ -1,0 +1,105 @@
+//! The agent of the cluster, in the Agent API: it answers a text with words that are known beforehand, and counts how
+//! often it is asked each text, so that a turn that is executed twice is seen.
+//!
+//! Not here: other agents of the rig.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::frames::{EVENTS, closing, delta, opening};
+use crate::server::{Request, Server, chunk};
+
+/// What the agent is asked: the text of a request is this, in words.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    /// What distinguishes it from all others.
+    pub(crate) key: String,
+    /// Number of deltas in the answer.
+    pub(crate) words: usize,
+    /// Time before each delta.
+    pub(crate) pace: Duration,
+}
+
+impl Task {
+    /// The text of the request.
+    pub(crate) fn text(&self) -> String {
+        format!("{} {} {}", self.key, self.words, self.pace.as_millis())
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(' ');
+        let (key, words, pace) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Self { key: key.to_owned(), words: words.parse().ok()?, pace: Duration::from_millis(pace.parse().ok()?) })
+    }
+
+    fn word(&self, number: usize) -> String {
+        format!("{}.{number} ", self.key)
+    }
+
+    /// The whole answer.
+    pub(crate) fn answer(&self) -> String {
+        (0..self.words).map(|number| self.word(number)).collect()
+    }
+}
+
+/// The agent. It answers until it is dropped.
+pub(crate) struct Agent {
+    server: Server,
+    asked: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Agent {
+    pub(crate) fn start() -> Result<Self> {
+        let asked = Arc::new(Mutex::new(HashMap::new()));
+        let counts = Arc::clone(&asked);
+        let server = Server::start(move |request, connection| answer(request, connection, &counts))?;
+        Ok(Self { server, asked })
+    }
+
+    /// Where it takes requests.
+    pub(crate) fn url(&self) -> String {
+        self.server.url("/process")
+    }
+
+    /// How often it was asked each text, by [`Task::key`].
+    pub(crate) fn asked(&self) -> HashMap<String, usize> {
+        locked(&self.asked).clone()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn answer(
+    request: &Request,
+    connection: &mut TcpStream,
+    asked: &Mutex<HashMap<String, usize>>,
+) -> std::io::Result<bool> {
+    let Some(task) = last_text(&request.body).and_then(|text| Task::parse(&text)) else { return Ok(false) };
+    *locked(asked).entry(task.key.clone()).or_default() += 1;
+    connection.write_all(EVENTS.as_bytes())?;
+    connection.write_all(&chunk(opening().as_bytes()))?;
+    for number in 0..task.words {
+        thread::sleep(task.pace);
+        connection.write_all(&chunk(delta(&task.word(number)).as_bytes()))?;
+    }
+    connection.write_all(&chunk(closing().as_bytes()))?;
+    connection.write_all(b"0\r\n\r\n")?;
+    Ok(true)
+}
+
+/// The text of the last message of a request.
+fn last_text(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let content = &body["input"].as_array()?.last()?["content"];
+    let text = content.as_str().or_else(|| content.as_array()?.iter().find_map(|part| part["text"].as_str()));
+    text.map(str::to_owned)
+}

@@ -1,0 +1,132 @@
+//! One client of the cluster: it begins a run on one gateway and reads its stream; whenever the stream breaks, it resumes
+//! after the last number that it has, on another one, until the end.
+//!
+//! Not here: whether what it saw is right (`oracle.rs`).
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::agent::Task;
+use super::random::Random;
+use crate::stream::{Frame, read_while_active};
+use crate::{http, stream};
+
+/// For how long a client reads a stream without frames.
+const SILENCE: Duration = Duration::from_secs(4);
+/// How long a client tries to reach the end of a run.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Time between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Protocols whose streams are resumed by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    AgentApi,
+    Responses,
+}
+
+impl Protocol {
+    pub(crate) const ALL: [Self; 2] = [Self::AgentApi, Self::Responses];
+
+    fn start(self, task: &Task) -> Vec<u8> {
+        let text = task.text();
+        match self {
+            Self::AgentApi => {
+                let body = format!(r#"{{"input":[{{"role":"user","content":"{text}"}}]}}"#);
+                http::request("POST", "/agents/demo/process", &[], &body)
+            }
+            Self::Responses => {
+                let body = format!(r#"{{"model":"demo","input":"{text}","stream":true}}"#);
+                http::request("POST", "/v1/responses", &[], &body)
+            }
+        }
+    }
+
+    fn id(self, first: &Frame) -> Option<String> {
+        match self {
+            Self::AgentApi => stream::id(&first.data, "response_"),
+            Self::Responses => stream::id(&first.data, "resp_"),
+        }
+    }
+
+    /// The request for the stream of a run, after a number if there is one.
+    pub(crate) fn resume(self, id: &str, after: Option<u64>) -> Vec<u8> {
+        let (path, name, first) = match self {
+            Self::AgentApi => (format!("/agents/demo/runs/{id}/events"), "after", '?'),
+            Self::Responses => (format!("/v1/responses/{id}?stream=true"), "starting_after", '&'),
+        };
+        let after = after.map(|after| format!("{first}{name}={after}")).unwrap_or_default();
+        http::request("GET", &format!("{path}{after}"), &[], "")
+    }
+}
+
+/// What a client saw of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) protocol: Protocol,
+    pub(crate) task: Task,
+    /// `None`: the stream broke before its first frame, so the client does not know whether there is a run.
+    pub(crate) id: Option<String>,
+    /// All frames of all connections, in the order of their arrival.
+    pub(crate) frames: Vec<Frame>,
+    /// Number of connections after the first one.
+    pub(crate) resumed: usize,
+    /// When the last frame before the end arrived, and the end.
+    pub(crate) ended: Option<Instant>,
+    /// Answers that a client must not get.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Seen {
+    pub(crate) fn is_ended(&self) -> bool {
+        self.frames.last().is_some_and(Frame::is_end)
+    }
+}
+
+/// Begins a run on one of these gateways and follows it to its end.
+pub(crate) fn run(protocol: Protocol, task: Task, addresses: &[SocketAddr], random: &mut Random) -> Seen {
+    let mut seen = Seen { protocol, task, id: None, frames: Vec::new(), resumed: 0, ended: None, wrong: Vec::new() };
+    let mut at = random.below(addresses.len());
+    begin(&mut seen, addresses[at]);
+    let started = Instant::now();
+    while let Some(id) = seen.id.clone().filter(|_| !seen.is_ended() && started.elapsed() < LIMIT) {
+        // Another one than before.
+        at = (at + 1 + random.below(addresses.len().saturating_sub(1).max(1))) % addresses.len();
+        resume(&mut seen, &id, addresses[at]);
+    }
+    if seen.is_ended() {
+        seen.ended = Some(Instant::now());
+    }
+    seen
+}
+
+fn begin(seen: &mut Seen, address: SocketAddr) {
+    match read_while_active(address, &seen.protocol.start(&seen.task), SILENCE) {
+        Ok((200, frames)) => {
+            seen.id = frames.first().and_then(|first| seen.protocol.id(first));
+            seen.frames = frames;
+        }
+        // Not taken. The client does not ask again, since this may be an answer about a run that has begun.
+        Ok((503, _)) | Err(_) => thread::sleep(RETRY_INTERVAL),
+        Ok((status, _)) => seen.wrong.push(format!("a run was refused with {status}")),
+    }
+}
+
+fn resume(seen: &mut Seen, id: &str, address: SocketAddr) {
+    let after = seen.frames.last().map(|frame| frame.number);
+    match read_while_active(address, &seen.protocol.resume(id, after), SILENCE) {
+        Ok((200, frames)) => {
+            seen.resumed += 1;
+            if frames.is_empty() {
+                thread::sleep(RETRY_INTERVAL);
+            }
+            seen.frames.extend(frames);
+        }
+        Ok((503, _)) | Err(_) => thread::sleep(RETRY_INTERVAL),
+        Ok((status, _)) => {
+            seen.wrong.push(format!("{id} after {after:?} was refused with {status}"));
+            thread::sleep(RETRY_INTERVAL);
+        }
+    }
+}

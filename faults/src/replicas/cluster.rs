@@ -1,0 +1,131 @@
+//! Several gateways on one database, each behind a proxy of its own.
+//!
+//! Not here: what is done to them, and what clients ask them.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use interlingua_testing_postgres::server::ADMIN;
+use interlingua_testing_postgres::{Options, Proxy, Server};
+
+use super::agent::Agent;
+use crate::gateway::Gateway;
+use crate::{Rig, http};
+
+/// How long a gateway may be silent before others take its runs over.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+
+/// Routes in front of the agent `demo`. A client that leaves does not cancel its run: it comes back elsewhere.
+const ROUTES: &str = r#"
+[[routes]]
+protocol = "agent-api"
+path = "/agents/{agent}"
+on_disconnect = "detach"
+
+[[routes]]
+protocol = "responses"
+path = "/v1"
+on_disconnect = "detach"
+"#;
+
+/// A gateway and the way from it to the database.
+pub(crate) struct Replica {
+    pub(crate) gateway: Gateway,
+    pub(crate) proxy: Proxy,
+}
+
+/// A database server, gateways that share it, and their agent.
+pub(crate) struct Cluster {
+    // Dropped in this order: a gateway that ends has its database.
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) agent: Agent,
+    pub(crate) server: Server,
+    rig: Rig,
+}
+
+impl Cluster {
+    /// Starts a server, and so many gateways one after the other.
+    pub(crate) fn start(rig: &Rig, replicas: usize, options: &Options) -> Result<Self> {
+        let (server, agent) = (Server::start(options)?, Agent::start()?);
+        let mut cluster = Self { replicas: Vec::new(), agent, server, rig: rig.clone() };
+        for _ in 0..replicas {
+            cluster.add()?;
+        }
+        Ok(cluster)
+    }
+
+    /// Starts one more gateway.
+    pub(crate) fn add(&mut self) -> Result<()> {
+        let replica = self.new_replica("")?;
+        self.replicas.push(replica);
+        Ok(())
+    }
+
+    /// A gateway that is not one of [`Cluster::replicas`] yet. `more`: more configuration.
+    pub(crate) fn new_replica(&self, more: &str) -> Result<Replica> {
+        let proxy = Proxy::start(self.server.address())?;
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("url"), self.url_at(proxy.address))?;
+        let config = format!("{}{more}", self.config());
+        let gateway = Gateway::start_in(&self.rig, folder, &config, |address| {
+            http::get(address, "/readyz").is_ok_and(|answer| answer.status == 200)
+        })?;
+        Ok(Replica { gateway, proxy })
+    }
+
+    /// The URL of the database through something that listens at this address.
+    pub(crate) fn url_at(&self, address: SocketAddr) -> String {
+        self.server.url(ADMIN).replace(&self.server.address().to_string(), &address.to_string())
+    }
+
+    /// The configuration of a gateway; the URL of the database is in the file `url` in its folder.
+    pub(crate) fn config(&self) -> String {
+        let (lease, agent) = (LEASE.as_secs(), self.agent.url());
+        format!(
+            "[server]\nlisten = \"{{{{listen}}}}\"\n[store]\nkind = \"postgres\"\nurl = {{ file = \"url\" }}\n\
+             lease = \"{lease}s\"\nconnections = 6\n[agents.demo.upstream]\nprotocol = \"agent-api\"\nurl = \"{agent}\"\n\
+             {ROUTES}"
+        )
+    }
+
+    /// Runs SQL on the database of the gateways.
+    pub(crate) fn sql(&self, sql: &str) -> Result<String> {
+        self.server.sql(ADMIN, sql)
+    }
+
+    /// The addresses of all gateways.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.replicas.iter().map(|replica| replica.gateway.address).collect()
+    }
+
+    /// How many gateways the database knows as active.
+    pub(crate) fn active(&self) -> Result<usize> {
+        Ok(self.sql("SELECT count(*) FROM interlingua.replicas WHERE state = 'active'")?.parse()?)
+    }
+
+    /// Waits until the database knows so many gateways as active and no run is held by another one.
+    pub(crate) fn wait_settled(&self, active: usize, limit: Duration) -> Result<Duration> {
+        let started = Instant::now();
+        let lost = "SELECT count(*) FROM interlingua.runs r LEFT JOIN interlingua.replicas p ON p.id = r.holder
+                    WHERE r.holder IS NOT NULL AND NOT r.ended AND p.state IS DISTINCT FROM 'active'";
+        loop {
+            let (found, lost) = (self.active()?, self.sql(lost)?);
+            if found == active && lost == "0" {
+                return Ok(started.elapsed());
+            }
+            ensure!(
+                started.elapsed() < limit,
+                "{found} gateways are active instead of {active}, and {lost} runs are held by lost ones"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Lines of all logs that contain this.
+    pub(crate) fn log_lines(&self, text: &str) -> Vec<String> {
+        let logs = self.replicas.iter().map(|replica| replica.gateway.log());
+        logs.flat_map(|log| log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect::<Vec<_>>())
+            .collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! Many clients that begin one run after the other, until they are asked to stop.
+//!
+//! Not here: what a single client does (`client.rs`).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+
+use super::agent::Task;
+use super::client::{self, Protocol, Seen};
+use super::random::Random;
+
+/// What clients ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    pub(crate) clients: usize,
+    /// Number of deltas of an answer, at least and at most.
+    pub(crate) words: (usize, usize),
+    /// Time before each delta.
+    pub(crate) pace: Duration,
+}
+
+/// Clients at work.
+pub(crate) struct Load {
+    stopping: Arc<AtomicBool>,
+    ended: Arc<AtomicUsize>,
+    clients: Vec<JoinHandle<Vec<Seen>>>,
+}
+
+impl Load {
+    /// Starts the clients, each of which uses all of these gateways.
+    pub(crate) fn start(addresses: &[SocketAddr], mix: Mix, random: &mut Random) -> Self {
+        let (stopping, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let clients = (0..mix.clients).map(|number| {
+            let (stopping, ended, mut random) = (Arc::clone(&stopping), Arc::clone(&ended), random.branch());
+            let addresses = addresses.to_vec();
+            let protocol = Protocol::ALL[number % Protocol::ALL.len()];
+            thread::spawn(move || {
+                let mut all = Vec::new();
+                while !stopping.load(Ordering::Relaxed) {
+                    let words = mix.words.0 + random.below(mix.words.1 - mix.words.0 + 1);
+                    let task = Task { key: format!("c{number}-{}", all.len()), words, pace: mix.pace };
+                    all.push(client::run(protocol, task, &addresses, &mut random));
+                    ended.fetch_add(1, Ordering::Relaxed);
+                }
+                all
+            })
+        });
+        let clients = clients.collect();
+        Self { stopping, ended, clients }
+    }
+
+    /// The number of runs that have ended so far.
+    pub(crate) fn ended(&self) -> usize {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Lets every client follow its last run to the end. Returns what they saw.
+    pub(crate) fn stop(self) -> Result<Vec<Seen>> {
+        self.stopping.store(true, Ordering::Relaxed);
+        let mut all = Vec::new();
+        for client in self.clients {
+            all.extend(client.join().map_err(|_| anyhow!("a client panicked"))?);
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,144 @@
+//! What must hold after every fault: compares what clients saw with what each gateway says afterwards, and with what the
+//! agent was asked.
+//!
+//! Not here: how long something may take, which each scenario says itself.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Result;
+
+use super::client::Seen;
+use super::cluster::Cluster;
+use crate::check::Check;
+use crate::stream::{Frame, read};
+
+/// Runs that are read at the same time.
+const READERS: usize = 4;
+/// How many differences are printed of each kind.
+const MAX_SHOWN: usize = 3;
+
+/// Differences of each kind.
+#[derive(Default)]
+struct Found {
+    /// Runs of which frames are missing, double or out of order.
+    broken: Mutex<Vec<String>>,
+    /// Runs whose end no client got.
+    endless: Mutex<Vec<String>>,
+    /// Completed runs with another text than the agent's.
+    wrong_text: Mutex<Vec<String>>,
+    /// Runs that a gateway shows in another way than a client saw them.
+    differing: Mutex<Vec<String>>,
+    /// Answers that no client must get.
+    wrong: Mutex<Vec<String>>,
+    /// Texts that the agent was asked more than once.
+    twice: Mutex<Vec<String>>,
+}
+
+fn add(list: &Mutex<Vec<String>>, what: String) {
+    list.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+}
+
+/// Compares. All gateways must be there again.
+pub(crate) fn check(cluster: &Cluster, all: &[Seen]) -> Result<Vec<Check>> {
+    let found = Found::default();
+    for seen in all {
+        check_seen(seen, &found);
+    }
+    for (key, count) in cluster.agent.asked().into_iter().filter(|(_, count)| *count > 1) {
+        add(&found.twice, format!("{key}: {count} times"));
+    }
+    compare(&cluster.addresses(), all, &found)?;
+
+    let known = all.iter().filter(|seen| seen.id.is_some());
+    let completed = known.clone().filter(|seen| is_completed(seen)).count();
+    let lists = [
+        ("runs with a frame missing or double", found.broken),
+        ("runs without an end", found.endless),
+        ("completed runs with another text", found.wrong_text),
+        ("runs that gateways show otherwise than they were seen", found.differing),
+        ("other answers", found.wrong),
+        ("executed twice", found.twice),
+    ];
+    let mut checks = vec![
+        Check::info("runs", known.clone().count() as f64, ""),
+        Check::info("… of them completed", completed as f64, ""),
+        Check::info("… resumed elsewhere", known.filter(|seen| seen.resumed > 0).count() as f64, ""),
+    ];
+    for (name, list) in lists {
+        let list = list.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for line in list.iter().take(MAX_SHOWN) {
+            eprintln!("{name}: {line}");
+        }
+        checks.push(Check::at_most(name, list.len() as f64, 0.0, ""));
+    }
+    Ok(checks)
+}
+
+fn is_completed(seen: &Seen) -> bool {
+    seen.frames.last().is_some_and(Frame::is_completed)
+}
+
+/// What a client sees by itself.
+fn check_seen(seen: &Seen, found: &Found) {
+    for wrong in &seen.wrong {
+        add(&found.wrong, wrong.clone());
+    }
+    let Some(id) = &seen.id else { return };
+    let numbers: Vec<u64> = seen.frames.iter().map(|frame| frame.number).collect();
+    if let Some(pair) = numbers.windows(2).find(|pair| pair[1] != pair[0] + 1) {
+        add(&found.broken, format!("{id}: {} after {}, {} connections", pair[1], pair[0], seen.resumed + 1));
+    }
+
+    let ends = seen.frames.iter().filter(|frame| frame.is_end()).count();
+    if ends != 1 || !seen.is_ended() {
+        let last = seen.frames.last().map(|frame| frame.data.as_str()).unwrap_or_default();
+        add(&found.endless, format!("{id}: {ends} ends after {} connections, last {last}", seen.resumed + 1));
+    }
+    if is_completed(seen) && !seen.frames.iter().any(|frame| frame.data.contains(seen.task.answer().trim_end())) {
+        add(&found.wrong_text, format!("{id}: no {}", seen.task.answer()));
+    }
+}
+
+/// Reads every run again on every gateway.
+fn compare(addresses: &[SocketAddr], all: &[Seen], found: &Found) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let known: Vec<&Seen> = all.iter().filter(|seen| seen.id.is_some() && seen.is_ended()).collect();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|_| {
+                scope.spawn(|| -> Result<()> {
+                    while let Some(seen) = known.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        for address in addresses {
+                            compare_one(*address, seen, found)?;
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        readers.into_iter().try_for_each(|reader| reader.join().unwrap_or(Ok(())))
+    })
+}
+
+fn compare_one(address: SocketAddr, seen: &Seen, found: &Found) -> Result<()> {
+    let Some(id) = &seen.id else { return Ok(()) };
+    let (status, stored) = read(address, &seen.protocol.resume(id, None))?;
+    if status == 200 && stored == seen.frames {
+        return Ok(());
+    }
+    let differing = seen.frames.iter().zip(&stored).position(|(seen, stored)| seen != stored);
+    let show = |frames: &[Frame]| differing.and_then(|at| Some(frames.get(at)?.data.clone())).unwrap_or_default();
+    add(
+        &found.differing,
+        format!(
+            "{id} at {address}: status {status}, {} frames seen, {} stored, differing at {differing:?}: {} / {}",
+            seen.frames.len(),
+            stored.len(),
+            show(&seen.frames),
+            show(&stored)
+        ),
+    );
+    Ok(())
+}
