@@ -2,15 +2,47 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
 
-/// Milliseconds since 1970 in UTC.
+/// By how many milliseconds the clock of a shared store is ahead of this machine's.
+static STORE_AHEAD: AtomicI64 = AtomicI64::new(0);
+/// Clocks that differ by less, in milliseconds, agree.
+const TOLERANCE: i64 = 1000;
+
+/// Milliseconds since 1970 in UTC. Processes that share a store have its time: else one whose clock is wrong would
+/// delete what others keep.
 #[must_use]
 pub fn now() -> Millis {
+    machine().saturating_add_signed(STORE_AHEAD.load(Ordering::Relaxed))
+}
+
+/// The same by the clock of this machine, for what is not in the store: credentials end by it.
+#[must_use]
+pub fn machine() -> Millis {
     u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
+}
+
+/// Notes the time of a shared store: `store` is what it answered, `sent` and `received` are this machine's times before
+/// and after. Returns by how much it is ahead, if that has changed.
+pub fn follow_store(store: Millis, sent: Millis, received: Millis) -> Option<i64> {
+    let before = STORE_AHEAD.load(Ordering::Relaxed);
+    let ahead = store_ahead(before, store, sent, received);
+    STORE_AHEAD.store(ahead, Ordering::Relaxed);
+    (ahead != before).then_some(ahead)
+}
+
+/// `before`, as long as it can be right: an answer that took long says little.
+fn store_ahead(before: i64, store: Millis, sent: Millis, received: Millis) -> i64 {
+    let ahead_of = |local: Millis| i64::try_from(i128::from(store) - i128::from(local)).unwrap_or(0);
+    let (least, most) = (ahead_of(received), ahead_of(sent));
+    let can_be = |ahead: i64| (least.saturating_sub(TOLERANCE)..=most.saturating_add(TOLERANCE)).contains(&ahead);
+    match [before, 0].into_iter().find(|ahead| can_be(*ahead)) {
+        Some(ahead) => ahead,
+        None => least.midpoint(most),
+    }
 }
 
 /// An unused id. Later ids are greater.
@@ -42,6 +74,26 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn the_time_of_the_store_is_taken_only_if_this_machine_is_surely_wrong() {
+        const HOUR: i64 = 3_600_000;
+        // What was known, the store's time, and this machine's before and after: what is known then.
+        for (before, store, sent, received, expected) in [
+            (0, 10_000_000, 10_000_000, 10_000_005, 0),
+            (0, 10_000_900, 10_000_000, 10_000_005, 0),
+            (0, 13_600_000, 10_000_000, 10_000_000, HOUR),
+            (0, 10_000_000, 13_600_000, 13_600_010, -HOUR - 5),
+            // Nothing new, and an answer that took long.
+            (HOUR, 13_600_500, 10_000_000, 10_000_000, HOUR),
+            (HOUR, 13_600_000, 10_000_000, 10_030_000, HOUR),
+            (0, 10_020_000, 10_000_000, 10_030_000, 0),
+            // The clock of this machine was set right.
+            (HOUR, 13_600_010, 13_600_000, 13_600_020, 0),
+        ] {
+            assert_eq!(store_ahead(before, store, sent, received), expected, "{before} {store} {sent} {received}");
+        }
+    }
 
     #[test]
     fn ids_of_traces_differ_in_every_part() {

@@ -114,7 +114,7 @@ impl Caller {
     /// # Errors
     /// [`FaultKind::Unauthenticated`] or [`FaultKind::Forbidden`].
     pub fn recheck(&self, protocol: &str, agent: Option<&str>) -> Result<(), Fault> {
-        self.check_proof(clock::now()).map_err(reason::refusal)?;
+        self.check_proof(clock::machine()).map_err(reason::refusal)?;
         self.may_use(protocol, agent)
     }
 
@@ -146,7 +146,7 @@ impl Caller {
             Proof::None | Proof::Certificate(None) => None,
         };
         match expires {
-            Some(expires) => tokio::time::sleep(rules::until(expires, clock::now())).await,
+            Some(expires) => tokio::time::sleep(rules::until(expires, clock::machine())).await,
             None => std::future::pending().await,
         }
     }

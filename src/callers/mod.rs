@@ -206,7 +206,7 @@ impl Callers {
 
     fn by_key(&self, by: Methods, key: &str) -> Result<Arc<Caller>, Reason> {
         let rules = self.rules.load();
-        let entry = rules.keys.verify(key, clock::now())?;
+        let entry = rules.keys.verify(key, clock::machine())?;
         if !by.keys {
             return Err(Reason::Method);
         }
@@ -223,7 +223,7 @@ impl Callers {
     }
 
     async fn by_token(&self, token: &str, from: IpAddr) -> Result<Arc<Caller>, Reason> {
-        let (tokens, now) = (self.tokens.load_full(), clock::now());
+        let (tokens, now) = (self.tokens.load_full(), clock::machine());
         if let Some(caller) = tokens.known(token, now) {
             return Ok(caller);
         }
@@ -308,7 +308,7 @@ impl Callers {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.tokens.load().refresh(clock::now());
+            self.tokens.load().refresh(clock::machine());
             if self.source().as_ref().is_some_and(KeySource::is_changed) {
                 let callers = Arc::clone(&self);
                 // Parsing a large file would hold up the streams of this thread.
@@ -364,7 +364,7 @@ impl Callers {
     pub fn knows(&self, base_key: &str) -> bool {
         let rules = self.rules.load();
         match identity(&Owner::from_key(base_key)) {
-            Some((KEY, _, name)) => rules.keys.has_caller(&name, clock::now()),
+            Some((KEY, _, name)) => rules.keys.has_caller(&name, clock::machine()),
             Some((JWT, issuer, _)) => rules.has_issuer(&issuer),
             Some((CERTIFICATE, ..)) => rules.auth.certificates.is_some(),
             Some(_) | None => true,

@@ -74,7 +74,7 @@ impl AuditEntry {
     #[must_use]
     pub fn new(what: Action) -> Self {
         Self {
-            time: time(clock::now()),
+            time: time(clock::machine()),
             what,
             who: String::new(),
             from: None,

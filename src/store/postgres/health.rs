@@ -10,35 +10,58 @@ use crate::store::{Health, StoreError};
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The state of the writer, shared with all threads.
-#[derive(Default)]
-pub(super) struct WriterHealth(Mutex<Option<Failing>>);
+pub(super) struct WriterHealth(Mutex<State>);
+
+struct State {
+    failing: Option<Failing>,
+    /// Since then there was no outage that others may have had too.
+    good_since: Instant,
+}
 
 struct Failing {
     since: Instant,
     reason: String,
 }
 
+impl Default for WriterHealth {
+    fn default() -> Self {
+        Self(Mutex::new(State { failing: None, good_since: Instant::now() }))
+    }
+}
+
 impl WriterHealth {
     /// Notes a failed attempt. True if the one before it succeeded.
     pub(super) fn failed(&self, reason: &str) -> bool {
         let mut state = lock(&self.0);
-        let since = state.as_ref().map(|failing| failing.since);
-        *state = Some(Failing { since: since.unwrap_or_else(Instant::now), reason: reason.to_owned() });
+        let since = state.failing.as_ref().map(|failing| failing.since);
+        state.failing = Some(Failing { since: since.unwrap_or_else(Instant::now), reason: reason.to_owned() });
         since.is_none()
     }
 
-    /// Notes a successful write. Returns how long writes had failed.
-    pub(super) fn recovered(&self) -> Duration {
-        lock(&self.0).take().map_or(Duration::ZERO, |failing| failing.since.elapsed())
+    /// Notes a successful write. Returns how long writes had failed. One that is shorter than `short` made no other
+    /// replica miss its lease.
+    pub(super) fn recovered(&self, short: Duration) -> Duration {
+        let mut state = lock(&self.0);
+        let outage = state.failing.take().map_or(Duration::ZERO, |failing| failing.since.elapsed());
+        if outage >= short {
+            state.good_since = Instant::now();
+        }
+        outage
+    }
+
+    /// For how long this replica has been able to write without an outage that counts. Zero while it fails.
+    pub(super) fn good_for(&self) -> Duration {
+        let state = lock(&self.0);
+        if state.failing.is_some() { Duration::ZERO } else { state.good_since.elapsed() }
     }
 
     /// What the latest attempt met.
     pub(super) fn reason(&self) -> String {
-        lock(&self.0).as_ref().map_or_else(String::new, |failing| failing.reason.clone())
+        lock(&self.0).failing.as_ref().map_or_else(String::new, |failing| failing.reason.clone())
     }
 
     pub(super) fn current(&self) -> Health {
-        match &*lock(&self.0) {
+        match &lock(&self.0).failing {
             Some(failing) if failing.since.elapsed() >= GRACE => Health::Failing {
                 since: failing.since,
                 error: StoreError::Unavailable { reason: failing.reason.clone() },

@@ -23,6 +23,8 @@ pub(super) async fn migrate(database: &Database, name: &str) -> Result<(), Store
 
 async fn migrate_locked(database: &Database, name: &str) -> Result<(), StoreError> {
     let sql = |error: tokio_postgres::Error| store_error(&error);
+    // The first of several replicas may take longer on a slow server than locks are waited for otherwise.
+    database.batch("SET LOCAL lock_timeout = '25s'").await.map_err(sql)?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('interlingua/' || $1::text, 0))";
     database.rows(lock, &[(&name, Type::TEXT)]).await.map_err(sql)?;
     let quoted = format!("CREATE SCHEMA IF NOT EXISTS \"{}\"", name.replace('"', "\"\""));

@@ -35,6 +35,12 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// For so many leases without a connection the runs are kept; then they are lost, whatever the database will say.
 const MAX_LEASES: u32 = 3;
 
+/// How often the database is asked for the time.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
+/// How long that may take: a late answer says nothing.
+const CLOCK_TIMEOUT: Duration = Duration::from_secs(2);
+const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
 /// Runs of this replica that it does not write any more.
 const GIVE_UP: &str = "
     WITH given_up AS (
@@ -66,6 +72,8 @@ pub(super) struct Writer {
     renewed: Instant,
     /// When the runs that other replicas follow were looked up last.
     looked: Instant,
+    /// When the database was asked for the time.
+    asked_time: Option<Instant>,
     failing: bool,
 }
 
@@ -84,11 +92,13 @@ impl Writer {
             rotated: now,
             renewed: now,
             looked: now,
+            asked_time: None,
             failing: false,
         };
         let database = writer.inner.connector.connect().await?;
         writer.enter(&database).await?;
         writer.database = Some(database);
+        writer.follow_clock().await;
         Ok(writer)
     }
 
@@ -117,6 +127,7 @@ impl Writer {
             }
 
             self.look_for_followers().await;
+            self.follow_clock().await;
             let moves_all =
                 self.log_size > 0 && self.rotated.elapsed() >= LOG_ROTATION || self.log_size >= MAX_LOG_BYTES;
             let mut flush = Flush::build(self.replica, self.flushed + 1, &mut self.runs, &mut work, moves_all);
@@ -222,7 +233,7 @@ impl Writer {
         }
         if self.failing {
             self.failing = false;
-            let outage = self.inner.health.recovered();
+            let outage = self.inner.health.recovered(self.inner.lease / 4);
             tracing::info!(after_s = outage.as_secs(), "the database can be written again");
         }
         let notices = flush.notices(&self.runs.followed);
@@ -330,6 +341,22 @@ impl Writer {
                    WHERE r.holder = $1 AND f.until > clock_timestamp()";
         if let Ok(rows) = database.rows(sql, &[(&self.replica, Type::UUID)]).await {
             self.inner.set_followed(rows.iter().map(|row| interlingua_core::RunId(row.get(0))).collect());
+        }
+    }
+
+    /// Asks the database for the time now and then: all replicas go by it.
+    async fn follow_clock(&mut self) {
+        let is_due = self.asked_time.is_none_or(|asked| asked.elapsed() >= CLOCK_INTERVAL);
+        let Some(database) = self.database.as_ref().filter(|_| is_due) else { return };
+        self.asked_time = Some(Instant::now());
+        let sent = clock::machine();
+        let Ok(Ok(Some(row))) = timeout(CLOCK_TIMEOUT, database.row(CLOCK, &[])).await else { return };
+        let store = u64::try_from(row.get::<_, i64>(0)).unwrap_or(0);
+        if let Some(ahead) = clock::follow_store(store, sent, clock::machine()) {
+            tracing::warn!(
+                ahead_s = ahead / 1000,
+                "the clock of the database differs from this machine's: its time is used for what is stored"
+            );
         }
     }
 
