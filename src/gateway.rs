@@ -22,7 +22,7 @@ use url::Url;
 
 pub use self::live::LiveParts;
 
-use self::live::DrainTime;
+use self::live::SharedTime;
 use self::rates::RouteRates;
 use self::upstreams::http_settings;
 use crate::callers::{Callers, Usage, jwks};
@@ -306,7 +306,8 @@ impl Gateway {
             callers,
             routes: server.routes(),
             control: server.control(),
-            drain: DrainTime::new(settings.server.drain),
+            shutdown_delay: SharedTime::new(settings.server.shutdown_delay),
+            drain: SharedTime::new(settings.server.drain),
             admin_key: Arc::new(ArcSwapOption::from_pointee(admin_key)),
             rates: Arc::new(ArcSwap::from_pointee(rates)),
             tls,
@@ -430,7 +431,7 @@ impl Gateway {
 }
 
 impl Running {
-    /// Serves until `stop` resolves. Then accepts no new runs, lets active runs end, and closes the store.
+    /// Serves until `stop` resolves, and for the delay of the configuration. Then accepts no new runs, lets active runs end, and closes the store.
     ///
     /// # Errors
     /// Errors of the server and of the store.
@@ -449,7 +450,12 @@ impl Running {
         let (drained, is_drained) = tokio::sync::oneshot::channel();
         tokio::task::spawn_local(async move {
             stop.await;
-            let drain = parts.drain.get();
+            let (delay, drain) = (parts.shutdown_delay.get(), parts.drain.get());
+            if !delay.is_zero() {
+                tracing::info!(?delay, "stopping: not ready any more, and serving until load balancers have noticed");
+                draining.announce_stop();
+                tokio::time::sleep(delay).await;
+            }
             tracing::info!(
                 runs = draining.working(), drain = ?drain,
                 "stopping: no new runs are accepted, active runs may finish; a second signal exits immediately"

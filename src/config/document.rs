@@ -87,7 +87,10 @@ pub(super) struct ServerTable {
     pub(super) timeouts: Table<ServerTimeoutsTable>,
     /// What clients may use at the same time.
     pub(super) limits: Table<ServerLimitsTable>,
-    /// How long runs may continue after the gateway received a signal to stop.
+    /// How long the gateway goes on as before after a signal to stop, but for `/readyz`, which answers 503: a load
+    /// balancer notices, and sends nothing more.
+    pub(super) shutdown_delay: Located<Period>,
+    /// How long runs may continue after that.
     pub(super) drain: Located<Period>,
     /// How long a stream may be idle before a keep-alive comment is sent. It keeps the connection open and detects
     /// clients that have left.
@@ -114,6 +117,7 @@ impl Default for ServerTable {
             max_body: Size::mebibytes(8).into(),
             timeouts: Table::default(),
             limits: Table::default(),
+            shutdown_delay: Period::seconds(0).into(),
             drain: Period::seconds(30).into(),
             heartbeat: Period::seconds(15).into(),
             trusted_proxies: Vec::new(),

@@ -150,6 +150,7 @@ fn server(table: &ServerTable, validator: &mut Validator<'_, '_>) -> Option<Serv
         max_body,
         timeouts,
         limits,
+        shutdown_delay: table.shutdown_delay.value.0,
         drain: table.drain.value.0,
         trusted_proxies,
         forwarded: table.forwarded,

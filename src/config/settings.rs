@@ -111,7 +111,9 @@ pub struct Server {
     pub timeouts: ServerTimeouts,
     /// What clients may use at the same time.
     pub limits: ServerLimits,
-    /// How long runs may continue after the gateway received a signal to stop.
+    /// How long the gateway goes on after a signal to stop, so that load balancers notice that it is not ready.
+    pub shutdown_delay: Duration,
+    /// How long runs may continue after that.
     pub drain: Duration,
     /// Proxies whose forwarded headers are trusted.
     pub trusted_proxies: Vec<IpNet>,

@@ -284,6 +284,17 @@ impl Engine {
         self.0.runs.is_accepting()
     }
 
+    /// True once the process is about to stop, even if it still takes new runs: load balancers should send none.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.0.runs.is_stopping()
+    }
+
+    /// The process stops soon. New runs are still taken.
+    pub fn announce_stop(&self) {
+        self.0.runs.announce_stop();
+    }
+
     /// Replaces agents and retention rules at once. Runs keep the agents that they have; new turns get the new ones.
     pub fn replace(&self, agents: Vec<Arc<Agent>>, rules: RetentionRules) {
         self.0.agents.replace(agents);

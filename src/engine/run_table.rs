@@ -37,6 +37,8 @@ pub(super) struct RunTable {
     turns_ended: AtomicU64,
     /// False: the gateway is closing and takes no new runs.
     is_accepting: AtomicBool,
+    /// True: the gateway closes soon.
+    is_stopping: AtomicBool,
     /// True: the gateway is closed. No run has another step.
     is_closed: AtomicBool,
 }
@@ -94,6 +96,7 @@ impl RunTable {
             active: Mutex::default(),
             turns_ended: AtomicU64::new(0),
             is_accepting: AtomicBool::new(true),
+            is_stopping: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -377,7 +380,17 @@ impl RunTable {
         self.is_accepting.load(Ordering::Relaxed)
     }
 
+    /// True once the gateway closes soon, even if new runs are still taken.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn announce_stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn stop_accepting(&self) {
+        self.announce_stop();
         self.is_accepting.store(false, Ordering::Relaxed);
     }
 

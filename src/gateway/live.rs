@@ -30,7 +30,10 @@ pub struct LiveParts {
     pub(super) callers: Arc<Callers>,
     pub(super) routes: SharedRoutes,
     pub(super) control: Control,
-    pub(super) drain: DrainTime,
+    /// How long the gateway goes on after a signal to stop, but is not ready any more.
+    pub(super) shutdown_delay: SharedTime,
+    /// How long runs may continue after that.
+    pub(super) drain: SharedTime,
     pub(super) rates: Arc<ArcSwap<RouteRates>>,
     pub(super) admin_key: Arc<ArcSwapOption<[u8; 32]>>,
     /// Also watch their files by themselves.
@@ -38,11 +41,11 @@ pub struct LiveParts {
     pub(super) admin_tls: Option<Arc<SharedTls>>,
 }
 
-/// How long runs may continue after a signal to stop. Clones are one value.
+/// A length of time. Clones are one value.
 #[derive(Clone)]
-pub(super) struct DrainTime(Arc<AtomicU64>);
+pub(super) struct SharedTime(Arc<AtomicU64>);
 
-impl DrainTime {
+impl SharedTime {
     pub(super) fn new(time: Duration) -> Self {
         let value = Self(Arc::default());
         value.set(time);
@@ -74,6 +77,7 @@ pub(crate) struct Prepared {
     pub(super) routes: server::Routes,
     pub(super) observer: Observer,
     pub(super) caller_label: bool,
+    pub(super) shutdown_delay: Duration,
     pub(super) drain: Duration,
     pub(super) rates: RouteRates,
     pub(super) admin_key: Option<[u8; 32]>,
@@ -128,6 +132,7 @@ impl LiveParts {
             routes,
             rates,
             observer,
+            shutdown_delay,
             drain,
             admin_key,
             caller_label,
@@ -140,6 +145,7 @@ impl LiveParts {
         self.engine.replace(agents, rules);
         self.callers.replace(&auth, &profiles);
         self.control.replace_settings(server);
+        self.shutdown_delay.set(shutdown_delay);
         self.drain.set(drain);
         self.admin_key.store(admin_key.map(Arc::new));
         // Its files were opened again, so that rotated logs are let go.

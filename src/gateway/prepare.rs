@@ -72,6 +72,7 @@ impl Gateway {
             routes: server::Routes::build(served).map_err(anyhow::Error::msg)?,
             observer: open_logs(settings, observer.metrics(), otlp)?,
             caller_label: settings.observe.caller_label,
+            shutdown_delay: settings.server.shutdown_delay,
             drain: settings.server.drain,
             rates,
             admin_key: settings.admin.as_ref().and_then(|admin| admin.key),

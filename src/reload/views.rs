@@ -39,6 +39,7 @@ pub(super) fn settings(settings: &Settings) -> Value {
                 "json_depth": limits.json_depth,
                 "json_values": limits.json_values,
             },
+            "shutdown_delay_ms": millis(server.shutdown_delay),
             "drain_ms": millis(server.drain),
             "trusted_proxies": proxies,
             "forwarded": server.forwarded,

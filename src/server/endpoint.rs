@@ -78,7 +78,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: 
 
 /// Status and body of `/readyz`: whether new runs are accepted.
 fn readiness(gateway: &Gateway) -> (u16, serde_json::Value) {
-    if !gateway.engine.is_open() {
+    if gateway.engine.is_stopping() {
         return (503, serde_json::json!({ "status": "shutting down" }));
     }
 

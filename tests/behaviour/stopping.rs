@@ -1,8 +1,8 @@
 //! Shutdown of the process: active runs may finish, new ones are refused, and those that outlast the drain are failed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::support::agent::{opening_frames, text_delta, text_reply_then_hang, text_reply_until};
+use crate::support::agent::{opening_frames, text_delta, text_reply, text_reply_then_hang, text_reply_until};
 use crate::support::gateway::{JSON, agent, user_turn};
 use crate::support::http::{Exchange, request};
 use crate::support::pairs::{ALL_PROTOCOLS, ROUTES};
@@ -14,9 +14,13 @@ use crate::support::upstream::{Reply, Upstream};
 
 /// A process in front of this agent, with a SQLite store.
 fn process(upstream: &Upstream, drain: &str) -> (tempfile::TempDir, Process) {
+    process_with(upstream, &format!("drain = \"{drain}\""))
+}
+
+fn process_with(upstream: &Upstream, server: &str) -> (tempfile::TempDir, Process) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"{drain}\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{}{ROUTES}",
+        "[server]\nlisten = \"127.0.0.1:0\"\n{server}\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n{}{ROUTES}",
         agent("demo", &upstream.url("/process"), "", "")
     );
     std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
@@ -56,6 +60,24 @@ async fn a_stopping_process_lets_streams_finish_and_accepts_no_new_ones() {
     assert_eq!(Transcript::parse(&seen).expect_completed().text(), "so far");
     drop(stream);
     assert_eq!(process.wait().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_stopping_process_serves_until_load_balancers_have_noticed() {
+    let upstream = Upstream::always(text_reply(&["as before"]));
+    let (_folder, process) = process_with(&upstream, "shutdown_delay = \"1500ms\"");
+    let began = Instant::now();
+    process.terminate();
+    wait_for_drain(&process).await;
+    let mut turns = 0;
+    while began.elapsed() < Duration::from_secs(1) {
+        let frames = start_turn(&process).await.frames().await;
+        assert_eq!(Transcript::parse(&frames).expect_completed().text(), "as before");
+        turns += 1;
+    }
+    assert!(turns > 0, "it noticed too late");
+    assert_eq!(process.wait().await.code(), Some(0));
+    assert!(began.elapsed() >= Duration::from_millis(1500), "it stopped after {:?}", began.elapsed());
 }
 
 #[tokio::test]

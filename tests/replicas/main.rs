@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used)]
 
 mod check;
+mod compose;
 #[path = "../support/mod.rs"]
 mod support;
 

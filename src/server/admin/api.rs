@@ -206,7 +206,7 @@ fn audit(state: &State, peer: Option<SocketAddr>, entry: AuditEntry) {
 fn readiness(state: &State) -> HttpResponse {
     let admin = &state.admin;
     let mut reasons = Vec::new();
-    if !admin.engine.is_open() {
+    if admin.engine.is_stopping() {
         reasons.push(json!({ "what": "draining" }));
     }
     if let Health::Failing { since, error } = admin.engine.health() {

@@ -5,7 +5,7 @@
 //! deleted when it is dropped, or when its process ends in any way ([`server`]). Tests share the server of their
 //! process and have a database each: [`database`]. Fault scenarios start servers of their own, which write durably,
 //! and break them: crash, pause, standby. Between the gateway and a server there may be a [`Proxy`] that cuts or
-//! stalls connections, and a [`Pooler`].
+//! stalls connections, and a [`Pooler`]; in front of several gateways a [`Balancer`].
 //!
 //! Everything blocks and nothing needs a runtime, so that tests and the fault rig use the same code.
 //!
@@ -15,6 +15,7 @@
 //!
 //! `INTERLINGUA_POSTGRES_BIN`: the folder with `postgres` and `initdb`, instead of the usual ones.
 
+mod balancer;
 pub mod binaries;
 mod folder;
 mod pooler;
@@ -25,6 +26,7 @@ mod supervisor;
 
 use std::sync::OnceLock;
 
+pub use balancer::Balancer;
 pub use pooler::{PoolMode, Pooler};
 pub use proxy::{Direction, Proxy};
 pub use server::{Database, Options, Server};
