@@ -3,6 +3,7 @@
 mod live;
 mod prepare;
 mod rates;
+mod stop;
 mod upstreams;
 
 use std::net::{SocketAddr, TcpListener};
@@ -46,9 +47,6 @@ use crate::upstream::jwks::HttpJwksFetcher;
 use crate::upstream::push::HttpWebhookClient;
 use crate::upstream::{Forwarded, InProcessAgent, Upstream};
 
-/// How long clients may take to read the end of their responses once no run is active. An idle gateway must exit within
-/// a second, whatever connections clients leave open.
-const SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(700);
 /// How long the store may take to close. Together with the engine's time after the drain, this stays within the
 /// promised five seconds.
 const STORE_CLOSE_TIMEOUT: Duration = Duration::from_millis(1200);
@@ -445,26 +443,10 @@ impl Running {
             .flatten()
             .map(|tls| tokio::task::spawn_local(tls.watch()))
             .collect();
-        let stopper = server.stopper();
-        let draining = engine.clone();
         let (drained, is_drained) = tokio::sync::oneshot::channel();
+        let stopping = stop::stop_in_order(stop, parts, engine, server.stopper());
         tokio::task::spawn_local(async move {
-            stop.await;
-            let (delay, drain) = (parts.shutdown_delay.get(), parts.drain.get());
-            if !delay.is_zero() {
-                tracing::info!(?delay, "stopping: not ready any more, and serving until load balancers have noticed");
-                draining.announce_stop();
-                tokio::time::sleep(delay).await;
-            }
-            tracing::info!(
-                runs = draining.working(), drain = ?drain,
-                "stopping: no new runs are accepted, active runs may finish; a second signal exits immediately"
-            );
-            stopper.drain();
-            draining.drain(drain).await;
-            if tokio::time::timeout(SERVER_STOP_TIMEOUT, stopper.stop()).await.is_err() {
-                tracing::warn!("closing connections of clients that do not read their responses");
-            }
+            stopping.await;
             let _ = drained.send(());
         });
         let served = tokio::select! {

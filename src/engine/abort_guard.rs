@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use interlingua_core::End;
 
@@ -17,6 +18,7 @@ pub(super) struct AbortGuard {
 
 impl AbortGuard {
     pub(super) fn new(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Self {
+        runs.driven().fetch_add(1, Ordering::AcqRel);
         Self { runs: Arc::clone(runs), run: Arc::clone(run) }
     }
 
@@ -34,6 +36,7 @@ impl Drop for AbortGuard {
             self.run.update(Publish::Later, State::abandon);
             self.runs.remove(self.run.id());
         }
+        self.runs.driven().fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -156,6 +156,13 @@ impl Follower {
         (!ended && !settles).then(faults::shutting_down)
     }
 
+    /// True if other gateways show the rest of the run: a client that is cut off finds it there by the number of its last
+    /// step. An error in its place would take the number of a step that the client then misses.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        self.runs.is_shared() && self.run().view(|view| view.info.stored)
+    }
+
     /// Why the steps stop without an end: a panic has left the run incomplete, or another gateway has taken it over.
     #[must_use]
     pub fn lost(&self) -> Option<Fault> {

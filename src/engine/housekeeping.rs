@@ -209,15 +209,16 @@ impl Housekeeping {
         Ok(())
     }
 
-    /// Takes no new runs, waits for those under way, and ends what is left when the time is up.
+    /// Takes no new runs, waits until those under way have ended and are written, and ends what is left when the time is
+    /// up.
     pub(super) async fn drain(&self, time: Duration) {
         self.runs.stop_accepting();
-        wait_until(time, || self.runs.working() == 0).await;
+        wait_until(time, || !self.runs.is_driving()).await;
 
         for run in self.runs.active() {
             run.stop(Some(faults::shutting_down()));
         }
-        wait_until(ENDING_TIMEOUT, || self.runs.working() == 0).await;
+        wait_until(ENDING_TIMEOUT, || !self.runs.is_driving()).await;
         // Receivers get what has happened, as far as they take it: after this process no one sends it.
         wait_until(DELIVERING_TIMEOUT, || !self.deliveries.is_lagging()).await;
         // Followers of a run that waits would follow it for ever.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::pending::Pending;
@@ -35,6 +35,8 @@ pub(super) struct RunTable {
     active: Mutex<ActiveRuns>,
     /// Turns that have ended since the process began.
     turns_ended: AtomicU64,
+    /// How many runs have a driver: it takes their turns, and writes what these came to.
+    driven: AtomicUsize,
     /// False: the gateway is closing and takes no new runs.
     is_accepting: AtomicBool,
     /// True: the gateway closes soon.
@@ -95,6 +97,7 @@ impl RunTable {
             unstored,
             active: Mutex::default(),
             turns_ended: AtomicU64::new(0),
+            driven: AtomicUsize::new(0),
             is_accepting: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -130,6 +133,16 @@ impl RunTable {
     /// How many runs have a turn under way, or one that waits to begin.
     pub(super) fn working(&self) -> usize {
         self.active().iter().filter(|run| run.run_state().is_working()).count()
+    }
+
+    /// True while a turn is under way, or what one has come to is being written.
+    pub(super) fn is_driving(&self) -> bool {
+        self.driven.load(Ordering::Acquire) > 0
+    }
+
+    /// Counts the runs that have a driver.
+    pub(super) const fn driven(&self) -> &AtomicUsize {
+        &self.driven
     }
 
     /// All runs in memory.

@@ -140,7 +140,9 @@ impl Steps {
             Poll::Ready(true) => {}
             Poll::Pending => {
                 if let Some(fault) = self.follower.broken_off() {
-                    self.exchange.interrupt(&fault, &mut self.out);
+                    if !self.follower.is_elsewhere() {
+                        self.exchange.interrupt(&fault, &mut self.out);
+                    }
                     self.ended = true;
                 } else {
                     let (exchange, out) = (&mut self.exchange, &mut self.out);

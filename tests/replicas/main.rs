@@ -8,6 +8,7 @@
 
 mod check;
 mod compose;
+mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -59,10 +60,16 @@ impl Stand {
 
     /// One more gateway in a process of its own.
     fn process(&self) -> (Process, tempfile::TempDir) {
+        self.process_through(&self.database.url())
+    }
+
+    /// The same with another URL of the database.
+    fn process_through(&self, url: &str) -> (Process, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let server = "[server]\nlisten = \"127.0.0.1:0\"\nallowed_hosts = [\"gateway\", \"x\"]\n";
         let config = format!("{server}{}", self.config(folder.path()));
         std::fs::write(folder.path().join("gateway.toml"), config).unwrap();
+        std::fs::write(folder.path().join("url"), url).unwrap();
         (Process::start_logging(folder.path()), folder)
     }
 }

@@ -1,0 +1,122 @@
+//! The database takes no writes: it is set to read-only, and the disk of its tables is full. Then it takes them again.
+//! What was acknowledged stays, runs under way go on, and all gateways recover by themselves.
+//!
+//! Not here: SQLite on a full disk (`store.rs`).
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use interlingua_testing_postgres::Options;
+
+use super::cluster::{Cluster, LEASE};
+use super::load::{Load, Mix};
+use super::random::Random;
+use super::{LOST, oracle, until_writable};
+use crate::Rig;
+use crate::check::Check;
+use crate::http;
+
+const MIX: Mix = Mix { clients: 24, words: (20, 100), pace: Duration::from_millis(100) };
+/// How long nothing can be written. Runs that are not written within 10 s may fail.
+const OUTAGE: Duration = Duration::from_secs(7);
+/// Free space of the tables' disk at first, in MiB.
+const DISK: u32 = 64;
+/// Neither is a write for PostgreSQL.
+const READ_ONLY: [&str; 2] = ["ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"];
+const WRITABLE: [&str; 2] = ["ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"];
+
+pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
+    checks.extend(fail(rig, "read-only", &Options::fast(), read_only, writable)?);
+    if rustix::process::geteuid().is_root() {
+        checks.extend(fail(rig, "full", &Options::fast().small_disk(DISK), fill, free)?);
+    } else {
+        eprintln!("replicas-full: only root can give a server a small disk, so that part is left out");
+    }
+    Ok(checks)
+}
+
+fn read_only(cluster: &Cluster) -> Result<()> {
+    READ_ONLY.iter().try_for_each(|sql| cluster.sql(sql).map(drop))
+}
+
+fn writable(cluster: &Cluster) -> Result<()> {
+    WRITABLE.iter().try_for_each(|sql| cluster.sql(sql).map(drop))
+}
+
+/// Writes until nothing fits any more: large pieces first, then small ones.
+fn fill(cluster: &Cluster) -> Result<()> {
+    cluster.sql("CREATE TABLE filler (bytes text)")?;
+    cluster.sql("ALTER TABLE filler ALTER bytes SET STORAGE EXTERNAL")?;
+    for (size, rows) in [(1_000_000, 8), (100_000, 4), (5_000, 4), (5_000, 1)] {
+        let insert = format!("INSERT INTO filler SELECT repeat('x', {size}) FROM generate_series(1, {rows})");
+        let mut error = None;
+        for _ in 0..1000 {
+            match cluster.sql(&insert) {
+                Ok(_) => {}
+                Err(refused) => {
+                    error = Some(refused);
+                    break;
+                }
+            }
+        }
+        let error = error.map(|error| format!("{error:#}")).unwrap_or_default();
+        ensure!(error.contains("No space left"), "the disk is not full: {error}");
+    }
+    Ok(())
+}
+
+fn free(cluster: &Cluster) -> Result<()> {
+    cluster.sql("DROP TABLE filler").map(drop)
+}
+
+type Step = fn(&Cluster) -> Result<()>;
+
+fn fail(rig: &Rig, name: &str, options: &Options, fault: Step, repair: Step) -> Result<Vec<Check>> {
+    let mut random = Random::seeded();
+    let cluster = Cluster::start(rig, 3, options)?;
+    thread::sleep(LEASE);
+    let load = Load::start(&cluster.addresses(), MIX, &mut random);
+    thread::sleep(Duration::from_secs(4));
+    let (over, refusals) = (AtomicBool::new(false), AtomicBool::new(false));
+    let addresses = cluster.addresses();
+    let recovered = thread::scope(|scope| -> Result<Duration> {
+        let watch = scope.spawn(|| watch_refusals(&addresses, &over, &refusals));
+        let failed = fault(&cluster);
+        thread::sleep(OUTAGE);
+        let repaired = failed.and_then(|()| repair(&cluster));
+        let began = Instant::now();
+        let ready = repaired.and_then(|()| until_writable(&cluster.addresses()));
+        over.store(true, Ordering::Relaxed);
+        let _ = watch.join();
+        ready.map(|()| began.elapsed())
+    })?;
+
+    thread::sleep(LEASE + Duration::from_secs(2));
+    let all = load.stop()?;
+    let named = |what: &str| format!("{what} ({name})");
+    let refused = f64::from(u8::from(refusals.into_inner()));
+    let mut checks = vec![
+        Check::at_least(named("new runs are refused with 503 meanwhile"), refused, 1.0, ""),
+        Check::at_most(named("all gateways ready again after"), recovered.as_secs_f64(), 5.0, "s"),
+        Check::at_most(named("gateways that lost their runs"), cluster.log_lines(LOST).len() as f64, 0.0, ""),
+    ];
+    checks.extend(oracle::check(&cluster, &all)?.into_iter().map(|check| check.renamed(named)));
+    Ok(checks)
+}
+
+/// Begins runs until one is refused with 503 and `Retry-After`.
+fn watch_refusals(addresses: &[SocketAddr], over: &AtomicBool, refused: &AtomicBool) {
+    let request = http::request("POST", "/agents/demo/process", &[], r#"{"input":[{"role":"user","content":"?"}]}"#);
+    for address in addresses.iter().cycle() {
+        if over.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed) {
+            return;
+        }
+        let answer = http::send(*address, &request);
+        refused.fetch_or(answer.is_ok_and(|answer| answer.status == 503), Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(200));
+    }
+}

@@ -1,0 +1,35 @@
+//! What a gateway does between a signal to stop and the end of its server.
+//!
+//! Not here: signals, the engine's part ([`Engine::drain`]), and closing the store.
+
+use std::time::Duration;
+
+use super::live::LiveParts;
+use crate::engine::Engine;
+use crate::server::Stopper;
+
+/// How long clients may take to read the end of their responses once no run is active. An idle gateway must exit within
+/// a second, whatever connections clients leave open.
+const SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// Waits for `stop`, then until load balancers have noticed, then until runs have ended and connections are closed, each
+/// as long as it may take.
+pub(super) async fn stop_in_order(stop: impl Future<Output = ()>, parts: LiveParts, engine: Engine, server: Stopper) {
+    stop.await;
+    let (delay, drain) = (parts.shutdown_delay.get(), parts.drain.get());
+    if !delay.is_zero() {
+        tracing::info!(?delay, "stopping: not ready any more, and serving until load balancers have noticed");
+        engine.announce_stop();
+        tokio::time::sleep(delay).await;
+    }
+
+    tracing::info!(
+        runs = engine.working(), drain = ?drain,
+        "stopping: no new runs are accepted, active runs may finish; a second signal exits immediately"
+    );
+    server.drain();
+    engine.drain(drain).await;
+    if tokio::time::timeout(SERVER_STOP_TIMEOUT, server.stop()).await.is_err() {
+        tracing::warn!("closing connections of clients that do not read their responses");
+    }
+}
