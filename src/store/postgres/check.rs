@@ -39,7 +39,7 @@ async fn version(database: &Database) -> Result<String, StoreError> {
 }
 
 /// Whether the tables are there, or may be made.
-async fn state(database: &Database, schema: &str) -> Result<String, StoreError> {
+pub(super) async fn state(database: &Database, schema: &str) -> Result<String, StoreError> {
     let sql = |error: tokio_postgres::Error| store_error(&error);
     let Some(version) = schema::version(database, schema).await? else {
         let may = "

@@ -149,7 +149,10 @@ impl Postgres {
 async fn begin(inner: &Arc<Inner>, schema: &str) -> Result<Writer, StoreError> {
     inner.connector.find_out_sessions().await?;
     let database = inner.connector.connect().await?;
-    schema::migrate(&database, schema).await?;
+    if let Err(error) = schema::migrate(&database, schema).await {
+        // Rights that are missing have a better reason than the message about one of many statements.
+        return Err(check::state(&database, schema).await.err().unwrap_or(error));
+    }
     Writer::join(Arc::clone(inner)).await
 }
 
