@@ -32,6 +32,11 @@ impl Check {
         Self { name: name.into(), value, unit, bound: Bound::None }
     }
 
+    /// The same under another name.
+    pub(crate) fn renamed(self, name: impl FnOnce(&str) -> String) -> Self {
+        Self { name: name(&self.name), ..self }
+    }
+
     fn passes(&self) -> bool {
         match self.bound {
             Bound::AtMost(bound) => self.value <= bound,

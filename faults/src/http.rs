@@ -72,6 +72,17 @@ pub(crate) fn abandon(address: SocketAddr, request: &[u8], after: Duration) -> R
     Ok(())
 }
 
+/// The head of the answer to a GET request.
+pub(crate) fn head(address: SocketAddr, path: &str) -> Result<String> {
+    let mut connection = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
+    connection.write_all(&request("GET", path, &[], ""))?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer)?;
+    let (head, _) = answer.split_once("\r\n\r\n").context("no head")?;
+    Ok(head.to_owned())
+}
+
 /// Raises the soft limit on open files to the hard limit, for this process and its children.
 pub(crate) fn raise_open_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);

@@ -80,6 +80,13 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "certificates", limit: Duration::from_secs(240), run: certificates::run },
     Scenario { name: "slow-clients", limit: Duration::from_secs(120), run: slow_clients::run },
     Scenario { name: "replicas-killed", limit: Duration::from_secs(180), run: replicas::killed::run },
+    Scenario { name: "replicas-upgrade", limit: Duration::from_secs(360), run: replicas::upgrade::run },
+    Scenario { name: "replicas-slow", limit: Duration::from_secs(180), run: replicas::slow::run },
+    Scenario { name: "replicas-restarted", limit: Duration::from_secs(240), run: replicas::restarted::run },
+    Scenario { name: "replicas-full", limit: Duration::from_secs(240), run: replicas::full::run },
+    Scenario { name: "replicas-failover", limit: Duration::from_secs(180), run: replicas::failover::run },
+    Scenario { name: "replicas-clock", limit: Duration::from_secs(180), run: replicas::clock::run },
+    Scenario { name: "replicas-first", limit: Duration::from_secs(180), run: replicas::first::run },
 ];
 
 fn main() -> ExitCode {

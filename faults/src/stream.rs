@@ -58,6 +58,11 @@ pub(crate) fn read_while_active(address: SocketAddr, request: &[u8], silence: Du
         }
     }
 
+    parse(&bytes)
+}
+
+/// The status and the complete frames of an answer that may be truncated anywhere after its head.
+pub(crate) fn parse(bytes: &[u8]) -> Result<(u16, Vec<Frame>)> {
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").context("no head")?;
     let status = String::from_utf8_lossy(&bytes[..head]);
     let status = status.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;

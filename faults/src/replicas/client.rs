@@ -29,7 +29,7 @@ pub(crate) enum Protocol {
 impl Protocol {
     pub(crate) const ALL: [Self; 2] = [Self::AgentApi, Self::Responses];
 
-    fn start(self, task: &Task) -> Vec<u8> {
+    pub(crate) fn start(self, task: &Task) -> Vec<u8> {
         let text = task.text();
         match self {
             Self::AgentApi => {
@@ -43,7 +43,7 @@ impl Protocol {
         }
     }
 
-    fn id(self, first: &Frame) -> Option<String> {
+    pub(crate) fn id(self, first: &Frame) -> Option<String> {
         match self {
             Self::AgentApi => stream::id(&first.data, "response_"),
             Self::Responses => stream::id(&first.data, "resp_"),

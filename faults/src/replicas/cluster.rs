@@ -41,6 +41,11 @@ pub(crate) struct Cluster {
     pub(crate) replicas: Vec<Replica>,
     pub(crate) agent: Agent,
     pub(crate) server: Server,
+    /// A server that is in the URL too.
+    pub(crate) standby: Option<SocketAddr>,
+    /// Lines for the tables `server` and `store` of gateways that are started from now on.
+    pub(crate) server_keys: String,
+    pub(crate) store_keys: String,
     rig: Rig,
 }
 
@@ -48,7 +53,15 @@ impl Cluster {
     /// Starts a server, and so many gateways one after the other.
     pub(crate) fn start(rig: &Rig, replicas: usize, options: &Options) -> Result<Self> {
         let (server, agent) = (Server::start(options)?, Agent::start()?);
-        let mut cluster = Self { replicas: Vec::new(), agent, server, rig: rig.clone() };
+        let mut cluster = Self {
+            replicas: Vec::new(),
+            agent,
+            server,
+            standby: None,
+            server_keys: String::new(),
+            store_keys: String::new(),
+            rig: rig.clone(),
+        };
         for _ in 0..replicas {
             cluster.add()?;
         }
@@ -64,11 +77,16 @@ impl Cluster {
 
     /// A gateway that is not one of [`Cluster::replicas`] yet. `more`: more configuration.
     pub(crate) fn new_replica(&self, more: &str) -> Result<Replica> {
+        self.new_replica_of(&self.rig, more)
+    }
+
+    /// The same with another program.
+    pub(crate) fn new_replica_of(&self, rig: &Rig, more: &str) -> Result<Replica> {
         let proxy = Proxy::start(self.server.address())?;
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join("url"), self.url_at(proxy.address))?;
         let config = format!("{}{more}", self.config());
-        let gateway = Gateway::start_in(&self.rig, folder, &config, |address| {
+        let gateway = Gateway::start_in(rig, folder, &config, |address| {
             http::get(address, "/readyz").is_ok_and(|answer| answer.status == 200)
         })?;
         Ok(Replica { gateway, proxy })
@@ -76,15 +94,17 @@ impl Cluster {
 
     /// The URL of the database through something that listens at this address.
     pub(crate) fn url_at(&self, address: SocketAddr) -> String {
-        self.server.url(ADMIN).replace(&self.server.address().to_string(), &address.to_string())
+        let standby = self.standby.map(|standby| format!(",{standby}")).unwrap_or_default();
+        self.server.url(ADMIN).replace(&self.server.address().to_string(), &format!("{address}{standby}"))
     }
 
     /// The configuration of a gateway; the URL of the database is in the file `url` in its folder.
     pub(crate) fn config(&self) -> String {
         let (lease, agent) = (LEASE.as_secs(), self.agent.url());
+        let (server, store) = (&self.server_keys, &self.store_keys);
         format!(
-            "[server]\nlisten = \"{{{{listen}}}}\"\n[store]\nkind = \"postgres\"\nurl = {{ file = \"url\" }}\n\
-             lease = \"{lease}s\"\nconnections = 6\n[agents.demo.upstream]\nprotocol = \"agent-api\"\nurl = \"{agent}\"\n\
+            "[server]\nlisten = \"{{{{listen}}}}\"\n{server}\n[store]\nkind = \"postgres\"\nurl = {{ file = \"url\" }}\n\
+             lease = \"{lease}s\"\nconnections = 6\n{store}\n[agents.demo.upstream]\nprotocol = \"agent-api\"\nurl = \"{agent}\"\n\
              {ROUTES}"
         )
     }

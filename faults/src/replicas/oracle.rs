@@ -76,7 +76,7 @@ pub(crate) fn check(cluster: &Cluster, all: &[Seen]) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-fn is_completed(seen: &Seen) -> bool {
+pub(crate) fn is_completed(seen: &Seen) -> bool {
     seen.frames.last().is_some_and(Frame::is_completed)
 }
 

@@ -104,7 +104,10 @@ fn of(folder: &Path) -> Option<Binaries> {
 }
 
 /// A program outside of PostgreSQL's own folder, whose package is installed if it is missing.
-pub(crate) fn program(name: &str, package: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// It is missing and cannot be installed: says what to do.
+pub fn program(name: &str, package: &str) -> Result<PathBuf> {
     let find = || {
         let folders = std::env::var_os("PATH").unwrap_or_default();
         // Debian keeps servers in a folder that is not in the path of ordinary users.
