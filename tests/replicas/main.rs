@@ -8,6 +8,7 @@
 
 mod check;
 mod compose;
+mod outages;
 mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
