@@ -4,6 +4,7 @@ mod live;
 mod prepare;
 mod rates;
 mod stop;
+mod stores;
 mod upstreams;
 
 use std::net::{SocketAddr, TcpListener};
@@ -18,7 +19,6 @@ use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
 use interlingua_core::{AuthScheme, Owner, ProtocolAdapter};
-use secrecy::ExposeSecret as _;
 use url::Url;
 
 pub use self::live::LiveParts;
@@ -29,18 +29,16 @@ use self::upstreams::http_settings;
 use crate::callers::{Callers, Usage, jwks};
 use crate::clock;
 use crate::config::{
-    self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, PostgresStore,
-    Protocols, Settings, StoreKind, UpstreamProtocol,
+    self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols,
+    Settings, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope};
 use crate::metrics::Metrics;
 use crate::observe::{Action, AuditEntry, LogFilter, forward_logs};
 use crate::ports::{Reload, WebhookClient};
 use crate::server::{self, AdminServer, Served};
-use crate::store::{
-    Memory, OwnerBounds, OwnerBoundsOf, Postgres, PostgresOptions, Retention, Sqlite, SqliteOptions, Store,
-};
-use crate::tls::{ClientTls, SharedTls};
+use crate::store::{OwnerBounds, OwnerBoundsOf, Retention, Store, StoreError};
+use crate::tls::SharedTls;
 use crate::upstream::demo::Demo;
 use crate::upstream::http::{Endpoint, HttpUpstream};
 use crate::upstream::jwks::HttpJwksFetcher;
@@ -245,7 +243,7 @@ impl Gateway {
         let metrics = Metrics::new();
         let store = match &self.store {
             Some(store) => Arc::clone(store),
-            None => open_store(settings, &metrics)?,
+            None => stores::open(settings, &metrics)?,
         };
         let agents = settings
             .agents
@@ -273,7 +271,14 @@ impl Gateway {
         let limits = limits(settings);
         let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules, Arc::clone(&callers), limits, metrics);
 
-        let recovered = engine.recover().await?;
+        let recovered = match engine.recover().await {
+            // A shared store is waited for: what others left is closed once it is reached.
+            Err(StoreError::Unavailable { reason }) if store.shared().is_some() => {
+                tracing::warn!(reason, "new runs are refused until the store is reached");
+                0
+            }
+            recovered => recovered?,
+        };
         if recovered > 0 {
             tracing::warn!(runs = recovered, "runs were active when the last process ended: they are closed as failed");
         }
@@ -596,45 +601,6 @@ fn limits(settings: &Settings) -> engine::Limits {
         pushes: limits.pushes,
         page: limits.page as u64,
     }
-}
-
-impl Gateway {
-    /// Looks whether the store can be opened, without changing anything, where that is not known from the configuration.
-    /// Returns what is there, for people. Blocks.
-    ///
-    /// # Errors
-    /// Why it cannot be opened.
-    pub(crate) fn check_store(settings: &Settings) -> anyhow::Result<Option<String>> {
-        let Some(postgres) = &settings.store.postgres else { return Ok(None) };
-        let found = Postgres::check(&postgres_options(postgres, &Metrics::new())?);
-        found.map(Some).context("the store cannot be used")
-    }
-}
-
-fn open_store(settings: &Settings, metrics: &Metrics) -> anyhow::Result<Arc<dyn Store>> {
-    Ok(match settings.store.kind {
-        StoreKind::Memory => Arc::new(Memory::new()),
-        StoreKind::Sqlite => {
-            Arc::new(Sqlite::open(&settings.store.path, &SqliteOptions::default().metrics(metrics.store().clone()))?)
-        }
-        StoreKind::Postgres => {
-            let settings = settings.store.postgres.as_ref().context("the store has no URL")?;
-            Arc::new(Postgres::open(&postgres_options(settings, metrics)?)?)
-        }
-    })
-}
-
-fn postgres_options(settings: &PostgresStore, metrics: &Metrics) -> anyhow::Result<PostgresOptions> {
-    let tls = ClientTls::new(None, None).map_err(|(_, reason)| anyhow::anyhow!("TLS {reason}"))?;
-    Ok(PostgresOptions {
-        url: settings.url.expose_secret().to_owned(),
-        schema: settings.schema.clone(),
-        lease: settings.lease,
-        // One writes, one listens.
-        readers: settings.connections.saturating_sub(2),
-        tls: Arc::new(tls.config(true)),
-        metrics: Some(metrics.store().clone()),
-    })
 }
 
 fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {

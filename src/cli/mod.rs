@@ -1,4 +1,4 @@
-//! The command line: `serve`, `check`, `probe`, `routes`, `schema`, `key`, `call`, `health`.
+//! The command line: `serve`, `check`, `probe`, `routes`, `schema`, `key`, `store`, `call`, `health`.
 //!
 //! Exit codes: 0 success, 1 a failure while running, 2 an error in the configuration or on the command line.
 
@@ -11,6 +11,7 @@ mod log;
 mod probe;
 mod routes;
 mod signals;
+mod store;
 mod waiting;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -69,6 +70,9 @@ enum Command {
     /// Make, list and revoke API keys
     #[command(subcommand)]
     Key(key::Key),
+    /// Copy everything to a store of another kind
+    #[command(subcommand)]
+    Store(store::Store),
     /// Send a message to an agent and stream its response to the terminal
     Call(call::Call),
     /// Check whether a running gateway is ready: exit code 0 if it is
@@ -127,6 +131,7 @@ fn run(gateway: &Gateway) -> i32 {
         Command::Routes { json } => load(gateway, config).map(|settings| routes::list(gateway, &settings, json)),
         Command::Schema => Ok(print_schema(gateway)),
         Command::Key(key) => key.run(gateway, config),
+        Command::Store(store) => store.run(gateway, config),
         Command::Call(call) if call.is_foreign() => Ok(call_foreign::run(&call, gateway)),
         Command::Call(call) => Ok(call.run(&gateway.upstream_names())),
         Command::Health { url } => Ok(health::check(&url)),

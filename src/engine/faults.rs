@@ -32,7 +32,8 @@ pub(super) fn store_fault(error: &StoreError) -> Fault {
         StoreError::File { .. }
         | StoreError::Timeout { .. }
         | StoreError::Overloaded
-        | StoreError::Unavailable { .. } => store_unavailable().with_detail(error),
+        | StoreError::Unavailable { .. }
+        | StoreError::Unusable { .. } => store_unavailable().with_detail(error),
         StoreError::Fenced => taken_over().with_detail(error),
         StoreError::Closed => shutting_down().with_detail(error),
         // Names and keys are made of what clients send.

@@ -117,7 +117,7 @@ use self::unstored::UnstoredRuns;
 use crate::callers::Callers;
 use crate::metrics::{Levels, Metrics};
 use crate::ports::WebhookClient;
-use crate::store::{Health, Store, StoreError};
+use crate::store::{Health, ReplicaStatus, Shared, Store, StoreError};
 
 /// Serves calls. Cheap to clone: all clones are one engine.
 #[derive(Clone)]
@@ -264,6 +264,12 @@ impl Engine {
     #[must_use]
     pub fn health(&self) -> Health {
         self.0.runs.store().health()
+    }
+
+    /// How this process stands with others that share its store. `None`: it has the store for itself.
+    #[must_use]
+    pub fn replica(&self) -> Option<ReplicaStatus> {
+        self.0.runs.store().shared().map(Shared::status)
     }
 
     /// How many runs are in memory.

@@ -10,7 +10,8 @@ use url::Url;
 
 use super::agent::{Agent, Agents};
 use super::run_table::RunTable;
-use crate::metrics::{Levels, UpstreamLevel};
+use crate::metrics::{Levels, ReplicaLevels, UpstreamLevel};
+use crate::store::{LeaseState, ReplicaStatus};
 
 /// Which runs an operator wants to see.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +69,7 @@ pub(super) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
 
     let sizes = runs.store().sizes();
     Levels {
+        replica: runs.store().shared().map(|shared| replica(&shared.status())),
         upstreams: agents.all().iter().flat_map(|agent| upstreams(agent)).collect(),
         runs_active: by_agent.iter().map(|(agent, (active, _))| (Arc::clone(agent), *active)).collect(),
         queue_depth: by_agent.iter().map(|(agent, (_, queued))| (Arc::clone(agent), *queued)).collect(),
@@ -75,6 +77,19 @@ pub(super) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
         store_bytes: sizes.bytes,
         store_owed: sizes.owed,
         ..Levels::default()
+    }
+}
+
+fn replica(status: &ReplicaStatus) -> ReplicaLevels {
+    ReplicaLevels {
+        is_member: matches!(status.lease, LeaseState::Held | LeaseState::Late),
+        since_renewal: status.since_renewal,
+        replicas: status.replicas,
+        held: status.held,
+        following: status.following,
+        followed: status.followed,
+        turns_waiting: status.turns_waiting,
+        connections: status.connections,
     }
 }
 

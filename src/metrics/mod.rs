@@ -11,6 +11,7 @@ mod carried;
 mod gen_ai;
 mod histogram;
 mod process;
+mod store;
 mod text;
 
 use std::sync::atomic::Ordering;
@@ -30,6 +31,7 @@ use self::carried::Carried;
 pub use self::carried::ContentLost;
 pub use self::gen_ai::{Distribution, GenAiMetrics, TurnEnd, TurnSeries};
 pub use self::histogram::{Histogram, LocalCounts};
+pub use self::store::{ReplicaLevels, StoreMetrics};
 pub use self::text::Format;
 
 /// Why credentials are refused.
@@ -50,7 +52,6 @@ pub const REASONS: [&str; 11] = [
 const DURATION_BOUNDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 const FIRST_EVENT_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0];
 const GAP_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-const COMMIT_BOUNDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 0.5, 1.0, 5.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RunLabels {
@@ -140,6 +141,8 @@ pub struct Levels {
     pub store_bytes: u64,
     /// Runs that the store still has to write.
     pub store_owed: usize,
+    /// How this gateway stands with others that share its store. `None`: it has it for itself.
+    pub replica: Option<ReplicaLevels>,
 }
 
 /// An endpoint of an agent, with what was counted since its agent was configured.
@@ -172,25 +175,6 @@ struct LevelGauges {
     sockets: Gauge,
     store_bytes: Gauge,
     store_owed: Gauge,
-}
-
-/// What a store counts.
-#[derive(Clone, Debug)]
-pub struct StoreMetrics {
-    commit: Histogram,
-    failures: Counter,
-}
-
-impl StoreMetrics {
-    /// Counts a transaction that took this long.
-    pub fn committed(&self, took: Duration) {
-        self.commit.observe(took);
-    }
-
-    /// Counts a transaction that failed.
-    pub fn failed(&self) {
-        self.failures.inc();
-    }
 }
 
 /// How a run ended, for its counters.
@@ -284,7 +268,7 @@ impl Metrics {
             auth_failures: Family::default(),
             limited: Family::default(),
             tls_handshakes_failed: Counter::default(),
-            store: StoreMetrics { commit: Histogram::new(COMMIT_BOUNDS), failures: Counter::default() },
+            store: StoreMetrics::new(),
             push_attempts: Family::default(),
             push_given_up: Counter::default(),
             reloads: Family::default(),
@@ -352,6 +336,7 @@ impl Metrics {
         let (name, help) = ("store", "The size of the store");
         registry.register_with_unit(name, help, Unit::Bytes, levels.store_bytes.clone());
         registry.register("store_owed", "Runs that are not written yet", levels.store_owed.clone());
+        registry.register_collector(Box::new(self.store.clone()));
         registry.register("push_attempts", "Webhooks that were sent, by result", self.push_attempts.clone());
         registry.register("push_given_up", "Webhooks that were never delivered", self.push_given_up.clone());
         registry.register("reloads", "Reloads of the configuration", self.reloads.clone());
@@ -499,6 +484,7 @@ impl Metrics {
         // Under the lock, so that no other scrape sees gauges that are being set.
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         self.levels.set(levels);
+        self.store.set_levels(levels.replica);
         let mut text = String::new();
         // Writing into a string fails only if an encoder has an error of its own, and ours have none.
         let encoded = prometheus_client::encoding::text::encode(&mut text, &registry);

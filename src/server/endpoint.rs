@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::check::{self, Checked};
 use super::connection::{ConnectionInfo, info_of};
+use super::readiness::readiness;
 use super::{Gateway, access, handle, request_log, websocket};
 use crate::routing::OwnPath;
-use crate::store::Health;
 
 /// Checks a request whose client waits for `100 Continue` before it sends the body. What was checked is attached to the
 /// request, for [`serve`].
@@ -63,7 +63,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: 
         Ok(Checked::Own(own)) => {
             let (status, body) = match own {
                 OwnPath::Health => (200, serde_json::json!({ "status": "ok" })),
-                OwnPath::Ready => readiness(&gateway),
+                OwnPath::Ready => readiness(&gateway.engine),
             };
             handle::health(&request, status, &body)
         }
@@ -73,21 +73,5 @@ pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: 
             }
             handle::refuse(&gateway, request.head(), &refusal)
         }
-    }
-}
-
-/// Status and body of `/readyz`: whether new runs are accepted.
-fn readiness(gateway: &Gateway) -> (u16, serde_json::Value) {
-    if gateway.engine.is_stopping() {
-        return (503, serde_json::json!({ "status": "shutting down" }));
-    }
-
-    match gateway.engine.health() {
-        // The reason is only logged, since it may contain file names.
-        Health::Failing { since, .. } => {
-            let for_seconds = since.elapsed().as_secs();
-            (503, serde_json::json!({ "status": "not ready", "store": "failing", "for_seconds": for_seconds }))
-        }
-        Health::Good => (200, serde_json::json!({ "status": "ready" })),
     }
 }

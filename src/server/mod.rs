@@ -19,6 +19,7 @@ mod hosts;
 mod http2;
 mod listener;
 mod messages;
+mod readiness;
 mod request_log;
 mod routes;
 mod served;

@@ -51,6 +51,12 @@ pub enum StoreError {
         /// What the latest attempt met.
         reason: String,
     },
+    /// The storage that replicas share refuses this process, or cannot be what it needs, until someone changes that.
+    #[error("the store cannot be used: {reason}")]
+    Unusable {
+        /// Why.
+        reason: String,
+    },
     /// Another replica has taken over what this one wanted to write, or this one was fenced.
     #[error("another replica has taken this over")]
     Fenced,

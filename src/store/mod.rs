@@ -45,13 +45,15 @@ mod postgres;
 mod rules;
 mod shared;
 mod sqlite;
+mod transfer;
 
 pub use self::error::StoreError;
-pub use self::postgres::{Postgres, PostgresOptions};
-pub use self::shared::{Claim, RunUpdate, Shared, Ticket};
+pub use self::postgres::{Import, Postgres, PostgresOptions};
+pub use self::shared::{Claim, LeaseState, ReplicaStatus, RunUpdate, Shared, Ticket};
+pub use self::transfer::{StoredDocument, StoredItem, Transferred};
 pub use memory::Memory;
 pub use owner_bounds::{OwnerBounds, OwnerBoundsOf};
-pub use sqlite::{Sqlite, SqliteOptions};
+pub use sqlite::{Sqlite, SqliteExport, SqliteOptions};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

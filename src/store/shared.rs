@@ -1,5 +1,7 @@
-//! What a store offers that several processes use at the same time: runs that others hold, and lines for turns. Not here:
-//! the rules of several processes (the [module](super) documentation).
+//! What a store offers that several processes use at the same time: runs that others hold, lines for turns, and how
+//! this process stands with the others. Not here: the rules of several processes (the [module](super) documentation).
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -40,8 +42,62 @@ pub struct Ticket {
     pub is_first: bool,
 }
 
+/// What has become of a replica's lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeaseState {
+    /// It has none yet: the storage was not reached since the process began.
+    Joining,
+    /// Renewed in time.
+    #[default]
+    Held,
+    /// Not renewed for more than three quarters of its time. Nothing is lost until another replica takes it.
+    Late,
+    /// Another replica has taken it, or it was late for too long: the runs are lost, and the process joins as a new
+    /// replica.
+    Lost,
+}
+
+impl LeaseState {
+    /// The name that operators see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Held => "held",
+            Self::Late => "late",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// How a replica stands with the others, as far as it knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// Its lease.
+    pub lease: LeaseState,
+    /// Since the lease was renewed. `None`: never, or it is not known.
+    pub since_renewal: Option<Duration>,
+    /// Replicas that were seen within a lease, with this one.
+    pub replicas: usize,
+    /// Runs that it holds.
+    pub held: usize,
+    /// Runs that it follows.
+    pub following: usize,
+    /// Runs that it holds and others follow.
+    pub followed: usize,
+    /// Turns of this process that wait for their place in line.
+    pub turns_waiting: usize,
+    /// Connections to the storage.
+    pub connections: usize,
+}
+
 /// The part of [`super::Store`] that only a shared store has.
 pub trait Shared: Send + Sync {
+    /// How this replica stands with the others. Cheap.
+    fn status(&self) -> ReplicaStatus {
+        ReplicaStatus::default()
+    }
+
     /// Takes a place in the line for the turns of a session: the last one. `most`: so many others may be in line before
     /// it; with 0 the line has to be empty. `None`: there are more. `continues`: the run whose next turn it is.
     ///

@@ -8,6 +8,8 @@
 
 mod check;
 mod compose;
+mod migrate;
+mod operators;
 mod outages;
 mod stopping;
 #[path = "../support/mod.rs"]

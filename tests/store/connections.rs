@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
-use interlingua::store::{Claim, Postgres, PostgresOptions, Signal, Store, StoreError};
+use interlingua::store::{Claim, Health, Postgres, PostgresOptions, Signal, Store, StoreError};
 use interlingua_core::call::RunState;
 use interlingua_core::event::End;
-use interlingua_testing_postgres::{Options, PoolMode, Pooler, Server, database};
+use interlingua_testing_postgres::{Options, PoolMode, Pooler, Proxy, Server, database};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::contract::open_run;
@@ -77,6 +77,70 @@ fn the_certificate_of_the_database_is_judged_as_the_url_says() {
     }
 }
 
+#[tokio::test]
+async fn certificate_files_are_read_again_for_new_connections() {
+    let (authority, certificate, key) = certificates("localhost");
+    let (stranger, ..) = certificates("localhost");
+    let server = Server::start(&Options::fast().tls(&certificate, &key)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    std::fs::write(&file, &authority).unwrap();
+    let port = server.address().port();
+    let url = format!("postgres://postgres@localhost:{port}/postgres?sslrootcert={}", file.display());
+    let store = open(&url).unwrap();
+    let cut = || {
+        let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'interlingua'";
+        server.sql("postgres", others).unwrap();
+    };
+    let is_good = |store: &Arc<dyn Store>| matches!(store.health(), Health::Good);
+
+    for broken in [stranger, "-----BEGIN CERTIFICATE-----".to_owned()] {
+        // A file that cannot be read is as it was; another authority is another authority.
+        let is_readable = broken.contains("END");
+        std::fs::write(&file, broken).unwrap();
+        cut();
+        let began = Instant::now();
+        while is_good(&store) && began.elapsed() < Duration::from_secs(6) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(is_good(&store), !is_readable, "{:?}", store.health());
+
+        std::fs::write(&file, &authority).unwrap();
+        let began = Instant::now();
+        while !is_good(&store) {
+            assert!(began.elapsed() < Duration::from_secs(20), "{:?}", store.health());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        store.flush().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_pooler_that_comes_later_is_noticed() {
+    let database = database();
+    let pooler = Pooler::start(database.server(), PoolMode::Transaction).unwrap();
+    let proxy = Proxy::start(database.server().address()).unwrap();
+    let (one, other) = (open(&database.url_at(proxy.address)).unwrap(), open(&database.url()).unwrap());
+    let run = open_run(&one, &RunSpec::default(), RunState::Running, 3).await;
+    proxy.lead_to(pooler.address);
+    proxy.cut();
+    // Notifications are missed for some seconds; then signals are looked for often.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+
+    let mut signals = one.signals();
+    let mut slowest = Duration::ZERO;
+    for _ in 0..8 {
+        let began = Instant::now();
+        other.signal(id(1), Signal::Cancel).await.unwrap();
+        let signal = tokio::time::timeout(Duration::from_secs(5), signals.recv()).await.unwrap();
+        assert_eq!(signal, Some((id(1), Signal::Cancel)));
+        slowest = slowest.max(began.elapsed());
+    }
+    assert!(slowest < Duration::from_millis(900), "without notifications they would take a second: {slowest:?}");
+    run.end(End::Completed);
+    one.settle(&run.journal()).await.unwrap();
+}
+
 #[test]
 fn the_next_host_is_used_if_one_does_not_answer_or_is_read_only() {
     let (server, standby) = (Server::start(&Options::fast()).unwrap(), Server::start(&Options::fast()).unwrap());
@@ -96,8 +160,9 @@ fn the_next_host_is_used_if_one_does_not_answer_or_is_read_only() {
 fn a_host_that_accepts_and_says_nothing_is_given_up() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let began = Instant::now();
-    let refused = refusal(&format!("postgres://postgres@{}/postgres?sslmode=disable", silent.local_addr().unwrap()));
-    assert!(refused.contains("does not answer"), "{refused}");
+    let url = format!("postgres://postgres@{}/postgres?sslmode=disable", silent.local_addr().unwrap());
+    let checked = Postgres::check(&crate::postgres_options(&url)).unwrap_err().to_string();
+    assert!(checked.contains("does not answer"), "{checked}");
     assert!(began.elapsed() < Duration::from_secs(15));
 }
 

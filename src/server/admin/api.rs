@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::super::connection::{ConnectionInfo, info_of};
 use super::super::guard::{self, check_named_host, check_origin, is_json};
+use super::super::readiness;
 use super::State;
 use super::guard::{Asked, check_credentials};
 use crate::engine::LiveFilter;
@@ -203,9 +204,11 @@ fn audit(state: &State, peer: Option<SocketAddr>, entry: AuditEntry) {
     });
 }
 
+/// As clients' `/readyz`, with the reasons. An agent without any server is one, too.
 fn readiness(state: &State) -> HttpResponse {
     let admin = &state.admin;
     let mut reasons = Vec::new();
+    let (code, mut answer) = readiness::readiness(&admin.engine);
     if admin.engine.is_stopping() {
         reasons.push(json!({ "what": "draining" }));
     }
@@ -213,17 +216,20 @@ fn readiness(state: &State) -> HttpResponse {
         let detail = secrets::mask(&error.to_string()).into_owned();
         reasons.push(json!({ "what": "store", "since_s": since.elapsed().as_secs(), "detail": detail }));
     }
+    let mut is_out = false;
     for agent in admin.engine.agents() {
         let endpoints = agent.upstream.pool().map(|pool| pool.status()).unwrap_or_default();
         if !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.state == "out") {
             let detail = "every endpoint is out";
+            is_out = true;
             reasons.push(json!({ "what": "pool", "agent": agent.name, "detail": detail }));
         }
     }
 
-    let is_ready = reasons.is_empty();
-    let status = if is_ready { "ready" } else { "not ready" };
-    answer_with(if is_ready { 200 } else { 503 }, &json!({ "status": status, "reasons": reasons }))
+    let is_ready = code == 200 && !is_out;
+    answer["status"] = if is_ready { "ready" } else { "not ready" }.into();
+    answer["reasons"] = reasons.into();
+    answer_with(if is_ready { 200 } else { 503 }, &answer)
 }
 
 fn metrics(state: &State, request: &HttpRequest) -> HttpResponse {

@@ -17,13 +17,14 @@ pub(super) async fn check(options: &PostgresOptions) -> Result<String, StoreErro
     let connector = Connector::new(options)?;
     connector.find_out_sessions().await?;
     let database = connector.connect().await?;
-    let version = version(&database).await?;
+    let version = check_version(&database).await?;
     let state = state(&database, &options.schema).await?;
     let through = if connector.is_pooled() { ", through a pooler without notifications" } else { "" };
     Ok(format!("PostgreSQL {version}, {state}{through}"))
 }
 
-async fn version(database: &Database) -> Result<String, StoreError> {
+/// Fails if the server is too old, or cannot be written. Returns its version.
+pub(super) async fn check_version(database: &Database) -> Result<String, StoreError> {
     let sql =
         "SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery()";
     let row = database.row(sql, &[]).await.map_err(|error| store_error(&error))?;
@@ -33,7 +34,7 @@ async fn version(database: &Database) -> Result<String, StoreError> {
         return Err(unusable(format!("PostgreSQL 14 or newer is needed, this is {name}")));
     }
     if is_standby {
-        return Err(unusable("it is a standby, and cannot be written"));
+        return Err(StoreError::Unavailable { reason: "it is a standby, and cannot be written".to_owned() });
     }
     Ok(name)
 }
@@ -64,5 +65,5 @@ pub(super) async fn state(database: &Database, schema: &str) -> Result<String, S
 }
 
 fn unusable(reason: impl Into<String>) -> StoreError {
-    StoreError::Unavailable { reason: reason.into() }
+    StoreError::Unusable { reason: reason.into() }
 }

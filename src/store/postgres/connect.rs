@@ -2,20 +2,19 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_postgres::config::Host;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::database::{Database, Schema};
-use super::error::store_error;
+use super::error::{connect_error, store_error};
 use super::options::PostgresOptions;
-use super::target::Tls;
-use super::{target, tls};
+use super::target::{self, Tls};
+use super::tls::Encryption;
 use crate::clock;
 use crate::store::StoreError;
 
@@ -31,25 +30,26 @@ const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Connector {
     config: Config,
     schema: Schema,
-    tls: Option<MakeRustlsConnect>,
+    tls: Option<Arc<Encryption>>,
     /// Settings of every connection: `SET` and a name and its value.
     settings: Arc<[(&'static str, String)]>,
     /// True if a pooler gives each transaction another session: nothing that belongs to a session can be used.
     is_pooled: Arc<AtomicBool>,
+    open: Arc<AtomicUsize>,
 }
 
 impl Connector {
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let unusable = |reason: String| StoreError::Unavailable { reason: format!("the URL of the database {reason}") };
+        let unusable = |reason: String| StoreError::Unusable { reason: format!("the URL of the database {reason}") };
         let target = target::parse(&options.url).map_err(unusable)?;
         for (option, reason) in &target.ignored {
             tracing::info!("the option {option} in the URL of the database has no effect: {reason}");
         }
         let tls = match target.tls {
             Tls::Off => None,
-            _ => Some(MakeRustlsConnect::new(
-                tls::config(&target, &options.tls)
-                    .map_err(|reason| StoreError::Unavailable { reason: format!("TLS of the database: {reason}") })?,
+            _ => Some(Arc::new(
+                Encryption::new(target.clone(), &options.tls)
+                    .map_err(|reason| StoreError::Unusable { reason: format!("TLS of the database: {reason}") })?,
             )),
         };
 
@@ -87,12 +87,18 @@ impl Connector {
             tls,
             settings: Arc::new(settings),
             is_pooled: Arc::default(),
+            open: Arc::default(),
         })
     }
 
     /// True if there is a pooler that gives each transaction another session.
     pub(super) fn is_pooled(&self) -> bool {
         self.is_pooled.load(Ordering::Relaxed)
+    }
+
+    /// How many connections there are.
+    pub(super) fn open_connections(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Finds out whether sessions stay what they are, by a notification: poolers accept to listen, and then pass nothing on.
@@ -105,13 +111,21 @@ impl Connector {
         listener.batch(&format!("LISTEN \"{channel}\"")).await.map_err(sql)?;
         sender.rows("SELECT pg_notify($1, 'r')", &[(&channel, Type::TEXT)]).await.map_err(sql)?;
         let is_pooled = tokio::time::timeout(NOTICE_TIMEOUT, notices.runs.notified()).await.is_err();
-        self.is_pooled.store(is_pooled, Ordering::Relaxed);
-        if is_pooled {
+        self.set_pooled(is_pooled);
+        Ok(())
+    }
+
+    /// Whether there is a pooler that passes no notifications on. It may come and go while the process lives.
+    pub(super) fn set_pooled(&self, is_pooled: bool) {
+        let was_pooled = self.is_pooled.swap(is_pooled, Ordering::Relaxed);
+        if is_pooled && !was_pooled {
             tracing::warn!(
                 "the database is behind a pooler that passes no notifications on: this gateway looks for changes more often"
             );
         }
-        Ok(())
+        if was_pooled && !is_pooled {
+            tracing::info!("notifications of the database arrive again");
+        }
     }
 
     /// A connection that is driven by a task of this runtime until it is dropped.
@@ -134,13 +148,13 @@ impl Connector {
     /// they are set in each transaction, since another client gets the session after it.
     async fn enter(&self, noticed: Option<Arc<Notices>>) -> Result<Database, StoreError> {
         let connecting = async {
-            let Some(tls) = self.tls.clone() else {
+            let Some(tls) = self.tls.as_ref().map(|tls| tls.current()) else {
                 let (client, connection) = self.config.connect(NoTls).await?;
-                drive(connection, noticed);
+                drive(connection, noticed, OpenConnection::new(&self.open));
                 return Ok(client);
             };
             let (client, connection) = self.config.connect(tls).await?;
-            drive(connection, noticed);
+            drive(connection, noticed, OpenConnection::new(&self.open));
             Ok(client)
         };
         let addresses = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).clamp(1, 10);
@@ -150,7 +164,7 @@ impl Connector {
             tokio::time::timeout(timeout, connecting).await;
         match connected {
             Ok(Ok(client)) => Ok(Database::new(client, self.schema.clone(), self.begin())),
-            Ok(Err(error)) => Err(store_error(&error)),
+            Ok(Err(error)) => Err(connect_error(&error)),
             Err(_) => Err(no_answer()),
         }
     }
@@ -196,6 +210,8 @@ pub(super) struct Notices {
     pub(super) runs: Notify,
     /// Signals were sent, or runs are followed.
     pub(super) signals: Notify,
+    /// A notification of any replica that is only sent to see whether it arrives.
+    pub(super) probes: Notify,
     /// The connection was lost.
     pub(super) lost: Notify,
 }
@@ -212,18 +228,36 @@ impl Notices {
                 't' => self.turns.notify_waiters(),
                 'r' => self.runs.notify_one(),
                 's' => self.signals.notify_one(),
+                'p' => self.probes.notify_one(),
                 _ => {}
             }
         }
     }
 }
 
-fn drive<S, T>(mut connection: Connection<S, T>, noticed: Option<Arc<Notices>>)
+/// Counts one connection until it is dropped.
+struct OpenConnection(Arc<AtomicUsize>);
+
+impl OpenConnection {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn drive<S, T>(mut connection: Connection<S, T>, noticed: Option<Arc<Notices>>, open: OpenConnection)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     tokio::spawn(async move {
+        let _open = open;
         loop {
             match poll_fn(|context| connection.poll_message(context)).await {
                 Some(Ok(AsyncMessage::Notification(notification))) => {

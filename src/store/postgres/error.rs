@@ -51,6 +51,24 @@ pub(super) fn store_error(error: &Error) -> StoreError {
     }
 }
 
+/// Why there is no connection, or no schema: distinguishes what passes by itself from what someone has to change.
+pub(super) fn connect_error(error: &Error) -> StoreError {
+    let reason = describe(error);
+    let passes = match error.code() {
+        // A database that starts, stops, is full, or is a standby at the moment.
+        Some(state) => matches!(state.code().get(..2), Some("08" | "25" | "40" | "53" | "55" | "57" | "58")),
+        None => !is_about_certificates(error),
+    };
+    if passes { StoreError::Unavailable { reason } } else { StoreError::Unusable { reason } }
+}
+
+/// True if one end did not accept what the other one showed.
+fn is_about_certificates(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let failed = source.and_then(|source| source.downcast_ref::<std::io::Error>()).and_then(std::io::Error::get_ref);
+    failed.is_some_and(|failed| failed.is::<rustls::Error>())
+}
+
 /// The message of the database with its code, or why there is no connection.
 pub(super) fn describe(error: &Error) -> String {
     if let Some(reported) = error.as_db_error() {

@@ -70,13 +70,18 @@ impl Follows {
         stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed()
     }
 
+    /// How many runs are followed.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.state).by_number.len()
+    }
+
     /// Reads what has come, until the store is closed.
     ///
     /// `replica`: which one this is now. `channel`: where replicas notify each other.
     pub(super) async fn run(&self, reads: &Reads, notices: &Notices, channel: &str, replica: impl Fn() -> Uuid) {
         let mut renewed = Instant::now();
-        let interval = if reads.is_pooled() { POLL_INTERVAL } else { INTERVAL };
         loop {
+            let interval = if reads.is_pooled() { POLL_INTERVAL } else { INTERVAL };
             let mut is_new = false;
             if lock(&self.state).by_number.is_empty() {
                 self.added.notified().await;

@@ -14,16 +14,18 @@ use super::health::WriterHealth;
 use super::options::PostgresOptions;
 use super::queue::Queue;
 use super::reads::Reads;
+use super::standing::Standing;
 use super::turns::TurnWaiters;
 use crate::metrics::StoreMetrics;
-use crate::store::StoreError;
 use crate::store::local::{Signals, lock};
+use crate::store::{ReplicaStatus, StoreError};
 
 /// Shared by all.
 pub(super) struct Inner {
     pub(super) connector: Connector,
     pub(super) queue: Queue,
     pub(super) health: WriterHealth,
+    pub(super) standing: Standing,
     pub(super) lease: Duration,
     /// The channel that replicas notify each other on.
     pub(super) channel: String,
@@ -32,7 +34,7 @@ pub(super) struct Inner {
     pub(super) turns: TurnWaiters,
     pub(super) follows: Follows,
     pub(super) signals: Signals,
-    metrics: Option<StoreMetrics>,
+    pub(super) metrics: Option<StoreMetrics>,
     replica: Mutex<Uuid>,
     /// The runs of this replica that others follow, as the database has them.
     followed: Mutex<Option<HashSet<RunId>>>,
@@ -42,11 +44,15 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let connector = Connector::new(options)?;
+        if let Some(metrics) = &options.metrics {
+            metrics.share();
+        }
         Ok(Self {
             reads: Reads::new(connector.clone(), options.readers),
             connector,
             queue: Queue::default(),
             health: WriterHealth::default(),
+            standing: Standing::default(),
             lease: options.lease,
             channel: Notices::channel(&options.schema),
             notices: Arc::default(),
@@ -60,6 +66,27 @@ impl Inner {
         })
     }
 
+    /// Fails before the database was reached, and once the store is closed.
+    pub(super) fn check_usable(&self) -> Result<(), StoreError> {
+        if self.queue.is_closed() {
+            return Err(StoreError::Closed);
+        }
+        if self.standing.has_joined() {
+            return Ok(());
+        }
+        Err(StoreError::Unavailable { reason: self.health.reason() })
+    }
+
+    /// How this replica stands with the others.
+    pub(super) fn status(&self) -> ReplicaStatus {
+        ReplicaStatus {
+            following: self.follows.len(),
+            turns_waiting: self.turns.len(),
+            connections: self.connector.open_connections(),
+            ..self.standing.status(self.lease)
+        }
+    }
+
     /// The replica that this process is now.
     pub(super) fn replica(&self) -> Uuid {
         *lock(&self.replica)
@@ -71,13 +98,31 @@ impl Inner {
 
     /// Everything that this replica had is another one's.
     pub(super) fn lost_all(&self) {
+        self.standing.lost();
+        if let Some(metrics) = &self.metrics {
+            metrics.lease_lost();
+        }
         self.turns.lose_all();
         *lock(&self.followed) = None;
     }
 
+    /// `took`: the transaction.
     pub(super) fn committed(&self, took: Duration) {
         if let Some(metrics) = &self.metrics {
             metrics.committed(took);
+        }
+    }
+
+    /// A transaction has written so much of runs. `lag`: since the first of it waited.
+    pub(super) fn wrote(&self, bytes: usize, lag: Option<Duration>) {
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| bytes > 0) {
+            metrics.wrote(u64::try_from(bytes).unwrap_or(u64::MAX), lag);
+        }
+    }
+
+    pub(super) fn reconnected(&self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.reconnected();
         }
     }
 

@@ -1,11 +1,15 @@
-//! A store in a PostgreSQL database, which any number of gateways use at the same time. Designed so that a running stream
-//! costs next to nothing: each replica writes the new events of all its runs in one transaction every few milliseconds.
+//! A store in a PostgreSQL database, which any number of gateways use at the same time. Designed so that a running
+//! stream costs next to nothing: each replica writes the new events of all its runs in one transaction every few
+//! milliseconds.
 //!
-//! `options` has the settings, `connect` and `database` a connection, `schema` the tables, `check` whether a database can be used; `work` and `queue` what is to
-//! be written, `tracked` what of it is written of runs, `flush` one transaction, `writer` the task that sends them; `reads`
-//! the connections for reading, `reader` the queries; `turns`, `follows` and `signals` what comes from other replicas,
-//! `recover` what lost ones left, `retention` deletions. All of them run on a thread of their own. Not here: files.
+//! `options` has the settings, `begin` joins the other replicas and `standing` says how this one stands with them,
+//! `connect` and `database` a connection, `schema` the tables, `check` whether a database can be used; `work` and
+//! `queue` what is to be written, `tracked` what of it is written of runs, `flush` one transaction, `writer` the task
+//! that sends them; `reads` the connections for reading, `reader` the queries; `turns`, `follows` and `signals` what
+//! comes from other replicas, `recover` what lost ones left, `retention` deletions, `import` what comes from a store of
+//! another kind. All of them run on a thread of their own. Not here: files.
 
+mod begin;
 mod check;
 mod connect;
 mod database;
@@ -13,6 +17,7 @@ mod error;
 mod flush;
 mod follows;
 mod health;
+mod import;
 mod inner;
 mod options;
 mod own_bounds;
@@ -23,6 +28,7 @@ mod recover;
 mod retention;
 mod schema;
 mod signals;
+mod standing;
 mod target;
 mod text;
 mod tls;
@@ -44,14 +50,16 @@ use tokio::task::LocalSet;
 use tokio_postgres::types::{ToSql, Type};
 
 use self::database::Database;
+pub use self::import::Import;
 use self::inner::Inner;
 pub use self::options::PostgresOptions;
 use self::reads::ReadError;
 use self::work::{DocumentWriteOwned, DocumentsWork, Reply, Work, Written, expected};
 use self::writer::Writer;
 use super::{
-    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Health, Journal, LoadCost, Query, Retention,
-    RetentionReport, RunPage, RunUpdate, Shared, Signal, Store, StoreError, StoreFuture, StoredRun, Ticket, Version,
+    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Health, Journal, LoadCost, Query, ReplicaStatus,
+    Retention, RetentionReport, RunPage, RunUpdate, Shared, Signal, Store, StoreError, StoreFuture, StoredRun, Ticket,
+    Transferred, Version,
 };
 use crate::clock;
 
@@ -70,13 +78,15 @@ pub struct Postgres {
 type Job = Box<dyn FnOnce(Arc<Inner>) + Send>;
 
 impl Postgres {
-    /// Connects, brings the schema up to date, and joins the other replicas. Blocks until that is done.
+    /// Connects, brings the schema up to date, and joins the other replicas. Blocks until that is done. If the database
+    /// cannot be reached, it is joined as soon as it can be: until then every call fails with
+    /// [`StoreError::Unavailable`], and the lease is [`LeaseState::Joining`](super::LeaseState::Joining).
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if the database cannot be reached or refuses it, [`StoreError::NewerSchema`].
+    /// [`StoreError::Unusable`] if the URL is wrong, or the database refuses this process; [`StoreError::NewerSchema`].
     pub fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let inner = Arc::new(Inner::new(options)?);
-        let (jobs, incoming) = unbounded_channel();
+        let (jobs, mut incoming) = unbounded_channel();
         let (started, starts) = std::sync::mpsc::channel();
         let (shared, schema) = (Arc::clone(&inner), options.schema.clone());
         let thread = std::thread::Builder::new().name("store".into());
@@ -86,12 +96,19 @@ impl Postgres {
                 Err(error) => return drop(started.send(Err(StoreError::Internal(error.to_string())))),
             };
             runtime.block_on(LocalSet::new().run_until(async move {
-                match begin(&shared, &schema).await {
+                let writer = match begin::begin(&shared, &schema).await {
                     Ok(writer) => {
                         let _ = started.send(Ok(()));
-                        serve(shared, writer, incoming).await;
+                        Some(writer)
                     }
-                    Err(error) => drop(started.send(Err(error))),
+                    Err(error @ StoreError::Unavailable { .. }) => {
+                        let _ = started.send(Ok(()));
+                        begin::retry(&shared, &schema, &mut incoming, error).await
+                    }
+                    Err(error) => return drop(started.send(Err(error))),
+                };
+                if let Some(writer) = writer {
+                    serve(shared, writer, incoming).await;
                 }
             }));
         });
@@ -111,14 +128,23 @@ impl Postgres {
         runtime.map_err(|error| StoreError::Internal(error.to_string()))?.block_on(check::check(options))
     }
 
+    /// Fills an empty database with what another store has: all of it, or nothing. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] if it is not empty or used by gateways; those of [`Postgres::open`] and of the items.
+    pub fn import(options: &PostgresOptions, import: Import<'_>) -> Result<Transferred, StoreError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|error| StoreError::Internal(error.to_string()))?.block_on(import::import(options, import))
+    }
+
     /// Does something on the thread of the store, whether or not the caller waits for it.
     fn spawn<T, F>(&self, doing: impl FnOnce(Arc<Inner>) -> F + Send + 'static) -> StoreFuture<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + 'static,
     {
-        if self.inner.queue.is_closed() {
-            return closed();
+        if let Err(error) = self.inner.check_usable() {
+            return failed(error);
         }
         let (reply, receiver) = oneshot::channel();
         let job = move |inner| {
@@ -130,6 +156,9 @@ impl Postgres {
 
     /// Hands work to the writer.
     fn submit<T: Send + 'static>(&self, work: impl FnOnce(Reply<T>) -> Work) -> StoreFuture<T> {
+        if let Err(error) = self.inner.check_usable() {
+            return failed(error);
+        }
         let (reply, receiver) = oneshot::channel();
         self.inner.queue.push(work(reply));
         Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
@@ -143,17 +172,6 @@ impl Postgres {
         }
         self.submit(|reply| Work::Documents(DocumentsWork { id, writes, now, reply }))
     }
-}
-
-/// Connects and joins.
-async fn begin(inner: &Arc<Inner>, schema: &str) -> Result<Writer, StoreError> {
-    inner.connector.find_out_sessions().await?;
-    let database = inner.connector.connect().await?;
-    if let Err(error) = schema::migrate(&database, schema).await {
-        // Rights that are missing have a better reason than the message about one of many statements.
-        return Err(check::state(&database, schema).await.err().unwrap_or(error));
-    }
-    Writer::join(Arc::clone(inner)).await
 }
 
 /// Runs all tasks until the store is closed or dropped.
@@ -175,6 +193,7 @@ async fn serve(inner: Arc<Inner>, writer: Writer, incoming: UnboundedReceiver<Jo
         () = inner.follows.run(&inner.reads, &inner.notices, &inner.channel, || inner.replica()) => {}
         () = signals::receive(Arc::clone(&inner)) => {}
         () = signals::listen(Arc::clone(&inner)) => {}
+        () = signals::count_replicas(Arc::clone(&inner)) => {}
         () = begin_jobs(Arc::clone(&inner), incoming) => {}
     }
     drop(guard);
@@ -185,10 +204,6 @@ async fn begin_jobs(inner: Arc<Inner>, mut incoming: UnboundedReceiver<Job>) {
     while let Some(job) = incoming.recv().await {
         job(Arc::clone(&inner));
     }
-}
-
-fn closed<T: Send + 'static>() -> StoreFuture<T> {
-    failed(StoreError::Closed)
 }
 
 fn failed<T: Send + 'static>(error: StoreError) -> StoreFuture<T> {
@@ -365,11 +380,19 @@ impl Store for Postgres {
 
     fn close(&self) -> StoreFuture<()> {
         self.inner.signals.close();
+        if !self.inner.standing.has_joined() {
+            self.inner.queue.stop();
+            return Box::pin(std::future::ready(Ok(())));
+        }
         self.submit(Work::Close)
     }
 }
 
 impl Shared for Postgres {
+    fn status(&self) -> ReplicaStatus {
+        self.inner.status()
+    }
+
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
         if let Err(error) = text::check("session", &[&text::kept(session)]) {
             return failed(error);

@@ -16,11 +16,14 @@ use crate::store::{Journal, StoreError};
 pub(super) struct Queue {
     state: Mutex<State>,
     wakeup: Notify,
+    stopped: Notify,
 }
 
 #[derive(Default)]
 struct State {
     work: Vec<Work>,
+    /// When the first of it came.
+    since: Option<Instant>,
     /// A caller waits for a queued item.
     urgent: bool,
     /// No more work is accepted.
@@ -36,6 +39,7 @@ impl Queue {
         }
         state.work.push(Work::Touch(Arc::clone(run)));
         if state.work.len() == 1 {
+            state.since = Some(Instant::now());
             self.wakeup.notify_one();
         }
     }
@@ -49,6 +53,7 @@ impl Queue {
         }
         state.closed = matches!(work, Work::Close(_));
         state.work.push(work);
+        state.since.get_or_insert_with(Instant::now);
         if !state.urgent || state.work.len() == 1 {
             self.wakeup.notify_one();
         }
@@ -66,7 +71,15 @@ impl Queue {
             state.closed = true;
             std::mem::take(&mut state.work)
         };
+        self.stopped.notify_one();
         work.into_iter().for_each(|work| work.fail(&StoreError::Closed));
+    }
+
+    /// Waits until no more work is accepted.
+    pub(super) async fn closed(&self) {
+        while !self.is_closed() {
+            self.stopped.notified().await;
+        }
     }
 
     /// Wakes the writer though there is no work.
@@ -75,8 +88,8 @@ impl Queue {
     }
 
     /// Waits for work, and then until it is `due`, or `urgent` if a caller waits for some of it; at most `idle` for the
-    /// first.
-    pub(super) async fn next(&self, due: Instant, urgent: Instant, idle: Duration) -> Vec<Work> {
+    /// first. Returns when the first of it came, too.
+    pub(super) async fn next(&self, due: Instant, urgent: Instant, idle: Duration) -> (Vec<Work>, Option<Instant>) {
         if lock(&self.state).work.is_empty() {
             // Nothing came, or it was only woken.
             let _ = timeout(idle, self.wakeup.notified()).await;
@@ -87,7 +100,7 @@ impl Queue {
                 let until = if state.urgent { urgent } else { due };
                 if state.work.is_empty() || until <= Instant::now() {
                     state.urgent = false;
-                    return std::mem::take(&mut state.work);
+                    return (std::mem::take(&mut state.work), state.since.take());
                 }
                 until
             };

@@ -52,18 +52,19 @@ const FORGET: [&str; 5] = [
 /// The holders are looked up once: a row that another replica has claimed meanwhile is judged again by its own columns
 /// alone, and a subquery about its holder would still see the old one.
 const CLAIM: &str = "
-    UPDATE il.runs SET holder = $1 WHERE EXISTS (SELECT FROM il.replicas WHERE id = $1 AND state = 'active') AND id IN (
-        SELECT run.id FROM il.runs run
+    UPDATE il.runs SET holder = $1 FROM (
+        SELECT run.id, run.holder FROM il.runs run
         WHERE run.holder = ANY (ARRAY(SELECT id FROM il.replicas WHERE state = 'left' AND id <> $1)) AND NOT run.ended
         ORDER BY run.created_at, run.id LIMIT $2
-        FOR UPDATE OF run SKIP LOCKED)
-    RETURNING id, created_at";
+        FOR UPDATE OF run SKIP LOCKED) AS left_by
+    WHERE runs.id = left_by.id AND EXISTS (SELECT FROM il.replicas WHERE id = $1 AND state = 'active')
+    RETURNING runs.id, runs.created_at, left_by.holder";
 
 /// Fences replicas that were not seen for a lease, and takes some of the runs of fenced ones over.
 pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
     let (replica, lease) = (inner.replica(), inner.lease.as_secs_f64());
     // After an outage that others had too, they get a lease to come back.
-    let may_fence = inner.health.good_for() >= inner.lease;
+    let may_fence = inner.health.good_for() >= inner.lease && inner.standing.is_steady(inner.lease);
     let fenced = inner.reads.read(async |database| {
         let fence: [(&(dyn ToSql + Sync), Type); 2] = [(&replica, Type::UUID), (&lease, Type::FLOAT8)];
         let fenced = if may_fence { database.rows(FENCE, &fence).await? } else { Vec::new() };
@@ -83,7 +84,18 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
         let claim: [(&(dyn ToSql + Sync), Type); 2] = [(&replica, Type::UUID), (&BATCH, Type::INT8)];
         Ok(database.rows(CLAIM, &claim).await?)
     });
-    let mut claimed: Vec<(i64, Uuid)> = claimed.await?.iter().map(|row| (row.get(1), row.get(0))).collect();
+    let claimed = claimed.await?;
+    let mut by_holder: HashMap<Uuid, usize> = HashMap::new();
+    for row in &claimed {
+        *by_holder.entry(row.get(2)).or_default() += 1;
+    }
+    for (from, runs) in by_holder {
+        tracing::warn!(runs, replica = %from, "runs were taken over from a gateway that was lost");
+    }
+    if let Some(metrics) = &inner.metrics {
+        metrics.taken_over(u64::try_from(claimed.len()).unwrap_or(u64::MAX));
+    }
+    let mut claimed: Vec<(i64, Uuid)> = claimed.iter().map(|row| (row.get(1), row.get(0))).collect();
     claimed.sort_unstable();
     Ok(claimed.into_iter().map(|(_, id)| RunId(id)).collect())
 }

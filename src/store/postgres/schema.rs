@@ -6,7 +6,7 @@
 use tokio_postgres::types::Type;
 
 use super::database::Database;
-use super::error::store_error;
+use super::error::{connect_error, store_error};
 use crate::store::StoreError;
 
 /// The migrations to versions 1, 2, …
@@ -21,8 +21,9 @@ pub(super) async fn migrate(database: &Database, name: &str) -> Result<(), Store
     migrated.and(ended)
 }
 
-async fn migrate_locked(database: &Database, name: &str) -> Result<(), StoreError> {
-    let sql = |error: tokio_postgres::Error| store_error(&error);
+/// The same in a transaction of the caller: others wait until it ends.
+pub(super) async fn migrate_locked(database: &Database, name: &str) -> Result<(), StoreError> {
+    let sql = |error: tokio_postgres::Error| connect_error(&error);
     // The first of several replicas may take longer on a slow server than locks are waited for otherwise.
     database.batch("SET LOCAL lock_timeout = '25s'").await.map_err(sql)?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('interlingua/' || $1::text, 0))";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -22,8 +22,8 @@ const SIGNALS: [Signal; 2] = [Signal::Cancel, Signal::ReceiversChanged];
 
 /// Passes signals on, until the store is closed.
 pub(super) async fn receive(inner: Arc<Inner>) {
-    let interval = if inner.connector.is_pooled() { POLL_INTERVAL } else { INTERVAL };
     loop {
+        let interval = if inner.connector.is_pooled() { POLL_INTERVAL } else { INTERVAL };
         tokio::select! {
             () = inner.notices.signals.notified() => inner.notice_follow(),
             () = sleep(interval) => {}
@@ -56,13 +56,38 @@ async fn pass_on(inner: &Inner) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// How often is looked how many replicas there are.
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Counts the replicas that were seen within a lease, for operators, until the store is closed.
+pub(super) async fn count_replicas(inner: Arc<Inner>) {
+    let sql = "SELECT count(*) FROM il.replicas
+               WHERE state = 'active' AND renewed_at > clock_timestamp() - $1::float8 * interval '1 second'";
+    let lease = inner.lease.as_secs_f64();
+    loop {
+        let counted = inner.reads.read(async |database| Ok(database.row(sql, &[(&lease, Type::FLOAT8)]).await?)).await;
+        if let Ok(Some(row)) = counted {
+            inner.standing.saw(usize::try_from(row.get::<_, i64>(0)).unwrap_or(0));
+        }
+        sleep(COUNT_INTERVAL).await;
+    }
+}
+
+/// How often is looked whether notifications still arrive: a pooler may have come in between, or gone.
+const PROBE_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a notification may take before it counts as lost.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Keeps a connection that listens, until the store is closed.
 pub(super) async fn listen(inner: Arc<Inner>) {
-    if inner.connector.is_pooled() {
-        return std::future::pending().await;
-    }
     let sql = format!("LISTEN \"{}\"", inner.channel.replace('"', "\"\""));
     loop {
+        if inner.connector.is_pooled() {
+            sleep(PROBE_INTERVAL).await;
+            // An error is one of the database, which others report.
+            let _ = inner.connector.find_out_sessions().await;
+            continue;
+        }
         let connected = inner.connector.connect_noticing(Some(Arc::clone(&inner.notices))).await;
         if let Ok(database) = connected
             && database.batch(&sql).await.is_ok()
@@ -71,8 +96,26 @@ pub(super) async fn listen(inner: Arc<Inner>) {
             inner.notices.signals.notify_one();
             inner.notices.runs.notify_one();
             inner.notices.turns.notify_waiters();
-            inner.notices.lost.notified().await;
+            tokio::select! {
+                () = inner.notices.lost.notified() => {}
+                () = until_unnoticed(&inner) => inner.connector.set_pooled(true),
+            }
         }
         sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// Returns once notifications are sent but do not arrive.
+async fn until_unnoticed(inner: &Inner) {
+    loop {
+        // One that came before is no sign.
+        let _ = timeout(Duration::ZERO, inner.notices.probes.notified()).await;
+        let notice = "SELECT pg_notify($1, 'p')";
+        let sent =
+            inner.reads.read(async |database| Ok(database.rows(notice, &[(&inner.channel, Type::TEXT)]).await?));
+        if sent.await.is_ok() && timeout(PROBE_TIMEOUT, inner.notices.probes.notified()).await.is_err() {
+            return;
+        }
+        sleep(PROBE_INTERVAL).await;
     }
 }

@@ -1,6 +1,7 @@
-//! How the certificate of the database is judged. Not here: what the URL says of it ([`super::target`]).
+//! How the certificate of the database is judged, and what the gateway shows it. Not here: what the URL says of it
+//! ([`super::target`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -9,14 +10,50 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
+use tokio_postgres_rustls::MakeRustlsConnect;
+
 use super::target::{Roots, Target, Tls};
+use crate::store::local::lock;
 use crate::tls::{AnyCertificate, ClientTls, ClientTlsFile};
 
-/// The settings for a database. `system`: those that trust the authorities of the system. Files are read once.
+/// Encryption of connections. The files that the URL names are read for each connection, so that new certificates count
+/// without a restart.
+pub(super) struct Encryption {
+    target: Target,
+    system: Arc<ClientConfig>,
+    /// With the files as they could be used last.
+    last: Mutex<MakeRustlsConnect>,
+}
+
+impl Encryption {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub(super) fn new(target: Target, system: &Arc<ClientConfig>) -> Result<Self, String> {
+        let last = Mutex::new(MakeRustlsConnect::new(config(&target, system)?));
+        Ok(Self { target, system: Arc::clone(system), last })
+    }
+
+    /// For a new connection.
+    pub(super) fn current(&self) -> MakeRustlsConnect {
+        let has_files = self.target.roots != Roots::System || self.target.identity.is_some();
+        if has_files {
+            match config(&self.target, &self.system) {
+                Ok(config) => *lock(&self.last) = MakeRustlsConnect::new(config),
+                // They may be half written at this moment.
+                Err(reason) => tracing::warn!(reason, "TLS of the database: the files as they were are used"),
+            }
+        }
+        lock(&self.last).clone()
+    }
+}
+
+/// The settings for a database. `system`: those that trust the authorities of the system.
 ///
 /// # Errors
 /// Which file cannot be used, and why.
-pub(super) fn config(target: &Target, system: &ClientConfig) -> Result<ClientConfig, String> {
+fn config(target: &Target, system: &ClientConfig) -> Result<ClientConfig, String> {
     let read = |path: &String| std::fs::read(path).map_err(|error| format!("cannot read \"{path}\": {error}"));
     let ca = match &target.roots {
         Roots::File(path) => Some((path, read(path)?)),

@@ -58,6 +58,22 @@ pub(super) struct NewRow {
     pub(super) remembered: bool,
 }
 
+impl NewRow {
+    /// The row of a run with all of its lines. `keeps`: it has a holder.
+    pub(super) fn new(record: &interlingua_core::Record, info: &RunInfo, lines: &[u8], keeps: bool) -> Self {
+        Self {
+            head: head(record, info, size_of(lines), keeps),
+            agent: text::kept(&record.run().agent).into_owned(),
+            owner: text::kept(&info.owner).into_owned(),
+            session: text::kept(&record.run().session_id).into_owned(),
+            protocol: text::kept(&info.protocol).into_owned(),
+            created_at: int(record.run().created_at),
+            route: info.retention.as_ref().map(|retention| text::kept(&retention.route).into_owned()),
+            remembered: info.retention.as_ref().is_some_and(|retention| retention.remembered),
+        }
+    }
+}
+
 /// What changes in a run's row.
 pub(super) struct Head {
     pub(super) id: Uuid,
@@ -139,17 +155,7 @@ impl Runs {
         run.with(&mut |record, info| {
             journal::write(record, 0, &mut lines);
             length = record.len();
-            let added = size_of(&lines);
-            row = Some(NewRow {
-                head: head(record, info, added, true),
-                agent: text::kept(&record.run().agent).into_owned(),
-                owner: text::kept(&info.owner).into_owned(),
-                session: text::kept(&record.run().session_id).into_owned(),
-                protocol: text::kept(&info.protocol).into_owned(),
-                created_at: int(record.run().created_at),
-                route: info.retention.as_ref().map(|retention| text::kept(&retention.route).into_owned()),
-                remembered: info.retention.as_ref().is_some_and(|retention| retention.remembered),
-            });
+            row = Some(NewRow::new(record, info, &lines, true));
         });
         writes.new.extend(row);
         self.by_id.insert(run.id(), TrackedRun::new(run, length));
@@ -210,6 +216,11 @@ impl Runs {
 }
 
 impl RunWrites {
+    /// How many bytes of journals are written.
+    pub(super) fn bytes(&self) -> usize {
+        self.log.len() + self.segments.iter().map(|segment| segment.bytes.len()).sum::<usize>()
+    }
+
     fn push_segment(&mut self, run: RunId, first: u64, length: u64, bytes: Vec<u8>) {
         if length > first {
             let events = i32::try_from(length - first).unwrap_or(i32::MAX);

@@ -39,6 +39,11 @@ impl TurnWaiters {
         receiver
     }
 
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.waiting).len()
+    }
+
     /// All places are lost.
     pub(super) fn lose_all(&self) {
         for (_, sender) in lock(&self.waiting).drain() {

@@ -75,6 +75,8 @@ pub(super) struct Writer {
     /// When the database was asked for the time.
     asked_time: Option<Instant>,
     failing: bool,
+    /// When the first of the work came that is not written.
+    arrived: Option<Instant>,
 }
 
 impl Writer {
@@ -94,11 +96,13 @@ impl Writer {
             looked: now,
             asked_time: None,
             failing: false,
+            arrived: None,
         };
         let database = writer.inner.connector.connect().await?;
         writer.enter(&database).await?;
         writer.database = Some(database);
         writer.follow_clock().await;
+        tracing::info!(replica = %writer.replica, "this gateway has joined those that share the database");
         Ok(writer)
     }
 
@@ -112,6 +116,7 @@ impl Writer {
         database.rows(sql, &parameters).await.map_err(|error| store_error(&error))?;
         (self.replica, self.flushed, self.renewed) = (id, 0, Instant::now());
         self.inner.entered(id);
+        self.inner.standing.renewed(self.renewed, self.inner.lease, 0, 0);
         Ok(())
     }
 
@@ -123,7 +128,7 @@ impl Writer {
             if work.is_empty() {
                 let due = self.renewed + FLUSH_INTERVAL;
                 let urgent = self.renewed + URGENT_INTERVAL;
-                work = self.inner.queue.next(due, urgent, idle.min(LOG_ROTATION)).await;
+                (work, self.arrived) = self.inner.queue.next(due, urgent, idle.min(LOG_ROTATION)).await;
             }
 
             self.look_for_followers().await;
@@ -227,6 +232,7 @@ impl Writer {
     async fn finish(&mut self, flush: Flush, results: Results) {
         let logged = flush.runs.log.len();
         self.flushed = flush.number;
+        self.inner.wrote(flush.runs.bytes(), self.arrived.map(|at| at.elapsed()));
         (self.renewed, self.log_size) = (Instant::now(), if flush.trims { logged } else { self.log_size + logged });
         if flush.trims || self.log_size == logged {
             self.rotated = Instant::now();
@@ -244,6 +250,8 @@ impl Writer {
             self.runs.by_id.remove(&lost.id());
             lost.lost();
         }
+        let (held, followed) = (self.runs.by_id.len(), self.runs.followed.len());
+        self.inner.standing.renewed(self.renewed, self.inner.lease, held, followed);
     }
 
     /// Fails the one thing that the database refuses, and nothing else.
@@ -272,7 +280,10 @@ impl Writer {
         while self.database.as_ref().is_none_or(Database::is_closed) {
             self.database = None;
             match self.inner.connector.connect().await {
-                Ok(database) => self.database = Some(database),
+                Ok(database) => {
+                    self.database = Some(database);
+                    self.inner.reconnected();
+                }
                 Err(error) => {
                     self.note_failure(error.to_string(), true);
                     if self.renewed.elapsed().min(began.elapsed()) > longest {
@@ -370,7 +381,7 @@ impl Writer {
     }
 
     /// Leaves the other replicas: nothing has to wait for a lease. What it still has is handed out.
-    async fn leave(&mut self) {
+    pub(super) async fn leave(&mut self) {
         if let Some(database) = &self.database {
             let sql = "
                 UPDATE il.replicas SET renewed_at = clock_timestamp(), state = CASE

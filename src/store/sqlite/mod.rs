@@ -5,10 +5,11 @@
 //!
 //! `schema` has the file and its tables, `queue` the pending work, `writer` the thread and its transactions, `health`
 //! its shared state, `runs` and `documents` the writes, `retention` the deletions, `vacuum` how the file shrinks,
-//! `private` the file permissions, `reader` the queries, `heads` the queries for
-//! lists, `readers` the threads that run them. Not here: file access from async workers; there is none.
+//! `private` the file permissions, `reader` the queries, `heads` the queries for lists, `readers` the threads that run
+//! them, `export` everything for another store. Not here: file access from async workers; there is none.
 
 mod documents;
+mod export;
 mod heads;
 mod health;
 mod options;
@@ -37,6 +38,7 @@ use interlingua_core::id::RunId;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::documents::DocumentPath;
+pub use self::export::SqliteExport;
 use self::health::{UnwrittenRuns, WriterHealth};
 pub use self::options::SqliteOptions;
 use self::queue::Queue;

@@ -1,0 +1,59 @@
+//! Opening and looking at the store that the settings name. Not here: the stores themselves (`crate::store`).
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use secrecy::ExposeSecret as _;
+
+use super::Gateway;
+use crate::config::{PostgresStore, Settings, StoreKind};
+use crate::metrics::Metrics;
+use crate::store::{Memory, Postgres, PostgresOptions, Sqlite, SqliteOptions, Store};
+use crate::tls::ClientTls;
+
+impl Gateway {
+    /// Looks whether the store can be opened, without changing anything, where that is not known from the
+    /// configuration. Returns what is there, for people. Blocks.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    pub(crate) fn check_store(settings: &Settings) -> anyhow::Result<Option<String>> {
+        if settings.store.postgres.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Postgres::check(&Self::postgres_options(settings)?)?))
+    }
+
+    /// How the database of the settings is reached.
+    pub(crate) fn postgres_options(settings: &Settings) -> anyhow::Result<PostgresOptions> {
+        let postgres = settings.store.postgres.as_ref().context("the store has no URL")?;
+        options(postgres, None)
+    }
+}
+
+/// Opens the store.
+pub(super) fn open(settings: &Settings, metrics: &Metrics) -> anyhow::Result<Arc<dyn Store>> {
+    Ok(match settings.store.kind {
+        StoreKind::Memory => Arc::new(Memory::new()),
+        StoreKind::Sqlite => {
+            Arc::new(Sqlite::open(&settings.store.path, &SqliteOptions::default().metrics(metrics.store().clone()))?)
+        }
+        StoreKind::Postgres => {
+            let settings = settings.store.postgres.as_ref().context("the store has no URL")?;
+            Arc::new(Postgres::open(&options(settings, Some(metrics))?)?)
+        }
+    })
+}
+
+fn options(settings: &PostgresStore, metrics: Option<&Metrics>) -> anyhow::Result<PostgresOptions> {
+    let tls = ClientTls::new(None, None).map_err(|(_, reason)| anyhow::anyhow!("TLS {reason}"))?;
+    Ok(PostgresOptions {
+        url: settings.url.expose_secret().to_owned(),
+        schema: settings.schema.clone(),
+        lease: settings.lease,
+        // One writes, one listens.
+        readers: settings.connections.saturating_sub(2),
+        tls: Arc::new(tls.config(true)),
+        metrics: metrics.map(|metrics| metrics.store().clone()),
+    })
+}

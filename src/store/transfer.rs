@@ -1,0 +1,59 @@
+//! What is copied from one store to another of a different kind. Not here: reading it (`super::sqlite`) and writing it
+//! (`super::postgres`).
+
+use std::sync::Arc;
+
+use super::{StoredRun, Version};
+use interlingua_core::event::Millis;
+
+/// One thing that is copied.
+#[derive(Clone, Debug)]
+pub enum StoredItem {
+    /// A run with its journal.
+    Run(Arc<StoredRun>),
+    /// A document as it was written last.
+    Document(StoredDocument),
+}
+
+/// A document with all that a store knows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDocument {
+    /// Its collection.
+    pub collection: String,
+    /// Full key within the collection.
+    pub key: String,
+    /// Current version.
+    pub version: Version,
+    /// The version with which it was created.
+    pub created: Version,
+    /// When it was written.
+    pub put_at: Millis,
+    /// Content.
+    pub value: Vec<u8>,
+}
+
+/// How much there is, or was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transferred {
+    /// Runs.
+    pub runs: u64,
+    /// Those of them that were under way: the next gateway that starts closes them.
+    pub unfinished: u64,
+    /// Events of all runs.
+    pub events: u64,
+    /// Documents.
+    pub documents: u64,
+    /// Bytes of journals and documents.
+    pub bytes: u64,
+}
+
+impl StoredItem {
+    /// Its kind and id, for messages. Keys of documents have names of callers in them, which are not shown.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Run(run) => format!("run {}", run.record.run().id),
+            Self::Document(document) => format!("a document in {}", document.collection),
+        }
+    }
+}
