@@ -74,6 +74,11 @@ impl Signals {
         lock(&self.0).senders.retain(|listener| listener.send((id, signal)).is_ok());
     }
 
+    /// False: what is sent now reaches no one.
+    pub(super) fn has_listeners(&self) -> bool {
+        !lock(&self.0).senders.is_empty()
+    }
+
     pub(super) fn listen(&self) -> UnboundedReceiver<(RunId, Signal)> {
         let (sender, receiver) = unbounded_channel();
         let mut listeners = lock(&self.0);

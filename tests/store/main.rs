@@ -11,6 +11,9 @@ mod failing;
 mod file;
 mod live;
 mod postgres;
+mod postgres_cuts;
+mod postgres_held;
+mod postgres_schema;
 mod publishing;
 #[path = "../support/replicas/mod.rs"]
 mod replicas;

@@ -5,6 +5,7 @@
 //! Not here: what is written of runs ([`super::tracked`]), and when a flush is sent, and again ([`super::writer`]).
 
 mod halves;
+mod results;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,17 +17,19 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
+pub(super) use self::results::Results;
+use self::results::{place_in, removed_in, written_in};
 use super::database::Database;
 use super::tracked::{RunWrites, Runs, int};
-use super::work::{DocumentsWork, Reply, Work, Written};
-use crate::store::{Claim, Conflict, Journal, Signal, StoreError, Ticket, Version, owner_in};
+use super::work::{DocumentsWork, Reply, Work};
+use crate::store::{Claim, Journal, Signal, StoreError, Ticket, owner_in};
 
 const COMMIT: &str = "COMMIT";
-const RENEW: &str = "SELECT il.renew($1, $2)";
+const RENEW: &str = "SELECT il.renew($1, $2, $3)";
 /// In the order of the keys: flushes of several replicas do not wait for each other in a circle.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) key";
 const OPEN: &str = "
-    INSERT INTO il.runs (id, holder, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto,
+    INSERT INTO il.runs AS r (id, holder, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto,
                          size, route, remembered, about, head, tags)
     SELECT id, $1, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, size, route,
            remembered, about, head, string_to_array(tags, chr(30))
@@ -35,7 +38,7 @@ const OPEN: &str = "
                 $17::bytea[], $18::text[])
          AS n(id, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, size, route,
               remembered, about, head, tags)
-    ON CONFLICT (id) DO NOTHING";
+    ON CONFLICT (id) DO UPDATE SET holder = excluded.holder WHERE r.holder = excluded.holder RETURNING r.id";
 const CLAIM: &str = "
     UPDATE il.runs r SET holder = $1 FROM unnest($2::uuid[], $3::bigint[]) AS c(id, upto)
     WHERE r.id = c.id AND r.upto = c.upto AND (r.holder IS NULL OR r.holder = $1) RETURNING r.id";
@@ -55,20 +58,17 @@ const HEADS: &str = "
     WHERE r.id = h.id AND r.holder = $1 RETURNING r.id";
 const LOG: &str = "INSERT INTO il.log (replica, flush, bytes) VALUES ($1, $2, $3)";
 const TRIM: &str = "DELETE FROM il.log WHERE replica = $1 AND flush < $2";
-const REMOVE: &str =
-    "WITH gone AS (DELETE FROM il.lines WHERE run = $1) DELETE FROM il.runs WHERE id = $1 RETURNING id";
+/// Whether there was such a run, and whether it is gone: another replica may hold it.
+const REMOVE: &str = "
+    WITH gone AS (DELETE FROM il.runs WHERE id = $1 AND (holder IS NULL OR holder = $2) RETURNING id),
+         lines AS (DELETE FROM il.lines WHERE run IN (SELECT id FROM gone))
+    SELECT EXISTS (SELECT FROM il.runs WHERE id = $1), EXISTS (SELECT FROM gone)";
 const DOCUMENTS: &str = "SELECT * FROM il.write_documents($1, $2, $3, $4, $5, $6, $7)";
 const LEAVE: &str = "SELECT il.leave_turns($1, $2, $3)";
 const QUEUE: &str = "SELECT * FROM il.queue_turn($1, $2, $3, $4, $5)";
 const SIGNAL: &str = "
     INSERT INTO il.signals (id, replica, run, kind) SELECT $1, holder, id, $3 FROM il.runs
     WHERE id = $2 AND holder IS NOT NULL ON CONFLICT (id) DO NOTHING";
-/// How results are found again of a flush that was applied, but whose answer was lost.
-const CLAIMED: &str = "SELECT id FROM il.runs WHERE holder = $1 AND id = ANY ($2)";
-const DOCUMENTS_WRITTEN: &str = "
-    SELECT max(version), 1::bigint FROM il.documents
-    WHERE writer = $1 AND (collection, key) IN (SELECT * FROM unnest($2::text[], $3::text[]))";
-const QUEUED: &str = "SELECT number, false FROM il.tickets WHERE session = $1 AND id = $2";
 
 /// A place in a line that a caller wants.
 struct Queueing {
@@ -102,13 +102,6 @@ pub(super) struct Flush {
     /// Those who wait until it is committed, and the run they wait for.
     waiting: Vec<(Option<RunId>, Reply<()>)>,
     pub(super) closing: Option<Reply<()>>,
-}
-
-/// What is known after a flush.
-#[derive(Default)]
-pub(super) struct Outcome {
-    /// Runs that this replica holds no longer.
-    pub(super) lost: Vec<Arc<dyn Journal>>,
 }
 
 /// The name of a signal in the database.
@@ -169,9 +162,11 @@ impl Flush {
                 self.waiting.push((Some(run.id()), reply));
             }
             Work::Open { run, claim: Claim::Existing { events }, reply } => {
-                run.dirty_flag().clear();
-                runs.by_id.insert(run.id(), super::tracked::TrackedRun::new(&run, events));
+                runs.claim(&run, events);
                 self.claims.push(Claiming { run, events: int(events), reply });
+            }
+            Work::Settle { run, reply } if runs.is_lost(&run) => {
+                let _ = reply.send(Err(StoreError::Fenced));
             }
             Work::Settle { run, reply } => {
                 runs.settle(&run, &mut self.runs);
@@ -248,7 +243,9 @@ impl Flush {
     }
 
     /// Sends the transaction. The results of the statements that have any, in the order of [`Flush::finish`].
-    pub(super) async fn send(&self, database: &Database) -> Result<Results, Error> {
+    ///
+    /// `lease`: for how long a replica may be silent, in seconds.
+    pub(super) async fn send(&self, database: &Database, lease: f64) -> Result<Results, Error> {
         let locks = self.locks();
         let run_writes = async {
             futures_util::try_join!(
@@ -260,7 +257,9 @@ impl Flush {
             )
         };
         let removes =
-            join_all(self.removes.iter().map(async |(run, _)| database.rows(REMOVE, &[(&run.0, Type::UUID)]).await));
+            join_all(self.removes.iter().map(async |(run, _)| {
+                database.rows(REMOVE, &[(&run.0, Type::UUID), (&self.replica, Type::UUID)]).await
+            }));
         let documents = join_all(self.documents.iter().map(|work| write_documents(database, work)));
         let leaving = async {
             if self.leaving.0.is_empty() {
@@ -278,8 +277,8 @@ impl Flush {
         let lock = async {
             if locks.is_empty() { Ok(Vec::new()) } else { database.rows(LOCK, &[(&locks, Type::INT8_ARRAY)]).await }
         };
-        let renew_parameters: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&self.replica, Type::UUID), (&self.number, Type::INT8)];
+        let renew_parameters: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&self.replica, Type::UUID), (&self.number, Type::INT8), (&lease, Type::FLOAT8)];
 
         // Begun in this order, and sent at once: the database answers when all is there.
         let (begun, renewed, locked, runs, removed, written, left, queued, signaled, committed) = futures_util::join!(
@@ -304,7 +303,7 @@ impl Flush {
         if let Err(error) = locked {
             return failed(error);
         }
-        let (_, claimed, _, heads, _) = runs?;
+        let (opened, claimed, _, heads, _) = runs?;
         let removed = removed.into_iter().collect::<Result<Vec<_>, _>>()?;
         let written = written.into_iter().collect::<Result<Vec<_>, _>>()?;
         left?;
@@ -314,115 +313,13 @@ impl Flush {
 
         let id = |row: &Row| row.get::<_, Uuid>(0);
         Ok(Results {
+            opened: opened.iter().map(id).collect(),
             claimed: claimed.iter().map(id).collect(),
             heads: Some(heads.iter().map(id).collect()),
-            removed: removed.iter().map(|rows| !rows.is_empty()).collect(),
+            removed: removed.iter().map(|rows| removed_in(rows)).collect(),
             written: written.iter().map(|rows| written_in(rows)).collect(),
             queued: queued.iter().map(|rows| place_in(rows)).collect(),
         })
-    }
-
-    /// The results of a flush that was applied, and whose answer was lost with its connection.
-    pub(super) async fn find_results(&self, database: &Database) -> Result<Results, Error> {
-        let ids: Vec<Uuid> = self.claims.iter().map(|claim| claim.run.id().0).collect();
-        let claimed = database.rows(CLAIMED, &[(&self.replica, Type::UUID), (&ids, Type::UUID_ARRAY)]).await?;
-        let mut results = Results {
-            claimed: claimed.iter().map(|row| row.get(0)).collect(),
-            heads: None,
-            removed: vec![true; self.removes.len()],
-            written: Vec::new(),
-            queued: Vec::new(),
-        };
-        for work in &self.documents {
-            let collections: Vec<&str> = work.writes.iter().map(|write| &*write.collection).collect();
-            let keys: Vec<&str> = work.writes.iter().map(|write| &*write.key).collect();
-            let parameters: [(&(dyn ToSql + Sync), Type); 3] =
-                [(&work.id, Type::UUID), (&collections, Type::TEXT_ARRAY), (&keys, Type::TEXT_ARRAY)];
-            let rows = database.rows(DOCUMENTS_WRITTEN, &parameters).await?;
-            let only_deletes = work.writes.iter().all(|write| write.value.is_none());
-            let deleted = Written { version: Version(0), deleted: true };
-            results.written.push(if only_deletes { Ok(deleted) } else { written_in(&rows) });
-        }
-        for queueing in &self.queueing {
-            let rows = database.rows(QUEUED, &[(&queueing.session, Type::TEXT), (&queueing.id, Type::UUID)]).await?;
-            results.queued.push(place_in(&rows));
-        }
-        Ok(results)
-    }
-
-    /// Answers those who wait.
-    pub(super) fn finish(self, results: Results) -> Outcome {
-        let mut outcome = Outcome::default();
-        let mut lost = HashSet::new();
-        for claim in self.claims {
-            let is_claimed = results.claimed.contains(&claim.run.id().0);
-            if !is_claimed {
-                lost.insert(claim.run.id());
-                outcome.lost.push(claim.run);
-            }
-            let _ = claim.reply.send(if is_claimed { Ok(()) } else { Err(StoreError::Fenced) });
-        }
-        if let Some(heads) = &results.heads {
-            let written: HashSet<&Uuid> = heads.iter().collect();
-            lost.extend(
-                self.runs.heads.iter().map(|head| &head.id).filter(|id| !written.contains(id)).map(|id| RunId(*id)),
-            );
-        }
-
-        for durable in self.runs.durable {
-            if lost.contains(&durable.run.id()) {
-                outcome.lost.push(durable.run);
-                continue;
-            }
-            durable.run.committed(durable.events);
-            if durable.archived > 0 {
-                durable.run.archived(durable.archived);
-            }
-        }
-
-        for (run, reply) in self.waiting {
-            let is_lost = run.is_some_and(|run| lost.contains(&run));
-            let _ = reply.send(if is_lost { Err(StoreError::Fenced) } else { Ok(()) });
-        }
-        for ((_, reply), removed) in self.removes.into_iter().zip(results.removed) {
-            let _ = reply.send(Ok(removed));
-        }
-        for (work, written) in self.documents.into_iter().zip(results.written) {
-            let _ = work.reply.send(Ok(written));
-        }
-        for (queueing, place) in self.queueing.into_iter().zip(results.queued) {
-            let ticket = place.map(|(number, is_first)| Ticket { session: queueing.session, number, is_first });
-            let _ = queueing.reply.send(Ok(ticket));
-        }
-        if let Some(reply) = self.closing {
-            let _ = reply.send(Ok(()));
-        }
-        outcome
-    }
-
-    /// Answers those who wait with an error. Returns the runs that it was about.
-    pub(super) fn fail(self, error: &StoreError) -> Vec<Arc<dyn Journal>> {
-        let mut runs: Vec<Arc<dyn Journal>> = self.runs.durable.into_iter().map(|durable| durable.run).collect();
-        for claim in self.claims {
-            let _ = claim.reply.send(Err(error.clone()));
-            runs.push(claim.run);
-        }
-        for (_, reply) in self.waiting {
-            let _ = reply.send(Err(error.clone()));
-        }
-        for (_, reply) in self.removes {
-            let _ = reply.send(Err(error.clone()));
-        }
-        for work in self.documents {
-            let _ = work.reply.send(Err(error.clone()));
-        }
-        for queueing in self.queueing {
-            let _ = queueing.reply.send(Err(error.clone()));
-        }
-        if let Some(reply) = self.closing {
-            let _ = reply.send(Err(error.clone()));
-        }
-        runs
     }
 
     async fn open(&self, database: &Database) -> Result<Vec<Row>, Error> {
@@ -576,17 +473,6 @@ impl Flush {
     }
 }
 
-/// The results of a flush, each list in the order of its work.
-#[derive(Default)]
-pub(super) struct Results {
-    claimed: Vec<Uuid>,
-    /// `None`: not known any more.
-    heads: Option<Vec<Uuid>>,
-    removed: Vec<bool>,
-    written: Vec<Result<Written, Conflict>>,
-    queued: Vec<Option<(u64, bool)>>,
-}
-
 async fn write_documents(database: &Database, work: &DocumentsWork) -> Result<Vec<Row>, Error> {
     let writes = &work.writes;
     let collections: Vec<&str> = writes.iter().map(|write| &*write.collection).collect();
@@ -605,14 +491,4 @@ async fn write_documents(database: &Database, work: &DocumentsWork) -> Result<Ve
         (&now, Type::INT8),
     ];
     database.rows(DOCUMENTS, &parameters).await
-}
-
-fn written_in(rows: &[Row]) -> Result<Written, Conflict> {
-    let row = rows.first().ok_or(Conflict)?;
-    let version = row.get::<_, Option<i64>>(0).ok_or(Conflict)?;
-    Ok(Written { version: Version(version.unsigned_abs()), deleted: row.get::<_, i64>(1) > 0 })
-}
-
-fn place_in(rows: &[Row]) -> Option<(u64, bool)> {
-    rows.first().map(|row| (row.get::<_, i64>(0).unsigned_abs(), row.get(1)))
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::connect::{Connector, Notices};
 use super::follows::Follows;
+use super::given_up::HandedOut;
 use super::health::WriterHealth;
 use super::options::PostgresOptions;
 use super::queue::Queue;
@@ -35,6 +36,7 @@ pub(super) struct Inner {
     pub(super) follows: Follows,
     pub(super) signals: Signals,
     pub(super) metrics: Option<StoreMetrics>,
+    pub(super) handed_out: HandedOut,
     replica: Mutex<Uuid>,
     /// The runs of this replica that others follow, as the database has them.
     followed: Mutex<Option<HashSet<RunId>>>,
@@ -59,6 +61,7 @@ impl Inner {
             turns: TurnWaiters::default(),
             follows: Follows::default(),
             signals: Signals::default(),
+            handed_out: HandedOut::default(),
             metrics: options.metrics.clone(),
             replica: Mutex::new(Uuid::nil()),
             followed: Mutex::default(),

@@ -6,8 +6,9 @@
 //! `connect` and `database` a connection, `schema` the tables, `check` whether a database can be used; `work` and
 //! `queue` what is to be written, `tracked` what of it is written of runs, `flush` one transaction, `writer` the task
 //! that sends them; `reads` the connections for reading, `reader` the queries; `turns`, `follows` and `signals` what
-//! comes from other replicas, `recover` what lost ones left, `retention` deletions, `import` what comes from a store of
-//! another kind. All of them run on a thread of their own. Not here: files.
+//! comes from other replicas; `recover` what lost ones left, `latest_lines` what only their logs have, `given_up` what
+//! this one holds and does not have; `leases` who does what only one does, `retention` deletions, `import` what comes
+//! from a store of another kind. All of them run on a thread of their own. Not here: files.
 
 mod begin;
 mod check;
@@ -16,9 +17,12 @@ mod database;
 mod error;
 mod flush;
 mod follows;
+mod given_up;
 mod health;
 mod import;
 mod inner;
+mod latest_lines;
+mod leases;
 mod options;
 mod own_bounds;
 mod queue;
@@ -47,7 +51,7 @@ use interlingua_core::id::RunId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use self::database::Database;
 pub use self::import::Import;
@@ -326,31 +330,12 @@ impl Store for Postgres {
         let (key, holder) = (text::kept(key).into_owned(), text::kept(holder).into_owned());
         // Longer than this is for ever.
         let seconds = ttl.as_secs_f64().min(1e9);
-        self.spawn(async move |inner| {
-            let sql = "
-                INSERT INTO il.leases AS l (name, holder, until)
-                VALUES ($1, $2, clock_timestamp() + $3::float8 * interval '1 second')
-                ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-                WHERE l.holder = excluded.holder OR l.until <= clock_timestamp() RETURNING name";
-            let lease = async |database: &Database| {
-                let parameters: [(&(dyn ToSql + Sync), Type); 3] =
-                    [(&key, Type::TEXT), (&holder, Type::TEXT), (&seconds, Type::FLOAT8)];
-                Ok::<_, ReadError>(database.row(sql, &parameters).await?.is_some())
-            };
-            inner.reads.read(lease).await
-        })
+        self.spawn(async move |inner| leases::acquire(&inner, &key, &holder, seconds).await)
     }
 
     fn release(&self, key: &str, holder: &str) -> StoreFuture<()> {
         let (key, holder) = (text::kept(key).into_owned(), text::kept(holder).into_owned());
-        self.spawn(async move |inner| {
-            let sql = "DELETE FROM il.leases WHERE name = $1 AND holder = $2";
-            let release = async |database: &Database| {
-                database.rows(sql, &[(&key, Type::TEXT), (&holder, Type::TEXT)]).await?;
-                Ok::<_, ReadError>(())
-            };
-            inner.reads.read(release).await
-        })
+        self.spawn(async move |inner| leases::release(&inner, &key, &holder).await)
     }
 
     fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()> {
@@ -359,7 +344,9 @@ impl Store for Postgres {
     }
 
     fn signals(&self) -> UnboundedReceiver<(RunId, Signal)> {
-        self.inner.signals.listen()
+        let receiver = self.inner.signals.listen();
+        self.inner.notices.signals.notify_one();
+        receiver
     }
 
     fn recover(&self) -> StoreFuture<Vec<RunId>> {

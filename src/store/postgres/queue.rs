@@ -82,6 +82,11 @@ impl Queue {
         }
     }
 
+    /// Takes what there is, without waiting.
+    pub(super) fn take(&self) -> Vec<Work> {
+        std::mem::take(&mut lock(&self.state).work)
+    }
+
     /// Wakes the writer though there is no work.
     pub(super) fn wake(&self) {
         self.wakeup.notify_one();

@@ -10,43 +10,34 @@ use uuid::Uuid;
 
 use super::database::Database;
 use super::error::store_error;
+use super::given_up;
 use super::inner::Inner;
-use super::tracked::int;
-use crate::store::{StoreError, log};
+use super::latest_lines;
+use crate::store::StoreError;
 
 /// How many runs are handed out at once.
 const BATCH: i64 = 50;
 
-/// By the store's clock, and only by a replica that has been there for a lease itself. One that flushes at this moment is
-/// there.
+/// By the store's clock, and only by a replica that has been connected for a lease itself, without a gap: after an outage
+/// for all, one that comes back first does not take over what the others have. One that flushes at this moment is there.
 const FENCE: &str = "
     UPDATE il.replicas SET state = 'fenced' WHERE id IN (
         SELECT r.id FROM il.replicas r
         WHERE r.state = 'active' AND r.id <> $1
           AND r.renewed_at < clock_timestamp() - $2::float8 * interval '1 second'
           AND EXISTS (SELECT FROM il.replicas me WHERE me.id = $1 AND me.state = 'active'
-                      AND me.joined_at < clock_timestamp() - $2::float8 * interval '1 second')
+                      AND me.joined_at < clock_timestamp() - $2::float8 * interval '1 second'
+                      AND me.renewed_at >= clock_timestamp() - $2::float8 * interval '1 second')
         FOR UPDATE SKIP LOCKED)
     RETURNING id";
 const FENCED: &str = "SELECT id FROM il.replicas WHERE state = 'fenced' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
-const STORED: &str = "
-    SELECT r.id, coalesce((SELECT l.first + l.events FROM il.lines l WHERE l.run = r.id ORDER BY l.first DESC LIMIT 1), 0),
-           r.upto
-    FROM il.runs r WHERE r.holder = $1";
-const LOG: &str = "SELECT bytes FROM il.log WHERE replica = $1 ORDER BY flush";
-const LINES: &str = "
-    INSERT INTO il.lines (run, first, events, bytes)
-    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::int[], $4::bytea[]) ON CONFLICT (run, first) DO NOTHING";
-const UPTO: &str = "
-    UPDATE il.runs r SET upto = u.upto,
-        size = (SELECT coalesce(sum(octet_length(l.bytes)), 0) FROM il.lines l WHERE l.run = r.id)
-    FROM unnest($1::uuid[], $2::bigint[]) AS u(run, upto) WHERE r.id = u.run";
-const FORGET: [&str; 5] = [
+const FORGET: [&str; 6] = [
     "DELETE FROM il.log WHERE replica = $1",
     "DELETE FROM il.signals WHERE replica = $1",
     "DELETE FROM il.follows WHERE replica = $1",
     // A line without tickets stays until retention deletes it: at this moment another replica may be queueing in it.
     "DELETE FROM il.tickets WHERE replica = $1",
+    "DELETE FROM il.leases WHERE replica = $1",
     "UPDATE il.replicas SET state = 'left' WHERE id = $1",
 ];
 /// The holders are looked up once: a row that another replica has claimed meanwhile is judged again by its own columns
@@ -97,7 +88,16 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
     }
     let mut claimed: Vec<(i64, Uuid)> = claimed.iter().map(|row| (row.get(1), row.get(0))).collect();
     claimed.sort_unstable();
-    Ok(claimed.into_iter().map(|(_, id)| RunId(id)).collect())
+    let mut runs: Vec<RunId> = claimed.into_iter().map(|(_, id)| RunId(id)).collect();
+    // Noted before anything else can fail: what is claimed is handed out.
+    inner.handed_out.add(runs.iter().map(|run| run.0));
+    let forgotten = given_up::recover(inner, replica).await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "held runs cannot be looked up now");
+        Vec::new()
+    });
+    inner.handed_out.add(forgotten.iter().map(|run| run.0));
+    runs.extend(forgotten);
+    Ok(runs)
 }
 
 /// Moves what one fenced replica left to where all replicas read it. False: there is none.
@@ -111,56 +111,9 @@ async fn fold_one(database: &Database) -> Result<bool, Error> {
 async fn fold_locked(database: &Database) -> Result<bool, Error> {
     let Some(row) = database.row(FENCED, &[]).await? else { return Ok(false) };
     let replica: Uuid = row.get(0);
-    let this: [(&(dyn ToSql + Sync), Type); 1] = [(&replica, Type::UUID)];
-
-    let mut tails: HashMap<Uuid, Tail> = HashMap::new();
-    for row in database.rows(STORED, &this).await? {
-        let first = row.get::<_, i64>(1).unsigned_abs();
-        tails.insert(
-            row.get(0),
-            Tail { first, next: first, known: row.get::<_, i64>(2).unsigned_abs(), lines: Vec::new() },
-        );
-    }
-    for row in database.rows(LOG, &this).await? {
-        for frame in log::frames::<16>(row.get(0)) {
-            let Some(tail) = tails.get_mut(&Uuid::from_bytes(frame.run)) else { continue };
-            // Lines that are in rows of their own already are skipped.
-            if frame.first == tail.next {
-                tail.lines.extend_from_slice(frame.lines);
-                tail.next += u64::from(frame.count);
-            }
-        }
-    }
-
-    // Also of runs whose lines are all in rows: their own row may not have counted them yet.
-    let behind = tails.iter().filter(|(_, tail)| tail.next > tail.known);
-    let (behind, upto): (Vec<Uuid>, Vec<i64>) = behind.map(|(run, tail)| (*run, int(tail.next))).unzip();
-    let (mut runs, mut firsts, mut events, mut lines) = (vec![], vec![], vec![], vec![]);
-    for (run, tail) in tails.into_iter().filter(|(_, tail)| tail.next > tail.first) {
-        runs.push(run);
-        firsts.push(int(tail.first));
-        events.push(i32::try_from(tail.next - tail.first).unwrap_or(i32::MAX));
-        lines.push(tail.lines);
-    }
-    let insert: [(&(dyn ToSql + Sync), Type); 4] = [
-        (&runs, Type::UUID_ARRAY),
-        (&firsts, Type::INT8_ARRAY),
-        (&events, Type::INT4_ARRAY),
-        (&lines, Type::BYTEA_ARRAY),
-    ];
-    database.rows(LINES, &insert).await?;
-    database.rows(UPTO, &[(&behind, Type::UUID_ARRAY), (&upto, Type::INT8_ARRAY)]).await?;
+    latest_lines::move_to_rows(database, replica, None).await?;
     for sql in FORGET {
-        database.rows(sql, &this).await?;
+        database.rows(sql, &[(&replica, Type::UUID)]).await?;
     }
     Ok(true)
-}
-
-/// The lines of a run that are only in the log.
-struct Tail {
-    first: u64,
-    next: u64,
-    /// Number of events that the run's row has counted.
-    known: u64,
-    lines: Vec<u8>,
 }

@@ -14,10 +14,16 @@ use uuid::Uuid;
 
 use super::database::Parameters;
 use super::inner::Inner;
+use super::leases;
 use super::text;
 use super::tracked::int;
 use crate::store::rules::{BATCH, Candidate, RuleSet, has_to_go, rule_sets};
 use crate::store::{Retention, RetentionReport, StoreError, attached_keys, before, fair};
+
+/// Who deletes.
+const LEASE: &str = "store/retention";
+/// Far longer than a batch takes.
+const LEASE_SECONDS: f64 = 60.0;
 
 const ENDED: &str = "
     SELECT id, owner, remembered, size FROM il.runs
@@ -80,10 +86,20 @@ const EMPTY_LINES: &str = "
     LIMIT $1";
 const DELETE_LINE: &str = "SELECT il.leave_turns(ARRAY[$1::text], ARRAY[]::bigint[], $2)";
 
-/// Deletes a batch of what the policy does not keep.
+/// Deletes a batch of what the policy does not keep; nothing while another replica does.
 pub(super) async fn retain(inner: &Inner, policy: &Retention, now: Millis) -> Result<RetentionReport, StoreError> {
+    // One at a time: what is too much is counted before it is deleted.
+    let holder = inner.replica().to_string();
+    if !leases::acquire(inner, LEASE, &holder, LEASE_SECONDS).await? {
+        return Ok(RetentionReport::default());
+    }
+
     let mut round = Round { inner, policy, report: RetentionReport::default() };
-    match round.run(now).await {
+    let done = round.run(now).await;
+    if let Err(error) = leases::release(inner, LEASE, &holder).await {
+        tracing::debug!(%error, "the next one who deletes has to wait");
+    }
+    match done {
         Ok(()) => Ok(round.report),
         // What was deleted is reported.
         Err(error) if round.report != RetentionReport::default() => {

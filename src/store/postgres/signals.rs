@@ -35,6 +35,11 @@ pub(super) async fn receive(inner: Arc<Inner>) {
 }
 
 async fn pass_on(inner: &Inner) -> Result<(), StoreError> {
+    // Those for which no one is there yet stay where they are.
+    if !inner.signals.has_listeners() {
+        return Ok(());
+    }
+
     let replica = inner.replica();
     let sql = "SELECT id, run, kind FROM il.signals WHERE replica = $1 ORDER BY sent_at LIMIT 1000";
     let rows = inner.reads.read(async |database| Ok(database.rows(sql, &[(&replica, Type::UUID)]).await?)).await?;

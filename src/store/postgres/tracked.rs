@@ -5,7 +5,7 @@
 //! Not here: sending it ([`super::flush`]).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::event::Millis;
@@ -44,6 +44,10 @@ pub(super) struct Runs {
     pub(super) by_id: HashMap<RunId, TrackedRun>,
     /// Those that other replicas follow.
     pub(super) followed: HashSet<RunId>,
+    /// Journals of runs that were lost and are still in memory: nothing of them is written any more.
+    lost: HashMap<RunId, Weak<dyn Journal>>,
+    /// Number of those at which the ones that are gone are removed next.
+    sweep_at: usize,
 }
 
 /// A new run as its row has it; texts as they are kept.
@@ -119,11 +123,47 @@ pub(super) struct RunWrites {
 }
 
 impl Runs {
+    /// Adds a run of which so many events are stored.
+    pub(super) fn claim(&mut self, run: &Arc<dyn Journal>, events: u64) {
+        run.dirty_flag().clear();
+        self.lost.remove(&run.id());
+        self.by_id.insert(run.id(), TrackedRun::new(run, events));
+    }
+
+    /// Forgets a run that this replica holds no longer, and notifies it.
+    pub(super) fn lose(&mut self, run: &Arc<dyn Journal>) {
+        if self.lost.len() >= self.sweep_at {
+            self.lost.retain(|_, journal| journal.strong_count() > 0);
+            self.sweep_at = 64 + 2 * self.lost.len();
+        }
+        self.by_id.remove(&run.id());
+        self.followed.remove(&run.id());
+        self.lost.insert(run.id(), Arc::downgrade(run));
+        run.lost();
+    }
+
+    /// The same for all runs.
+    pub(super) fn lose_all(&mut self) {
+        for tracked in std::mem::take(&mut self.by_id).into_values() {
+            self.lose(&tracked.journal);
+        }
+        self.followed.clear();
+    }
+
+    /// True if this journal of a run was lost. One that was opened later was not.
+    pub(super) fn is_lost(&self, run: &Arc<dyn Journal>) -> bool {
+        let lost = self.lost.get(&run.id());
+        lost.is_some_and(|lost| std::ptr::addr_eq(Weak::as_ptr(lost), Arc::as_ptr(run)))
+    }
+
     /// Writes the new events of a run: to the log, unless its state has changed or it is followed.
     pub(super) fn touch(&mut self, run: &Arc<dyn Journal>, writes: &mut RunWrites) {
         run.dirty_flag().clear();
+        if self.is_lost(run) {
+            return;
+        }
         let Some(tracked) = self.by_id.get_mut(&run.id()) else {
-            // It was removed, or never opened: its followers do not wait for a commit. One that was lost knows.
+            // It was removed, or never opened: its followers do not wait for a commit.
             writes.durable.push(Durable { run: Arc::clone(run), events: u64::MAX, archived: 0 });
             return;
         };
@@ -158,6 +198,7 @@ impl Runs {
             row = Some(NewRow::new(record, info, &lines, true));
         });
         writes.new.extend(row);
+        self.lost.remove(&run.id());
         self.by_id.insert(run.id(), TrackedRun::new(run, length));
         writes.push_segment(run.id(), 0, length, lines);
         writes.durable.push(Durable { run: Arc::clone(run), events: length, archived: length });

@@ -19,10 +19,13 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// A session and a place in its line.
 type Place = (String, u64);
 
+/// One who waits for a place.
+type Waiter = oneshot::Sender<Result<(), StoreError>>;
+
 /// All who wait.
 #[derive(Default)]
 pub(super) struct TurnWaiters {
-    waiting: Mutex<HashMap<Place, oneshot::Sender<Result<(), StoreError>>>>,
+    waiting: Mutex<HashMap<Place, Vec<Waiter>>>,
     added: tokio::sync::Notify,
 }
 
@@ -34,7 +37,7 @@ impl TurnWaiters {
             let _ = sender.send(Ok(()));
             return receiver;
         }
-        lock(&self.waiting).insert((ticket.session.clone(), ticket.number), sender);
+        lock(&self.waiting).entry((ticket.session.clone(), ticket.number)).or_default().push(sender);
         self.added.notify_one();
         receiver
     }
@@ -46,7 +49,7 @@ impl TurnWaiters {
 
     /// All places are lost.
     pub(super) fn lose_all(&self) {
-        for (_, sender) in lock(&self.waiting).drain() {
+        for sender in lock(&self.waiting).drain().flat_map(|(_, waiters)| waiters) {
             let _ = sender.send(Err(StoreError::Fenced));
         }
     }
@@ -71,7 +74,10 @@ impl TurnWaiters {
         let places: Vec<Place> = {
             let mut waiting = lock(&self.waiting);
             // A caller that waits no longer gives its place up by itself.
-            waiting.retain(|_, sender| !sender.is_closed());
+            waiting.retain(|_, waiters| {
+                waiters.retain(|sender| !sender.is_closed());
+                !waiters.is_empty()
+            });
             waiting.keys().cloned().collect()
         };
         if places.is_empty() {
@@ -94,9 +100,10 @@ impl TurnWaiters {
         for row in rows.unwrap_or_default() {
             let place = (row.get::<_, String>(0), row.get::<_, i64>(1).cast_unsigned());
             let (is_there, is_first): (bool, bool) = (row.get(2), row.get(3));
-            if (is_first || !is_there)
-                && let Some(sender) = lock(&self.waiting).remove(&place)
-            {
+            if !is_first && is_there {
+                continue;
+            }
+            for sender in lock(&self.waiting).remove(&place).unwrap_or_default() {
                 let _ = sender.send(if is_there { Ok(()) } else { Err(StoreError::Fenced) });
             }
         }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::database::Database;
 use super::error::{Failure, describe, store_error};
 use super::flush::{Flush, Results};
+use super::given_up;
 use super::inner::Inner;
 use super::tracked::Runs;
 use super::work::Work;
@@ -41,14 +42,6 @@ const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
 const CLOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// Runs of this replica that it does not write any more.
-const GIVE_UP: &str = "
-    WITH given_up AS (
-        UPDATE il.runs r SET holder = $3, upto = greatest(upto, coalesce(
-            (SELECT max(l.first + l.events) FROM il.lines l WHERE l.run = r.id), 0))
-        WHERE holder = $1 AND id = ANY ($2) RETURNING id)
-    INSERT INTO il.replicas (id, state, version, journal) SELECT $3, 'left', '', 1 WHERE EXISTS (SELECT FROM given_up)";
-
 /// Why a flush was not committed.
 enum Failed {
     /// This replica cannot write any more.
@@ -67,6 +60,10 @@ pub(super) struct Writer {
     runs: Runs,
     /// Work that the last flush left.
     rest: Vec<Work>,
+    /// Runs that this replica does not write any more, and still holds. The log has lines of them.
+    refused: Vec<Uuid>,
+    /// When it was looked last whether this replica has all runs that it holds.
+    compared: Instant,
     log_size: usize,
     rotated: Instant,
     renewed: Instant,
@@ -90,6 +87,8 @@ impl Writer {
             flushed: 0,
             runs: Runs::default(),
             rest: Vec::new(),
+            refused: Vec::new(),
+            compared: now,
             log_size: 0,
             rotated: now,
             renewed: now,
@@ -131,10 +130,13 @@ impl Writer {
                 (work, self.arrived) = self.inner.queue.next(due, urgent, idle.min(LOG_ROTATION)).await;
             }
 
+            self.give_up_refused().await;
+            self.compare_held().await;
             self.look_for_followers().await;
             self.follow_clock().await;
-            let moves_all =
-                self.log_size > 0 && self.rotated.elapsed() >= LOG_ROTATION || self.log_size >= MAX_LOG_BYTES;
+            let is_due = self.log_size > 0 && self.rotated.elapsed() >= LOG_ROTATION || self.log_size >= MAX_LOG_BYTES;
+            // Lines of a run that could not be given up yet are in the log only.
+            let moves_all = is_due && self.refused.is_empty();
             let mut flush = Flush::build(self.replica, self.flushed + 1, &mut self.runs, &mut work, moves_all);
             self.rest = work;
             for run in self.inner.take_newly_followed(&mut self.runs.followed) {
@@ -142,7 +144,7 @@ impl Writer {
             }
             if flush.is_empty() && flush.closing.is_none() && self.renewed.elapsed() < idle {
                 // No one waits for anything but that all before is committed.
-                flush.finish(Default::default());
+                flush.finish(Default::default(), |lost| self.runs.lose(lost));
                 continue;
             }
 
@@ -184,10 +186,10 @@ impl Writer {
             };
 
             tracing::error!(%error, replica = %self.replica, "this gateway loses the runs that it has");
-            for run in left.into_iter().chain([flush]).flat_map(|flush| flush.fail(&error)) {
-                run.lost();
+            for flush in left.into_iter().chain([flush]) {
+                flush.fail(&error, |run| self.runs.lose(run));
             }
-            self.lose_all().await;
+            self.lose_all(&error).await;
             return Err(error);
         }
         Ok(())
@@ -195,14 +197,14 @@ impl Writer {
 
     /// Sends a flush until its outcome is known.
     async fn commit(&mut self, flush: &Flush) -> Result<Results, Failed> {
-        let began = Instant::now();
+        let (began, lease) = (Instant::now(), self.inner.lease.as_secs_f64());
         let mut is_known_as_applied = false;
         loop {
             let Some(database) = self.connected(began).await else {
                 return Err(Failed::Lost(StoreError::Unavailable { reason: self.inner.health.reason() }));
             };
             let sent = async {
-                if is_known_as_applied { flush.find_results(database).await } else { flush.send(database).await }
+                if is_known_as_applied { flush.find_results(database).await } else { flush.send(database, lease).await }
             };
             match timeout(FLUSH_TIMEOUT, sent).await {
                 Ok(Ok(results)) => {
@@ -246,10 +248,7 @@ impl Writer {
         if !notices.is_empty() {
             self.notify(&notices).await;
         }
-        for lost in flush.finish(results).lost {
-            self.runs.by_id.remove(&lost.id());
-            lost.lost();
-        }
+        flush.finish(results, |lost| self.runs.lose(lost));
         let (held, followed) = (self.runs.by_id.len(), self.runs.followed.len());
         self.inner.standing.renewed(self.renewed, self.inner.lease, held, followed);
     }
@@ -257,21 +256,39 @@ impl Writer {
     /// Fails the one thing that the database refuses, and nothing else.
     async fn refuse(&mut self, one: Flush, error: &StoreError) {
         tracing::error!(%error, "the database refuses something that is to be written");
-        let mut refused = Vec::new();
-        for run in one.fail(error) {
-            self.runs.by_id.remove(&run.id());
-            run.lost();
-            refused.push(run.id().0);
-        }
-        if let Some(database) = self.database.as_ref().filter(|_| !refused.is_empty()) {
-            // As of a replica that has left: they are handed out, and end.
-            let nowhere = clock::new_id().0;
-            let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
-                [(&self.replica, Type::UUID), (&refused, Type::UUID_ARRAY), (&nowhere, Type::UUID)];
-            if let Err(error) = database.rows(GIVE_UP, &parameters).await {
-                tracing::error!(error = describe(&error), "a run that was refused stays as it is");
+        one.fail(error, |run| {
+            self.runs.lose(run);
+            self.refused.push(run.id().0);
+        });
+        self.give_up_refused().await;
+    }
+
+    /// Gives up the runs that this replica does not write any more. What fails is tried again.
+    async fn give_up_refused(&mut self) {
+        let Some(database) = self.database.as_ref().filter(|_| !self.refused.is_empty()) else { return };
+        match given_up::give_up(database, self.replica, &self.refused).await {
+            Ok(()) => self.refused.clear(),
+            Err(error) => {
+                tracing::warn!(error = describe(&error), "a run that was refused cannot be given up now");
+                self.roll_back().await;
             }
         }
+    }
+
+    /// Looks now and then whether the database has runs of this replica that it does not have: what it was answered when
+    /// it took them over may have been lost on the way. Between two flushes, so that both know the same.
+    async fn compare_held(&mut self) {
+        if self.compared.elapsed() < self.inner.lease {
+            return;
+        }
+        let Some(database) = &self.database else { return };
+        let known: Vec<Uuid> = self.runs.by_id.keys().map(|run| run.0).chain(self.refused.iter().copied()).collect();
+        match timeout(FLUSH_TIMEOUT, given_up::find(database, self.replica, &known)).await {
+            Ok(Ok(forgotten)) => self.inner.handed_out.set_forgotten(forgotten),
+            Ok(Err(error)) => tracing::debug!(error = describe(&error), "held runs cannot be looked up now"),
+            Err(_) => self.database = None,
+        }
+        self.compared = Instant::now();
     }
 
     /// The connection, made again if it is lost. `None`: there was none for too long.
@@ -315,11 +332,17 @@ impl Writer {
     }
 
     /// Another replica has taken over what this one had: it goes on as a new one, with none of its runs.
-    async fn lose_all(&mut self) {
-        for (_, tracked) in std::mem::take(&mut self.runs).by_id {
-            tracked.journal.lost();
-        }
+    async fn lose_all(&mut self, error: &StoreError) {
+        self.runs.lose_all();
         self.inner.lost_all();
+        self.refused.clear();
+        // Who has called before it was lost must not believe that it was written by the replica that had the run.
+        for work in std::mem::take(&mut self.rest).into_iter().chain(self.inner.queue.take()) {
+            match work {
+                Work::Close(_) => self.rest.push(work),
+                work => work.fail(error),
+            }
+        }
         (self.log_size, self.flushed) = (0, 0);
         loop {
             let began = Instant::now();
@@ -383,6 +406,8 @@ impl Writer {
     /// Leaves the other replicas: nothing has to wait for a lease. What it still has is handed out.
     pub(super) async fn leave(&mut self) {
         if let Some(database) = &self.database {
+            let free = "DELETE FROM il.leases WHERE replica = $1";
+            let _ = database.rows(free, &[(&self.replica, Type::UUID)]).await;
             let sql = "
                 UPDATE il.replicas SET renewed_at = clock_timestamp(), state = CASE
                     WHEN EXISTS (SELECT FROM il.runs WHERE holder = $1) OR EXISTS (SELECT FROM il.tickets WHERE replica = $1)

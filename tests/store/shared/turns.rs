@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use interlingua::store::{Expect, StoreError, Ticket};
 
-use super::{Fabric, Process, processes};
+use super::{Fabric, Process, old_processes, processes};
 use crate::live::id;
 
 async fn queue(process: &Process, session: &str) -> Ticket {
@@ -50,7 +50,7 @@ pub(crate) async fn turns_come_in_one_order(fabric: &dyn Fabric) {
 }
 
 pub(crate) async fn places_of_fenced_processes_are_skipped(fabric: &dyn Fabric) {
-    let [one, fenced, leaving, last] = processes(fabric).await;
+    let [one, fenced, leaving, last] = old_processes(fabric).await;
     let first = queue(&one, "s").await;
     let lost = queue(&fenced, "s").await;
     let left = queue(&leaving, "s").await;

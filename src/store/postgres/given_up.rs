@@ -1,0 +1,107 @@
+//! Runs that this replica holds by the database, and does not have: those that it gives up because the database refuses
+//! them, and those that it was given without learning of it. Not here: runs of other replicas ([`super::recover`]).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use interlingua_core::id::RunId;
+use tokio_postgres::Error;
+use tokio_postgres::types::{ToSql, Type};
+use uuid::Uuid;
+
+use super::database::Database;
+use super::inner::Inner;
+use super::latest_lines;
+use crate::clock;
+use crate::store::StoreError;
+use crate::store::local::lock;
+
+/// How long the engine may take to open a run that it was handed. After that it is handed out again.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many runs are looked for at once.
+const BATCH: i64 = 50;
+
+/// As runs of a replica that has left: they are handed out, and end.
+const GIVE_UP: &str = "
+    WITH given_up AS (UPDATE il.runs SET holder = $3 WHERE holder = $1 AND id = ANY ($2) RETURNING id)
+    INSERT INTO il.replicas (id, state, version, journal) SELECT $3, 'left', '', 1 WHERE EXISTS (SELECT FROM given_up)";
+const FIND: &str = "
+    SELECT r.id FROM il.runs r
+    WHERE r.holder = $1 AND NOT r.ended AND NOT EXISTS (SELECT FROM unnest($2::uuid[]) AS k(id) WHERE k.id = r.id)
+    ORDER BY r.created_at, r.id LIMIT $3";
+/// A run that waits has not gone on: no one was answered that it may.
+const RELEASE: &str = "
+    UPDATE il.runs SET holder = NULL
+    WHERE holder = $1 AND id = ANY ($2) AND state IN ('waiting', 'waiting_for_auth')";
+const STILL_HELD: &str = "
+    SELECT id FROM il.runs WHERE holder = $1 AND id = ANY ($2) AND NOT ended ORDER BY created_at, id";
+
+/// Gives runs up whose latest lines are in the log of this replica.
+pub(super) async fn give_up(database: &Database, replica: Uuid, runs: &[Uuid]) -> Result<(), Error> {
+    database.begin().await?;
+    latest_lines::move_to_rows(database, replica, Some(runs)).await?;
+    let nowhere = clock::new_id().0;
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&replica, Type::UUID), (&runs, Type::UUID_ARRAY), (&nowhere, Type::UUID)];
+    database.rows(GIVE_UP, &parameters).await?;
+    database.batch("COMMIT").await
+}
+
+/// Runs that a replica holds, besides those that it knows.
+pub(super) async fn find(database: &Database, replica: Uuid, known: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&replica, Type::UUID), (&known, Type::UUID_ARRAY), (&BATCH, Type::INT8)];
+    Ok(database.rows(FIND, &parameters).await?.iter().map(|row| row.get(0)).collect())
+}
+
+/// Which runs the engine was handed, and which it should be handed.
+#[derive(Default)]
+pub(super) struct HandedOut(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// When those were handed out that may not be open yet.
+    since: HashMap<Uuid, Instant>,
+    /// Held, and not had.
+    forgotten: Vec<Uuid>,
+}
+
+impl HandedOut {
+    /// Notes what is handed out now.
+    pub(super) fn add(&self, runs: impl Iterator<Item = Uuid>) {
+        let now = Instant::now();
+        lock(&self.0).since.extend(runs.map(|run| (run, now)));
+    }
+
+    /// Notes what this replica holds and does not have.
+    pub(super) fn set_forgotten(&self, runs: Vec<Uuid>) {
+        let mut state = lock(&self.0);
+        state.since.retain(|_, since| since.elapsed() < OPENING_TIMEOUT);
+        state.forgotten = runs.into_iter().filter(|run| !state.since.contains_key(run)).collect();
+    }
+
+    fn take_forgotten(&self) -> Vec<Uuid> {
+        std::mem::take(&mut lock(&self.0).forgotten)
+    }
+}
+
+/// Runs that the database says this replica holds, and that it does not have. They are handed out as those of lost
+/// replicas; one that waits is released.
+pub(super) async fn recover(inner: &Inner, replica: Uuid) -> Result<Vec<RunId>, StoreError> {
+    let forgotten = inner.handed_out.take_forgotten();
+    if forgotten.is_empty() {
+        return Ok(Vec::new());
+    }
+
+    let found = inner.reads.read(async |database| {
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&replica, Type::UUID), (&forgotten, Type::UUID_ARRAY)];
+        database.rows(RELEASE, &parameters).await?;
+        Ok(database.rows(STILL_HELD, &parameters).await?)
+    });
+    let found: Vec<RunId> = found.await?.iter().map(|row| RunId(row.get(0))).collect();
+    if !found.is_empty() {
+        tracing::warn!(runs = found.len(), "this gateway holds runs that it does not have: they are taken over");
+    }
+    Ok(found)
+}
