@@ -1,5 +1,7 @@
 //! Sessions as resources: what their owner may do with them besides calling agents.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use interlingua_core::call::{Filter, RunState, SessionCall, SessionItem, SessionView, Target};
@@ -18,6 +20,8 @@ use super::transcripts::Transcripts;
 
 /// How many runs of a session are stopped when it is deleted.
 const MAX_STOPPED: usize = 100;
+/// How often a list is read in which sessions go on meanwhile.
+const MAX_LIST_ROUNDS: usize = 4;
 
 /// Serves calls about sessions.
 pub(super) struct SessionCalls {
@@ -106,10 +110,25 @@ impl SessionCalls {
     async fn list(&self, scope: &Scope) -> Result<Vec<SessionView>, Fault> {
         let mut views = Vec::new();
         for card in scope.agents.iter() {
-            for doc in self.sessions().list(&card.name, &scope.owner).await? {
-                let state = self.state_of(doc.latest).await?;
-                views.push(view_of(&doc, state, Vec::new()));
+            let mut docs = self.sessions().list(&card.name, &scope.owner).await?;
+            let mut states: HashMap<RunId, Option<RunState>> = HashMap::new();
+            for _ in 0..MAX_LIST_ROUNDS {
+                let mut is_changed = false;
+                for run in docs.iter().filter_map(|doc| doc.latest) {
+                    if let Entry::Vacant(unknown) = states.entry(run) {
+                        unknown.insert(self.state_of(Some(run)).await?);
+                        is_changed = true;
+                    }
+                }
+                if !is_changed {
+                    break;
+                }
+                // As in `view`: what a run asks is read after the state of the run.
+                docs = self.sessions().list(&card.name, &scope.owner).await?;
             }
+
+            let state = |doc: &SessionDoc| doc.latest.and_then(|run| states.get(&run).copied().flatten());
+            views.extend(docs.iter().map(|doc| view_of(doc, state(doc), Vec::new())));
         }
         Ok(views)
     }
