@@ -9,6 +9,7 @@ mod contract;
 mod crash;
 mod failing;
 mod file;
+mod followed;
 mod live;
 mod postgres;
 mod postgres_cuts;

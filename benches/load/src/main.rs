@@ -3,9 +3,11 @@
 //!
 //! ```text
 //! load-rig measure --gateway BINARY [MODE]… [--streams N] [--events N] [--rounds N] [--workers N]
-//!     modes: paced, burst, flood, protocols, pairs, guarded, calls, ttfb, idle, start; default: all
+//!     modes: paced, burst, flood, protocols, pairs, guarded, calls, ttfb, idle, start, replicas; default: all
 //! load-rig upstream PORT
 //! load-rig client PORT PATH STREAMS RUNS AUTHORIZATION TRUSTED SCRIPT…
+//! load-rig follow PORT OTHER-PORT STREAMS FOLLOWED SCRIPT…
+//! load-rig resume PORT OTHER-PORT EVENTS TIMES
 //! ```
 //!
 //! Upstream and client are separate processes, so that their CPU time is not counted as the gateway's. Started by
@@ -15,9 +17,12 @@
 
 mod client;
 mod clients;
+mod database;
+mod follow;
 mod guards;
 mod measure;
 mod processes;
+mod replicas;
 mod script;
 mod servers;
 mod table;
@@ -42,8 +47,23 @@ fn main() -> Result<()> {
                 pass: guards::Pass { authorization: (*authorization).to_owned(), trusted: (*trusted).to_owned() },
             }))
         }
+        ["follow", here, there, streams, followed, script @ ..] => {
+            block_on_current_thread(follow::follow(follow::Following {
+                here: here.parse().context("PORT")?,
+                there: there.parse().context("OTHER-PORT")?,
+                streams: streams.parse().context("STREAMS")?,
+                followed: followed.parse().context("FOLLOWED")?,
+                script: script.join(" ").parse()?,
+            }))
+        }
+        ["resume", here, there, events, times] => block_on_current_thread(follow::resume(
+            here.parse().context("PORT")?,
+            there.parse().context("OTHER-PORT")?,
+            events.parse().context("EVENTS")?,
+            times.parse().context("TIMES")?,
+        )),
         ["measure", rest @ ..] => measure::run(rest),
-        _ => bail!("usage: load-rig measure|upstream|client …"),
+        _ => bail!("usage: load-rig measure|upstream|client|follow|resume …"),
     }
 }
 

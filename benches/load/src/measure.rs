@@ -9,8 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::clients::client;
+use crate::database;
 use crate::guards::Guard;
 use crate::processes::{self, Running};
+use crate::replicas;
 use crate::script::{Frames, Script};
 use crate::servers::{self, Candidate, Setup, Target};
 use crate::table::{self, median};
@@ -29,6 +31,8 @@ const PAIRS: &[(&str, &str)] = &[
 ];
 
 const GATEWAYS: [Candidate; 2] = [Candidate::Gateway { store: "memory" }, Candidate::Gateway { store: "sqlite" }];
+
+const POSTGRES: Candidate = Candidate::Gateway { store: "postgres" };
 
 /// Command line options. `None` means the default of the mode.
 struct Options<'a> {
@@ -55,17 +59,28 @@ impl<'a> Options<'a> {
                 "--workers" => options.workers = value()?.parse().context("--workers")?,
                 mode => match mode.trim_start_matches("--") {
                     known @ ("paced" | "burst" | "flood" | "protocols" | "pairs" | "guarded" | "calls" | "ttfb"
-                    | "idle" | "start") => options.modes.push(known),
+                    | "idle" | "start" | "replicas") => options.modes.push(known),
                     _ => bail!(
-                        "unknown argument {mode:?}, the modes are paced, burst, flood, protocols, pairs, guarded, calls, ttfb, idle and start"
+                        "unknown argument {mode:?}, the modes are paced, burst, flood, protocols, pairs, guarded, calls, ttfb, idle, start and replicas"
                     ),
                 },
             }
         }
 
         if options.modes.is_empty() {
-            options.modes =
-                vec!["start", "ttfb", "paced", "burst", "flood", "protocols", "pairs", "guarded", "calls", "idle"];
+            options.modes = vec![
+                "start",
+                "ttfb",
+                "paced",
+                "burst",
+                "flood",
+                "protocols",
+                "pairs",
+                "guarded",
+                "calls",
+                "idle",
+                "replicas",
+            ];
         }
         Ok(options)
     }
@@ -87,7 +102,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     println!("{} workers each, {} processors", options.workers, std::thread::available_parallelism()?);
     for mode in &options.modes {
         match *mode {
-            "paced" => cost(&setup, &candidates(nginx), &options, Load::paced(&options))?,
+            "paced" => cost(&setup, &with_postgres(candidates(nginx)), &options, Load::paced(&options))?,
             "burst" => cost(&setup, &candidates(nginx), &options, Load::burst(&options))?,
             "flood" => cost(&setup, &candidates(nginx), &options, Load::flood(&options))?,
             "protocols" => cost(&setup, &[GATEWAYS[0], Candidate::GatewayA2a], &options, Load::burst(&options))?,
@@ -95,6 +110,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
             "guarded" => cost(&setup, &guarded(), &options, Load::burst(&options))?,
             "calls" => cost(&setup, &guarded(), &options, Load::calls(&options))?,
             "ttfb" => first_event(&setup, nginx, &options)?,
+            "replicas" => replicas::measure(&setup, &plan(&options))?,
             "idle" => idle(&setup, nginx, &options)?,
             _ => start(&setup, &options)?,
         }
@@ -107,6 +123,25 @@ fn candidates(nginx: bool) -> Vec<Candidate> {
     all.extend(nginx.then_some(Candidate::Nginx));
     all.extend(GATEWAYS);
     all
+}
+
+/// With the store in a database, if there is PostgreSQL.
+fn with_postgres(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    match database::server() {
+        Ok(_) => candidates.push(POSTGRES),
+        Err(error) => println!("NOT MEASURED: {error:#}"),
+    }
+    candidates
+}
+
+/// What is measured of several gateways.
+fn plan(options: &Options<'_>) -> replicas::Plan {
+    replicas::Plan {
+        streams: options.streams.unwrap_or(500),
+        idle: options.streams.map_or(5000, |streams| streams * 10),
+        deltas: options.events.unwrap_or(500),
+        rounds: options.rounds.unwrap_or(3),
+    }
 }
 
 /// The gateway with its memory store, bare and with everything that protects it.
@@ -178,8 +213,16 @@ impl Load {
 /// A candidate, its CPU time per event in microseconds, and its seconds, of each round.
 type Measured = (Target, Vec<f64>, Vec<f64>);
 
+/// CPU time of the database per event, of the rounds of the candidate that has one.
+type DatabaseCosts = Vec<f64>;
+
 /// Puts the load on each candidate in turn.
-fn measured(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: &Load) -> Result<Vec<Measured>> {
+fn measured(
+    setup: &Setup,
+    candidates: &[Candidate],
+    options: &Options<'_>,
+    load: &Load,
+) -> Result<(Vec<Measured>, DatabaseCosts)> {
     let mut targets = Vec::new();
     for between in candidates {
         targets.push((Target::start(setup, *between)?, Vec::new(), Vec::new()));
@@ -193,17 +236,23 @@ fn measured(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load
         warm.run_against(candidate).with_context(|| format!("warming {}", candidate.between.name()))?;
     }
 
+    let mut database_costs = DatabaseCosts::new();
     for _ in 0..options.rounds.unwrap_or(3) {
         for (candidate, costs, seconds) in &mut targets {
+            let database = || if candidate.between == POSTGRES { database::cpu_seconds() } else { Ok(0.0) };
+            let database_before = database()?;
             let cpu = || candidate.running.as_ref().map_or(Ok(0.0), |running| processes::cpu_seconds(running.id()));
             let before = cpu()?;
             let seen = load.run_against(candidate).with_context(|| candidate.between.name())?;
             let events = load.events_of(candidate.between.agent())?;
             costs.push((cpu()? - before) * 1e6 / events as f64);
             seconds.push(seen["micros"] as f64 / 1e6);
+            if candidate.between == POSTGRES {
+                database_costs.push((database()? - database_before) * 1e6 / events as f64);
+            }
         }
     }
-    Ok(targets)
+    Ok((targets, database_costs))
 }
 
 /// The median of the ratios of each round: other load on the machine cancels out. Empty without the other values.
@@ -227,7 +276,7 @@ fn pairs(setup: &Setup, nginx: bool, options: &Options<'_>) -> Result<()> {
         agents.dedup();
         candidates.extend(agents.into_iter().map(Candidate::NginxBefore));
     }
-    let targets = measured(setup, &candidates, options, &load)?;
+    let (targets, _) = measured(setup, &candidates, options, &load)?;
 
     let mut rows = Vec::new();
     for (candidate, costs, _) in targets.iter().filter(|(target, ..)| matches!(target.between, Candidate::Pair { .. }))
@@ -250,7 +299,7 @@ fn pairs(setup: &Setup, nginx: bool, options: &Options<'_>) -> Result<()> {
 
 /// CPU time of each candidate per event sent by the upstream.
 fn cost(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: Load) -> Result<()> {
-    let targets = measured(setup, candidates, options, &load)?;
+    let (targets, database_costs) = measured(setup, candidates, options, &load)?;
     let of = |kind: Candidate| costs_of(&targets, kind);
     let mut rows = Vec::new();
 
@@ -269,6 +318,13 @@ fn cost(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: Lo
         rows.push(row);
     }
 
+    if !database_costs.is_empty() {
+        let (low, high) = database_costs.iter().fold((f64::MAX, 0.0_f64), |(low, high), &c| (low.min(c), high.max(c)));
+        let costs = [format!("{:.2}", median(&database_costs)), format!("{low:.2} to {high:.2}")];
+        rows.push(
+            ["the database of it".to_owned()].into_iter().chain(costs).chain([(); 3].map(|()| String::new())).collect(),
+        );
+    }
     let heading =
         format!("{} connections × {} × `{}`, {} events a round", load.streams, load.runs, load.script, load.events());
     table::print(&heading, &["between", "CPU µs/event", "range", "× nginx", "× memory", "seconds"], &rows);
@@ -279,7 +335,7 @@ fn cost(setup: &Setup, candidates: &[Candidate], options: &Options<'_>, load: Lo
 fn first_event(setup: &Setup, nginx: bool, options: &Options<'_>) -> Result<()> {
     let load = Load { streams: 1, runs: options.events.unwrap_or(1000), script: Script::Burst { deltas: 3 } };
     let mut targets = Vec::new();
-    for between in candidates(nginx) {
+    for between in with_postgres(candidates(nginx)) {
         let candidate = Target::start(setup, between)?;
         Load { runs: 50, ..load }.run_against(&candidate).with_context(|| between.name())?;
         targets.push((candidate, Vec::<HashMap<String, u64>>::new()));
@@ -289,6 +345,11 @@ fn first_event(setup: &Setup, nginx: bool, options: &Options<'_>) -> Result<()> 
         for (candidate, seen) in &mut targets {
             seen.push(load.run_against(candidate).with_context(|| candidate.between.name())?);
         }
+    }
+    // Beside what they wait for, on the same disk.
+    let commit = database::server().ok().map(|_| database::commit_time(&database::database()?)).transpose()?;
+    if let Some(commit) = commit {
+        println!("one commit of the database, alone: {:.3} ms", commit.as_secs_f64() * 1000.0);
     }
     let of = |seen: &[HashMap<String, u64>], key: &str| {
         median(&seen.iter().map(|round| round[key] as f64 / 1000.0).collect::<Vec<_>>())

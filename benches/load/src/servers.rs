@@ -8,8 +8,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use interlingua_testing_postgres::Database;
 
 use crate::clients::{CLIENTS, client};
+use crate::database;
 use crate::guards::{Guard, Pass};
 use crate::processes::Running;
 use crate::upstream;
@@ -24,6 +26,8 @@ pub(crate) enum Candidate {
     Gateway {
         store: &'static str,
     },
+    /// One of several gateways on one database.
+    Replica(&'static str),
     /// The gateway with its memory store, called over A2A.
     GatewayA2a,
     /// The gateway with its memory store and what protects it.
@@ -43,6 +47,7 @@ impl Candidate {
             Self::Nothing => "direct".to_owned(),
             Self::Nginx => "nginx".to_owned(),
             Self::Gateway { store } => format!("gateway, {store}"),
+            Self::Replica(name) => format!("gateway, {name}"),
             Self::GatewayA2a => "gateway, A2A".to_owned(),
             Self::Guarded(guard) => format!("gateway, {}", guard.name()),
             Self::Pair { client, agent } => format!("{client} → {agent}"),
@@ -89,10 +94,39 @@ pub(crate) struct Target {
     pub(crate) ready_after: Duration,
     /// What its clients need.
     pub(crate) pass: Pass,
+    /// The database that is its own. Dropped, and deleted, after the process has ended.
+    _database: Option<Database<'static>>,
+}
+
+/// Where a gateway stores runs.
+enum Stored<'a> {
+    /// In what its name says.
+    Named(&'static str),
+    /// In a database with others. With further settings.
+    Shared { url: &'a str, lease: Duration, settings: &'a str },
 }
 
 impl Target {
     pub(crate) fn start(setup: &Setup, between: Candidate) -> Result<Self> {
+        let store = match between {
+            Candidate::Gateway { store } => store,
+            _ => "memory",
+        };
+        Self::start_with(setup, between, &Stored::Named(store))
+    }
+
+    /// Starts one of several gateways on a database. `settings`: further lines of its store.
+    pub(crate) fn replica(
+        setup: &Setup,
+        name: &'static str,
+        url: &str,
+        lease: Duration,
+        settings: &str,
+    ) -> Result<Self> {
+        Self::start_with(setup, Candidate::Replica(name), &Stored::Shared { url, lease, settings })
+    }
+
+    fn start_with(setup: &Setup, between: Candidate, stored: &Stored<'_>) -> Result<Self> {
         let port = free_port()?;
         let folder = setup.scratch.join(between.name().replace(", ", "-").replace(" → ", "-").replace(' ', "-"));
         if folder.exists() {
@@ -100,13 +134,21 @@ impl Target {
         }
 
         std::fs::create_dir_all(&folder)?;
+        let own = matches!(stored, Stored::Named("postgres")).then(database::database).transpose()?;
         let (mut command, path) = match between {
             Candidate::Nothing => {
                 let pass = Pass::default();
-                return Ok(Self { between, port: setup.upstream, running: None, ready_after: Duration::ZERO, pass });
+                return Ok(Self {
+                    between,
+                    port: setup.upstream,
+                    running: None,
+                    ready_after: Duration::ZERO,
+                    pass,
+                    _database: None,
+                });
             }
             Candidate::Nginx | Candidate::NginxBefore(_) => (nginx(setup, port, &folder)?, "/"),
-            _ => (gateway(setup, port, between, &folder)?, "/readyz"),
+            _ => (gateway(setup, port, between, &store_lines(stored, own.as_ref(), &folder)?, &folder)?, "/readyz"),
         };
         let pass = match between {
             Candidate::Guarded(guard) => guard.prepare(&setup.gateway, &folder)?,
@@ -125,7 +167,8 @@ impl Target {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(Self { between, port, running: Some(running), ready_after: started.elapsed(), pass })
+        let ready_after = started.elapsed();
+        Ok(Self { between, port, running: Some(running), ready_after, pass, _database: own })
     }
 }
 
@@ -164,11 +207,28 @@ fn agent(protocol: &str, upstream: u16) -> String {
     )
 }
 
-fn gateway(setup: &Setup, port: u16, between: Candidate, folder: &Path) -> Result<Command> {
-    let (store, guard) = match between {
-        Candidate::Gateway { store } => (store, None),
-        Candidate::Guarded(guard) => ("memory", Some(guard)),
-        _ => ("memory", None),
+/// The table of a gateway's store, with the URL of its database in a file of the folder.
+fn store_lines(stored: &Stored<'_>, own: Option<&Database<'_>>, folder: &Path) -> Result<String> {
+    let own = own.map(Database::url);
+    let (kind, url, more) = match *stored {
+        Stored::Named("sqlite") => ("sqlite", None, "path = \"rig.db\"".to_owned()),
+        Stored::Named(kind) => (kind, own.as_deref(), String::new()),
+        Stored::Shared { url, lease, settings } => {
+            ("postgres", Some(url), format!("lease = \"{}s\"\n{settings}", lease.as_secs()))
+        }
+    };
+    let mut lines = format!("kind = \"{kind}\"\n{more}");
+    if let Some(url) = url {
+        std::fs::write(folder.join("url"), url)?;
+        lines.push_str("\nurl = { file = \"url\" }");
+    }
+    Ok(lines)
+}
+
+fn gateway(setup: &Setup, port: u16, between: Candidate, store: &str, folder: &Path) -> Result<Command> {
+    let guard = match between {
+        Candidate::Guarded(guard) => Some(guard),
+        _ => None,
     };
     let routes = CLIENTS
         .iter()
@@ -184,8 +244,7 @@ limits = {{ connections_per_address = 20000 }}
 {server}
 
 [store]
-kind = "{store}"
-{path}
+{store}
 
 {agent}
 {routes}{tables}
@@ -193,7 +252,6 @@ kind = "{store}"
         server = guard.map(Guard::server).unwrap_or_default(),
         workers = setup.workers,
         agent = agent(between.agent(), setup.upstream),
-        path = if store == "sqlite" { "path = \"rig.db\"" } else { "" },
     );
     std::fs::write(&config, text)?;
     let mut command = Command::new(&setup.gateway);

@@ -208,6 +208,8 @@ pub(super) struct Notices {
     pub(super) turns: Notify,
     /// Runs that are followed have changed.
     pub(super) runs: Notify,
+    /// Nothing but lines of theirs has come.
+    pub(super) lines: Notify,
     /// Signals were sent, or runs are followed.
     pub(super) signals: Notify,
     /// A notification of any replica that is only sent to see whether it arrives.
@@ -227,6 +229,7 @@ impl Notices {
             match kind {
                 't' => self.turns.notify_waiters(),
                 'r' => self.runs.notify_one(),
+                'l' => self.lines.notify_one(),
                 's' => self.signals.notify_one(),
                 'p' => self.probes.notify_one(),
                 _ => {}

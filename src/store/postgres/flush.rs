@@ -56,7 +56,7 @@ const HEADS: &str = "
                 $10::bytea[], $11::bool[], $12::text[])
          AS h(id, state, ended, hidden, changed_at, upto, added, about, head, keeps, tags)
     WHERE r.id = h.id AND r.holder = $1 RETURNING r.id";
-const LOG: &str = "INSERT INTO il.log (replica, flush, bytes) VALUES ($1, $2, $3)";
+const LOG: &str = "INSERT INTO il.log (replica, flush, bytes, followed) VALUES ($1, $2, $3, $4)";
 const TRIM: &str = "DELETE FROM il.log WHERE replica = $1 AND flush < $2";
 /// Whether there was such a run, and whether it is gone: another replica may hold it.
 const REMOVE: &str = "
@@ -195,13 +195,19 @@ impl Flush {
         }
     }
 
+    /// True if it takes runs over that other replicas may follow already.
+    pub(super) const fn claims(&self) -> bool {
+        !self.claims.is_empty()
+    }
+
     /// What other replicas are notified of.
-    pub(super) fn notices(&self, followed: &HashSet<RunId>) -> String {
-        let changed = self.runs.segments.iter().map(|segment| segment.run);
-        let changed = changed.chain(self.runs.heads.iter().map(|head| head.id));
+    pub(super) fn notices(&self) -> String {
         let mut notices = String::new();
-        if changed.map(RunId).any(|run| followed.contains(&run)) {
+        if self.runs.changes_followed {
             notices.push('r');
+        }
+        if !self.runs.followed.is_empty() {
+            notices.push('l');
         }
         if !self.leaving.0.is_empty() {
             notices.push('t');
@@ -451,8 +457,12 @@ impl Flush {
         };
         let write = async {
             if !self.runs.log.is_empty() {
-                let parameters: [(&(dyn ToSql + Sync), Type); 3] =
-                    [(&self.replica, Type::UUID), (&self.number, Type::INT8), (&self.runs.log, Type::BYTEA)];
+                let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
+                    (&self.replica, Type::UUID),
+                    (&self.number, Type::INT8),
+                    (&self.runs.log, Type::BYTEA),
+                    (&self.runs.followed, Type::BYTEA),
+                ];
                 database.rows(LOG, &parameters).await?;
             }
             Ok(())

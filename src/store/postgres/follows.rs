@@ -1,5 +1,9 @@
-//! Runs that this replica follows, no matter who holds them: one query for all of them, whenever a holder notifies, and now and
-//! then. Not here: which of its runs a holder writes at once for that ([`super::writer`]).
+//! Runs that this replica follows, no matter who holds them. Whenever a holder has written lines of runs that are followed, it
+//! notifies, and one query reads what all holders wrote: a row per flush, from the part of the log that is for followers. What
+//! is not in there any more or not yet, and the state of the runs, is read from the runs' own rows: when a holder notifies of
+//! that, when a run is followed from now on, and now and then. A replica of an earlier version writes rows only.
+//!
+//! Not here: which of its runs a holder writes for followers ([`super::writer`]).
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -19,7 +23,7 @@ use super::connect::Notices;
 use super::reader::parse_info;
 use super::reads::{ReadError, Reads};
 use crate::store::local::lock;
-use crate::store::{RunUpdate, StoreError};
+use crate::store::{RunUpdate, StoreError, log};
 
 /// How often is looked for what no holder has notified.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -29,9 +33,34 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const INTEREST: Duration = Duration::from_secs(30);
 const RENEWAL: Duration = Duration::from_secs(10);
 /// Updates that wait for a slow follower. It is not asked for more meanwhile.
-const BUFFER: usize = 16;
-/// How many rows of one run are read at once.
+const BUFFER: usize = 64;
+/// How many rows of one run, or of the log of one holder, are read at once.
 const MAX_ROWS: i64 = 512;
+
+/// What holders wrote for followers, from the last row on that was read of each of them.
+const LOGGED: &str = "
+    SELECT l.replica, l.flush, l.followed
+    FROM il.replicas r
+    LEFT JOIN unnest($1::uuid[], $2::bigint[]) AS seen(replica, flush) ON seen.replica = r.id
+    CROSS JOIN LATERAL (
+        SELECT replica, flush, followed FROM il.log WHERE replica = r.id AND flush > coalesce(seen.flush, 0)
+        ORDER BY flush LIMIT $3) AS l
+    WHERE r.state = 'active' ORDER BY l.replica, l.flush";
+/// Read before the lines: those that come in between are of a later state, which is read the next time.
+const HEADS: &str = "
+    SELECT f.number, r.id IS NULL, r.state, r.changed_at, r.about, r.hidden, coalesce(r.ended, true)
+    FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[]) AS f(number, run, changed_at, state)
+    LEFT JOIN il.runs r ON r.id = f.run
+    WHERE r.id IS NULL OR r.changed_at <> f.changed_at OR r.state <> f.state";
+const LINES: &str = "
+    SELECT f.number, l.first, l.events, l.bytes
+    FROM unnest($1::bigint[], $2::uuid[], $3::bigint[]) AS f(number, run, next)
+    CROSS JOIN LATERAL (
+        SELECT first, events, bytes FROM il.lines WHERE run = f.run AND first >= coalesce(
+            (SELECT max(first) FROM il.lines WHERE run = f.run AND first <= f.next), 0)
+        ORDER BY first LIMIT $4) AS l
+    WHERE l.first + l.events > f.next
+    ORDER BY f.number, l.first";
 
 /// All that is followed.
 #[derive(Default)]
@@ -43,7 +72,21 @@ pub(super) struct Follows {
 #[derive(Default)]
 struct State {
     by_number: HashMap<u64, Followed>,
+    /// The numbers of those who follow a run.
+    by_run: HashMap<RunId, Vec<u64>>,
     last: u64,
+}
+
+impl State {
+    fn remove(&mut self, number: u64) {
+        let Some(followed) = self.by_number.remove(&number) else { return };
+        if let Some(numbers) = self.by_run.get_mut(&followed.run) {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.by_run.remove(&followed.run);
+            }
+        }
+    }
 }
 
 /// One who follows a run.
@@ -54,8 +97,13 @@ struct Followed {
     /// As its row was read last.
     changed_at: i64,
     state: String,
+    /// Lines were passed over: they are in the run's rows, or will be.
+    missed: bool,
     updates: mpsc::Sender<Result<RunUpdate, StoreError>>,
 }
+
+/// The last flush that was read of each holder's log.
+type Seen = HashMap<Uuid, i64>;
 
 impl Follows {
     /// What is committed of a run, from an event on.
@@ -64,7 +112,9 @@ impl Follows {
         let mut state = lock(&self.state);
         state.last += 1;
         let number = state.last;
-        state.by_number.insert(number, Followed { run, next: from, changed_at: -1, state: String::new(), updates });
+        let followed = Followed { run, next: from, changed_at: -1, state: String::new(), missed: false, updates };
+        state.by_number.insert(number, followed);
+        state.by_run.entry(run).or_default().push(number);
         drop(state);
         self.added.notify_one();
         stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed()
@@ -80,24 +130,36 @@ impl Follows {
     /// `replica`: which one this is now. `channel`: where replicas notify each other.
     pub(super) async fn run(&self, reads: &Reads, notices: &Notices, channel: &str, replica: impl Fn() -> Uuid) {
         let mut renewed = Instant::now();
+        let mut seen = Seen::new();
+        let mut looked = Instant::now();
         loop {
             let interval = if reads.is_pooled() { POLL_INTERVAL } else { INTERVAL };
-            let mut is_new = false;
+            let (mut is_new, mut is_changed) = (false, false);
             if lock(&self.state).by_number.is_empty() {
+                seen.clear();
                 self.added.notified().await;
                 is_new = true;
             } else {
                 tokio::select! {
-                    () = notices.runs.notified() => {}
+                    () = notices.runs.notified() => is_changed = true,
+                    () = notices.lines.notified() => {}
                     () = self.added.notified() => is_new = true,
-                    () = tokio::time::sleep(interval) => {}
+                    () = tokio::time::sleep(interval) => is_changed = true,
                 }
             }
             if is_new || renewed.elapsed() >= RENEWAL {
                 self.note_interest(reads, channel, replica()).await;
                 renewed = Instant::now();
             }
-            if let Err(error) = self.look(reads).await {
+
+            let read = async {
+                if is_new || is_changed || looked.elapsed() >= INTERVAL {
+                    looked = Instant::now();
+                    self.read_rows(reads, &mut seen).await?;
+                }
+                self.read_logs(reads, &mut seen).await
+            };
+            if let Err(error) = read.await {
                 tracing::debug!(%error, "runs of other replicas cannot be read now");
             }
         }
@@ -126,12 +188,35 @@ impl Follows {
         }
     }
 
-    /// Reads what is new of all runs.
-    async fn look(&self, reads: &Reads) -> Result<(), StoreError> {
+    /// Reads what holders have logged for followers, and passes it on.
+    async fn read_logs(&self, reads: &Reads, seen: &mut Seen) -> Result<(), StoreError> {
+        let (replicas, flushes): (Vec<Uuid>, Vec<i64>) = seen.iter().map(|(replica, flush)| (*replica, *flush)).unzip();
+        let rows = reads.read(async |database| {
+            let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+                [(&replicas, Type::UUID_ARRAY), (&flushes, Type::INT8_ARRAY), (&MAX_ROWS, Type::INT8)];
+            Ok(database.rows(LOGGED, &parameters).await?)
+        });
+        let rows = rows.await?;
+
+        let mut state = lock(&self.state);
+        for row in &rows {
+            seen.insert(row.get(0), row.get(1));
+            for frame in log::frames::<16>(row.get(2)) {
+                state.pass_on(RunId(Uuid::from_bytes(frame.run)), &frame);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is new in the rows of all runs, and passes it on.
+    async fn read_rows(&self, reads: &Reads, seen: &mut Seen) -> Result<(), StoreError> {
         let (mut numbers, mut runs, mut next, mut changed, mut states) = (vec![], vec![], vec![], vec![], vec![]);
         {
             let mut state = lock(&self.state);
-            state.by_number.retain(|_, followed| !followed.updates.is_closed());
+            let gone = state.by_number.iter().filter(|(_, followed)| followed.updates.is_closed());
+            for number in gone.map(|(number, _)| *number).collect::<Vec<_>>() {
+                state.remove(number);
+            }
             for (number, followed) in &state.by_number {
                 if followed.updates.capacity() < 2 {
                     continue;
@@ -147,21 +232,6 @@ impl Follows {
             return Ok(());
         }
 
-        // Rows first: lines that come in between are of a later state, which the next round reads.
-        let heads = "
-            SELECT f.number, r.id IS NULL, r.state, r.changed_at, r.about, r.hidden, coalesce(r.ended, true)
-            FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[]) AS f(number, run, changed_at, state)
-            LEFT JOIN il.runs r ON r.id = f.run
-            WHERE r.id IS NULL OR r.changed_at <> f.changed_at OR r.state <> f.state";
-        let lines = "
-            SELECT f.number, l.first, l.events, l.bytes
-            FROM unnest($1::bigint[], $2::uuid[], $3::bigint[]) AS f(number, run, next)
-            CROSS JOIN LATERAL (
-                SELECT first, events, bytes FROM il.lines WHERE run = f.run AND first >= coalesce(
-                    (SELECT max(first) FROM il.lines WHERE run = f.run AND first <= f.next), 0)
-                ORDER BY first LIMIT $4) AS l
-            WHERE l.first + l.events > f.next
-            ORDER BY f.number, l.first";
         let (heads, lines) = reads
             .read(async |database| {
                 let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
@@ -176,14 +246,18 @@ impl Follows {
                     (&next, Type::INT8_ARRAY),
                     (&MAX_ROWS, Type::INT8),
                 ];
-                Ok(futures_util::try_join!(database.rows(heads, &parameters), database.rows(lines, &line_parameters))?)
+                Ok(futures_util::try_join!(database.rows(HEADS, &parameters), database.rows(LINES, &line_parameters))?)
             })
             .await?;
-        self.pass_on(&heads, &lines);
+        if self.pass_on(&heads, &lines) {
+            // What follows those lines may be in a part of the logs that was read already.
+            seen.clear();
+        }
         Ok(())
     }
 
-    fn pass_on(&self, heads: &[Row], lines: &[Row]) {
+    /// Passes on what was read of the runs' rows. True if one of them had missed something of it.
+    fn pass_on(&self, heads: &[Row], lines: &[Row]) -> bool {
         let mut updates: HashMap<u64, Read<'_>> = HashMap::new();
         for row in lines {
             updates.entry(row.get::<_, i64>(0).cast_unsigned()).or_default().lines.push(row);
@@ -193,9 +267,15 @@ impl Follows {
         }
 
         let mut state = lock(&self.state);
+        let mut had_missed = false;
         for (number, read) in updates {
             let Some(followed) = state.by_number.get_mut(&number) else { continue };
-            let is_over = match followed.update(&read) {
+            let (next, was_known) = (followed.next, followed.is_known());
+            let updated = followed.update(&read);
+            if followed.next > next || followed.is_known() != was_known {
+                had_missed |= std::mem::take(&mut followed.missed);
+            }
+            let is_over = match updated {
                 Ok(Some((update, is_over))) => {
                     // There is room: it was looked for before.
                     let _ = followed.updates.try_send(Ok(update));
@@ -209,8 +289,36 @@ impl Follows {
                 Err(ReadError::Sql(_)) => false,
             };
             if is_over {
-                state.by_number.remove(&number);
+                state.remove(number);
             }
+        }
+        had_missed
+    }
+}
+
+impl State {
+    /// Passes on what was read of a log. Lines that do not follow the last ones, or for which there is no room, come from the
+    /// run's rows later.
+    fn pass_on(&mut self, run: RunId, frame: &log::Frame<'_, 16>) {
+        let Some(numbers) = self.by_run.get(&run) else { return };
+        let end = frame.first + u64::from(frame.count);
+        for number in numbers {
+            let Some(followed) = self.by_number.get_mut(number).filter(|followed| followed.next < end) else {
+                continue;
+            };
+            let skipped = match followed.next.checked_sub(frame.first) {
+                // The first update has the state of the run, which is in its row; and the last place is for an end.
+                Some(_) if !followed.is_known() || followed.updates.capacity() < 2 => None,
+                Some(0) => Some(0),
+                Some(skipped) => journal::end_of(frame.lines, skipped),
+                None => None,
+            };
+            let Some(lines) = skipped.and_then(|skipped| frame.lines.get(skipped..)) else {
+                followed.missed = true;
+                continue;
+            };
+            followed.next = end;
+            let _ = followed.updates.try_send(Ok(RunUpdate { lines: Bytes::copy_from_slice(lines), info: None }));
         }
     }
 }
@@ -230,6 +338,11 @@ impl Read<'_> {
 }
 
 impl Followed {
+    /// True once the state of the run was read.
+    const fn is_known(&self) -> bool {
+        !self.state.is_empty()
+    }
+
     /// What is new, and true if nothing will come after it. `None`: nothing is new.
     fn update(&mut self, read: &Read<'_>) -> Result<Option<(RunUpdate, bool)>, ReadError> {
         let mut lines: Vec<u8> = Vec::new();

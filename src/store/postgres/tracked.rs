@@ -1,7 +1,8 @@
 //! The runs that this replica holds, and how much of each is in the database; and what of them a flush writes.
 //!
-//! While a turn is under way its lines go to the log: one row for all runs and each flush. They move to the run's own rows
-//! when its state changes, when a caller waits for that, every second, and at once while other replicas follow the run.
+//! While a turn is under way its lines go to the log: one row for all runs and each flush. Those of runs that other replicas
+//! follow stand in it once more, for them to read. They move to the run's own rows when its state changes, when a caller waits
+//! for that, and every second.
 //! Not here: sending it ([`super::flush`]).
 
 use std::collections::{HashMap, HashSet};
@@ -119,6 +120,10 @@ pub(super) struct RunWrites {
     pub(super) segments: Vec<Segment>,
     pub(super) heads: Vec<Head>,
     pub(super) log: Vec<u8>,
+    /// What of the log other replicas follow.
+    pub(super) followed: Vec<u8>,
+    /// Rows of runs that other replicas follow are written.
+    pub(super) changes_followed: bool,
     pub(super) durable: Vec<Durable>,
 }
 
@@ -156,7 +161,7 @@ impl Runs {
         lost.is_some_and(|lost| std::ptr::addr_eq(Weak::as_ptr(lost), Arc::as_ptr(run)))
     }
 
-    /// Writes the new events of a run: to the log, unless its state has changed or it is followed.
+    /// Writes the new events of a run: to the log, unless its state has changed.
     pub(super) fn touch(&mut self, run: &Arc<dyn Journal>, writes: &mut RunWrites) {
         run.dirty_flag().clear();
         if self.is_lost(run) {
@@ -171,18 +176,20 @@ impl Runs {
         let mut changed = false;
         run.with(&mut |record, info| {
             changed = (info.state, info.changed_at) != tracked.state;
-            if !changed && !self.followed.contains(&run.id()) {
+            if !changed {
                 let (from, to) = (tracked.logged, record.len());
                 let key = run.id().0.into_bytes();
+                let start = writes.log.len();
                 log::append(&mut writes.log, key, from, to, |log| journal::write(record, from, log));
+                if self.followed.contains(&run.id()) {
+                    writes.followed.extend_from_slice(&writes.log[start..]);
+                }
                 tracked.logged = to;
             }
         });
 
         if changed {
             self.settle(run, writes);
-        } else if self.followed.contains(&run.id()) {
-            self.move_lines(run.id(), writes);
         } else {
             writes.durable.push(Durable { run: Arc::clone(run), events: tracked.logged, archived: 0 });
         }
@@ -225,6 +232,7 @@ impl Runs {
         writes.push_segment(run.id(), tracked.stored, length, lines);
         (tracked.stored, tracked.logged, tracked.state) = (length, length, state);
         tracked.uncounted = 0;
+        writes.changes_followed |= self.followed.contains(&run.id());
         writes.durable.push(Durable { run: Arc::clone(run), events: length, archived: length });
         if !keeps {
             self.by_id.remove(&run.id());
@@ -243,6 +251,7 @@ impl Runs {
         tracked.uncounted = tracked.uncounted.saturating_add(size_of(&lines));
         writes.push_segment(id, tracked.stored, length, lines);
         (tracked.stored, tracked.logged) = (length, length);
+        writes.changes_followed |= self.followed.contains(&id);
         let run = Arc::clone(&tracked.journal);
         writes.durable.push(Durable { run, events: length, archived: length });
     }

@@ -232,7 +232,7 @@ impl Writer {
 
     /// Notes that a flush was committed, and answers those who wait for it.
     async fn finish(&mut self, flush: Flush, results: Results) {
-        let logged = flush.runs.log.len();
+        let logged = flush.runs.log.len() + flush.runs.followed.len();
         self.flushed = flush.number;
         self.inner.wrote(flush.runs.bytes(), self.arrived.map(|at| at.elapsed()));
         (self.renewed, self.log_size) = (Instant::now(), if flush.trims { logged } else { self.log_size + logged });
@@ -244,13 +244,17 @@ impl Writer {
             let outage = self.inner.health.recovered(self.inner.lease / 4);
             tracing::info!(after_s = outage.as_secs(), "the database can be written again");
         }
-        let notices = flush.notices(&self.runs.followed);
-        if !notices.is_empty() {
-            self.notify(&notices).await;
+        if flush.claims() {
+            self.inner.notice_follow();
         }
+        let notices = flush.notices();
+        // Those who wait here do not wait for a notice to others.
         flush.finish(results, |lost| self.runs.lose(lost));
         let (held, followed) = (self.runs.by_id.len(), self.runs.followed.len());
         self.inner.standing.renewed(self.renewed, self.inner.lease, held, followed);
+        if !notices.is_empty() {
+            self.notify(&notices).await;
+        }
     }
 
     /// Fails the one thing that the database refuses, and nothing else.
@@ -398,8 +402,10 @@ impl Writer {
         if let Some(database) = &self.database {
             let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
                 [(&self.inner.channel, Type::TEXT), (&kinds, Type::TEXT)];
-            // Lost ones only cost time: everyone looks for itself now and then.
-            let _ = database.rows("SELECT pg_notify($1, $2)", &parameters).await;
+            // Lost ones only cost time: everyone looks for itself now and then. A notice is a transaction of its own, which
+            // need not wait for the disk: what it is about is there.
+            let sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
+            let _ = database.rows(sql, &parameters).await;
         }
     }
 

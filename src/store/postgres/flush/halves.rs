@@ -70,7 +70,15 @@ impl Flush {
         let first = Self {
             replica: self.replica,
             number: self.number,
-            runs: RunWrites { new, segments, heads, log: writes.log, durable },
+            runs: RunWrites {
+                new,
+                segments,
+                heads,
+                log: writes.log,
+                followed: writes.followed,
+                changes_followed: writes.changes_followed,
+                durable,
+            },
             // What was in the log is forgotten when all of it is in rows.
             trims: false,
             claims,
@@ -88,6 +96,8 @@ impl Flush {
                 segments: other_segments,
                 heads: other_heads,
                 log: Vec::new(),
+                followed: Vec::new(),
+                changes_followed: writes.changes_followed,
                 durable: other_durable,
             },
             claims: other_claims,
