@@ -3,13 +3,15 @@
 //! Not here: how the turn ended ([`super::turn_driver`]), and how ends are made safe ([`super::commit`]).
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use interlingua_core::agent_event::Awaits;
 use interlingua_core::answer::AskContext;
 use interlingua_core::call::RunState;
 use interlingua_core::event::Millis;
 use interlingua_core::pending::{Pending, PendingKind};
-use interlingua_core::{End, Json, Run, RunId};
+use interlingua_core::{End, FaultKind, Json, Run, RunId};
+use tokio::time::sleep;
 
 use super::active_run::{ActiveRun, Publish};
 use super::basis::Basis;
@@ -22,6 +24,9 @@ use super::transcripts::Transcripts;
 use super::turn::{Prepared, Turn};
 use super::{commit, faults};
 use crate::clock;
+
+/// How often a session is written again while a shared store cannot be reached.
+const SAVE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Notes, writes and publishes what turns come to.
 pub(super) struct Concluder {
@@ -138,9 +143,17 @@ impl Concluder {
         };
 
         let state = ended.next_state(turn, &open);
-        let continued = self.is_continued(run, turn).await;
+        let changes_session = prepared.is_some() || ended.is_withdrawn;
+        let is_shared = self.runs.is_shared();
+        if is_shared && changes_session && !run.is_unobserved() {
+            // Other replicas may read an end as soon as it is recorded: what it comes to is in the session by then.
+            self.save_session(run, turn, &open).await;
+        }
+
+        let (asked, continued) = (open.clone(), self.is_continued(run, turn).await);
         let next = advance(run, Comes { to: state, continued }, open, now);
-        if next.is_none() && !state.is_ended() && run.view(|view| view.run().end.is_some()) {
+        let is_withdrawn = next.is_none() && !state.is_ended() && run.view(|view| view.run().end.is_some());
+        if is_withdrawn {
             turn.session.doc().waiting.withdraw(run.id());
         }
 
@@ -149,8 +162,8 @@ impl Concluder {
         linked.end(ended.end, error.as_ref()).await;
 
         let save_session = async {
-            if prepared.is_some() || ended.is_withdrawn {
-                self.save_session(run, turn).await;
+            if is_withdrawn || (changes_session && !is_shared) {
+                self.save_session(run, turn, if is_withdrawn { &[] } else { &asked }).await;
             }
         };
 
@@ -185,10 +198,19 @@ impl Concluder {
         self.transcripts.entries_before(&turn.session, branch, turn.policy.stored, is_of_connection).await
     }
 
-    async fn save_session(&self, run: &ActiveRun, turn: &Turn) {
-        self.pending_index.add(&turn.session, run).await;
-        if let Err(fault) = self.runs.sessions().save(&turn.session).await {
-            tracing::warn!(run = %run.id(), code = fault.code(), detail = fault.detail.as_deref(), "{}", fault.message);
+    /// Writes the session of a turn. Other replicas read it there, so a shared store that cannot be reached is waited for
+    /// as long as the run is not lost: the run's end must not be there without it.
+    async fn save_session(&self, run: &ActiveRun, turn: &Turn, asked: &[Pending]) {
+        // The replica that has a lost run writes its session, too.
+        while !run.is_lost() {
+            let added = self.pending_index.add(&turn.session, run, asked).await;
+            let saved = self.runs.sessions().save(&turn.session).await;
+            let Err(fault) = added.and(saved) else { return };
+            if !self.runs.is_shared() || fault.kind != FaultKind::Overloaded {
+                let (code, detail) = (fault.code(), fault.detail.as_deref());
+                return tracing::warn!(run = %run.id(), code, detail, "{}", fault.message);
+            }
+            sleep(SAVE_INTERVAL).await;
         }
     }
 }

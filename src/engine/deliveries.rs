@@ -28,6 +28,8 @@ use crate::store::{DocumentEntry, Expect, Signal, Version};
 
 /// How many documents are listed at once.
 const PAGE: usize = 256;
+/// A replica that drives a run has learned of a signal by then.
+const SIGNAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// A request that names a receiver has started its run by then.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -79,6 +81,9 @@ pub(super) enum StartReason {
     RunRecovered,
     /// The receiver was named, perhaps again: from the first step that the delivery before it has not sent.
     ReceiverNamed,
+    /// The same, where another replica may have had the delivery before it: from the first step on that it has not noted
+    /// as sent.
+    ReceiverNamedAgain,
 }
 
 impl Deliveries {
@@ -110,7 +115,7 @@ impl Deliveries {
     }
 
     /// A receiver was named: from now on its run is delivered, if that is in memory. A run in the store does not change;
-    /// its deliveries start when it goes on ([`Deliveries::start`]).
+    /// its deliveries start when it goes on ([`Deliveries::start`]), unless another replica had not sent all of it.
     pub(super) async fn receiver_added(
         self: &Arc<Self>,
         collection: &str,
@@ -121,8 +126,9 @@ impl Deliveries {
         let Some(id) = document.key.split('/').next().and_then(RunId::parse) else { return };
         match self.runs.find(id).await {
             // A document may name any run: what happens in another caller's is not sent.
-            Ok(Some(RunHandle::InMemory(run))) if run.view(|view| view.info.owner != scope.owner.key()) => {}
+            Ok(Some(run)) if run.view(|view| view.info.owner != scope.owner.key()) => {}
             Ok(Some(RunHandle::InMemory(run))) => {
+                self.supersede(document.key, scope).await;
                 self.start_one(notifiers, &document, &run, StartReason::ReceiverNamed, scope);
             }
             Ok(None) => {
@@ -132,9 +138,64 @@ impl Deliveries {
                     async move { deliveries.delete_unclaimed(collection, id, key, version).await },
                 );
             }
-            Ok(Some(RunHandle::Stored(run, _))) if run.info.state.is_working() => self.notify_holder(id),
-            Ok(Some(RunHandle::Stored(..))) | Err(_) => {}
+            Ok(Some(run)) if self.runs.is_shared() => {
+                let was_sent_to = self.supersede(document.key, scope).await;
+                if run.run_state().is_working() {
+                    self.notify_holder(id);
+                }
+                if was_sent_to {
+                    let (deliveries, scope) = (Arc::clone(self), scope.clone());
+                    let key = document.key.to_owned();
+                    let is_held = run.run_state().is_working();
+                    tokio::task::spawn_local(async move { deliveries.resume(id, &key, is_held, &scope).await });
+                }
+            }
+            Ok(Some(_)) | Err(_) => {}
         }
+    }
+
+    /// Whichever replica sends to a receiver as it was named before stops. True if one has begun.
+    async fn supersede(&self, key: &str, scope: &Scope) -> bool {
+        if !self.runs.is_shared() {
+            return false;
+        }
+        let superseded = sole_sender::supersede(&self.outbox.store, &scope.document_key(key)).await;
+        let sent = superseded.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a push receiver was named again, and may get something as it was named before");
+            None
+        });
+        sent.is_some()
+    }
+
+    /// Goes on sending what another replica has not sent to a receiver that was named again. `is_held`: a replica drives
+    /// the run, and does it unless the run comes to rest before it learns of the receiver.
+    async fn resume(&self, run: RunId, key: &str, is_held: bool, scope: &Scope) {
+        if is_held {
+            tokio::time::sleep(SIGNAL_TIMEOUT).await;
+        }
+        if let Err(fault) = self.try_resume(run, key, scope).await {
+            tracing::warn!(%run, "a push receiver does not get what was not sent to it: {fault}");
+        }
+    }
+
+    async fn try_resume(&self, run: RunId, key: &str, scope: &Scope) -> Result<(), Fault> {
+        let Some(notifiers) = &scope.push else { return Ok(()) };
+        let store_key = scope.document_key(key);
+        let sent = sole_sender::unclaimed(&self.outbox.store, &store_key).await.map_err(|error| store_fault(&error))?;
+        let (Some(sent), Some(run)) = (sent, self.runs.find(run).await?) else { return Ok(()) };
+        let is_at_rest = matches!(run, RunHandle::Stored(..)) && !run.run_state().is_working();
+        if !is_at_rest || run.view(|view| view.record.len()) <= sent {
+            return Ok(());
+        }
+
+        let found =
+            self.outbox.store.get(notifiers.collection, &store_key).await.map_err(|error| store_fault(&error))?;
+        let Some((found, copy)) = found.zip(self.runs.copy_of(&run)?) else { return Ok(()) };
+        if let Some(value) = stored_json::parse(&found.value) {
+            let document = ReceiverDocument { key, value: &value, version: found.version };
+            self.start_one(notifiers, &document, &copy, StartReason::ReceiverNamedAgain, scope);
+        }
+        Ok(())
     }
 
     /// Another replica drives the run, and sends to its receivers.
@@ -279,7 +340,7 @@ impl Deliveries {
         let (visible, is_over) = run.published();
         match (reason, self.lock().delivered(key)) {
             (StartReason::RunStarts, _) => Some(0),
-            (StartReason::RunRecovered, _) => Some(visible),
+            (StartReason::RunRecovered | StartReason::ReceiverNamedAgain, _) => Some(visible),
             (StartReason::RunContinues, Some(_)) => None,
             (StartReason::ReceiverNamed, Some(delivered)) => Some(delivered),
             // A run that has ended has no further step.

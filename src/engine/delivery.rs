@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::active_run::Take;
 use super::follow::Follower;
 use super::gate::{Gate, origin_of};
-use super::sole_sender::{RENEWAL, SoleSender};
+use super::sole_sender::{RENEWAL, RETRY_INTERVAL, SoleSender};
 use super::stored_json;
 use crate::callers::Callers;
 use crate::clock;
@@ -71,6 +71,17 @@ pub(super) struct Delivery {
     sender: Option<SoleSender>,
 }
 
+/// What came of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// It arrived, or is not tried again.
+    Done,
+    /// The receiver has failed too often, or its caller is not a caller any more.
+    Refused,
+    /// Another replica sends, or the receiver was named again or removed.
+    NotOurs,
+}
+
 impl Delivery {
     pub(super) const fn new(
         outbox: Arc<Outbox>,
@@ -89,20 +100,24 @@ impl Delivery {
         loop {
             let (requests, is_over) = self.take_batch(from).await;
             for request in requests {
-                if !self.send(request).await {
-                    tracing::warn!(
-                        run = %self.receiver.run,
-                        "a push receiver failed too often, or its caller was removed: it is disabled"
-                    );
-                    return self.disable().await;
+                match self.send(request).await {
+                    Sent::Done => {}
+                    Sent::NotOurs => return,
+                    Sent::Refused => {
+                        tracing::warn!(
+                            run = %self.receiver.run,
+                            "a push receiver failed too often, or its caller was removed: it is disabled"
+                        );
+                        return self.disable().await;
+                    }
                 }
             }
 
             if !self.receiver.notifier.has_held()
                 && self.delivered.fetch_max(self.next, Ordering::Release) < self.next
-                && let Some(sender) = &self.sender
+                && let Some(sender) = &mut self.sender
             {
-                sender.note(self.next);
+                sender.note(self.next).await;
             }
             if is_over || self.is_left_to_others(from).await {
                 return;
@@ -116,10 +131,11 @@ impl Delivery {
         if self.outbox.store.shared().is_none() {
             return Some(from);
         }
-        let (sender, sent) = SoleSender::wait(&self.outbox.store, &self.receiver.key).await?;
-        self.sender = Some(sender);
         // A replica that was lost, or is slow, may not have sent all that has happened.
-        Some(sent.map_or(unless_noted, |sent| sent.min(from)))
+        let first = |sent: Option<u64>| sent.map_or(unless_noted, |sent| sent.min(from));
+        let (sender, from) = SoleSender::wait(&self.outbox.store, &self.receiver.key, first).await?;
+        self.sender = Some(sender);
+        Some(from)
     }
 
     /// True if the run waits, and its next turn may be taken by another replica, which then sends what happens in it; or if
@@ -175,16 +191,41 @@ impl Delivery {
         .await
     }
 
-    /// Sends one request, several times if necessary. False: the receiver has failed too often, or its caller is not a
-    /// caller any more.
-    async fn send(&mut self, request: PushRequest) -> bool {
+    /// True unless another replica sends to the receiver by now, or it was named again or removed.
+    async fn may_send(&mut self) -> bool {
+        match &mut self.sender {
+            Some(sender) => sender.may_send().await,
+            None => true,
+        }
+    }
+
+    /// Waits before a request is tried again. False: not by this delivery.
+    async fn pause(&mut self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            sleep(if self.sender.is_some() { left.min(RETRY_INTERVAL) } else { left }).await;
+            if !self.may_send().await {
+                return false;
+            }
+            if Instant::now() >= until {
+                return true;
+            }
+        }
+    }
+
+    /// Sends one request, several times if necessary.
+    async fn send(&mut self, request: PushRequest) -> Sent {
         let url = self.receiver.notifier.url().to_owned();
         let mut pause = FIRST_PAUSE;
         for attempt in 1..=MAX_TRIES {
             self.outbox.callers.usage_of(&self.receiver.caller).wait_for_push().await;
             let entered = self.outbox.gate.enter(&self.receiver.caller, &origin_of(&url)).await;
             if !self.outbox.callers.knows(&self.receiver.caller) {
-                return false;
+                return Sent::Refused;
+            }
+            if !self.may_send().await {
+                return Sent::NotOurs;
             }
 
             let sent = self.outbox.client.post(&url, &self.receiver.notifiers.policy, request.clone()).await;
@@ -193,23 +234,25 @@ impl Delivery {
 
             let Err(error) = sent else {
                 self.failures = 0;
-                return true;
+                return Sent::Done;
             };
             tracing::info!(run = %self.receiver.run, attempt, reason = %error.reason, "a push request did not arrive");
             self.failures += 1;
             if self.failures >= MAX_FAILURES {
                 self.outbox.metrics.push_given_up();
-                return false;
+                return Sent::Refused;
             }
             if !error.retryable || attempt == MAX_TRIES {
                 self.outbox.metrics.push_given_up();
-                return true;
+                return Sent::Done;
             }
-            sleep(with_jitter(pause, attempt)).await;
+            if !self.pause(with_jitter(pause, attempt)).await {
+                return Sent::NotOurs;
+            }
             pause *= 4;
         }
 
-        true
+        Sent::Done
     }
 
     /// Notes in its document that the receiver is disabled, unless it was named again meanwhile.

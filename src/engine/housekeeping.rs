@@ -16,6 +16,7 @@ use super::faults;
 use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
+use super::stopper::stop_lost;
 use crate::clock;
 use crate::store::{Claim, Signal, StoreError, StoredRun};
 
@@ -206,6 +207,7 @@ impl Housekeeping {
         self.runs.store().settle(&run.journal()).await?;
         run.publish(Publish::Concluded);
         run.count_end();
+        stop_lost(&self.runs, &run);
         Ok(())
     }
 

@@ -58,6 +58,7 @@ mod session_table;
 mod sizes;
 mod sole_sender;
 mod spent;
+mod stopper;
 mod stored_json;
 mod transcripts;
 mod turn;

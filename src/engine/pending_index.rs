@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::native;
 use interlingua_core::owner::escaped;
+use interlingua_core::pending::Pending;
 use interlingua_core::{Fault, Json, Owner};
 
 use super::active_run::ActiveRun;
@@ -79,22 +80,17 @@ impl PendingIndex {
     }
 
     /// Adds the open items of a run.
-    pub(super) async fn add(&self, session: &Session, run: &ActiveRun) {
+    pub(super) async fn add(&self, session: &Session, run: &ActiveRun, open: &[Pending]) -> Result<(), Fault> {
         if session.is_in_memory() {
-            return;
+            return Ok(());
         }
 
-        let (owner, user, ids) = run.view(|view| {
-            let ids: Vec<String> = view.pending.iter().map(|item| item.id.clone()).collect();
-            (view.info.owner.clone(), view.info.request.user_id.clone(), ids)
-        });
-
-        for id in ids {
-            let key = key(&run.agent.name, &owner, &id);
-            if let Err(error) = self.put(&key, (session.id.clone(), user.clone())).await {
-                tracing::error!(%error, "an open item could not be written");
-            }
+        let (owner, user) = run.view(|view| (view.info.owner.clone(), view.info.request.user_id.clone()));
+        for item in open {
+            let key = key(&run.agent.name, &owner, &item.id);
+            self.put(&key, (session.id.clone(), user.clone())).await.map_err(|error| store_fault(&error))?;
         }
+        Ok(())
     }
 
     /// Adds a session to an entry.

@@ -292,6 +292,17 @@ impl RunTable {
         Ok(Some(self.elsewhere.add(&copy)))
     }
 
+    /// A copy of a stored run, to be followed to its end: it grows if another replica may drive the run.
+    pub(super) fn copy_of(&self, run: &RunHandle) -> Result<Option<Arc<ActiveRun>>, Fault> {
+        if let Some(copy) = self.follow_elsewhere(run)? {
+            return Ok(Some(copy));
+        }
+        let RunHandle::Stored(stored, _) = run else { return Ok(None) };
+        let agent = self.agents.of_stored_run(&stored.record.run().agent);
+        let agent = agent.ok_or_else(|| Fault::not_found("the run's agent"))?;
+        Ok(Some(ActiveRun::from_stored(agent, stored)))
+    }
+
     /// Brings a loaded run into memory unless it is there, and tells the store. `None`: it has been in memory since it
     /// was loaded, and has to be loaded again.
     fn activate_stored(

@@ -53,6 +53,8 @@ pub(super) struct Session {
     doc: Mutex<SessionDoc>,
     /// As a shared store has it. Locked after the document.
     stored: Mutex<Option<StoredSession>>,
+    /// As it was written when the store gave no answer. Locked after `stored`.
+    unanswered: Mutex<Option<SessionDoc>>,
     /// True while this replica has its turn: no other one takes turns meanwhile.
     held: AtomicBool,
     /// Held while it is written to a shared store, or read again.
@@ -138,6 +140,7 @@ impl Session {
             in_memory: AtomicBool::new(false),
             doc: Mutex::new(doc),
             stored: Mutex::new(None),
+            unanswered: Mutex::new(None),
             held: AtomicBool::new(false),
             saving: Arc::default(),
         }
@@ -164,15 +167,17 @@ impl Session {
             return;
         }
 
-        let blank;
-        let base = match &*stored {
-            Some(stored) => &stored.doc,
-            None => {
-                blank = doc.blank();
-                &blank
-            }
+        let written = self.lock_unanswered().take().filter(|written| written.is_in(&theirs));
+        if let Some(written) = &written {
+            let indices: Vec<u64> = written.unsaved.keys().copied().collect();
+            doc.note_written(&indices, written.replaced.clone());
+        }
+        let base = match (written.map(as_stored), &*stored) {
+            (Some(written), _) => written,
+            (None, Some(stored)) => stored.doc.clone(),
+            (None, None) => doc.blank(),
         };
-        *doc = session_merge::rebase(base, &doc, theirs.clone());
+        *doc = session_merge::rebase(&base, &doc, theirs.clone());
         *stored = Some(StoredSession { version, doc: theirs });
     }
 
@@ -182,10 +187,18 @@ impl Session {
     }
 
     /// Notes what was written to a shared store.
-    pub(super) fn note_stored(&self, version: Version, mut doc: SessionDoc) {
-        doc.unsaved.clear();
-        doc.replaced = 0..0;
-        *self.lock_stored() = Some(StoredSession { version, doc });
+    pub(super) fn note_stored(&self, version: Version, doc: SessionDoc) {
+        *self.lock_stored() = Some(StoredSession { version, doc: as_stored(doc) });
+        *self.lock_unanswered() = None;
+    }
+
+    /// Notes what may have been written to a shared store.
+    pub(super) fn note_unanswered(&self, doc: SessionDoc) {
+        *self.lock_unanswered() = Some(doc);
+    }
+
+    fn lock_unanswered(&self) -> MutexGuard<'_, Option<SessionDoc>> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) const fn key(&self) -> &SessionKey {
@@ -298,6 +311,13 @@ impl Session {
         *queued += 1;
         Ok(Queued { session: Arc::clone(self), ticket: None })
     }
+}
+
+/// A document that was written, as it is when it is read again.
+fn as_stored(mut doc: SessionDoc) -> SessionDoc {
+    doc.unsaved.clear();
+    doc.replaced = 0..0;
+    doc
 }
 
 /// The right to take a turn in this process.

@@ -150,7 +150,14 @@ pub(super) struct SessionDoc {
     /// The adapters' own facts.
     #[serde(default)]
     pub(super) labels: Extra,
+    /// The last writes to a shared store, each by an id of its own: a replica that got no answer to its write
+    /// finds it here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) writes: Vec<RunId>,
 }
+
+/// How many writes a document names.
+const MAX_NAMED_WRITES: usize = 4;
 
 impl SessionDoc {
     /// `user`: set for a session whose id another user chose first.
@@ -183,6 +190,7 @@ impl SessionDoc {
             latest: None,
             waiting: Waiting::default(),
             labels: Extra::new(),
+            writes: Vec::new(),
         }
     }
 
@@ -271,6 +279,18 @@ impl SessionDoc {
         self.removed.clear();
         (self.seen, self.stale, self.home) = (self.first, true, None);
         (self.connector_state, self.connector_user) = (Json::null(), None);
+    }
+
+    /// It is about to be written to a shared store.
+    pub(super) fn name_write(&mut self) {
+        let surplus = (self.writes.len() + 1).saturating_sub(MAX_NAMED_WRITES);
+        self.writes.drain(..surplus);
+        self.writes.push(clock::new_id());
+    }
+
+    /// True if what is stored was made of this document, or of a later one.
+    pub(super) fn is_in(&self, stored: &Self) -> bool {
+        self.writes.last().is_some_and(|write| stored.writes.contains(write))
     }
 
     /// Entries at these indices were written, and those that were replaced are deleted.

@@ -190,16 +190,22 @@ impl SessionTable {
         let saving = Arc::clone(&session.saving).lock_owned().await;
         for _ in 0..MAX_WRITES {
             let expect = session.stored_version().map_or(Expect::Absent, Expect::Version);
+            session.doc().name_write();
             let Snapshot { writes, indices, replaced, doc } = Self::snapshot(session, expect);
             let written = self.store.write(writes, clock::now());
             // Whether or not the caller waits for it: what is written and not noted would be written again.
             let noted = Arc::clone(session);
             let noting = complete(async move {
-                let written = written.await.map_err(|error| store_fault(&error))?;
-                Ok(written.map(|version| {
-                    noted.doc().note_written(&indices, replaced);
-                    noted.note_stored(version, doc);
-                }))
+                match written.await {
+                    Ok(written) => Ok(written.map(|version| {
+                        noted.doc().note_written(&indices, replaced);
+                        noted.note_stored(version, doc);
+                    })),
+                    Err(error) => {
+                        noted.note_unanswered(doc);
+                        Err(store_fault(&error))
+                    }
+                }
             });
             if noting.await?.is_ok() {
                 drop(saving);

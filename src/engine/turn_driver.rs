@@ -9,10 +9,9 @@ use std::time::Instant;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::model::Input;
 use interlingua_core::normalize::Normalizer;
-use interlingua_core::{End, Fault, FaultKind, RunId};
+use interlingua_core::{End, Fault, FaultKind};
 
 use super::active_run::{ActiveRun, Publish};
-use super::agent::Agent;
 use super::calling::{self, Caller};
 use super::conclude::{Concluded, Concluder};
 use super::connection::ConnectionCache;
@@ -22,6 +21,7 @@ use super::listen::Listener;
 use super::run_table::RunTable;
 use super::session::TurnGuard;
 use super::spent;
+use super::stopper::note_stop;
 use super::turn::{Place, Prepared, Turn};
 use super::turn_log::{self, TurnReport};
 use super::unreached::{discard, end_unreached};
@@ -29,7 +29,7 @@ use super::waits::unless_canceled;
 use super::{commit, faults};
 use crate::clock;
 use crate::store::StoreFuture;
-use crate::upstream::{Conversation, Stopped};
+use crate::upstream::Conversation;
 
 /// What taking turns needs of the engine.
 pub(super) struct TurnServices {
@@ -365,26 +365,4 @@ impl<'a> TurnDriver<'a> {
             discard(self.run, &self.turn.session);
         }
     }
-}
-
-/// Counts that an agent was asked to stop, and says why if it goes on.
-fn note_stop(run: RunId, agent: &Agent, stopped: Stopped) {
-    let result = match stopped {
-        Stopped::Sent => "sent",
-        Stopped::Refused(why) => {
-            tracing::warn!(%run, agent = agent.name, "the agent did not stop: {why}");
-            "refused"
-        }
-        Stopped::Failed(fault) => {
-            let detail = fault.detail.as_deref();
-            tracing::warn!(%run, agent = agent.name, detail, "the agent could not be asked to stop: {}", fault.message);
-            "failed"
-        }
-        Stopped::Unknown => {
-            tracing::warn!(%run, agent = agent.name, "the agent did not stop: the id that it is stopped by is not known");
-            "unknown"
-        }
-        Stopped::Ended => return,
-    };
-    agent.metrics.canceled(result);
 }

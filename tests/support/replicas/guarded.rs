@@ -9,17 +9,22 @@ use interlingua_core::RunId;
 use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::run::Record;
 
+use super::Core;
 use super::hub::{Hub, lock};
+use super::node::{BACKGROUND, Node};
 
 pub(super) struct Guarded {
     pub(super) journal: Arc<dyn Journal>,
     /// Which of the holds of a run this is.
     pub(super) hold: u64,
     hub: Weak<Hub>,
+    node: Weak<Node>,
     dirty: DirtyFlag,
     state: Mutex<State>,
     /// It was to be settled while the store could not be reached.
     pub(super) is_owed: AtomicBool,
+    /// It was given up while its replica could not learn of that.
+    pub(super) is_released: AtomicBool,
     is_notified: AtomicBool,
 }
 
@@ -35,14 +40,16 @@ struct State {
 }
 
 impl Guarded {
-    pub(super) fn new(journal: &Arc<dyn Journal>, hold: u64, hub: &Arc<Hub>) -> Arc<Self> {
+    pub(super) fn new(journal: &Arc<dyn Journal>, hold: u64, core: &Core) -> Arc<Self> {
         Arc::new(Self {
             journal: Arc::clone(journal),
             hold,
-            hub: Arc::downgrade(hub),
+            hub: Arc::downgrade(&core.hub),
+            node: Arc::downgrade(&core.node),
             dirty: DirtyFlag::default(),
             state: Mutex::default(),
             is_owed: AtomicBool::new(false),
+            is_released: AtomicBool::new(false),
             is_notified: AtomicBool::new(false),
         })
     }
@@ -74,6 +81,11 @@ impl Guarded {
         lock(&self.state).is_lost = true;
     }
 
+    /// True while its replica does not learn what is committed.
+    pub(super) fn is_frozen(&self) -> bool {
+        lock(&self.state).frozen.is_some()
+    }
+
     pub(super) fn is_lost(&self) -> bool {
         lock(&self.state).is_lost
     }
@@ -97,6 +109,20 @@ impl Guarded {
         }
         if archived > 0 {
             self.journal.archived(archived);
+        }
+    }
+
+    /// The store has committed something, and its replica may be stopped before it learns of that.
+    fn fault_before_news(&self) {
+        let (Some(hub), Some(node)) = (self.hub.upgrade(), self.node.upgrade()) else { return };
+        if let Some(fault) = node.steps.take() {
+            // At once for this run. The rest of the replica is stopped where no lock of the inner store is held.
+            self.freeze();
+            BACKGROUND.spawn(async move {
+                let core = Core { hub, node };
+                core.disconnect(fault.link());
+                core.node.steps.report("after a commit".to_owned());
+            });
         }
     }
 
@@ -144,6 +170,7 @@ impl Journal for Guarded {
     }
 
     fn committed(&self, events: u64) {
+        self.fault_before_news();
         self.pass_on((events, 0));
         if let Some(hub) = self.hub.upgrade() {
             hub.note_change(self.id());

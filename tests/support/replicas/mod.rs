@@ -6,7 +6,8 @@
 //! only what is committed, as from a database. With [`interlingua::store::Memory`] they read each other's memory.
 //!
 //! `hub` has the members, the holders of runs and the clock, `lines` the lines for turns, `node` one replica's connection,
-//! `guarded` a run's journal as the inner store sees it, `followed` runs that others hold, `store` the store's methods.
+//! `guarded` a run's journal as the inner store sees it, `followed` runs that others hold, `steps` when faults come,
+//! `store` the store's methods.
 //! Not here: the tests.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
@@ -16,11 +17,13 @@ mod guarded;
 mod hub;
 mod lines;
 mod node;
+mod steps;
 mod store;
 
 use std::sync::Arc;
 
 pub use self::hub::Hub;
+pub use self::steps::Fault;
 
 use self::node::{Link, Node};
 
@@ -66,6 +69,28 @@ impl Replica {
     /// The process dies: its calls never return.
     pub fn kill(&self) {
         self.core.disconnect(Link::Killed);
+    }
+
+    /// Stops the replica at the step of this number, counted from 0: a call before it begins or after it is done, an event
+    /// before it is written, a commit before the replica learns of it. Housekeeping and the lease of sole senders do not
+    /// count.
+    pub fn fault_at(&self, step: usize, fault: Fault) {
+        self.core.node.steps.arm(step, fault);
+    }
+
+    /// No fault comes any more.
+    pub fn no_fault(&self) {
+        self.core.node.steps.disarm();
+    }
+
+    /// The name of the step at which it was stopped, once it is.
+    pub fn stopped(&self) -> tokio::sync::watch::Receiver<Option<String>> {
+        self.core.node.steps.reached()
+    }
+
+    /// Undoes a fault.
+    pub fn undo(&self, fault: Fault) {
+        self.core.reconnect(fault.link());
     }
 
     /// The id it has now: another one after it was fenced.

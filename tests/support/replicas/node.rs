@@ -15,9 +15,10 @@ use tokio::sync::{oneshot, watch};
 use super::Core;
 use super::guarded::Guarded;
 use super::hub::{Hub, lock};
+use super::steps::Steps;
 
 /// Runs what has to go on when the caller has dropped its future, or has no runtime.
-static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
+pub(super) static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let handle = runtime.handle().clone();
     let run = move || runtime.block_on(pending::<()>());
@@ -60,6 +61,7 @@ pub(super) struct Node {
     /// By the address of the engine's journal. Those that were lost stay, to be refused.
     journals: Mutex<HashMap<usize, Arc<Guarded>>>,
     mail: Mutex<Mail>,
+    pub(super) steps: Steps,
 }
 
 #[derive(Default)]
@@ -80,6 +82,7 @@ impl Node {
             deferred: Mutex::default(),
             journals: Mutex::default(),
             mail: Mutex::default(),
+            steps: Steps::default(),
         });
         node.write().member = hub.enter(&node);
         node
@@ -136,7 +139,15 @@ impl Node {
         journals.insert(address(&journal.journal), Arc::clone(journal));
     }
 
-    pub(super) fn drop_journal(&self, journal: &Arc<Guarded>) {
+    /// The run is no one's. A replica that is not connected learns of its last commit first.
+    pub(super) fn let_go(&self, journal: &Arc<Guarded>) {
+        journal.is_released.store(true, Ordering::SeqCst);
+        if !journal.is_frozen() {
+            self.drop_journal(journal);
+        }
+    }
+
+    fn drop_journal(&self, journal: &Arc<Guarded>) {
         lock(&self.journals).retain(|_, known| !Arc::ptr_eq(known, journal));
     }
 
@@ -234,11 +245,51 @@ impl Core {
     /// Starts a call now, or when the replica goes on.
     pub(super) fn call<T: Send + 'static>(
         &self,
+        name: &'static str,
+        kind: Kind,
+        work: impl FnOnce(&Self, u64) -> StoreFuture<T> + Send + 'static,
+    ) -> StoreFuture<T> {
+        self.step(|| format!("before {name}"));
+        let started = self.start(kind, work);
+        let core = self.clone();
+        Box::pin(async move {
+            let result = started.await;
+            core.step(|| format!("after {name}"));
+            core.node.answered().await?;
+            result
+        })
+    }
+
+    /// A call that is none of a run's steps: those of housekeeping.
+    pub(super) fn call_beside<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        work: impl FnOnce(&Self, u64) -> StoreFuture<T> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let started = self.start(kind, work);
+        let node = Arc::clone(&self.node);
+        Box::pin(async move {
+            let result = started.await;
+            node.answered().await?;
+            result
+        })
+    }
+
+    /// The fault comes now if this is the step that it was to come at.
+    fn step(&self, name: impl FnOnce() -> String) {
+        if let Some(fault) = self.node.steps.take() {
+            self.disconnect(fault.link());
+            self.node.steps.report(name());
+        }
+    }
+
+    fn start<T: Send + 'static>(
+        &self,
         kind: Kind,
         work: impl FnOnce(&Self, u64) -> StoreFuture<T> + Send + 'static,
     ) -> StoreFuture<T> {
         let gate = self.node.read();
-        let started = match self.node.link() {
+        match self.node.link() {
             Link::Up if gate.is_fenced => {
                 drop(gate);
                 let member = self.rejoin();
@@ -251,15 +302,8 @@ impl Core {
             Link::Paused => self.defer(kind, work),
             Link::Cut => done(Err(unavailable())),
             Link::Killed => Box::pin(pending()),
-            Link::Closed => return done(Err(StoreError::Closed)),
-        };
-
-        let node = Arc::clone(&self.node);
-        Box::pin(async move {
-            let result = started.await;
-            node.answered().await?;
-            result
-        })
+            Link::Closed => done(Err(StoreError::Closed)),
+        }
     }
 
     fn defer<T: Send + 'static>(
@@ -329,6 +373,9 @@ impl Core {
         }
         let journals = self.node.all_journals();
         journals.iter().for_each(|journal| journal.thaw());
+        let (released, journals): (Vec<_>, Vec<_>) =
+            journals.into_iter().partition(|journal| journal.is_released.load(Ordering::SeqCst));
+        released.iter().for_each(|journal| self.node.drop_journal(journal));
 
         // What was called first is done first.
         loop {
@@ -362,6 +409,7 @@ impl Core {
     /// Passes a touch on, unless the replica is not connected: then its runs are touched when it is again. Called while
     /// the run's lock is held.
     pub(super) fn touch(&self, run: &Arc<dyn Journal>) {
+        self.step(|| "before touch".to_owned());
         let Ok(gate) = self.node.gate.try_read() else { return };
         if self.node.link() != Link::Up || gate.is_fenced {
             return;
@@ -390,7 +438,7 @@ impl Core {
             if let Some(length) = journal.length_at_rest()
                 && core.hub.release(member, journal.id(), journal.hold, length)
             {
-                core.node.drop_journal(&journal);
+                core.node.let_go(&journal);
             }
             core.hub.note_change(journal.id());
             Ok(())

@@ -23,17 +23,19 @@ impl Replica {
     /// A call that only reads the inner store.
     fn reads<T: Send + 'static>(
         &self,
+        name: &'static str,
         read: impl FnOnce(&dyn Store) -> StoreFuture<T> + Send + 'static,
     ) -> StoreFuture<T> {
-        self.core.call(Kind::Read, move |core, _| read(&*core.hub.inner))
+        self.core.call(name, Kind::Read, move |core, _| read(&*core.hub.inner))
     }
 
     /// A call that writes the inner store, no matter who holds what.
     fn writes<T: Send + 'static>(
         &self,
+        name: &'static str,
         write: impl FnOnce(&dyn Store) -> StoreFuture<T> + Send + 'static,
     ) -> StoreFuture<T> {
-        self.core.call(Kind::Write, move |core, _| write(&*core.hub.inner))
+        self.core.call(name, Kind::Write, move |core, _| write(&*core.hub.inner))
     }
 }
 
@@ -44,12 +46,12 @@ impl Store for Replica {
 
     fn open(&self, run: &Arc<dyn Journal>, claim: Claim) -> StoreFuture<()> {
         let run = Arc::clone(run);
-        self.core.call(Kind::Write, move |core, member| {
+        self.core.call("open", Kind::Write, move |core, member| {
             let hold = match core.hub.claim(member, run.id(), claim) {
                 Ok(hold) => hold,
                 Err(error) => return done(Err(error)),
             };
-            let journal = Guarded::new(&run, hold, &core.hub);
+            let journal = Guarded::new(&run, hold, core);
             core.node.keep(&journal);
             core.hub.inner.open(&(journal as Arc<dyn Journal>), claim)
         })
@@ -67,7 +69,7 @@ impl Store for Replica {
             journal.is_owed.store(true, Ordering::SeqCst);
         }
 
-        self.core.call(Kind::Write, move |core, member| match core.node.journal(&run) {
+        self.core.call("settle", Kind::Write, move |core, member| match core.node.journal(&run) {
             Some(journal) if journal.is_lost() => done(Err(StoreError::Fenced)),
             Some(journal) => core.settle_kept(member, journal),
             None => {
@@ -79,31 +81,31 @@ impl Store for Replica {
     }
 
     fn load(&self, id: RunId) -> StoreFuture<Option<Arc<StoredRun>>> {
-        self.reads(move |inner| inner.load(id))
+        self.reads("load", move |inner| inner.load(id))
     }
 
     fn load_cost(&self, id: RunId) -> StoreFuture<Option<LoadCost>> {
-        self.reads(move |inner| inner.load_cost(id))
+        self.reads("load_cost", move |inner| inner.load_cost(id))
     }
 
     fn owner_of(&self, id: RunId) -> StoreFuture<Option<String>> {
-        self.reads(move |inner| inner.owner_of(id))
+        self.reads("owner_of", move |inner| inner.owner_of(id))
     }
 
     fn heads(&self, ids: Vec<RunId>) -> StoreFuture<Vec<StoredRun>> {
-        self.reads(move |inner| inner.heads(ids))
+        self.reads("heads", move |inner| inner.heads(ids))
     }
 
     fn find(&self, query: Query) -> StoreFuture<RunPage> {
-        self.reads(move |inner| inner.find(query))
+        self.reads("find", move |inner| inner.find(query))
     }
 
     fn latest(&self, agents: Vec<String>, owner: String, session: String) -> StoreFuture<Option<RunId>> {
-        self.reads(move |inner| inner.latest(agents, owner, session))
+        self.reads("latest", move |inner| inner.latest(agents, owner, session))
     }
 
     fn remove(&self, id: RunId) -> StoreFuture<bool> {
-        self.core.call(Kind::Write, move |core, member| {
+        self.core.call("remove", Kind::Write, move |core, member| {
             if let Err(error) = core.hub.forget(member, id) {
                 return done(Err(error));
             }
@@ -119,7 +121,7 @@ impl Store for Replica {
 
     fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
         let (collection, key) = (collection.to_owned(), key.to_owned());
-        self.reads(move |inner| inner.get(&collection, &key))
+        self.reads("get", move |inner| inner.get(&collection, &key))
     }
 
     fn put(
@@ -131,16 +133,16 @@ impl Store for Replica {
         now: Millis,
     ) -> StoreFuture<Result<Version, Conflict>> {
         let (collection, key) = (collection.to_owned(), key.to_owned());
-        self.writes(move |inner| inner.put(&collection, &key, value, expect, now))
+        self.writes("put", move |inner| inner.put(&collection, &key, value, expect, now))
     }
 
     fn write(&self, writes: Vec<DocumentWrite>, now: Millis) -> StoreFuture<Result<Version, Conflict>> {
-        self.writes(move |inner| inner.write(writes, now))
+        self.writes("write", move |inner| inner.write(writes, now))
     }
 
     fn delete(&self, collection: &str, key: &str, expect: Expect) -> StoreFuture<Result<bool, Conflict>> {
         let (collection, key) = (collection.to_owned(), key.to_owned());
-        self.writes(move |inner| inner.delete(&collection, &key, expect))
+        self.writes("delete", move |inner| inner.delete(&collection, &key, expect))
     }
 
     fn list(
@@ -151,29 +153,29 @@ impl Store for Replica {
         limit: usize,
     ) -> StoreFuture<Vec<DocumentEntry>> {
         let (collection, prefix, after) = (collection.to_owned(), prefix.to_owned(), after.map(str::to_owned));
-        self.reads(move |inner| inner.list(&collection, &prefix, after.as_deref(), limit))
+        self.reads("list", move |inner| inner.list(&collection, &prefix, after.as_deref(), limit))
     }
 
     fn count(&self, collection: &str, principal: &str) -> StoreFuture<u64> {
         let (collection, principal) = (collection.to_owned(), principal.to_owned());
-        self.reads(move |inner| inner.count(&collection, &principal))
+        self.reads("count", move |inner| inner.count(&collection, &principal))
     }
 
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
         let (key, holder) = (key.to_owned(), holder.to_owned());
-        self.core.call(Kind::Write, move |core, member| done(Ok(core.hub.lease_key(member, &key, &holder, ttl))))
+        self.core.call_beside(Kind::Write, move |core, member| done(Ok(core.hub.lease_key(member, &key, &holder, ttl))))
     }
 
     fn release(&self, key: &str, holder: &str) -> StoreFuture<()> {
         let (key, holder) = (key.to_owned(), holder.to_owned());
-        self.core.call(Kind::Write, move |core, _| {
+        self.core.call("release", Kind::Write, move |core, _| {
             core.hub.release_key(&key, &holder);
             done(Ok(()))
         })
     }
 
     fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()> {
-        self.core.call(Kind::Write, move |core, _| {
+        self.core.call("signal", Kind::Write, move |core, _| {
             if let Some(holder) = core.hub.holder(id) {
                 holder.post(id, signal);
             }
@@ -186,7 +188,7 @@ impl Store for Replica {
     }
 
     fn recover(&self) -> StoreFuture<Vec<RunId>> {
-        self.core.call(Kind::Read, |core, member| {
+        self.core.call_beside(Kind::Read, |core, member| {
             let core = core.clone();
             in_background(async move {
                 let recovered = core.hub.recover(member).await?;
@@ -200,7 +202,7 @@ impl Store for Replica {
     }
 
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
-        self.core.call(Kind::Write, move |core, _| {
+        self.core.call_beside(Kind::Write, move |core, _| {
             let (retained, hub) = (core.hub.inner.retain(policy, now), Arc::clone(&core.hub));
             in_background(async move {
                 let report = retained.await?;
@@ -222,7 +224,7 @@ impl Store for Replica {
     }
 
     fn flush(&self) -> StoreFuture<()> {
-        self.writes(|inner| inner.flush())
+        self.writes("flush", |inner| inner.flush())
     }
 
     fn close(&self) -> StoreFuture<()> {
@@ -247,18 +249,20 @@ impl Store for Replica {
 impl Shared for Replica {
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
         let session = session.to_owned();
-        self.core.call(Kind::Write, move |core, member| {
+        self.core.call("queue_turn", Kind::Write, move |core, member| {
             done(core.hub.lines(member, |lines| lines.join(&session, member, continues, most)))
         })
     }
 
     fn is_continued(&self, run: RunId) -> StoreFuture<bool> {
-        self.core.call(Kind::Read, move |core, _| done(Ok(core.hub.read_lines(|lines| lines.is_continued(run)))))
+        self.core.call("is_continued", Kind::Read, move |core, _| {
+            done(Ok(core.hub.read_lines(|lines| lines.is_continued(run))))
+        })
     }
 
     fn turn_comes(&self, ticket: &Ticket) -> StoreFuture<()> {
         let ticket = ticket.clone();
-        self.core.call(Kind::Read, move |core, _| {
+        self.core.call("turn_comes", Kind::Read, move |core, _| {
             let Core { hub, .. } = core.clone();
             Box::pin(async move {
                 let mut turns = hub.turns.subscribe();
@@ -274,7 +278,7 @@ impl Shared for Replica {
     }
 
     fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()> {
-        self.core.call(Kind::Write, move |core, member| {
+        self.core.call("leave_turn", Kind::Write, move |core, member| {
             // Everything that was called before is in the inner store's queue before this.
             let (written, hub) = (core.hub.inner.flush(), Arc::clone(&core.hub));
             in_background(async move {

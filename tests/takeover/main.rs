@@ -1,0 +1,16 @@
+//! Several whole gateways in one process, on a store that they share and that stops them wherever a test wants: real HTTP,
+//! a scripted agent, and a clock that tests move.
+//!
+//! Not here: the shared store of the product (`tests/store`, `tests/replicas`), and faults under load
+//! (`cargo xtask faults`).
+
+// An error here fails the test.
+#![expect(clippy::unwrap_used)]
+
+mod client;
+mod member;
+mod pushes;
+mod runs;
+mod steps;
+#[path = "../support/mod.rs"]
+mod support;
