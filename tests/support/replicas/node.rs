@@ -6,7 +6,7 @@ use std::future::pending;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use interlingua::store::{Journal, Signal, StoreError, StoreFuture};
+use interlingua::store::{Journal, Signal, StoreError, StoreFuture, Ticket};
 use interlingua_core::RunId;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -62,6 +62,8 @@ pub(super) struct Node {
     journals: Mutex<HashMap<usize, Arc<Guarded>>>,
     mail: Mutex<Mail>,
     pub(super) steps: Steps,
+    /// Places in line that are to be given up once the store can be reached.
+    left: Mutex<Vec<Ticket>>,
 }
 
 #[derive(Default)]
@@ -83,6 +85,7 @@ impl Node {
             journals: Mutex::default(),
             mail: Mutex::default(),
             steps: Steps::default(),
+            left: Mutex::default(),
         });
         node.write().member = hub.enter(&node);
         node
@@ -198,6 +201,10 @@ impl Node {
     pub(super) fn lose_all(&self) {
         self.all_journals().iter().for_each(|journal| journal.lose());
         lock(&self.journals).clear();
+    }
+
+    pub(super) fn leave_later(&self, ticket: Ticket) {
+        lock(&self.left).push(ticket);
     }
 
     /// Waits until an answer can reach the replica.
@@ -392,6 +399,10 @@ impl Core {
             }
         }
 
+        for ticket in std::mem::take(&mut *lock(&self.node.left)) {
+            // One that was fenced has lost it anyway.
+            let _ = self.hub.lines(member, |lines| lines.leave(&ticket));
+        }
         if is_fenced {
             self.rejoin();
         }

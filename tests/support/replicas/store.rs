@@ -1,7 +1,7 @@
 //! The methods of a replica's store. Not here: whether a call goes through (`node`), and who may write what (`hub`).
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use interlingua_core::event::Millis;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::guarded::Guarded;
+use super::hub::lock;
 use super::node::{Kind, Link, done, in_background, unavailable};
 use super::{Core, Replica, followed};
 
@@ -249,8 +250,20 @@ impl Store for Replica {
 impl Shared for Replica {
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
         let session = session.to_owned();
-        self.core.call("queue_turn", Kind::Write, move |core, member| {
-            done(core.hub.lines(member, |lines| lines.join(&session, member, continues, most)))
+        let (place, taken) = (Arc::new(Mutex::new(None)), self.core.clone());
+        let queued = Arc::clone(&place);
+        let answer = self.core.call("queue_turn", Kind::Write, move |core, member| {
+            let ticket = core.hub.lines(member, |lines| lines.join(&session, member, continues, most));
+            *lock(&queued) = ticket.as_ref().ok().cloned().flatten();
+            done(ticket)
+        });
+        Box::pin(async move {
+            let answer = answer.await;
+            // No one would ever give up a place that no one knows of.
+            if let (Err(_), Some(ticket)) = (&answer, lock(&place).take()) {
+                let _ = taken.hub.lines(taken.node.member(), |lines| lines.leave(&ticket));
+            }
+            answer
         })
     }
 
@@ -278,14 +291,19 @@ impl Shared for Replica {
     }
 
     fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()> {
-        self.core.call("leave_turn", Kind::Write, move |core, member| {
+        let left = ticket.clone();
+        let leaving = self.core.call("leave_turn", Kind::Write, move |core, member| {
             // Everything that was called before is in the inner store's queue before this.
             let (written, hub) = (core.hub.inner.flush(), Arc::clone(&core.hub));
             in_background(async move {
                 written.await?;
-                hub.lines(member, |lines| lines.leave(&ticket))
+                hub.lines(member, |lines| lines.leave(&left))
             })
-        })
+        });
+        if self.core.node.link() == Link::Cut {
+            self.core.node.leave_later(ticket);
+        }
+        leaving
     }
 
     fn follow(&self, id: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>> {
