@@ -87,6 +87,8 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "replicas-failover", limit: Duration::from_secs(180), run: replicas::failover::run },
     Scenario { name: "replicas-clock", limit: Duration::from_secs(180), run: replicas::clock::run },
     Scenario { name: "replicas-first", limit: Duration::from_secs(180), run: replicas::first::run },
+    Scenario { name: "replicas-paused", limit: Duration::from_secs(240), run: replicas::paused::run },
+    Scenario { name: "replicas-cut", limit: Duration::from_secs(600), run: replicas::cut::run },
 ];
 
 fn main() -> ExitCode {

@@ -72,8 +72,6 @@ pub(crate) struct Seen {
     pub(crate) frames: Vec<Frame>,
     /// Number of connections after the first one.
     pub(crate) resumed: usize,
-    /// When the last frame before the end arrived, and the end.
-    pub(crate) ended: Option<Instant>,
     /// Answers that a client must not get.
     pub(crate) wrong: Vec<String>,
 }
@@ -86,31 +84,30 @@ impl Seen {
 
 /// Begins a run on one of these gateways and follows it to its end.
 pub(crate) fn run(protocol: Protocol, task: Task, addresses: &[SocketAddr], random: &mut Random) -> Seen {
-    let mut seen = Seen { protocol, task, id: None, frames: Vec::new(), resumed: 0, ended: None, wrong: Vec::new() };
     let mut at = random.below(addresses.len());
-    begin(&mut seen, addresses[at]);
+    let mut seen = begin_at(addresses[at], protocol, task, SILENCE);
     let started = Instant::now();
     while let Some(id) = seen.id.clone().filter(|_| !seen.is_ended() && started.elapsed() < LIMIT) {
         // Another one than before.
         at = (at + 1 + random.below(addresses.len().saturating_sub(1).max(1))) % addresses.len();
         resume(&mut seen, &id, addresses[at]);
     }
-    if seen.is_ended() {
-        seen.ended = Some(Instant::now());
-    }
     seen
 }
 
-fn begin(seen: &mut Seen, address: SocketAddr) {
-    match read_while_active(address, &seen.protocol.start(&seen.task), SILENCE) {
+/// Begins a run and reads its stream there, until no frame came for so long, without resuming it.
+pub(crate) fn begin_at(address: SocketAddr, protocol: Protocol, task: Task, silence: Duration) -> Seen {
+    let mut seen = Seen { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() };
+    match read_while_active(address, &protocol.start(&seen.task), silence) {
         Ok((200, frames)) => {
-            seen.id = frames.first().and_then(|first| seen.protocol.id(first));
+            seen.id = frames.first().and_then(|first| protocol.id(first));
             seen.frames = frames;
         }
         // Not taken. The client does not ask again, since this may be an answer about a run that has begun.
         Ok((503, _)) | Err(_) => thread::sleep(RETRY_INTERVAL),
         Ok((status, _)) => seen.wrong.push(format!("a run was refused with {status}")),
     }
+    seen
 }
 
 fn resume(seen: &mut Seen, id: &str, address: SocketAddr) {

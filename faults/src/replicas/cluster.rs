@@ -3,14 +3,17 @@
 //! Not here: what is done to them, and what clients ask them.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use interlingua_testing_postgres::server::ADMIN;
 use interlingua_testing_postgres::{Options, Proxy, Server};
 
-use super::agent::Agent;
+use super::agent::{Agent, Task};
+use super::client::{self, Protocol};
 use crate::gateway::Gateway;
+use crate::stream::Frame;
 use crate::{Rig, http};
 
 /// How long a gateway may be silent before others take its runs over.
@@ -47,6 +50,8 @@ pub(crate) struct Cluster {
     pub(crate) server_keys: String,
     pub(crate) store_keys: String,
     rig: Rig,
+    /// Number of runs that probed whether a gateway serves.
+    probes: AtomicUsize,
 }
 
 impl Cluster {
@@ -61,6 +66,7 @@ impl Cluster {
             server_keys: String::new(),
             store_keys: String::new(),
             rig: rig.clone(),
+            probes: AtomicUsize::new(0),
         };
         for _ in 0..replicas {
             cluster.add()?;
@@ -142,10 +148,29 @@ impl Cluster {
         }
     }
 
-    /// Lines of all logs that contain this.
-    pub(crate) fn log_lines(&self, text: &str) -> Vec<String> {
-        let logs = self.replicas.iter().map(|replica| replica.gateway.log());
-        logs.flat_map(|log| log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect::<Vec<_>>())
-            .collect()
+    /// The ids of the gateways that the database knows as active, in order.
+    pub(crate) fn ids(&self) -> Result<Vec<String>> {
+        let ids = self.sql("SELECT id FROM interlingua.replicas WHERE state = 'active' ORDER BY id")?;
+        Ok(ids.lines().map(str::to_owned).collect())
+    }
+
+    /// Asks a gateway until a run that was begun there has completed. Returns the time until then.
+    pub(crate) fn serves(&self, replica: usize, limit: Duration) -> Result<Duration> {
+        let (started, address) = (Instant::now(), self.replicas[replica].gateway.address);
+        for attempt in 0.. {
+            let key = format!("serves-{}-{attempt}", self.probes.fetch_add(1, Ordering::Relaxed));
+            let task = Task { key, words: 1, pace: Duration::ZERO };
+            let seen = client::begin_at(address, Protocol::AgentApi, task, Duration::from_secs(2));
+            if seen.frames.last().is_some_and(Frame::is_completed) {
+                break;
+            }
+            ensure!(
+                started.elapsed() < limit,
+                "a gateway does not serve again: {}",
+                self.replicas[replica].gateway.log()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(started.elapsed())
     }
 }

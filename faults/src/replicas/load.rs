@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -27,16 +27,15 @@ pub(crate) struct Mix {
 /// Clients at work.
 pub(crate) struct Load {
     stopping: Arc<AtomicBool>,
-    ended: Arc<AtomicUsize>,
     clients: Vec<JoinHandle<Vec<Seen>>>,
 }
 
 impl Load {
     /// Starts the clients, each of which uses all of these gateways.
     pub(crate) fn start(addresses: &[SocketAddr], mix: Mix, random: &mut Random) -> Self {
-        let (stopping, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let stopping = Arc::new(AtomicBool::new(false));
         let clients = (0..mix.clients).map(|number| {
-            let (stopping, ended, mut random) = (Arc::clone(&stopping), Arc::clone(&ended), random.branch());
+            let (stopping, mut random) = (Arc::clone(&stopping), random.branch());
             let addresses = addresses.to_vec();
             let protocol = Protocol::ALL[number % Protocol::ALL.len()];
             thread::spawn(move || {
@@ -45,18 +44,12 @@ impl Load {
                     let words = mix.words.0 + random.below(mix.words.1 - mix.words.0 + 1);
                     let task = Task { key: format!("c{number}-{}", all.len()), words, pace: mix.pace };
                     all.push(client::run(protocol, task, &addresses, &mut random));
-                    ended.fetch_add(1, Ordering::Relaxed);
                 }
                 all
             })
         });
         let clients = clients.collect();
-        Self { stopping, ended, clients }
-    }
-
-    /// The number of runs that have ended so far.
-    pub(crate) fn ended(&self) -> usize {
-        self.ended.load(Ordering::Relaxed)
+        Self { stopping, clients }
     }
 
     /// Lets every client follow its last run to the end. Returns what they saw.
@@ -67,5 +60,25 @@ impl Load {
             all.extend(client.join().map_err(|_| anyhow!("a client panicked"))?);
         }
         Ok(all)
+    }
+}
+
+/// Clients that stay at one gateway, whatever happens to it, until it closes their streams.
+pub(crate) struct Staying(Vec<JoinHandle<Seen>>);
+
+impl Staying {
+    /// Begins so many runs at the same time, with answers of so many words.
+    pub(crate) fn start(address: SocketAddr, key: &str, clients: usize, words: usize) -> Self {
+        let clients = (0..clients).map(|number| {
+            let task = Task { key: format!("{key}-{number}"), words, pace: Duration::from_millis(100) };
+            let protocol = Protocol::ALL[number % Protocol::ALL.len()];
+            thread::spawn(move || client::begin_at(address, protocol, task, Duration::from_secs(60)))
+        });
+        Self(clients.collect())
+    }
+
+    /// Waits until all streams are closed. Returns what the clients saw.
+    pub(crate) fn join(self) -> Result<Vec<Seen>> {
+        self.0.into_iter().map(|client| client.join().map_err(|_| anyhow!("a client panicked"))).collect()
     }
 }

@@ -142,3 +142,20 @@ fn compare_one(address: SocketAddr, seen: &Seen, found: &Found) -> Result<()> {
     );
     Ok(())
 }
+
+/// How many of these streams, which may have been closed before their end, are no beginning of what a gateway says now.
+pub(crate) fn not_beginnings(cluster: &Cluster, all: &[Seen]) -> Result<usize> {
+    let mut differing = 0;
+    for seen in all {
+        let Some(id) = &seen.id else { continue };
+        for address in cluster.addresses() {
+            let (status, stored) = read(address, &seen.protocol.resume(id, None))?;
+            if status != 200 || !stored.starts_with(&seen.frames) || !stored.last().is_some_and(Frame::is_end) {
+                let (seen, stored) = (seen.frames.last(), stored.last());
+                eprintln!("{id} at {address}: status {status}, last seen {seen:?}, stored {stored:?}");
+                differing += 1;
+            }
+        }
+    }
+    Ok(differing)
+}
