@@ -163,10 +163,12 @@ impl Follower {
         self.runs.is_shared() && self.run().view(|view| view.info.stored)
     }
 
-    /// Why the steps stop without an end: a panic has left the run incomplete, or another gateway has taken it over.
+    /// What is said of steps that stop without an end: a panic has left the run incomplete. Nothing is said of a run that
+    /// another gateway has taken over: its end is what that one has committed.
     #[must_use]
-    pub fn lost(&self) -> Option<Fault> {
+    pub fn broken(&self) -> Option<Fault> {
         match &self.source {
+            Source::InMemory(run, _) if run.is_lost() && self.is_elsewhere() => None,
             Source::InMemory(run, _) => run.failure(),
             Source::Stored(_) => None,
         }

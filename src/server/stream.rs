@@ -150,7 +150,7 @@ impl Steps {
                 }
             }
             Poll::Ready(false) => {
-                if let Some(fault) = self.follower.lost() {
+                if let Some(fault) = self.follower.broken() {
                     self.exchange.interrupt(&fault, &mut self.out);
                 }
                 self.ended = true;

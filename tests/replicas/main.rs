@@ -214,3 +214,24 @@ async fn a_killed_gateway_loses_nothing_that_was_seen() {
     assert_eq!(answer.text(), "again", "the session goes on");
     assert_eq!(upstream.requests().len(), 2, "nothing is executed twice");
 }
+
+#[tokio::test]
+async fn a_gateway_that_has_lost_a_run_says_nothing_more_of_it() {
+    let upstream = Upstream::always(text_reply_until(&["one ", "two"], "never"));
+    let stand = Stand::new(&upstream, "");
+    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let mut stream = here.start_turn("friday", &user_turn_in("s", "hi")).await;
+    let frames = stream.read_until("two").await;
+    // As if it had been paused for longer than the lease.
+    let fence = "UPDATE interlingua.replicas SET state = 'fenced'
+                 WHERE id = (SELECT holder FROM interlingua.runs WHERE NOT ended)";
+    stand.database.sql(fence).unwrap();
+
+    assert_eq!(stream.frames().await, Vec::<Value>::new(), "its stream is closed without an end");
+    let path = format!("/agents/friday/runs/{}/events", id_of(&frames));
+    for gateway in [&there, &here] {
+        let stored = events(gateway, &path).await;
+        assert_eq!(&stored[..frames.len()], frames, "what was shown stays");
+        assert_eq!(stored.last().unwrap()["error"]["code"], "GATEWAY_RESTARTED");
+    }
+}

@@ -147,14 +147,16 @@ impl Connector {
     /// A connection without settings. They are not sent with the connection, since poolers refuse that; and through one
     /// they are set in each transaction, since another client gets the session after it.
     async fn enter(&self, noticed: Option<Arc<Notices>>) -> Result<Database, StoreError> {
+        let given_up = Arc::new(Notify::new());
+        let driven = Arc::clone(&given_up);
         let connecting = async {
             let Some(tls) = self.tls.as_ref().map(|tls| tls.current()) else {
                 let (client, connection) = self.config.connect(NoTls).await?;
-                drive(connection, noticed, OpenConnection::new(&self.open));
+                drive(connection, driven, noticed, OpenConnection::new(&self.open));
                 return Ok(client);
             };
             let (client, connection) = self.config.connect(tls).await?;
-            drive(connection, noticed, OpenConnection::new(&self.open));
+            drive(connection, driven, noticed, OpenConnection::new(&self.open));
             Ok(client)
         };
         let addresses = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).clamp(1, 10);
@@ -163,7 +165,7 @@ impl Connector {
         let connected: Result<Result<Client, tokio_postgres::Error>, _> =
             tokio::time::timeout(timeout, connecting).await;
         match connected {
-            Ok(Ok(client)) => Ok(Database::new(client, self.schema.clone(), self.begin())),
+            Ok(Ok(client)) => Ok(Database::new(client, self.schema.clone(), self.begin(), given_up)),
             Ok(Err(error)) => Err(connect_error(&error)),
             Err(_) => Err(no_answer()),
         }
@@ -254,15 +256,24 @@ impl Drop for OpenConnection {
     }
 }
 
-fn drive<S, T>(mut connection: Connection<S, T>, noticed: Option<Arc<Notices>>, open: OpenConnection)
-where
+/// Drives a connection until it is dropped, lost, or given up.
+fn drive<S, T>(
+    mut connection: Connection<S, T>,
+    given_up: Arc<Notify>,
+    noticed: Option<Arc<Notices>>,
+    open: OpenConnection,
+) where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     tokio::spawn(async move {
         let _open = open;
         loop {
-            match poll_fn(|context| connection.poll_message(context)).await {
+            let message = tokio::select! {
+                message = poll_fn(|context| connection.poll_message(context)) => message,
+                () = given_up.notified() => None,
+            };
+            match message {
                 Some(Ok(AsyncMessage::Notification(notification))) => {
                     if let Some(noticed) = &noticed {
                         noticed.notice(notification.payload());
@@ -272,6 +283,7 @@ where
                 Some(Err(_)) | None => break,
             }
         }
+        drop(connection);
         if let Some(noticed) = &noticed {
             noticed.lost.notify_one();
         }

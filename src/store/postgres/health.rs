@@ -30,23 +30,23 @@ impl Default for WriterHealth {
 }
 
 impl WriterHealth {
-    /// Notes a failed attempt. True if the one before it succeeded.
-    pub(super) fn failed(&self, reason: &str) -> bool {
+    /// Notes a failed attempt, after which writes count as failing since `began`. True if the one before it succeeded.
+    pub(super) fn failed(&self, reason: &str, began: Instant) -> bool {
         let mut state = lock(&self.0);
         let since = state.failing.as_ref().map(|failing| failing.since);
-        state.failing = Some(Failing { since: since.unwrap_or_else(Instant::now), reason: reason.to_owned() });
+        state.failing = Some(Failing { since: since.unwrap_or(began), reason: reason.to_owned() });
         since.is_none()
     }
 
-    /// Notes a successful write. Returns how long writes had failed. One that is shorter than `short` made no other
-    /// replica miss its lease.
-    pub(super) fn recovered(&self, short: Duration) -> Duration {
+    /// Notes a successful write. Returns how long writes had failed, if they had. Less than `short`: no other
+    /// replica has missed its lease because of that.
+    pub(super) fn recovered(&self, short: Duration) -> Option<Duration> {
         let mut state = lock(&self.0);
-        let outage = state.failing.take().map_or(Duration::ZERO, |failing| failing.since.elapsed());
+        let outage = state.failing.take()?.since.elapsed();
         if outage >= short {
             state.good_since = Instant::now();
         }
-        outage
+        Some(outage)
     }
 
     /// For how long this replica has been able to write without an outage that counts. Zero while it fails.

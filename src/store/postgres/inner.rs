@@ -25,7 +25,7 @@ use crate::store::{ReplicaStatus, StoreError};
 pub(super) struct Inner {
     pub(super) connector: Connector,
     pub(super) queue: Queue,
-    pub(super) health: WriterHealth,
+    pub(super) health: Arc<WriterHealth>,
     pub(super) standing: Standing,
     pub(super) lease: Duration,
     /// The channel that replicas notify each other on.
@@ -45,15 +45,15 @@ pub(super) struct Inner {
 
 impl Inner {
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let connector = Connector::new(options)?;
+        let (connector, health) = (Connector::new(options)?, Arc::new(WriterHealth::default()));
         if let Some(metrics) = &options.metrics {
             metrics.share();
         }
         Ok(Self {
-            reads: Reads::new(connector.clone(), options.readers),
+            reads: Reads::new(connector.clone(), options.readers, Arc::clone(&health)),
             connector,
             queue: Queue::default(),
-            health: WriterHealth::default(),
+            health,
             standing: Standing::default(),
             lease: options.lease,
             channel: Notices::channel(&options.schema),

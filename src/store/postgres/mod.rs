@@ -164,7 +164,11 @@ impl Postgres {
             return failed(error);
         }
         let (reply, receiver) = oneshot::channel();
-        self.inner.queue.push(work(reply));
+        let work = work(reply);
+        match self.inner.health.current() {
+            Health::Failing { error, .. } if work.begins_run() => work.fail(&error),
+            _ => self.inner.queue.push(work),
+        }
         Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
     }
 

@@ -60,6 +60,12 @@ impl Queue {
         state.urgent = true;
     }
 
+    /// Fails what begins a run and was not sent yet: its caller is refused instead of waiting.
+    pub(super) fn refuse_new(&self, error: &StoreError) {
+        let refused: Vec<Work> = lock(&self.state).work.extract_if(.., |work| work.begins_run()).collect();
+        refused.into_iter().for_each(|work| work.fail(error));
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         lock(&self.state).closed
     }

@@ -1,9 +1,10 @@
 //! The connections for reading, shared by all who read: each sends its statement without waiting for the results of others.
 //! Not here: the statements ([`super::reader`]).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -12,9 +13,11 @@ use tokio_postgres::Error;
 use super::connect::Connector;
 use super::database::Database;
 use super::error::{Failure, store_error};
-use crate::store::StoreError;
+use super::health::WriterHealth;
+use crate::store::{Health, StoreError};
 
-/// How long a caller waits for a connection. Reading is refused soon while the database is away.
+/// How long a caller waits for a connection, and for a result while the database does not answer the writer either.
+/// Reading is refused soon while the database is away.
 const WAIT: Duration = Duration::from_secs(2);
 /// How long a statement may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -54,14 +57,15 @@ impl ReadError {
 /// All connections for reading.
 pub(super) struct Reads {
     connector: Connector,
+    health: Arc<WriterHealth>,
     connections: Vec<Mutex<Option<Arc<Database>>>>,
     next: AtomicUsize,
 }
 
 impl Reads {
-    pub(super) fn new(connector: Connector, connections: usize) -> Self {
+    pub(super) fn new(connector: Connector, connections: usize, health: Arc<WriterHealth>) -> Self {
         let connections = (0..connections.max(1)).map(|_| Mutex::new(None)).collect();
-        Self { connector, connections, next: AtomicUsize::new(0) }
+        Self { connector, health, connections, next: AtomicUsize::new(0) }
     }
 
     /// True if no replica can notify another one.
@@ -74,14 +78,31 @@ impl Reads {
         for attempt in 0.. {
             let database = timeout(WAIT, self.connection()).await;
             let database = database.unwrap_or_else(|_| Err(unavailable("no connection to the database")))?;
-            match timeout(TIMEOUT, read(&database)).await {
-                Ok(Ok(value)) => return Ok(value),
-                Ok(Err(error)) if attempt == 0 && error.is_disconnected() => {}
-                Ok(Err(error)) => return Err(error.into_store_error()),
-                Err(_) => return Err(unavailable("the database does not answer")),
+            match self.answered(read(&database)).await {
+                Some(Ok(value)) => return Ok(value),
+                Some(Err(error)) if attempt == 0 && error.is_disconnected() => {}
+                Some(Err(error)) => return Err(error.into_store_error()),
+                None => {
+                    // Others must not wait for it as well.
+                    database.give_up();
+                    return Err(unavailable("the database does not answer"));
+                }
             }
         }
         unreachable!("it returns after the second attempt")
+    }
+
+    /// Waits for the result of a read. `None`: it takes too long.
+    async fn answered<T>(&self, read: impl Future<Output = T>) -> Option<T> {
+        let (mut read, began) = (pin!(read), Instant::now());
+        loop {
+            if let Ok(result) = timeout(WAIT, &mut read).await {
+                return Some(result);
+            }
+            if began.elapsed() >= TIMEOUT || matches!(self.health.current(), Health::Failing { .. }) {
+                return None;
+            }
+        }
     }
 
     async fn connection(&self) -> Result<Arc<Database>, StoreError> {

@@ -100,6 +100,11 @@ pub(super) fn expected(expect: crate::store::Expect) -> i64 {
 }
 
 impl Work {
+    /// True if it is for a run that does not exist before it.
+    pub(super) const fn begins_run(&self) -> bool {
+        matches!(self, Self::Open { claim: Claim::New, .. } | Self::QueueTurn { continues: None, .. })
+    }
+
     /// Answers with an error.
     pub(super) fn fail(self, error: &StoreError) {
         fn send<T>(reply: Reply<T>, error: &StoreError) {

@@ -1,10 +1,12 @@
 //! The writer: collects work and flushes it, over one connection, one flush at a time. A flush whose outcome is unknown is
 //! sent again until it is known. Not here: what a flush is ([`super::flush`]).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
+use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -16,7 +18,7 @@ use super::inner::Inner;
 use super::tracked::Runs;
 use super::work::Work;
 use crate::clock;
-use crate::store::StoreError;
+use crate::store::{Health, StoreError};
 
 /// The shortest time between the begins of two flushes while runs grow. An event is published after its commit, so this is
 /// the latency that a stream pays under load.
@@ -29,8 +31,10 @@ const LOG_ROTATION: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Size in bytes at which the log is emptied early.
 const MAX_LOG_BYTES: usize = 8 << 20;
-/// How long a flush may take before its connection is given up.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a statement of the writer may go without a result before its connection is given up, and how many leases.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// How long a flush may take before new runs are refused.
+const SILENCE: Duration = Duration::from_secs(2);
 /// Time between two attempts to write what could not be written.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// For so many leases without a connection the runs are kept; then they are lost, whatever the database will say.
@@ -71,7 +75,6 @@ pub(super) struct Writer {
     looked: Instant,
     /// When the database was asked for the time.
     asked_time: Option<Instant>,
-    failing: bool,
     /// When the first of the work came that is not written.
     arrived: Option<Instant>,
 }
@@ -94,15 +97,20 @@ impl Writer {
             renewed: now,
             looked: now,
             asked_time: None,
-            failing: false,
             arrived: None,
         };
-        let database = writer.inner.connector.connect().await?;
+        let database = writer.connect().await?;
         writer.enter(&database).await?;
         writer.database = Some(database);
         writer.follow_clock().await;
         tracing::info!(replica = %writer.replica, "this gateway has joined those that share the database");
         Ok(writer)
+    }
+
+    /// A connection that is given up in time: without one for too long, the runs of this replica are lost.
+    async fn connect(&self) -> Result<Database, StoreError> {
+        let limit = ANSWER_LIMIT.min(self.inner.lease * MAX_LEASES);
+        Ok(self.inner.connector.connect().await?.answering_within(limit))
     }
 
     /// Enters this process as a new replica.
@@ -199,6 +207,7 @@ impl Writer {
     async fn commit(&mut self, flush: &Flush) -> Result<Results, Failed> {
         let (began, lease) = (Instant::now(), self.inner.lease.as_secs_f64());
         let mut is_known_as_applied = false;
+        let inner = Arc::clone(&self.inner);
         loop {
             let Some(database) = self.connected(began).await else {
                 return Err(Failed::Lost(StoreError::Unavailable { reason: self.inner.health.reason() }));
@@ -206,12 +215,12 @@ impl Writer {
             let sent = async {
                 if is_known_as_applied { flush.find_results(database).await } else { flush.send(database, lease).await }
             };
-            match timeout(FLUSH_TIMEOUT, sent).await {
-                Ok(Ok(results)) => {
+            match noting_silence(&inner, sent).await {
+                Ok(results) => {
                     self.inner.committed(began.elapsed());
                     return Ok(results);
                 }
-                Ok(Err(error)) => match Failure::of(&error) {
+                Err(error) => match Failure::of(&error) {
                     Failure::Applied => is_known_as_applied = true,
                     Failure::Fenced => return Err(Failed::Lost(StoreError::Fenced)),
                     Failure::Disconnected => self.note_failure(describe(&error), true),
@@ -225,7 +234,6 @@ impl Writer {
                         return Err(Failed::Refused(StoreError::Internal(describe(&error))));
                     }
                 },
-                Err(_) => self.note_failure("the database does not answer".to_owned(), true),
             }
         }
     }
@@ -239,9 +247,7 @@ impl Writer {
         if flush.trims || self.log_size == logged {
             self.rotated = Instant::now();
         }
-        if self.failing {
-            self.failing = false;
-            let outage = self.inner.health.recovered(self.inner.lease / 4);
+        if let Some(outage) = self.inner.health.recovered(self.inner.lease / 4) {
             tracing::info!(after_s = outage.as_secs(), "the database can be written again");
         }
         if flush.claims() {
@@ -300,7 +306,7 @@ impl Writer {
         let longest = self.inner.lease * MAX_LEASES;
         while self.database.as_ref().is_none_or(Database::is_closed) {
             self.database = None;
-            match self.inner.connector.connect().await {
+            match self.connect().await {
                 Ok(database) => {
                     self.database = Some(database);
                     self.inner.reconnected();
@@ -328,10 +334,7 @@ impl Writer {
         if disconnects {
             self.database = None;
         }
-        if self.inner.health.failed(&reason) {
-            tracing::error!(%reason, "the database cannot be written: new runs are refused, the store keeps retrying");
-        }
-        self.failing = true;
+        note_failing(&self.inner, &reason, Instant::now());
         self.inner.failed();
     }
 
@@ -421,5 +424,27 @@ impl Writer {
                 WHERE id = $1";
             let _ = database.rows(sql, &[(&self.replica, Type::UUID)]).await;
         }
+    }
+}
+
+/// Waits for a flush. New runs are refused while there is no answer for long.
+async fn noting_silence(
+    inner: &Inner,
+    sent: impl Future<Output = Result<Results, Error>>,
+) -> Result<Results, Error> {
+    let (mut sent, began) = (pin!(sent), Instant::now());
+    if let Ok(results) = timeout(SILENCE, &mut sent).await {
+        return results;
+    }
+    note_failing(inner, "the database does not answer", began);
+    sent.await
+}
+
+fn note_failing(inner: &Inner, reason: &str, since: Instant) {
+    if inner.health.failed(reason, since) {
+        tracing::error!(%reason, "the database cannot be written: new runs are refused, the store keeps retrying");
+    }
+    if let Health::Failing { error, .. } = inner.health.current() {
+        inner.queue.refuse_new(&error);
     }
 }
