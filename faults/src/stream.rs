@@ -21,12 +21,19 @@ impl Frame {
             && !self.data.contains("\"type\":\"response.")
             && !["created", "queued", "in_progress"].iter().any(|state| self.has_status(state));
         let ends = ["completed", "failed", "incomplete"];
-        native || ends.iter().any(|end| self.data.starts_with(&format!("{{\"type\":\"response.{end}\"")))
+        let ag_ui = ["RUN_FINISHED", "RUN_ERROR"].iter().any(|end| self.is_ag_ui(end));
+        native || ag_ui || ends.iter().any(|end| self.data.starts_with(&format!("{{\"type\":\"response.{end}\"")))
     }
 
     /// True for the end of a run that has completed.
     pub(crate) fn is_completed(&self) -> bool {
-        self.is_end() && (self.data.starts_with("{\"type\":\"response.completed\"") || self.has_status("completed"))
+        self.is_ag_ui("RUN_FINISHED")
+            || self.is_end()
+                && (self.data.starts_with("{\"type\":\"response.completed\"") || self.has_status("completed"))
+    }
+
+    fn is_ag_ui(&self, event: &str) -> bool {
+        self.data.starts_with(&format!("{{\"type\":\"{event}\""))
     }
 
     fn has_status(&self, state: &str) -> bool {
@@ -36,13 +43,33 @@ impl Frame {
     }
 }
 
-/// Sends a request and reads until the connection ends in any way. Returns the status and the complete frames.
-pub(crate) fn read(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<Frame>)> {
-    read_while_active(address, request, Duration::from_secs(30))
+/// What arrived of an answer.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// The body, as far as it came.
+    pub(crate) text: String,
 }
 
-/// The same, but leaves when no frame has arrived for this long. Heartbeats are none.
-pub(crate) fn read_while_active(address: SocketAddr, request: &[u8], silence: Duration) -> Result<(u16, Vec<Frame>)> {
+impl Answer {
+    /// The complete frames that have a number.
+    pub(crate) fn frames(&self) -> Vec<Frame> {
+        events(&self.text).filter_map(frame).collect()
+    }
+
+    /// The data of all complete events.
+    pub(crate) fn data(&self) -> impl Iterator<Item = &str> {
+        events(&self.text).filter_map(|event| field(event, "data: "))
+    }
+}
+
+/// Sends a request and reads until the connection ends in any way. Returns the status and the complete frames.
+pub(crate) fn read(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<Frame>)> {
+    let answer = read_while_active(address, request, Duration::from_secs(30))?;
+    Ok((answer.status, answer.frames()))
+}
+
+/// Sends a request and reads until the connection ends, or no event has arrived for this long. Heartbeats are none.
+pub(crate) fn read_while_active(address: SocketAddr, request: &[u8], silence: Duration) -> Result<Answer> {
     let mut connection = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
     connection.set_read_timeout(Some(silence))?;
     connection.write_all(request)?;
@@ -61,12 +88,15 @@ pub(crate) fn read_while_active(address: SocketAddr, request: &[u8], silence: Du
     parse(&bytes)
 }
 
-/// The status and the complete frames of an answer that may be truncated anywhere after its head.
-pub(crate) fn parse(bytes: &[u8]) -> Result<(u16, Vec<Frame>)> {
+/// An answer that may be truncated anywhere after its head.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Answer> {
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").context("no head")?;
     let status = String::from_utf8_lossy(&bytes[..head]);
     let status = status.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
-    Ok((status, frames(&body(&bytes[head + 4..]))))
+    let is_chunked = bytes[..head].windows(7).any(|window| window == b"chunked");
+    let rest = &bytes[head + 4..];
+    let text = if is_chunked { body(rest) } else { rest.to_vec() };
+    Ok(Answer { status, text: String::from_utf8_lossy(&text).into_owned() })
 }
 
 /// Decodes a chunked body that may be truncated anywhere.
@@ -85,17 +115,20 @@ fn body(mut rest: &[u8]) -> Vec<u8> {
     body
 }
 
-fn frames(body: &[u8]) -> Vec<Frame> {
-    let complete = body.windows(2).rposition(|window| window == b"\n\n").map_or(0, |end| end + 2);
-    let text = String::from_utf8_lossy(&body[..complete]);
-    text.split("\n\n").filter_map(frame).collect()
+/// The complete events.
+fn events(text: &str) -> impl Iterator<Item = &str> {
+    let complete = text.rfind("\n\n").map_or(0, |end| end + 2);
+    text[..complete].split("\n\n")
+}
+
+fn field<'a>(event: &'a str, name: &str) -> Option<&'a str> {
+    event.lines().find_map(|line| line.strip_prefix(name))
 }
 
 /// The number is in the data, or else in a line of its own.
 fn frame(event: &str) -> Option<Frame> {
-    let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
-    let data = field("data: ")?;
-    let number = number(data).or_else(|| field("id: ")?.parse().ok())?;
+    let data = field(event, "data: ")?;
+    let number = number(data).or_else(|| field(event, "id: ")?.parse().ok())?;
     Some(Frame { number, data: data.to_owned() })
 }
 

@@ -11,9 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::frames::{EVENTS, closing, delta, opening};
+use crate::frames::{EVENTS, closing, data, delta, opening, response};
 use crate::server::{Request, Server, chunk};
 
 /// What the agent is asked: the text of a request is this, in words.
@@ -83,6 +83,13 @@ fn answer(
     connection: &mut TcpStream,
     asked: &Mutex<HashMap<String, usize>>,
 ) -> std::io::Result<bool> {
+    if let Some((key, frames)) = decision(&request.body) {
+        *locked(asked).entry(key).or_default() += 1;
+        connection.write_all(EVENTS.as_bytes())?;
+        connection.write_all(&chunk(frames.as_bytes()))?;
+        connection.write_all(b"0\r\n\r\n")?;
+        return Ok(true);
+    }
     let Some(task) = last_text(&request.body).and_then(|text| Task::parse(&text)) else { return Ok(false) };
     *locked(asked).entry(task.key.clone()).or_default() += 1;
     connection.write_all(EVENTS.as_bytes())?;
@@ -94,6 +101,37 @@ fn answer(
     connection.write_all(&chunk(closing().as_bytes()))?;
     connection.write_all(b"0\r\n\r\n")?;
     Ok(true)
+}
+
+/// The text of a request that makes the agent ask for an approval of this id.
+pub(crate) fn asking(id: &str) -> String {
+    format!("ask {id}")
+}
+
+/// What is counted for a decision that reached the agent.
+pub(crate) fn decided(id: &str) -> String {
+    format!("decision {id}")
+}
+
+/// If a request has to do with an approval: what is counted, and the answer.
+fn decision(body: &[u8]) -> Option<(String, String)> {
+    let parsed: Value = serde_json::from_slice(body).ok()?;
+    let last = parsed["input"].as_array()?.last()?;
+    if last["type"] == "mcp_approval_response" {
+        let given = &last["content"][0]["data"];
+        let id = given["approval_request_id"].as_str().or_else(|| given["id"].as_str())?;
+        return Some((decided(id), [opening(), delta("done"), closing()].concat()));
+    }
+
+    let text = last_text(body)?;
+    let id = text.strip_prefix("ask ")?;
+    let asked = json!({ "id": id, "name": "rm", "arguments": "{}", "server_label": "files" });
+    let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false,
+                          "msg_id": "ask", "data": asked });
+    let message = json!({ "object": "message", "status": "completed", "id": "ask", "type": "mcp_approval_request",
+                          "role": "assistant", "content": [content] });
+    let frames = [response("created"), response("in_progress"), data(&content.to_string()), data(&message.to_string())];
+    Some((text.clone(), frames.concat() + &response("completed")))
 }
 
 /// The text of the last message of a request.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::agent::Task;
 use super::random::Random;
-use crate::stream::{Frame, read_while_active};
+use crate::stream::{Answer, Frame, read_while_active};
 use crate::{http, stream};
 
 /// For how long a client reads a stream without frames.
@@ -24,10 +24,11 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) enum Protocol {
     AgentApi,
     Responses,
+    AgUi,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; 2] = [Self::AgentApi, Self::Responses];
+    pub(crate) const ALL: [Self; 3] = [Self::AgentApi, Self::Responses, Self::AgUi];
 
     pub(crate) fn start(self, task: &Task) -> Vec<u8> {
         let text = task.text();
@@ -40,11 +41,19 @@ impl Protocol {
                 let body = format!(r#"{{"model":"demo","input":"{text}","stream":true}}"#);
                 http::request("POST", "/v1/responses", &[], &body)
             }
+            Self::AgUi => {
+                let key = &task.key;
+                let body = format!(
+                    r#"{{"threadId":"{key}","runId":"{key}","messages":[{{"id":"m","role":"user","content":"{text}"}}]}}"#
+                );
+                http::request("POST", "/ag-ui/demo", &[], &body)
+            }
         }
     }
 
-    pub(crate) fn id(self, first: &Frame) -> Option<String> {
+    pub(crate) fn id(self, task: &Task, first: &Frame) -> Option<String> {
         match self {
+            Self::AgUi => Some(task.key.clone()),
             Self::AgentApi => stream::id(&first.data, "response_"),
             Self::Responses => stream::id(&first.data, "resp_"),
         }
@@ -53,6 +62,7 @@ impl Protocol {
     /// The request for the stream of a run, after a number if there is one.
     pub(crate) fn resume(self, id: &str, after: Option<u64>) -> Vec<u8> {
         let (path, name, first) = match self {
+            Self::AgUi => (format!("/ag-ui/demo?threadId={id}&runId={id}"), "after", '&'),
             Self::AgentApi => (format!("/agents/demo/runs/{id}/events"), "after", '?'),
             Self::Responses => (format!("/v1/responses/{id}?stream=true"), "starting_after", '&'),
         };
@@ -99,13 +109,15 @@ pub(crate) fn run(protocol: Protocol, task: Task, addresses: &[SocketAddr], rand
 pub(crate) fn begin_at(address: SocketAddr, protocol: Protocol, task: Task, silence: Duration) -> Seen {
     let mut seen = Seen { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() };
     match read_while_active(address, &protocol.start(&seen.task), silence) {
-        Ok((200, frames)) => {
-            seen.id = frames.first().and_then(|first| protocol.id(first));
-            seen.frames = frames;
+        Ok(answer) if answer.status == 200 => {
+            seen.frames = answer.frames();
+            seen.id = seen.frames.first().and_then(|first| protocol.id(&seen.task, first));
         }
-        // Not taken. The client does not ask again, since this may be an answer about a run that has begun.
-        Ok((503, _)) | Err(_) => thread::sleep(RETRY_INTERVAL),
-        Ok((status, _)) => seen.wrong.push(format!("a run was refused with {status}")),
+        // The client does not ask again: this may be about a run that has begun.
+        Ok(answer) if !may_refuse(&answer) => {
+            seen.wrong.push(format!("a run was refused with {}: {}", answer.status, answer.text));
+        }
+        Ok(_) | Err(_) => thread::sleep(RETRY_INTERVAL),
     }
     seen
 }
@@ -113,17 +125,25 @@ pub(crate) fn begin_at(address: SocketAddr, protocol: Protocol, task: Task, sile
 fn resume(seen: &mut Seen, id: &str, address: SocketAddr) {
     let after = seen.frames.last().map(|frame| frame.number);
     match read_while_active(address, &seen.protocol.resume(id, after), SILENCE) {
-        Ok((200, frames)) => {
+        Ok(answer) if answer.status == 200 => {
+            let frames = answer.frames();
             seen.resumed += 1;
             if frames.is_empty() {
                 thread::sleep(RETRY_INTERVAL);
             }
             seen.frames.extend(frames);
         }
-        Ok((503, _)) | Err(_) => thread::sleep(RETRY_INTERVAL),
-        Ok((status, _)) => {
-            seen.wrong.push(format!("{id} after {after:?} was refused with {status}"));
+        Ok(answer) if !may_refuse(&answer) => {
+            let (protocol, status) = (seen.protocol, answer.status);
+            seen.wrong.push(format!("{protocol:?} {id} after {after:?} was refused with {status}: {}", answer.text));
             thread::sleep(RETRY_INTERVAL);
         }
+        Ok(_) | Err(_) => thread::sleep(RETRY_INTERVAL),
     }
+}
+
+/// Whether a gateway may answer so: it is busy, cannot reach the store, or has lost the run to another one.
+pub(crate) fn may_refuse(answer: &Answer) -> bool {
+    let lost = ["GATEWAY_RESTARTED", "another one knows how it ended"];
+    answer.status == 503 || answer.status == 500 && lost.iter().any(|text| answer.text.contains(text))
 }

@@ -30,6 +30,16 @@ on_disconnect = "detach"
 protocol = "responses"
 path = "/v1"
 on_disconnect = "detach"
+
+[[routes]]
+protocol = "ag-ui"
+path = "/ag-ui/{agent}"
+on_disconnect = "detach"
+
+[[routes]]
+protocol = "a2a"
+path = "/a2a/{agent}"
+options = { push_allow = ["127.0.0.1"], push_allow_http = true }
 "#;
 
 /// A gateway and the way from it to the database.
@@ -172,5 +182,12 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(started.elapsed())
+    }
+
+    /// Lines of all logs that contain this.
+    pub(crate) fn log_lines(&self, text: &str) -> Vec<String> {
+        let logs = self.replicas.iter().map(|replica| replica.gateway.log());
+        logs.flat_map(|log| log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect::<Vec<_>>())
+            .collect()
     }
 }

@@ -25,8 +25,9 @@ const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(9);
 /// From the free way to the end of a new run there.
 const MAX_BACK: Duration = Duration::from_secs(10);
-/// How long a new run may wait for its refusal.
-const MAX_REFUSAL: Duration = Duration::from_secs(5);
+/// After this time the gateway knows that it is cut off, and refuses a new run within the next.
+const KNOWN: Duration = Duration::from_millis(3500);
+const MAX_REFUSAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
@@ -81,6 +82,7 @@ fn cut_off(cluster: &Cluster, cut: Cut, time: Duration) -> Result<Vec<Check>> {
     let mut refusal = Duration::ZERO;
     if time > LEASE {
         let task = Task { key: format!("{key}-refused"), words: 1, pace: Duration::ZERO };
+        thread::sleep(KNOWN);
         let asked = Instant::now();
         client::begin_at(replica.gateway.address, Protocol::AgentApi, task, LONG * 2);
         refusal = asked.elapsed();

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -27,15 +27,16 @@ pub(crate) struct Mix {
 /// Clients at work.
 pub(crate) struct Load {
     stopping: Arc<AtomicBool>,
+    ended: Arc<AtomicUsize>,
     clients: Vec<JoinHandle<Vec<Seen>>>,
 }
 
 impl Load {
     /// Starts the clients, each of which uses all of these gateways.
     pub(crate) fn start(addresses: &[SocketAddr], mix: Mix, random: &mut Random) -> Self {
-        let stopping = Arc::new(AtomicBool::new(false));
+        let (stopping, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let clients = (0..mix.clients).map(|number| {
-            let (stopping, mut random) = (Arc::clone(&stopping), random.branch());
+            let (stopping, ended, mut random) = (Arc::clone(&stopping), Arc::clone(&ended), random.branch());
             let addresses = addresses.to_vec();
             let protocol = Protocol::ALL[number % Protocol::ALL.len()];
             thread::spawn(move || {
@@ -44,12 +45,18 @@ impl Load {
                     let words = mix.words.0 + random.below(mix.words.1 - mix.words.0 + 1);
                     let task = Task { key: format!("c{number}-{}", all.len()), words, pace: mix.pace };
                     all.push(client::run(protocol, task, &addresses, &mut random));
+                    ended.fetch_add(1, Ordering::Relaxed);
                 }
                 all
             })
         });
         let clients = clients.collect();
-        Self { stopping, clients }
+        Self { stopping, ended, clients }
+    }
+
+    /// The number of runs that have ended so far.
+    pub(crate) fn ended(&self) -> usize {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// Lets every client follow its last run to the end. Returns what they saw.

@@ -11,10 +11,11 @@ mod agent;
 mod client;
 pub(crate) mod clock;
 mod cluster;
+pub(crate) mod cut;
+mod decisions;
 pub(crate) mod failover;
 pub(crate) mod first;
 pub(crate) mod full;
-pub(crate) mod cut;
 pub(crate) mod killed;
 mod load;
 mod oracle;
@@ -64,3 +65,5 @@ fn until_writable(addresses: &[SocketAddr]) -> Result<()> {
     }
     Ok(())
 }
+pub(crate) mod storm;
+mod tasks;

@@ -131,11 +131,10 @@ fn follow_runs(balancer: SocketAddr, gateways: &[SocketAddr], number: usize, is_
         let key = format!("f{number}-{}", visited.followed.len());
         let task = Task { key, words: LONG.0, pace: LONG.1 };
         let protocol = Protocol::ALL[number % Protocol::ALL.len()];
-        let mut seen =
-            Seen { protocol, task, id: None, frames: Vec::new(), resumed: 0, ended: None, wrong: Vec::new() };
+        let mut seen = Seen { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() };
         match first_frame(balancer, &seen) {
             Ok(first) => {
-                seen.id = protocol.id(&first);
+                seen.id = protocol.id(&seen.task, &first);
                 seen.frames.push(first);
                 follow(&mut seen, gateways, number + visited.followed.len());
             }
@@ -165,7 +164,6 @@ fn follow(seen: &mut Seen, gateways: &[SocketAddr], start: usize) {
         }
         thread::sleep(Duration::from_millis(50));
     }
-    seen.ended = seen.is_ended().then(Instant::now);
 }
 
 /// Begins a run and leaves after its first frame.
@@ -178,9 +176,9 @@ fn first_frame(balancer: SocketAddr, seen: &Seen) -> Result<Frame> {
         let count = connection.read(&mut buffer)?;
         ensure!(count > 0, "no frame: {}", String::from_utf8_lossy(&bytes));
         bytes.extend_from_slice(&buffer[..count]);
-        let (status, frames) = stream::parse(&bytes).unwrap_or_default();
-        if let Some(first) = frames.into_iter().next() {
-            ensure!(status == 200, "status {status}");
+        let Ok(answer) = stream::parse(&bytes) else { continue };
+        if let Some(first) = answer.frames().into_iter().next() {
+            ensure!(answer.status == 200, "status {}", answer.status);
             return Ok(first);
         }
     }

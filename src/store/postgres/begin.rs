@@ -40,7 +40,7 @@ pub(super) async fn retry(
 ) -> Option<Writer> {
     let (began, mut reported) = (Instant::now(), None::<Instant>);
     loop {
-        inner.health.failed(&error.to_string());
+        inner.health.failed(&error.to_string(), Instant::now());
         if reported.is_none_or(|at| at.elapsed() >= REMINDER_INTERVAL) {
             reported = Some(Instant::now());
             tracing::error!(%error, for_s = began.elapsed().as_secs(), "this gateway waits for its database");
@@ -52,7 +52,7 @@ pub(super) async fn retry(
         }
         match begin(inner, schema).await {
             Ok(mut writer) => {
-                let waited = inner.health.recovered(inner.lease);
+                let waited = inner.health.recovered(inner.lease).unwrap_or_default();
                 tracing::info!(after_s = waited.as_secs(), "the database was reached");
                 if inner.queue.is_closed() {
                     writer.leave().await;

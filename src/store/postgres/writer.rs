@@ -293,7 +293,7 @@ impl Writer {
         }
         let Some(database) = &self.database else { return };
         let known: Vec<Uuid> = self.runs.by_id.keys().map(|run| run.0).chain(self.refused.iter().copied()).collect();
-        match timeout(FLUSH_TIMEOUT, given_up::find(database, self.replica, &known)).await {
+        match timeout(ANSWER_LIMIT, given_up::find(database, self.replica, &known)).await {
             Ok(Ok(forgotten)) => self.inner.handed_out.set_forgotten(forgotten),
             Ok(Err(error)) => tracing::debug!(error = describe(&error), "held runs cannot be looked up now"),
             Err(_) => self.database = None,
@@ -428,10 +428,7 @@ impl Writer {
 }
 
 /// Waits for a flush. New runs are refused while there is no answer for long.
-async fn noting_silence(
-    inner: &Inner,
-    sent: impl Future<Output = Result<Results, Error>>,
-) -> Result<Results, Error> {
+async fn noting_silence(inner: &Inner, sent: impl Future<Output = Result<Results, Error>>) -> Result<Results, Error> {
     let (mut sent, began) = (pin!(sent), Instant::now());
     if let Ok(results) = timeout(SILENCE, &mut sent).await {
         return results;
