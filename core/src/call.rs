@@ -433,7 +433,8 @@ pub enum DocumentCall {
         /// Prefix of the keys.
         prefix: String,
     },
-    /// Create or replace a document.
+    /// Create or replace a document. Answered by [`Reply::Done`]; if it does not replace what it should, by
+    /// [`Reply::Documents`] with the document as it is, and nothing is written.
     Put {
         /// The protocol's name and a word.
         collection: String,
@@ -441,6 +442,8 @@ pub enum DocumentCall {
         key: String,
         /// It replaces the complete document.
         value: Json,
+        /// What it may replace: other gateways write documents at the same time.
+        replaces: Replaces,
     },
     /// Delete a document. No error if it does not exist.
     Delete {
@@ -449,6 +452,17 @@ pub enum DocumentCall {
         /// Key of the document.
         key: String,
     },
+}
+
+/// The precondition of [`DocumentCall::Put`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Replaces {
+    /// Whatever is there.
+    Anything,
+    /// Nothing: there must be no document.
+    Nothing,
+    /// A document with this value, as [`DocumentCall::Get`] has returned it.
+    Value(Json),
 }
 
 /// The public description of an agent.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interlingua_core::call::DocumentCall;
+use interlingua_core::call::{DocumentCall, Replaces};
 use interlingua_core::{Fault, Json};
 
 use super::deliveries::{Deliveries, ReceiverDocument, names_receiver};
@@ -10,7 +10,7 @@ use super::faults::{self, store_fault};
 use super::scope::Scope;
 use super::stored_json;
 use crate::clock;
-use crate::store::{Expect, Store};
+use crate::store::{Document, Expect, Store};
 
 /// The most documents in one list.
 const MAX_DOCUMENTS: usize = 1000;
@@ -33,9 +33,9 @@ impl Documents {
         match call {
             DocumentCall::Get { collection, key } => self.get(&collection, key, scope).await.map(Some),
             DocumentCall::List { collection, prefix } => self.list(&collection, &prefix, scope).await.map(Some),
-            DocumentCall::Put { collection, key, value } => {
-                self.put(&collection, &key, value, scope).await?;
-                Ok(None)
+            DocumentCall::Put { collection, key, value, replaces } => {
+                let is_put = self.put(&collection, &key, value, &replaces, scope).await?;
+                if is_put { Ok(None) } else { self.get(&collection, key, scope).await.map(Some) }
             }
             DocumentCall::Delete { collection, key } => {
                 let deleted = self.store.delete(&collection, &scope.document_key(&key), Expect::Any);
@@ -76,17 +76,43 @@ impl Documents {
         if known.is_some() { Ok(()) } else { Err(faults::too_many_receivers(limit)) }
     }
 
-    async fn put(&self, collection: &str, key: &str, value: Json, scope: &Scope) -> Result<(), Fault> {
+    /// What the store must expect. `None`: it is known already that something else is there.
+    async fn expected(
+        &self,
+        collection: &str,
+        key: &str,
+        replaces: &Replaces,
+        scope: &Scope,
+    ) -> Result<Option<Expect>, Fault> {
+        let known = match replaces {
+            Replaces::Anything => return Ok(Some(Expect::Any)),
+            Replaces::Nothing => return Ok(Some(Expect::Absent)),
+            Replaces::Value(known) => known,
+        };
+        let found = self.store.get(collection, &scope.document_key(key)).await.map_err(|error| store_fault(&error))?;
+        let is_known = |document: &Document| stored_json::parse(&document.value).as_ref() == Some(known);
+        Ok(found.filter(is_known).map(|document| Expect::Version(document.version)))
+    }
+
+    /// False: it would replace something else.
+    async fn put(
+        &self,
+        collection: &str,
+        key: &str,
+        value: Json,
+        replaces: &Replaces,
+        scope: &Scope,
+    ) -> Result<bool, Fault> {
         if names_receiver(collection, scope) {
             self.check_receivers(collection, key, scope).await?;
         }
         self.deliveries.check_receiver(collection, &value, scope).await?;
+        let Some(expected) = self.expected(collection, key, replaces, scope).await? else { return Ok(false) };
         let bytes = stored_json::to_bytes(&value);
-        let put = self.store.put(collection, &scope.document_key(key), bytes, Expect::Any, clock::now());
-        if let Ok(version) = put.await.map_err(|error| store_fault(&error))? {
-            let document = ReceiverDocument { key, value: &value, version };
-            self.deliveries.receiver_added(collection, document, scope).await;
-        }
-        Ok(())
+        let put = self.store.put(collection, &scope.document_key(key), bytes, expected, clock::now());
+        let Ok(version) = put.await.map_err(|error| store_fault(&error))? else { return Ok(false) };
+        let document = ReceiverDocument { key, value: &value, version };
+        self.deliveries.receiver_added(collection, document, scope).await;
+        Ok(true)
     }
 }

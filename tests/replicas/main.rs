@@ -6,6 +6,7 @@
 // An error here fails the test.
 #![expect(clippy::unwrap_used)]
 
+mod at_once;
 mod check;
 mod compose;
 mod migrate;

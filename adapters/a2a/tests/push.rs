@@ -30,7 +30,7 @@ fn set(host: &Host, request: &ClientRequest<'_>, known: &[(String, Json)]) -> Re
         Err(put) => put,
         Ok(answer) => return Err(answer),
     };
-    let Ok(Call::Document(DocumentCall::Put { collection, key, value })) = &put.call else {
+    let Ok(Call::Document(DocumentCall::Put { collection, key, value, .. })) = &put.call else {
         panic!("no document is stored: {:?}", put.call)
     };
     assert_eq!(collection, "a2a/push");

@@ -18,7 +18,11 @@ pub(crate) struct Delete {
     /// The session that is being deleted.
     session: Option<String>,
     deleted: usize,
+    /// The names that are to be removed.
+    removed: Vec<String>,
     names_stored: bool,
+    /// How often another request has changed the names meanwhile.
+    conflicts: u32,
 }
 
 impl Delete {
@@ -30,7 +34,9 @@ impl Delete {
             names: Names::default(),
             session: None,
             deleted: 0,
+            removed: Vec::new(),
             names_stored: false,
+            conflicts: 0,
         }
     }
 
@@ -46,6 +52,7 @@ impl Delete {
         let is_first = self.session.is_none();
         if let Some(session) = self.session.take() {
             self.names.remove(&session);
+            self.removed.push(session);
         }
 
         let next = match &self.requested_session {
@@ -59,6 +66,16 @@ impl Delete {
 
         self.names_stored = true;
         self.names.put(&self.route, &self.user)
+    }
+
+    /// Removes the names again: another request has changed them since they were read.
+    fn remove_again(&mut self, names: Names) -> Result<Call, Fault> {
+        Names::check_conflicts(&mut self.conflicts)?;
+        self.names = names;
+        for session in &self.removed {
+            self.names.remove(session);
+        }
+        Ok(self.names.put(&self.route, &self.user))
     }
 
     fn write(&self, out: &mut Out) {
@@ -81,6 +98,9 @@ impl Exchange for Delete {
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
+            Reply::Documents(documents) if self.names_stored => {
+                Ok(Next::Call(self.remove_again(Names::parse(documents))?))
+            }
             Reply::Documents(documents) => {
                 self.names = Names::parse(documents);
                 let exists = match &self.requested_session {

@@ -22,11 +22,15 @@ pub(crate) struct Invoke {
     user: String,
     query: String,
     instructions: Option<String>,
+    /// As the request has them.
+    requested_instructions: Option<String>,
     /// The session id in the request.
     requested_session: Option<String>,
     names: Names,
     now: Millis,
     names_stored: bool,
+    /// How often another request has changed the names meanwhile.
+    conflicts: u32,
     /// True if the session was started over another route, which determined its user towards the agent.
     is_foreign: bool,
 }
@@ -40,10 +44,12 @@ impl Invoke {
             user: String::new(),
             query: String::new(),
             instructions: None,
+            requested_instructions: None,
             requested_session: None,
             names: Names::default(),
             now: 0,
             names_stored: false,
+            conflicts: 0,
             is_foreign: false,
         }
     }
@@ -66,6 +72,14 @@ impl Invoke {
             return Ok(Call::Session(SessionCall::Get { session }));
         }
         Ok(self.store_names())
+    }
+
+    /// Chooses again: another request has changed the names since they were read.
+    fn choose_again(&mut self, names: Names) -> Result<Call, Fault> {
+        Names::check_conflicts(&mut self.conflicts)?;
+        self.instructions.clone_from(&self.requested_instructions);
+        (self.names_stored, self.is_foreign) = (false, false);
+        self.choose_session(names)
     }
 
     fn not_theirs(&self) -> Fault {
@@ -120,6 +134,7 @@ impl Exchange for Invoke {
         self.user = body.id("user_id");
         self.query = body.text("query");
         self.instructions = body.optional_text("system_message").filter(|text| !text.is_empty());
+        self.requested_instructions.clone_from(&self.instructions);
         self.requested_session = body.optional_id("session_id");
         self.now = request.now;
         self.turn.set_time(request.now);
@@ -137,6 +152,7 @@ impl Exchange for Invoke {
             return self.turn.reply(&reply, out);
         }
         Ok(Next::Call(match reply {
+            Reply::Documents(documents) if self.names_stored => self.choose_again(Names::parse(documents))?,
             Reply::Documents(documents) => self.choose_session(Names::parse(documents))?,
             Reply::Session([view]) => self.handle_session(view)?,
             Reply::Done => self.start(),

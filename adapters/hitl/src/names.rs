@@ -1,8 +1,8 @@
 //! The names of a user's sessions. The service identifies sessions by user, the engine by id; this small document maps
 //! one to the other. It contains nothing that the engine knows: no status, no messages, no pending items.
 
-use interlingua_core::call::{DocumentCall, SessionView};
-use interlingua_core::{Call, Json};
+use interlingua_core::call::{DocumentCall, Replaces, SessionView};
+use interlingua_core::{Call, Fault, FaultKind, Json};
 use serde::{Deserialize, Serialize};
 
 use crate::Route;
@@ -10,20 +10,40 @@ use crate::Route;
 /// Maximum number of stored sessions per user; the oldest are removed first.
 const MAX_SESSIONS: usize = 64;
 
+/// How often a request tries to write names that other requests change at the same time. Each failed try means that
+/// another request has succeeded.
+const MAX_WRITES: u32 = 64;
+
 /// The names of one user's sessions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Names {
     /// Number for the next session without a name, so that a new session never reuses a deleted one's name.
     next: u64,
     /// In the order of their last use.
     sessions: Vec<String>,
+    /// The document that they were read from.
+    #[serde(skip)]
+    stored: Option<Json>,
 }
 
 impl Names {
     /// Parses the stored document of a user.
     pub(crate) fn parse(documents: &[(String, Json)]) -> Self {
-        documents.first().and_then(|(_, document)| document.decode()).unwrap_or_default()
+        let Some((_, document)) = documents.first() else { return Self::default() };
+        Self { stored: Some(document.clone()), ..document.decode().unwrap_or_default() }
+    }
+
+    /// Counts the writes of a request that met a change by another one.
+    ///
+    /// # Errors
+    /// It has been tried often enough.
+    pub(crate) fn check_conflicts(conflicts: &mut u32) -> Result<(), Fault> {
+        *conflicts += 1;
+        if *conflicts < MAX_WRITES {
+            return Ok(());
+        }
+        Err(Fault::new(FaultKind::Busy, "other requests change the user's sessions at the same time"))
     }
 
     /// The call that loads a user's names.
@@ -36,10 +56,12 @@ impl Names {
         Call::Document(DocumentCall::List { collection: collection(route), prefix: String::new() })
     }
 
-    /// The call that stores a user's names.
+    /// The call that stores a user's names, if they are still those that were read. Otherwise it is answered with the
+    /// names as they are.
     pub(crate) fn put(&self, route: &Route, user: &str) -> Call {
         let (collection, key) = (collection(route), user.to_owned());
-        Call::Document(DocumentCall::Put { collection, key, value: Json::from_serialize(self) })
+        let replaces = self.stored.clone().map_or(Replaces::Nothing, Replaces::Value);
+        Call::Document(DocumentCall::Put { collection, key, value: Json::from_serialize(self), replaces })
     }
 
     /// The session that was used last.

@@ -3,7 +3,7 @@
 mod support;
 
 use interlingua_core::call::AgentCard;
-use interlingua_core::{FaultKind, Mount, ProtocolAdapter};
+use interlingua_core::{FaultKind, Json, Mount, ProtocolAdapter};
 use interlingua_hitl::{Hitl, Options};
 use support::*;
 
@@ -348,6 +348,31 @@ fn sessions_that_the_engine_deleted_do_not_count() {
     assert_eq!(gateway.get("/agent/status/ada").body["status"], "not_found");
     assert_eq!(gateway.get("/system/info").body["sessions_count"], 0);
     assert_eq!(gateway.delete("/agent/session/ada").status, 404);
+}
+
+#[test]
+fn names_that_another_gateway_writes_at_the_same_time_are_kept() {
+    let names = |next: u64, sessions: &[&str]| {
+        Json::parse(&serde_json::json!({ "next": next, "sessions": sessions }).to_string()).expect("JSON")
+    };
+    let mut gateway = Gateway::new("{}");
+    gateway.written_meanwhile = vec![names(0, &["trip"]), names(0, &["trip", "work"])];
+    gateway.agent_sends(vec![text_message("m", "message", "Hello.")]);
+    let body = r#"{"user_id":"ada","query":"hi","session_id":"home"}"#;
+    assert_eq!(gateway.post("/agent/invoke", body).body["status"], "completed");
+    let stored: Vec<Json> = gateway.documents.values().cloned().collect();
+    assert_eq!(stored, [names(0, &["trip", "work", "home"])]);
+
+    gateway.written_meanwhile = vec![names(0, &["home", "late"])];
+    assert_eq!(gateway.delete("/agent/session/ada/home").status, 200);
+    let stored: Vec<Json> = gateway.documents.values().cloned().collect();
+    assert_eq!(stored, [names(1, &["late"])]);
+
+    // One that never gets its turn is refused, and changes nothing.
+    gateway.written_meanwhile = (0..100).map(|next| names(next, &["busy"])).collect();
+    assert_eq!(gateway.post("/agent/invoke", body).status, 409);
+    let stored: Vec<Json> = gateway.documents.values().cloned().collect();
+    assert_eq!(stored, [names(63, &["busy"])]);
 }
 
 #[test]

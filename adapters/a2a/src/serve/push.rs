@@ -1,7 +1,7 @@
 //! Push notification configs: set, get, list, delete, in three wire formats (docs/protocols/a2a.md#push-notifications).
 //! They are stored as documents of the engine. Not here: what is delivered (`crate::push`).
 
-use interlingua_core::call::{Call, DocumentCall, Reply, Target};
+use interlingua_core::call::{Call, DocumentCall, Replaces, Reply, Target};
 use interlingua_core::exchange::Next;
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Fault, Json, Out, Request, RunId};
@@ -270,6 +270,7 @@ pub(super) fn put_call(config: &Config) -> Call {
         collection: COLLECTION.to_owned(),
         key: config.key(),
         value: Json::from_serialize(config),
+        replaces: Replaces::Anything,
     })
 }
 

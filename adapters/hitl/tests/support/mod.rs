@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{ALL_DECISIONS, AskContext, Outcome, Waiting};
 use interlingua_core::call::{
-    AgentCard, Busy, Delivery, DocumentCall, Reply, RunInfo, RunState, RunView, SessionCall, SessionItem, SessionView,
-    Target, Thread,
+    AgentCard, Busy, Delivery, DocumentCall, Replaces, Reply, RunInfo, RunState, RunView, SessionCall, SessionItem,
+    SessionView, Target, Thread,
 };
 use interlingua_core::capability::ToolOutputs;
 use interlingua_core::exchange::{Mounted, Next};
@@ -43,6 +43,8 @@ pub(crate) enum AgentAction {
 pub(crate) struct Gateway {
     mounted: Mounted,
     pub(crate) documents: BTreeMap<(String, String), Json>,
+    /// What another gateway writes before this one does: values of the document that is written next.
+    pub(crate) written_meanwhile: Vec<Json>,
     pub(crate) sessions: BTreeMap<String, Session>,
     pub(crate) agent: Vec<AgentAction>,
     /// The messages that the agent received.
@@ -67,6 +69,7 @@ impl Gateway {
         Self {
             mounted: Hitl::mount(&mount, options).expect("mounts"),
             documents: BTreeMap::new(),
+            written_meanwhile: Vec::new(),
             sessions: BTreeMap::new(),
             agent: Vec::new(),
             agent_input: Vec::new(),
@@ -153,9 +156,22 @@ impl Gateway {
                         .filter(|((known, key), _)| *known == collection && key.starts_with(&prefix))
                         .map(|((_, key), value)| (key.clone(), value.clone()))
                         .collect(),
-                    DocumentCall::Put { collection, key, value } => {
-                        self.documents.insert((collection, key), value);
-                        return exchange.reply(Reply::Done, out);
+                    DocumentCall::Put { collection, key, value, replaces } => {
+                        let place = (collection, key);
+                        if !self.written_meanwhile.is_empty() {
+                            self.documents.insert(place.clone(), self.written_meanwhile.remove(0));
+                        }
+                        let known = self.documents.get(&place).cloned();
+                        let may_replace = match &replaces {
+                            Replaces::Anything => true,
+                            Replaces::Nothing => known.is_none(),
+                            Replaces::Value(value) => known.as_ref() == Some(value),
+                        };
+                        if may_replace {
+                            self.documents.insert(place, value);
+                            return exchange.reply(Reply::Done, out);
+                        }
+                        known.map(|value| (place.1, value)).into_iter().collect()
                     }
                     DocumentCall::Delete { collection, key } => {
                         self.documents.remove(&(collection, key));
