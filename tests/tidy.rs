@@ -424,3 +424,21 @@ fn no_local_path_and_no_registry_host_is_in_the_sources() {
 
     expect_none("local paths and registry hosts must not be in the sources", violations);
 }
+
+#[test]
+fn tests_of_one_process_exist() {
+    let sources = sources();
+    let text_of = |path: &str| sources.iter().find(|source| source.path == path).map(|source| source.text.as_str());
+    let list = text_of("tests/support/alternating.rs").expect("the list of tests that run with one gateway");
+    let names = list
+        .split('"')
+        .filter(|name| name.contains("::") && name.chars().all(|c| c.is_alphanumeric() || "_:".contains(c)));
+    let is_missing = |name: &&str| {
+        let (module, test) = name.split_once("::").expect("the name of a test has a module");
+        // Some are made by macros.
+        !text_of(&format!("tests/behaviour/{module}.rs")).is_some_and(|text| text.contains(test))
+    };
+    let names: Vec<_> = names.collect();
+    assert!(!names.is_empty(), "the list can be read");
+    expect_none("listed tests must exist", names.into_iter().filter(is_missing).map(str::to_owned));
+}

@@ -60,6 +60,8 @@ pub(super) struct State {
     pub(super) cancel_reason: Option<Fault>,
     /// True if it ends with the turn under way.
     pub(super) ends_after_turn: bool,
+    /// True if it waits only until another replica takes its next turn: for clients it goes on.
+    pub(super) is_handed_over: bool,
     visibility: Visibility,
     followers: Followers,
     /// Wakes a task that waits until everything is safe.
@@ -135,6 +137,7 @@ impl ActiveRun {
                 caller: None,
                 cancel_reason: None,
                 ends_after_turn: false,
+                is_handed_over: false,
                 visibility,
                 followers: Followers::default(),
                 safe_waker: None,
@@ -181,18 +184,21 @@ impl ActiveRun {
     pub fn view_safe<T>(&self, read: impl FnOnce(RunView<'_>) -> T) -> T {
         let state = self.state();
         let upto = state.visibility.visible_in_view();
-        if upto >= state.record.len() {
+        if upto >= state.record.len() && !state.is_handed_over {
             return read(state.view());
         }
 
         // Rare, and not on the way of a stream: a copy, so that the lock is free while it is read.
         let (mut record, mut about) = (state.record.clone(), state.about.clone());
-        let concluding = !record.in_turn();
+        let (concluding, is_handed_over) = (!record.in_turn(), state.is_handed_over);
         let pending = if concluding { Vec::new() } else { state.pending.clone() };
         drop(state);
 
+        let turns = record.run().turns.len();
         record.rewind(upto);
-        if concluding && record.in_turn() {
+        // Of a short turn nothing at all may be safe yet.
+        let is_under_way = record.in_turn() || record.run().turns.len() < turns;
+        if is_handed_over || (concluding && is_under_way) {
             about.state = RunState::Running;
         }
 
@@ -203,7 +209,7 @@ impl ActiveRun {
     pub(super) fn if_paused<T>(&self, next: u64, read: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
         let state = self.state();
         let all_read = state.visibility.visible() == state.record.len() && next == state.record.len();
-        (state.about.state.is_waiting() && all_read).then(|| read(state.view()))
+        (state.about.state.is_waiting() && !state.is_handed_over && all_read).then(|| read(state.view()))
     }
 
     /// Changes the run, and lets followers see of it what `publish` says.

@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use super::active_run::{ActiveRun, Publish};
 use super::basis::Basis;
 use super::connection::ConnectionCache;
+use super::handover::Handover;
 use super::linked_runs::LinkedRuns;
 use super::pending_index::PendingIndex;
 use super::run_table::RunTable;
@@ -33,6 +34,7 @@ pub(super) struct Concluder {
     runs: Arc<RunTable>,
     transcripts: Arc<Transcripts>,
     pending_index: Arc<PendingIndex>,
+    handover: Arc<Handover>,
 }
 
 /// A turn that has ended in the record.
@@ -113,8 +115,9 @@ impl Concluder {
         runs: Arc<RunTable>,
         transcripts: Arc<Transcripts>,
         pending_index: Arc<PendingIndex>,
+        handover: Arc<Handover>,
     ) -> Self {
-        Self { runs, transcripts, pending_index }
+        Self { runs, transcripts, pending_index, handover }
     }
 
     /// Notes, writes and publishes what a turn has come to. Returns the turn that was queued behind it.
@@ -151,7 +154,11 @@ impl Concluder {
         }
 
         let (asked, continued) = (open.clone(), self.is_continued(run, turn).await);
-        let next = advance(run, Comes { to: state, continued }, open, now);
+        let (next, handed_over) = advance(run, Comes { to: state, continued }, open, now);
+        if let Some(end) = handed_over {
+            // Read by the one who takes the run, which has to wait for the session's turn.
+            turn.session.doc().handed_over.insert(run.id(), end);
+        }
         let is_withdrawn = next.is_none() && !state.is_ended() && run.view(|view| view.run().end.is_some());
         if is_withdrawn {
             turn.session.doc().waiting.withdraw(run.id());
@@ -162,7 +169,7 @@ impl Concluder {
         linked.end(ended.end, error.as_ref()).await;
 
         let save_session = async {
-            if is_withdrawn || (changes_session && !is_shared) {
+            if is_withdrawn || handed_over.is_some() || (changes_session && !is_shared) {
                 self.save_session(run, turn, if is_withdrawn { &[] } else { &asked }).await;
             }
         };
@@ -172,6 +179,9 @@ impl Concluder {
         }
 
         if commit::publish_when_safe(self.runs.store(), run, save_session).await {
+            if handed_over.is_some() {
+                self.handover.watch(run, &turn.session);
+            }
             return next;
         }
         if run.is_lost() {
@@ -291,15 +301,16 @@ struct Comes {
     continued: bool,
 }
 
-/// Moves a run on after a turn: to the turn that is queued next, to waiting, or to its end. Returns the queued turn.
-fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> Option<Turn> {
+/// Moves a run on after a turn: to the turn that is queued next, to waiting, or to its end. Returns the queued turn, or the
+/// end that it comes to unless another replica takes its next turn.
+fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> (Option<Turn>, Option<End>) {
     let Comes { to: comes_to, continued } = comes;
     run.update(Publish::Later, |state| {
         state.pending = open;
         if state.ends_after_turn && !comes_to.is_ended() {
             // It was ended in the moment it came to its pause.
             state.cut(End::Canceled, None);
-            return None;
+            return (None, None);
         }
 
         let is_stopped =
@@ -311,20 +322,25 @@ fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> Op
             state.record.set_time(now);
             state.record.start_turn(next.spoken.request.input.clone());
             state.set(RunState::Running, now);
-            return Some(next);
+            return (Some(next), None);
         }
 
         state.queued.clear();
-        let comes_to = if continued && comes_to.is_ended() && !is_stopped { RunState::Waiting } else { comes_to };
-        if let RunState::Ended(end) = comes_to {
-            state.record.set_time(now);
-            state.record.finish_run(end);
-            state.set(comes_to, now);
-        } else {
+        match comes_to {
+            RunState::Ended(end) if continued && !is_stopped => {
+                state.is_handed_over = true;
+                state.set(RunState::Waiting, state.record.now());
+                return (None, Some(end));
+            }
+            RunState::Ended(end) => {
+                state.record.set_time(now);
+                state.record.finish_run(end);
+                state.set(comes_to, now);
+            }
             // At the very time that followers see.
-            state.set(comes_to, state.record.now());
+            _ => state.set(comes_to, state.record.now()),
         }
-        None
+        (None, None)
     })
 }
 

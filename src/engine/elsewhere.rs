@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::StreamExt as _;
 use interlingua_core::journal::{self, JournalError};
 use interlingua_core::pending::Pending;
-use interlingua_core::{Fault, Owner, Record, Run, RunId};
+use interlingua_core::{End, Fault, Owner, Record, Run, RunId};
 use tokio::task::AbortHandle;
 
 use super::active_run::{ActiveRun, Publish, State};
@@ -78,25 +78,34 @@ impl RunsElsewhere {
     async fn feed(&self, run: &Arc<ActiveRun>) {
         let Some(shared) = self.store.shared() else { return };
         let mut updates = shared.follow(run.id(), run.view(|view| view.record.len()));
-        while let Some(update) = updates.next().await {
-            match update {
-                Ok(update) => {
+        let is_over = loop {
+            match updates.next().await {
+                Some(Ok(update)) => {
                     if let Err(error) = self.take_over(run, update).await {
                         tracing::error!(run = %run.id(), %error, "what another replica wrote of a run cannot be read");
-                        break;
+                        break false;
                     }
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     tracing::warn!(run = %run.id(), %error, "a run can be followed no longer");
-                    break;
+                    break false;
                 }
+                None => break true,
             }
             if run.run_state().is_ended() {
-                break;
+                break false;
             }
-        }
+        };
 
-        if !run.run_state().is_ended() {
+        let is_stored = run.view(|view| view.info.stored);
+        if is_over && is_stored && matches!(self.store.owner_of(run.id()).await, Ok(None)) {
+            // Who deletes a run stops it first: its end was deleted before it was read here.
+            run.update(Publish::Forced, |state| {
+                if !state.about.state.is_ended() {
+                    state.cut(End::Canceled, None);
+                }
+            });
+        } else if !run.run_state().is_ended() {
             run.lose();
         }
         self.lock().remove(&run.id());
@@ -105,28 +114,38 @@ impl RunsElsewhere {
     async fn take_over(&self, run: &ActiveRun, update: RunUpdate) -> Result<(), JournalError> {
         let waits = update.info.as_ref().is_some_and(|info| info.state.is_waiting());
         // What the run asks is in its session before it waits.
-        let pending = if waits { self.open_items(run).await } else { Ok(Vec::new()) };
-        let pending = pending.unwrap_or_else(|fault| {
+        let asked = if waits { self.asked(run).await } else { Ok(Asked::default()) };
+        let asked = asked.unwrap_or_else(|fault| {
             tracing::warn!(run = %run.id(), "what a run asks cannot be read: {fault}");
-            Vec::new()
+            Asked::default()
         });
-        run.update(Publish::Forced, |state| state.take_over(update, pending))
+        run.update(Publish::Forced, |state| state.take_over(update, asked))
     }
 
-    async fn open_items(&self, run: &ActiveRun) -> Result<Vec<Pending>, Fault> {
+    async fn asked(&self, run: &ActiveRun) -> Result<Asked, Fault> {
         let (agent, owner, session, user) = run.view(|view| {
             let (run, info) = (view.run(), view.info);
             let owner = Owner::from_key(&info.owner);
             (run.agent.clone(), owner, run.session_id.clone(), info.request.user_id.clone())
         });
         let session = self.sessions.of_user(&agent, &owner, &session, user.as_deref()).await?;
-        Ok(session.doc().waiting.pending_of(run.id()))
+        let doc = session.doc();
+        let is_handed_over = doc.handed_over.contains_key(&run.id());
+        Ok(Asked { pending: doc.waiting.pending_of(run.id()), is_handed_over })
     }
+}
+
+/// Why a run waits, as its session has it.
+#[derive(Default)]
+struct Asked {
+    pending: Vec<Pending>,
+    /// Only for another replica to take its next turn.
+    is_handed_over: bool,
 }
 
 impl State {
     /// Appends what another replica wrote.
-    fn take_over(&mut self, update: RunUpdate, pending: Vec<Pending>) -> Result<(), JournalError> {
+    fn take_over(&mut self, update: RunUpdate, asked: Asked) -> Result<(), JournalError> {
         if !update.lines.is_empty() {
             let unread = Record::new(Run::new(self.record.run().id, "", "", 0));
             let record = std::mem::replace(&mut self.record, unread);
@@ -134,7 +153,7 @@ impl State {
         }
         if let Some(info) = update.info {
             self.about = *info;
-            self.pending = pending;
+            (self.pending, self.is_handed_over) = (asked.pending, asked.is_handed_over);
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use interlingua_core::call::RunView;
 use interlingua_core::{Fault, Step};
+use tokio::time::{Instant, sleep};
 
 use super::active_run::{PinnedRun, Take};
 use super::faults;
@@ -16,6 +17,8 @@ use crate::store::Health;
 
 /// How long a caller waits for an end that is being written. That takes a few milliseconds unless the store fails.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often a run is read that another replica is about to take.
+const TAKEN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A position in a run. Dropping it is leaving: an attached run whose last follower leaves is canceled.
 pub struct Follower {
@@ -214,4 +217,14 @@ pub(super) async fn settled(runs: &Arc<RunTable>, run: RunHandle) -> RunHandle {
         let _ = tokio::time::timeout(SETTLE_TIMEOUT, end).await;
     }
     run
+}
+
+/// Waits a moment if another replica is about to take the run's next turn: for clients it does not wait.
+pub(super) async fn taken(runs: &Arc<RunTable>, mut run: RunHandle) -> Result<RunHandle, Fault> {
+    let deadline = Instant::now() + SETTLE_TIMEOUT;
+    while Instant::now() < deadline && runs.is_handed_over(&run).await? {
+        sleep(TAKEN_INTERVAL).await;
+        run = runs.find(run.id()).await?.unwrap_or(run);
+    }
+    Ok(run)
 }

@@ -33,9 +33,14 @@ const MAX_INTERVAL: Duration = Duration::from_secs(60);
 /// A round begins early once this share of the runs that may be kept has come, one in so many, and at least so many runs.
 const EARLY_SHARE: u64 = 10;
 const EARLY_RUNS: u64 = 100;
+/// A replica does not know how many runs the others have had: a round begins early once its own are one in so many of
+/// those.
+const EARLY_REPLICAS: u64 = 4;
 
 /// The lease of the replica that deletes what is too old.
 const HOUSEKEEPING: &str = "housekeeping";
+/// The lease of the replica that does so at the moment: one that has had many runs does not wait for the other.
+const ROUND: &str = "housekeeping-round";
 
 /// Recovers, expires and closes.
 pub(super) struct Housekeeping {
@@ -55,9 +60,10 @@ impl Housekeeping {
     pub(super) async fn run(&self) {
         let mut signals = self.runs.store().signals();
         let holder = clock::new_id().to_string();
+        let mut is_early = false;
         loop {
-            if self.is_in_charge(&holder).await {
-                self.run_once().await;
+            if is_early || self.has_lease(HOUSEKEEPING, &holder).await {
+                self.round(&holder).await;
             }
             // No run outlives its time by much.
             let interval = (self.rules.load().retention.min_ttl() / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
@@ -65,7 +71,10 @@ impl Housekeeping {
             tokio::pin!(pause);
             loop {
                 tokio::select! {
-                    () = &mut pause => break,
+                    early = &mut pause => {
+                        is_early = early;
+                        break;
+                    }
                     signal = signals.recv() => {
                         let Some((id, signal)) = signal else { return };
                         self.obey(id, signal).await;
@@ -90,16 +99,23 @@ impl Housekeeping {
     }
 
     /// Waits for the next round. Many new runs bring it forward: in a minute, a thousand of them a second would take a
-    /// multiple of what may be kept. Meanwhile runs of lost replicas are closed.
-    async fn pause(&self, interval: Duration) {
+    /// multiple of what may be kept: true if it was. Meanwhile runs of lost replicas are closed.
+    async fn pause(&self, interval: Duration) -> bool {
         let (began, ended) = (Instant::now(), self.runs.turns_ended());
-        let many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE);
-        while began.elapsed() < interval && self.runs.turns_ended() - ended < many {
+        let mut many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE);
+        if self.runs.is_shared() {
+            many /= EARLY_REPLICAS;
+        }
+        while began.elapsed() < interval {
+            if self.runs.turns_ended() - ended >= many {
+                return true;
+            }
             sleep(MIN_INTERVAL).await;
             if self.runs.is_shared() {
                 self.recover_lost().await;
             }
         }
+        false
     }
 
     /// Closes what replicas left that the others have not seen for too long.
@@ -111,12 +127,22 @@ impl Housekeeping {
         }
     }
 
-    /// One of all replicas deletes what is too old.
-    async fn is_in_charge(&self, holder: &str) -> bool {
+    /// One of all replicas deletes what is too old, and no two at the same time.
+    async fn round(&self, holder: &str) {
+        if self.has_lease(ROUND, holder).await {
+            self.run_once().await;
+            if self.runs.is_shared() {
+                drop(self.runs.store().release(ROUND, holder));
+            }
+        }
+    }
+
+    /// True if this replica has a lease, or there are no others.
+    async fn has_lease(&self, key: &str, holder: &str) -> bool {
         if !self.runs.is_shared() {
             return true;
         }
-        let lease = self.runs.store().lease(HOUSEKEEPING, holder, 2 * MAX_INTERVAL).await;
+        let lease = self.runs.store().lease(key, holder, 2 * MAX_INTERVAL).await;
         lease.unwrap_or_else(|error| {
             tracing::debug!(%error, "old runs are not deleted now");
             false

@@ -9,8 +9,8 @@ use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunState, Target};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input};
-use interlingua_core::{Fault, FaultKind, Json, RunCall, RunId};
-use tokio::time::{Instant, sleep};
+use interlingua_core::{Delivery, End, Fault, FaultKind, Json, RunCall, RunId};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::abort_guard::AbortGuard;
 use super::active_run::{ActiveRun, Publish, State};
@@ -27,7 +27,7 @@ use super::run_access::RunAccess;
 use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
 use super::scope::Scope;
-use super::session::Queued;
+use super::session::Session;
 use super::turn::{Place, Spoken, Turn, TurnPermits};
 use super::{commit, faults};
 use crate::clock;
@@ -41,6 +41,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts later turns.
+#[derive(Clone)]
 pub(super) struct LaterTurns {
     pub(super) runs: Arc<RunTable>,
     pub(super) access: Arc<RunAccess>,
@@ -60,12 +61,11 @@ impl LaterTurns {
         agent: &Arc<Agent>,
         scope: &Scope,
     ) -> Result<Answer, Fault> {
-        let elsewhere = self.turn_from_elsewhere(id, &call, scope).await?;
-        // Without a turn the run need not be in memory, wherever this ends.
-        let run = match &elsewhere {
-            Some(_) => self.activate_released(id, scope).await?,
-            None => self.access.activate(id, scope).await?,
-        };
+        if let Some(working) = self.working_in_line(id, scope).await? {
+            return self.start_in_line(&working, call, agent, scope).await;
+        }
+
+        let run = self.access.activate(id, scope).await?;
         check_continuable(&run)?;
         let permits = TurnPermits::begin(&scope.caller, agent)?;
         // Before the run takes its next step.
@@ -76,10 +76,7 @@ impl LaterTurns {
         let session = self.runs.session_of(&run.handle()).await?;
         // A route may name another agent than the run's.
         let agent = if agent.name == run.agent.name { agent } else { &run.agent };
-        let place = Place::Behind(match elsewhere {
-            Some(queued) => queued,
-            None => self.runs.sessions().enqueue(&session, Some(id), self.queued_turns).await?,
-        });
+        let place = Place::Behind(self.runs.sessions().enqueue(&session, Some(id), self.queued_turns).await?);
         let (mut turn, started) =
             Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), Spoken::from(call));
         turn.permits = Some(permits);
@@ -98,31 +95,95 @@ impl LaterTurns {
             Duration::ZERO
         };
 
-        let wanted = Wanted { delivery, policy, first_event_timeout, turn: number };
-        Ok(match wanted.respond(follower, started).await? {
-            Answer::Steps { follower, .. } => Answer::Steps { follower, attach: true },
-            answer => answer,
-        })
+        attached(Wanted { delivery, policy, first_event_timeout, turn: number }.respond(follower, started).await?)
     }
 
-    /// A run that another replica drives takes its next turn here once that one has ended its own: waits for that. `None`:
-    /// no other replica drives it.
-    async fn turn_from_elsewhere(&self, id: RunId, call: &RunCall, scope: &Scope) -> Result<Option<Queued>, Fault> {
-        if !self.runs.is_shared() || self.runs.get(id).is_some() {
+    /// A run that works, if other replicas may have its next turns in line: all of them are taken in the order of that
+    /// line, also where the run is driven here. What is returned is for following it.
+    async fn working_in_line(&self, id: RunId, scope: &Scope) -> Result<Option<Arc<ActiveRun>>, Fault> {
+        if !self.runs.is_shared() {
             return Ok(None);
         }
         let run = self.access.find(&Target::Run(id), scope).await?;
         if !run.run_state().is_working() {
             return Ok(None);
         }
-
-        let session = self.runs.session_of(&run).await?;
-        if call.policy.busy == Some(Busy::Refuse) {
-            return Err(faults::busy(&session.id));
+        match &run {
+            RunHandle::InMemory(run) => Ok(Some(Arc::clone(run))),
+            RunHandle::Stored(..) => self.runs.follow_elsewhere(&run),
         }
-        let mut queued = self.runs.sessions().enqueue(&session, Some(id), self.queued_turns).await?;
-        queued.comes_here().await?;
-        Ok(Some(queued))
+    }
+
+    /// Queues a turn of a run in the line of all replicas. It is taken here once those before it have ended.
+    async fn start_in_line(
+        &self,
+        run: &Arc<ActiveRun>,
+        call: RunCall,
+        agent: &Arc<Agent>,
+        scope: &Scope,
+    ) -> Result<Answer, Fault> {
+        let follower = Follower::new(&self.runs, RunHandle::InMemory(run.pin()));
+        check_continuable(run)?;
+        let mut permits = TurnPermits::begin(&scope.caller, agent)?;
+        let (delivery, policy, labels) = (call.delivery, call.policy, call.labels.clone());
+        let session = self.runs.session_of(&RunHandle::InMemory(run.pin())).await?;
+        let agent = if agent.name == run.agent.name { agent } else { &run.agent };
+        let spoken = Spoken::from(call);
+        check_queueable(&session, &spoken, policy.busy, clock::now())?;
+        permits.queue()?;
+
+        let place = Place::Behind(self.runs.sessions().enqueue(&session, Some(run.id()), self.queued_turns).await?);
+        let (mut turn, started) =
+            Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), spoken);
+        turn.permits = Some(permits);
+
+        // As for a turn that is queued here, it does not matter whether its client waits for it.
+        let (this, id, scope) = (self.clone(), run.id(), scope.clone());
+        let launched = complete(async move { this.launch_released(id, turn, labels, &scope).await });
+        if delivery != Delivery::Collect {
+            // Begun by being polled, not by being waited for.
+            let _ = timeout(Duration::ZERO, launched).await;
+            let wanted = Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: 0 };
+            return attached(wanted.respond(follower, started).await?);
+        }
+
+        let came_at = Instant::now();
+        let launched = match policy.collect_timeout {
+            Some(after) => timeout(after, launched).await.ok().transpose()?,
+            None => Some(launched.await?),
+        };
+        let (number, left) = match launched {
+            Some(number) => (number.unwrap_or(usize::MAX), policy.collect_timeout),
+            None => (usize::MAX, Some(Duration::ZERO)),
+        };
+        let mut policy = policy;
+        policy.collect_timeout = left.map(|left| left.saturating_sub(came_at.elapsed()));
+        Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: number }.respond(follower, started).await
+    }
+
+    /// Takes a turn once no other replica has the session's, and none has the run. Returns the turn's index. `None`: the
+    /// run was stopped meanwhile, and its queued turns with it.
+    async fn launch_released(
+        &self,
+        id: RunId,
+        mut turn: Turn,
+        labels: Json,
+        scope: &Scope,
+    ) -> Result<Option<usize>, Fault> {
+        if let Some(Place::Behind(queued)) = &mut turn.place {
+            queued.comes_here().await?;
+        }
+
+        // Without a turn the run need not be in memory, wherever this ends.
+        let run = self.activate_released(id, scope).await?;
+        if matches!(run.run_state(), RunState::Ended(End::Canceled | End::Failed)) {
+            return Ok(None);
+        }
+        check_continuable(&run)?;
+        self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
+        // What the other replica has written last of it.
+        self.runs.session_of(&run.handle()).await?;
+        self.launch(&run, turn, labels).map(|(number, _)| Some(number))
     }
 
     /// Brings a run here that its holder is about to let go of, or has let go of.
@@ -194,7 +255,10 @@ impl LaterTurns {
                     Ok((state.record.run().turns.len() - 1, Some(turn)))
                 }
                 RunState::Queued | RunState::Running => {
-                    check_queueable(state, run.id(), &turn, now)?;
+                    if let Some(by) = state.record.run().answered_by() {
+                        return Err(faults::not_waiting(run.id(), Some(by)));
+                    }
+                    check_queueable(&turn.session, &turn.spoken, turn.policy.busy, now)?;
                     if let Some(permits) = &mut turn.permits {
                         permits.queue()?;
                     }
@@ -226,7 +290,9 @@ fn check_continuable(run: &ActiveRun) -> Result<(), Fault> {
 
 /// Records the start of a turn of a run that waits.
 fn start_turn(state: &mut State, mut turn: Turn, now: Millis) -> Turn {
-    turn.resumes = Some(state.about.state);
+    // Another replica may have handed it over instead of ending it.
+    let handed_over = turn.session.doc().handed_over.remove(&state.record.run().id);
+    turn.resumes = Some(handed_over.map_or(state.about.state, RunState::Ended));
     state.cancel_reason = None;
     state.record.set_time(now);
     state.record.start_turn(turn.take_input());
@@ -237,21 +303,26 @@ fn start_turn(state: &mut State, mut turn: Turn, now: Millis) -> Turn {
 }
 
 /// Whether a turn may queue behind the one under way.
-fn check_queueable(state: &State, id: RunId, turn: &Turn, now: Millis) -> Result<(), Fault> {
-    if let Some(by) = state.record.run().answered_by() {
-        return Err(faults::not_waiting(id, Some(by)));
-    }
-    if turn.policy.busy == Some(Busy::Refuse) {
-        return Err(faults::busy(&turn.session.id));
+fn check_queueable(session: &Session, spoken: &Spoken, busy: Option<Busy>, now: Millis) -> Result<(), Fault> {
+    if busy == Some(Busy::Refuse) {
+        return Err(faults::busy(&session.id));
     }
 
     // The turn under way asks nothing yet: an answer can only be one that was given before.
-    let (input, answers) = (turn.spoken.request.input.clone(), turn.spoken.answers.clone());
-    let mut waiting = turn.session.doc().waiting.clone();
-    match waiting.take(input, answers, turn.spoken.answer_policy, now) {
+    let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
+    let mut waiting = session.doc().waiting.clone();
+    match waiting.take(input, answers, spoken.answer_policy, now) {
         answer::Outcome::Refused(fault) => Err(fault),
         _ => Ok(()),
     }
+}
+
+/// Who follows a turn that joins others is not alone with the run.
+fn attached(answer: Answer) -> Result<Answer, Fault> {
+    Ok(match answer {
+        Answer::Steps { follower, .. } => Answer::Steps { follower, attach: true },
+        answer => answer,
+    })
 }
 
 /// Records input to a run that waits for something else first: it does not reach the agent, but the client sent it.

@@ -31,6 +31,7 @@ mod first_turns;
 mod follow;
 mod followers;
 mod gate;
+mod handover;
 mod housekeeping;
 mod later_turns;
 mod limits;
@@ -100,7 +101,8 @@ use self::deliveries::Deliveries;
 use self::documents::Documents;
 use self::driver::Driver;
 use self::first_turns::FirstTurns;
-use self::follow::settled;
+use self::follow::{settled, taken};
+use self::handover::Handover;
 use self::housekeeping::Housekeeping;
 use self::later_turns::LaterTurns;
 use self::linked_runs::RunLinker;
@@ -194,7 +196,10 @@ impl Engine {
                 self.check_accepting()?;
                 self.0.first_turns.start(*call, scope).await
             }
-            Call::Fetch(target) => Ok(Answer::Run(settled(runs, access.find(&target, scope).await?).await)),
+            Call::Fetch(target) => {
+                let run = settled(runs, access.find(&target, scope).await?).await;
+                Ok(Answer::Run(taken(runs, run).await?))
+            }
             Call::Follow(target) => Ok(Answer::Steps { follower: access.follow(&target, scope).await?, attach: false }),
             Call::Attach(target) => Ok(Answer::Steps { follower: access.follow(&target, scope).await?, attach: true }),
             Call::Cancel(target) => {
@@ -372,11 +377,12 @@ fn first_turns(
     let sessions = runs.sessions();
     let linker = Arc::new(RunLinker::new(Arc::clone(runs), Arc::clone(deliveries), Arc::clone(rules)));
     let pending_index = Arc::new(PendingIndex::new(Arc::clone(runs.store()), Arc::clone(sessions)));
+    let handover = Arc::new(Handover::new(Arc::clone(runs)));
     let turns = TurnServices {
         runs: Arc::clone(runs),
         context: ContextBuilder::new(Arc::clone(sessions), Arc::clone(transcripts)),
         linker: Arc::clone(&linker),
-        concluder: Concluder::new(Arc::clone(runs), Arc::clone(transcripts), Arc::clone(&pending_index)),
+        concluder: Concluder::new(Arc::clone(runs), Arc::clone(transcripts), Arc::clone(&pending_index), handover),
     };
 
     let driver = Arc::new(Driver::new(turns, Arc::clone(deliveries)));

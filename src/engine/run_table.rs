@@ -8,8 +8,10 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use interlingua_core::call::RunState;
 use interlingua_core::pending::Pending;
 use interlingua_core::{Fault, Owner, RunId};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::active_run::{ActiveRun, PinnedRun, Publish};
 use super::agent::Agents;
@@ -21,6 +23,11 @@ use super::session::Session;
 use super::session_table::SessionTable;
 use super::unstored::UnstoredRuns;
 use crate::store::{Claim, Store, StoreError, StoreFuture, StoredRun};
+
+/// How long the pause of a run may take to be written before its next turn is refused.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often it is looked for meanwhile.
+const RELEASE_INTERVAL: Duration = Duration::from_millis(2);
 
 /// All runs.
 pub(super) struct RunTable {
@@ -213,6 +220,18 @@ impl RunTable {
         Ok(session.doc().waiting.pending_of(run.id))
     }
 
+    /// True if a run waits only for another replica to take its next turn.
+    pub(super) async fn is_handed_over(&self, run: &RunHandle) -> Result<bool, Fault> {
+        let may_be = match run {
+            RunHandle::Stored(stored, pending) => stored.info.state == RunState::Waiting && pending.is_empty(),
+            RunHandle::InMemory(_) => false,
+        };
+        if !may_be || !self.is_shared() {
+            return Ok(false);
+        }
+        Ok(self.session_of(run).await?.doc().handed_over.contains_key(&run.id()))
+    }
+
     /// The session of a run.
     pub(super) async fn session_of(&self, run: &RunHandle) -> Result<Arc<Session>, Fault> {
         let (agent, owner, session, user) = run.view(|view| {
@@ -228,11 +247,14 @@ impl RunTable {
         loop {
             let id = run.id();
             match run {
-                RunHandle::InMemory(active) => match self.hold(&active) {
-                    Some(held) => return Ok(held),
-                    // It has left memory since it was found: a change to this copy would be lost.
-                    None => run = self.find(id).await?.ok_or_else(|| faults::run_not_found(id))?,
-                },
+                RunHandle::InMemory(active) => {
+                    self.release_settled(&active).await?;
+                    match self.hold(&active) {
+                        Some(held) => return Ok(held),
+                        // It has left memory since it was found: a change to this copy would be lost.
+                        None => run = self.find(id).await?.ok_or_else(|| faults::run_not_found(id))?,
+                    }
+                }
                 RunHandle::Stored(..) => {
                     // What was found before may be outdated: the run may have been in memory since.
                     let loading = LoadingGuard::new(self, id);
@@ -251,6 +273,23 @@ impl RunTable {
                 }
             }
         }
+    }
+
+    /// A shared store lets go of a run as soon as its pause is written, and its driver a moment later: waits for that,
+    /// since what is changed here in between belongs to no one.
+    async fn release_settled(&self, run: &Arc<ActiveRun>) -> Result<(), Fault> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + RELEASE_TIMEOUT;
+        while run.run_state().is_waiting() && run.settling().is_some() {
+            if Instant::now() >= deadline {
+                return Err(faults::store_unavailable());
+            }
+            sleep(RELEASE_INTERVAL).await;
+        }
+        self.release_if_idle(run);
+        Ok(())
     }
 
     /// Waits until the store knows that a run is here.

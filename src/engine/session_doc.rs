@@ -10,7 +10,7 @@ use interlingua_core::answer::Waiting;
 use interlingua_core::event::Millis;
 use interlingua_core::model::Message;
 use interlingua_core::tree::Node;
-use interlingua_core::{Extra, Fault, FaultKind, Json, Owner, RunId};
+use interlingua_core::{End, Extra, Fault, FaultKind, Json, Owner, RunId};
 use serde::{Deserialize, Serialize};
 
 use super::upstream_ids;
@@ -147,6 +147,10 @@ pub(super) struct SessionDoc {
     /// What the session waits for, and what was answered.
     #[serde(default)]
     pub(super) waiting: Waiting,
+    /// Runs that have ended their turn and wait for the next one, which another replica has in line: what each comes to
+    /// if that turn is not taken.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "ends")]
+    pub(super) handed_over: BTreeMap<RunId, End>,
     /// The adapters' own facts.
     #[serde(default)]
     pub(super) labels: Extra,
@@ -189,6 +193,7 @@ impl SessionDoc {
             connector_user: None,
             latest: None,
             waiting: Waiting::default(),
+            handed_over: BTreeMap::new(),
             labels: Extra::new(),
             writes: Vec::new(),
         }
@@ -336,6 +341,29 @@ impl SessionDoc {
     pub(super) fn remove_turn_item(&mut self, item: &str) {
         self.removed.insert(item.to_owned());
         self.stale = true;
+    }
+}
+
+/// Ends of runs by their names.
+mod ends {
+    use std::collections::BTreeMap;
+
+    use interlingua_core::call::RunState;
+    use interlingua_core::{End, RunId};
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(ends: &BTreeMap<RunId, End>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(ends.iter().map(|(run, end)| (run, RunState::Ended(*end).as_str())))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<BTreeMap<RunId, End>, D::Error> {
+        let names = BTreeMap::<RunId, String>::deserialize(deserializer)?;
+        let end_of = |name: &str| match RunState::parse(name) {
+            Some(RunState::Ended(end)) => Ok(end),
+            _ => Err(D::Error::custom(format_args!("'{name}' is no end"))),
+        };
+        names.into_iter().map(|(run, name)| Ok((run, end_of(&name)?))).collect()
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         connector_user: pick(&base.connector_user, &mine.connector_user, &theirs.connector_user),
         latest: pick(&base.latest, &mine.latest, &theirs.latest),
         waiting: merge_waiting(&base.waiting, &mine.waiting, &theirs.waiting),
+        // Only who has the turn hands runs over and takes them.
+        handed_over: pick(&base.handed_over, &mine.handed_over, &theirs.handed_over),
         labels: pick(&base.labels, &mine.labels, &theirs.labels),
         ..theirs.clone()
     };

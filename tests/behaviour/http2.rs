@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rustls::ClientConfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -124,8 +125,9 @@ async fn requests_of_a_connection_do_not_wait_for_each_other() {
         let body = user_turn(&format!("echo number {number}.")).to_string();
         others.push(connection.begin("POST", PROCESS, JSON, body.as_bytes()).await);
     }
-    for (number, other) in others.into_iter().enumerate() {
-        let answer = other.whole().await;
+    // Read at the same time: together they are larger than what one connection may have unread.
+    let answers = join_all(others.into_iter().map(|other| other.whole())).await;
+    for (number, answer) in answers.into_iter().enumerate() {
         assert!(answer.status == 200 && answer.text().contains(&format!("number {number}.")), "{}", answer.text());
     }
     let answer = slow.whole().await;

@@ -294,9 +294,10 @@ async fn many_new_runs_are_not_kept_until_the_next_minute() {
     for _ in 0..150 {
         assert_eq!(gateway.post("/agents/demo/process", &body).await.status, 200);
     }
+    // Those that came after the last round of this minute stay.
     poll_until("the oldest runs to be deleted", async || {
         let runs = gateway.get("/agents/demo/runs").await.json();
-        (runs["total"].as_u64()? <= 10).then_some(())
+        (runs["total"].as_u64()? < 100).then_some(())
     })
     .await;
 }

@@ -9,6 +9,7 @@
 mod at_once;
 mod check;
 mod compose;
+mod continued;
 mod migrate;
 mod operators;
 mod outages;

@@ -10,11 +10,10 @@ use std::thread::JoinHandle;
 
 use interlingua::config::{self, Env};
 use interlingua::server::SharedRoutes;
-use interlingua_testing_postgres::Database;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::alternating;
+use super::alternating::{self, Shared};
 use super::callers::key_of;
 use super::http::{Exchange, Response, request, with_timeout};
 use super::puppet::{PuppetApi, PuppetUpstream};
@@ -32,8 +31,8 @@ pub struct Gateway {
     routes: SharedRoutes,
     folder: PathBuf,
     _temporary: Option<tempfile::TempDir>,
-    /// The other one of two that look like one, and their database.
-    other: Option<(Box<Self>, Database<'static>)>,
+    /// The other one of two that look like one, and their store.
+    other: Option<(Box<Self>, Shared)>,
 }
 
 /// All protocols, and those of the tests.
@@ -69,17 +68,19 @@ impl Gateway {
 
     /// The same in an existing folder.
     pub async fn in_folder(source: &str, folder: PathBuf) -> Self {
-        let two = if alternating::is_on() { alternating::with_database(source, &folder) } else { None };
-        let Some((source, database)) = two else { return Self::one_in_folder(source, folder).await };
-        let mut one = Self::one_in_folder(&source, folder.clone()).await;
-        let other = Self::one_in_folder(&source, folder).await;
+        let Some(shared) = alternating::shared_store(source, &folder) else {
+            return Self::one_in_folder(builder(), source, folder).await;
+        };
+        let source = shared.config(source);
+        let mut one = Self::one_in_folder(shared.join(builder()), &source, folder.clone()).await;
+        let other = Self::one_in_folder(shared.join(builder()), &source, folder).await;
         one.address = alternating::front([one.address, other.address]);
-        one.other = Some((Box::new(other), database));
+        one.other = Some((Box::new(other), shared));
         one
     }
 
     /// One gateway in an existing folder.
-    async fn one_in_folder(source: &str, folder: PathBuf) -> Self {
+    async fn one_in_folder(gateway: interlingua::Gateway, source: &str, folder: PathBuf) -> Self {
         log();
         let server =
             if source.contains("[server]") { "" } else { "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n" };
@@ -94,7 +95,6 @@ impl Gateway {
         let (finished, stopped) = oneshot::channel();
         let file = folder.join("gateway.toml");
         let thread = std::thread::spawn(move || {
-            let gateway = builder();
             let parsed = config::read(&source, &file, &gateway.protocols(), &Env::process());
             let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
             actix_web::rt::System::new().block_on(async move {
