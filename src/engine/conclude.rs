@@ -153,12 +153,17 @@ impl Concluder {
             self.save_session(run, turn, &open).await;
         }
 
-        let (asked, continued) = (open.clone(), self.is_continued(run, turn).await);
-        let (next, handed_over) = advance(run, Comes { to: state, continued }, open, now);
-        if let Some(end) = handed_over {
-            // Read by the one who takes the run, which has to wait for the session's turn.
+        let continued = self.is_continued(run, turn).await;
+        if let (true, RunState::Ended(end)) = (continued, state) {
+            // In the session before the run waits, too: for clients of other replicas it never does.
             turn.session.doc().handed_over.insert(run.id(), end);
+            self.save_session(run, turn, &open).await;
         }
+
+        let asked = open.clone();
+        let (next, is_handed_over) = advance(run, Comes { to: state, continued }, open, now);
+        // It was stopped meanwhile, or has its next turn here.
+        let is_kept_here = !is_handed_over && turn.session.doc().handed_over.remove(&run.id()).is_some();
         let is_withdrawn = next.is_none() && !state.is_ended() && run.view(|view| view.run().end.is_some());
         if is_withdrawn {
             turn.session.doc().waiting.withdraw(run.id());
@@ -169,7 +174,7 @@ impl Concluder {
         linked.end(ended.end, error.as_ref()).await;
 
         let save_session = async {
-            if is_withdrawn || handed_over.is_some() || (changes_session && !is_shared) {
+            if is_withdrawn || is_kept_here || (changes_session && !is_shared) {
                 self.save_session(run, turn, if is_withdrawn { &[] } else { &asked }).await;
             }
         };
@@ -179,7 +184,7 @@ impl Concluder {
         }
 
         if commit::publish_when_safe(self.runs.store(), run, save_session).await {
-            if handed_over.is_some() {
+            if is_handed_over {
                 self.handover.watch(run, &turn.session);
             }
             return next;
@@ -301,16 +306,16 @@ struct Comes {
     continued: bool,
 }
 
-/// Moves a run on after a turn: to the turn that is queued next, to waiting, or to its end. Returns the queued turn, or the
-/// end that it comes to unless another replica takes its next turn.
-fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> (Option<Turn>, Option<End>) {
+/// Moves a run on after a turn: to the turn that is queued next, to waiting, or to its end. Returns the queued turn, and true
+/// if it waits for another replica to take its next turn.
+fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> (Option<Turn>, bool) {
     let Comes { to: comes_to, continued } = comes;
     run.update(Publish::Later, |state| {
         state.pending = open;
         if state.ends_after_turn && !comes_to.is_ended() {
             // It was ended in the moment it came to its pause.
             state.cut(End::Canceled, None);
-            return (None, None);
+            return (None, false);
         }
 
         let is_stopped =
@@ -322,15 +327,15 @@ fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> (O
             state.record.set_time(now);
             state.record.start_turn(next.spoken.request.input.clone());
             state.set(RunState::Running, now);
-            return (Some(next), None);
+            return (Some(next), false);
         }
 
         state.queued.clear();
         match comes_to {
-            RunState::Ended(end) if continued && !is_stopped => {
+            RunState::Ended(_) if continued && !is_stopped => {
                 state.is_handed_over = true;
                 state.set(RunState::Waiting, state.record.now());
-                return (None, Some(end));
+                return (None, true);
             }
             RunState::Ended(end) => {
                 state.record.set_time(now);
@@ -340,7 +345,7 @@ fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> (O
             // At the very time that followers see.
             _ => state.set(comes_to, state.record.now()),
         }
-        (None, None)
+        (None, false)
     })
 }
 

@@ -4,13 +4,18 @@
 //! Not here: handing a run over ([`super::conclude`]), and taking it ([`super::later_turns`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use interlingua_core::{Fault, RunId};
+use interlingua_core::{Fault, FaultKind, RunId};
+use tokio::time::sleep;
 
 use super::active_run::{ActiveRun, Publish};
 use super::commit;
 use super::run_table::RunTable;
 use super::session::Session;
+
+/// How often it is tried while the store cannot be reached.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Ends runs that no other replica took.
 pub(super) struct Handover {
@@ -27,8 +32,12 @@ impl Handover {
     pub(super) fn watch(self: &Arc<Self>, run: &ActiveRun, session: &Arc<Session>) {
         let (this, id, session) = (Arc::clone(self), run.id(), Arc::clone(session));
         tokio::task::spawn_local(async move {
-            if let Err(fault) = this.end_if_left(id, &session).await {
-                tracing::warn!(run = %id, "a run that was handed over may be left to wait: {fault}");
+            while let Err(fault) = this.end_if_left(id, &session).await {
+                if fault.kind != FaultKind::Overloaded || this.runs.is_closed() {
+                    return tracing::warn!(run = %id, "a run that was handed over may be left to wait: {fault}");
+                }
+                // Neither did the other replica reach the store.
+                sleep(RETRY_INTERVAL).await;
             }
         });
     }
@@ -37,7 +46,7 @@ impl Handover {
         let sessions = self.runs.sessions();
         let queued = sessions.enqueue(session, None, usize::MAX).await?;
         let _guard = sessions.turn_of(queued).await?;
-        let Some(end) = session.doc().handed_over.remove(&id) else { return Ok(()) };
+        let Some(end) = session.doc().handed_over.get(&id).copied() else { return Ok(()) };
 
         if let Some(run) = self.runs.find(id).await?.filter(|run| run.run_state().is_waiting()) {
             let run = self.runs.activate(run).await?;
@@ -53,6 +62,7 @@ impl Handover {
                 self.runs.turn_ended(&run);
             }
         }
+        session.doc().handed_over.remove(&id);
         sessions.save(session).await
     }
 }
