@@ -23,7 +23,7 @@ const MAX_STEPS: usize = 400;
 /// What is sent to the gateway that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Api {
-    AgentApi,
+    Agent,
     Responses,
     A2a,
     Hitl,
@@ -108,7 +108,7 @@ impl Scene {
     async fn say(&self, member: &Member, words: &str) -> Client {
         let session = &self.session;
         let (path, body) = match self.client {
-            Api::AgentApi => ("/agents/demo/process", user_turn_in(session, words)),
+            Api::Agent => ("/agents/demo/process", user_turn_in(session, words)),
             Api::Responses => ("/v1/responses", json!({ "model": "demo", "input": words, "stream": true })),
             Api::A2a => ("/a2a/demo/message:stream", self.message(json!({ "text": words }))),
             Api::Hitl => {
@@ -132,7 +132,7 @@ impl Scene {
     async fn accept(&self, member: &Member) -> Client {
         let (run, item) = self.waiting.as_ref().expect("a run that waits");
         let (path, body) = match self.client {
-            Api::AgentApi => {
+            Api::Agent => {
                 let data = json!({ "approval_request_id": item, "id": item, "approve": true });
                 let content = json!({ "type": "data", "data": data });
                 let message = json!({ "type": "mcp_approval_response", "role": "user", "content": [content] });
@@ -277,7 +277,7 @@ async fn settle(
     for id in all.iter().filter(|id| !known.contains(*id)) {
         seen.extend(ended(&members, id, what).await);
     }
-    if scene.client == Api::AgentApi {
+    if scene.client == Api::Agent {
         expect_stored(&received, &seen, what);
     }
     let end = seen.last().cloned().unwrap_or_default();
@@ -325,19 +325,19 @@ macro_rules! every_step {
 }
 
 every_step! {
-    a_turn_of_the_agent_api_whose_gateway_is_killed: AgentApi First Killed,
-    a_turn_of_the_agent_api_whose_gateway_is_paused: AgentApi First Paused,
-    a_turn_of_the_agent_api_whose_gateway_is_cut_off: AgentApi First CutOff,
-    a_turn_of_the_agent_api_whose_gateway_is_paused_briefly: AgentApi First PausedBriefly,
-    a_turn_of_the_agent_api_whose_gateway_is_cut_off_briefly: AgentApi First CutOffBriefly,
+    a_turn_of_the_agent_api_whose_gateway_is_killed: Agent First Killed,
+    a_turn_of_the_agent_api_whose_gateway_is_paused: Agent First Paused,
+    a_turn_of_the_agent_api_whose_gateway_is_cut_off: Agent First CutOff,
+    a_turn_of_the_agent_api_whose_gateway_is_paused_briefly: Agent First PausedBriefly,
+    a_turn_of_the_agent_api_whose_gateway_is_cut_off_briefly: Agent First CutOffBriefly,
     a_turn_of_responses_whose_gateway_is_killed: Responses First Killed,
     a_turn_of_responses_whose_gateway_is_paused: Responses First Paused,
     a_turn_of_a2a_whose_gateway_is_killed: A2a First Killed,
     a_turn_of_a2a_whose_gateway_is_cut_off: A2a First CutOff,
     a_turn_of_hitl_whose_gateway_is_killed: Hitl First Killed,
     a_turn_of_hitl_whose_gateway_is_paused: Hitl First Paused,
-    an_answer_over_the_agent_api_whose_gateway_is_killed: AgentApi Answer Killed,
-    an_answer_over_the_agent_api_whose_gateway_is_paused: AgentApi Answer Paused,
+    an_answer_over_the_agent_api_whose_gateway_is_killed: Agent Answer Killed,
+    an_answer_over_the_agent_api_whose_gateway_is_paused: Agent Answer Paused,
     an_answer_over_responses_whose_gateway_is_cut_off: Responses Answer CutOff,
     an_answer_over_a2a_whose_gateway_is_killed: A2a Answer Killed,
     an_answer_over_a2a_whose_gateway_is_paused: A2a Answer Paused,

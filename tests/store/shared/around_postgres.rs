@@ -22,8 +22,11 @@ const READERS: usize = 2;
 /// Processes that share a database.
 pub(crate) struct AroundPostgres {
     database: Database<'static>,
-    processes: Mutex<Vec<(Arc<dyn Store>, Arc<Link>)>>,
+    processes: Mutex<Vec<Linked>>,
 }
+
+/// The store of a process, with its link.
+type Linked = (Arc<dyn Store>, Arc<Link>);
 
 /// How a process reaches the database.
 struct Link {
