@@ -4,8 +4,8 @@
 //!
 //! Not here: what is written of runs ([`super::tracked`]), and when a flush is sent, and again ([`super::writer`]).
 
+mod answers;
 mod halves;
-mod results;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,9 +17,8 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-pub(super) use self::results::Results;
-use self::results::{place_in, removed_in, written_in};
 use super::database::Database;
+use super::results::{Results, place_in, removed_in, written_in};
 use super::tracked::{RunWrites, Runs, int};
 use super::work::{DocumentsWork, Reply, Work};
 use crate::store::{Claim, Journal, Signal, StoreError, Ticket, owner_in};
@@ -136,14 +135,13 @@ impl Flush {
             _ => None,
         };
         // What follows the removal of the same run comes after it.
-        let fits = |work: &Work| match work {
+        let mut fits = |work: &Work| match work {
             Work::Remove { run, .. } => {
                 removed.insert(*run);
                 true
             }
             work => run_of(work).is_none_or(|run| !removed.contains(&run)),
         };
-        let mut fits = fits;
         let end = work.iter().position(|work| !fits(work)).unwrap_or(work.len());
         for work in work.drain(..end) {
             flush.add(runs, work);
@@ -302,13 +300,8 @@ impl Flush {
 
         // The first error is the cause; those after it say that the transaction is aborted.
         begun?;
-        let failed = |error| Err(error);
-        if let Err(error) = renewed {
-            return failed(error);
-        }
-        if let Err(error) = locked {
-            return failed(error);
-        }
+        renewed?;
+        locked?;
         let (opened, claimed, _, heads, _) = runs?;
         let removed = removed.into_iter().collect::<Result<Vec<_>, _>>()?;
         let written = written.into_iter().collect::<Result<Vec<_>, _>>()?;

@@ -1,10 +1,6 @@
 //! Runs that this replica holds by the database, and does not have: those that it gives up because the database refuses
 //! them, and those that it was given without learning of it. Not here: runs of other replicas ([`super::recover`]).
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
-
 use interlingua_core::id::RunId;
 use tokio_postgres::Error;
 use tokio_postgres::types::{ToSql, Type};
@@ -15,10 +11,7 @@ use super::inner::Inner;
 use super::latest_lines;
 use crate::clock;
 use crate::store::StoreError;
-use crate::store::local::lock;
 
-/// How long the engine may take to open a run that it was handed. After that it is handed out again.
-const OPENING_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many runs are looked for at once.
 const BATCH: i64 = 50;
 
@@ -53,37 +46,6 @@ pub(super) async fn find(database: &Database, replica: Uuid, known: &[Uuid]) -> 
     let parameters: [(&(dyn ToSql + Sync), Type); 3] =
         [(&replica, Type::UUID), (&known, Type::UUID_ARRAY), (&BATCH, Type::INT8)];
     Ok(database.rows(FIND, &parameters).await?.iter().map(|row| row.get(0)).collect())
-}
-
-/// Which runs the engine was handed, and which it should be handed.
-#[derive(Default)]
-pub(super) struct HandedOut(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    /// When those were handed out that may not be open yet.
-    since: HashMap<Uuid, Instant>,
-    /// Held, and not had.
-    forgotten: Vec<Uuid>,
-}
-
-impl HandedOut {
-    /// Notes what is handed out now.
-    pub(super) fn add(&self, runs: impl Iterator<Item = Uuid>) {
-        let now = Instant::now();
-        lock(&self.0).since.extend(runs.map(|run| (run, now)));
-    }
-
-    /// Notes what this replica holds and does not have.
-    pub(super) fn set_forgotten(&self, runs: Vec<Uuid>) {
-        let mut state = lock(&self.0);
-        state.since.retain(|_, since| since.elapsed() < OPENING_TIMEOUT);
-        state.forgotten = runs.into_iter().filter(|run| !state.since.contains_key(run)).collect();
-    }
-
-    fn take_forgotten(&self) -> Vec<Uuid> {
-        std::mem::take(&mut lock(&self.0).forgotten)
-    }
 }
 
 /// Runs that the database says this replica holds, and that it does not have. They are handed out as those of lost

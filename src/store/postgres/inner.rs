@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::connect::{Connector, Notices};
 use super::follows::Follows;
-use super::given_up::HandedOut;
+use super::handed_out::HandedOut;
 use super::health::WriterHealth;
 use super::options::PostgresOptions;
 use super::queue::Queue;

@@ -4,11 +4,12 @@
 //!
 //! `options` has the settings, `begin` joins the other replicas and `standing` says how this one stands with them,
 //! `connect` and `database` a connection, `schema` the tables, `check` whether a database can be used; `work` and
-//! `queue` what is to be written, `tracked` what of it is written of runs, `flush` one transaction, `writer` the task
-//! that sends them; `reads` the connections for reading, `reader` the queries; `turns`, `follows` and `signals` what
-//! comes from other replicas; `recover` what lost ones left, `latest_lines` what only their logs have, `given_up` what
-//! this one holds and does not have; `leases` who does what only one does, `retention` deletions, `import` what comes
-//! from a store of another kind. All of them run on a thread of their own. Not here: files.
+//! `queue` what is to be written, `tracked` what of it is written of runs, `flush` one transaction, `results` what it
+//! came to, `writer` the task that sends them; `reads` the connections for reading, `reader` the queries; `turns`,
+//! `follows` and `signals` what comes from other replicas; `recover` what lost ones left, `latest_lines` what only their
+//! logs have, `given_up` what this one holds and does not have, `handed_out` what the engine is given of both; `leases`
+//! who does what only one does, `retention` deletions, `import` what comes from a store of another kind. All of them run
+//! on a thread of their own. Not here: files.
 
 mod begin;
 mod check;
@@ -18,6 +19,7 @@ mod error;
 mod flush;
 mod follows;
 mod given_up;
+mod handed_out;
 mod health;
 mod import;
 mod inner;
@@ -29,6 +31,7 @@ mod queue;
 mod reader;
 mod reads;
 mod recover;
+mod results;
 mod retention;
 mod schema;
 mod signals;
@@ -99,22 +102,24 @@ impl Postgres {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(started.send(Err(StoreError::Internal(error.to_string())))),
             };
-            runtime.block_on(LocalSet::new().run_until(async move {
-                let writer = match begin::begin(&shared, &schema).await {
+            // Boxed, as other large ones below: without optimization each level that passes one on has it on the stack.
+            let tasks = Box::pin(async move {
+                let writer = match Box::pin(begin::begin(&shared, &schema)).await {
                     Ok(writer) => {
                         let _ = started.send(Ok(()));
                         Some(writer)
                     }
                     Err(error @ StoreError::Unavailable { .. }) => {
                         let _ = started.send(Ok(()));
-                        begin::retry(&shared, &schema, &mut incoming, error).await
+                        Box::pin(begin::retry(&shared, &schema, &mut incoming, error)).await
                     }
                     Err(error) => return drop(started.send(Err(error))),
                 };
                 if let Some(writer) = writer {
-                    serve(shared, writer, incoming).await;
+                    Box::pin(serve(shared, writer, incoming)).await;
                 }
-            }));
+            });
+            runtime.block_on(LocalSet::new().run_until(tasks));
         });
         spawned.map_err(|error| StoreError::Internal(error.to_string()))?;
 
@@ -196,11 +201,11 @@ async fn serve(inner: Arc<Inner>, writer: Writer, incoming: UnboundedReceiver<Jo
 
     let guard = StopOnDrop(Arc::clone(&inner));
     tokio::select! {
-        () = writer.run() => {}
+        () = Box::pin(writer.run()) => {}
         () = inner.turns.run(&inner.reads, &inner.notices) => {}
         () = inner.follows.run(&inner.reads, &inner.notices, &inner.channel, || inner.replica()) => {}
         () = signals::receive(Arc::clone(&inner)) => {}
-        () = signals::listen(Arc::clone(&inner)) => {}
+        () = Box::pin(signals::listen(Arc::clone(&inner))) => {}
         () = signals::count_replicas(Arc::clone(&inner)) => {}
         () = begin_jobs(Arc::clone(&inner), incoming) => {}
     }

@@ -54,8 +54,7 @@ const CLAIM: &str = "
 /// Fences replicas that were not seen for a lease, and takes some of the runs of fenced ones over.
 pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
     let (replica, lease) = (inner.replica(), inner.lease.as_secs_f64());
-    // After an outage that others had too, they get a lease to come back.
-    let may_fence = inner.health.good_for() >= inner.lease && inner.standing.is_steady(inner.lease);
+    let may_fence = inner.standing.is_steady(inner.lease);
     let fenced = inner.reads.read(async |database| {
         let fence: [(&(dyn ToSql + Sync), Type); 2] = [(&replica, Type::UUID), (&lease, Type::FLOAT8)];
         let fenced = if may_fence { database.rows(FENCE, &fence).await? } else { Vec::new() };

@@ -26,7 +26,7 @@ enum Lease {
     Joining,
     Renewed {
         at: Instant,
-        /// Since when it was renewed in time each time.
+        /// Since when it was renewed in time each time, without an outage in between.
         steady_since: Instant,
     },
     Lost(Instant),
@@ -56,12 +56,22 @@ impl Standing {
         self.followed.store(followed, Ordering::Relaxed);
     }
 
+    /// The database can be written again after such an outage. `term`: how long a lease lasts. A shorter one than a
+    /// quarter of that made no other replica late.
+    pub(super) fn had_outage(&self, outage: Duration, term: Duration) {
+        if outage >= term / 4
+            && let Lease::Renewed { steady_since, .. } = &mut *lock(&self.lease)
+        {
+            *steady_since = Instant::now();
+        }
+    }
+
     /// True if this replica could renew its lease in time for as long as one lasts. Only then it may say of others that
     /// they are gone: after an outage of the database all of them are late, and the first one back would take over from
-    /// the rest.
+    /// the rest. While it waits for a renewal itself, the others may wait for the same.
     pub(super) fn is_steady(&self, term: Duration) -> bool {
         matches!(*lock(&self.lease), Lease::Renewed { at, steady_since }
-            if !is_late(at, Instant::now(), term) && steady_since.elapsed() >= term)
+            if at.elapsed() <= term / 2 && steady_since.elapsed() >= term)
     }
 
     /// The lease was lost, with all runs.
@@ -115,6 +125,12 @@ mod tests {
         renew(6);
         renew(3);
         assert!(standing.is_steady(term), "renewed every 3 s for 27 s");
+        standing.had_outage(Duration::from_secs(2), term);
+        assert!(standing.is_steady(term), "others have renewed at most 5 s ago");
+        standing.had_outage(Duration::from_secs(3), term);
+        assert!(!standing.is_steady(term), "others may need longer to come back");
+        renew(0);
+        assert!(!standing.is_steady(term), "it has been back for less than a term");
 
         let outage = Standing::default();
         for ago in [60, 57, 54, 9, 6, 3] {

@@ -1,7 +1,6 @@
 //! The writer: collects work and flushes it, over one connection, one flush at a time. A flush whose outcome is unknown is
 //! sent again until it is known. Not here: what a flush is ([`super::flush`]).
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,9 +11,10 @@ use uuid::Uuid;
 
 use super::database::Database;
 use super::error::{Failure, describe, store_error};
-use super::flush::{Flush, Results};
+use super::flush::Flush;
 use super::given_up;
 use super::inner::Inner;
+use super::results::Results;
 use super::tracked::Runs;
 use super::work::Work;
 use crate::clock;
@@ -31,7 +31,7 @@ const LOG_ROTATION: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Size in bytes at which the log is emptied early.
 const MAX_LOG_BYTES: usize = 8 << 20;
-/// How long a statement of the writer may go without a result before its connection is given up, and how many leases.
+/// How long a statement of the writer may go without a result before its connection is given up.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// How long a flush may take before new runs are refused.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -39,7 +39,6 @@ const SILENCE: Duration = Duration::from_secs(2);
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// For so many leases without a connection the runs are kept; then they are lost, whatever the database will say.
 const MAX_LEASES: u32 = 3;
-
 /// How often the database is asked for the time.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
 /// How long that may take: a late answer says nothing.
@@ -135,7 +134,9 @@ impl Writer {
             if work.is_empty() {
                 let due = self.renewed + FLUSH_INTERVAL;
                 let urgent = self.renewed + URGENT_INTERVAL;
-                (work, self.arrived) = self.inner.queue.next(due, urgent, idle.min(LOG_ROTATION)).await;
+                // However often it is woken for nothing, the lease is renewed in time.
+                let longest = idle.saturating_sub(self.renewed.elapsed()).min(LOG_ROTATION);
+                (work, self.arrived) = self.inner.queue.next(due, urgent, longest).await;
             }
 
             self.give_up_refused().await;
@@ -215,7 +216,7 @@ impl Writer {
             let sent = async {
                 if is_known_as_applied { flush.find_results(database).await } else { flush.send(database, lease).await }
             };
-            match noting_silence(&inner, sent).await {
+            match noting_silence(&inner, Box::pin(sent)).await {
                 Ok(results) => {
                     self.inner.committed(began.elapsed());
                     return Ok(results);
@@ -247,7 +248,8 @@ impl Writer {
         if flush.trims || self.log_size == logged {
             self.rotated = Instant::now();
         }
-        if let Some(outage) = self.inner.health.recovered(self.inner.lease / 4) {
+        if let Some(outage) = self.inner.health.recovered() {
+            self.inner.standing.had_outage(outage, self.inner.lease);
             tracing::info!(after_s = outage.as_secs(), "the database can be written again");
         }
         if flush.claims() {
@@ -293,10 +295,9 @@ impl Writer {
         }
         let Some(database) = &self.database else { return };
         let known: Vec<Uuid> = self.runs.by_id.keys().map(|run| run.0).chain(self.refused.iter().copied()).collect();
-        match timeout(ANSWER_LIMIT, given_up::find(database, self.replica, &known)).await {
-            Ok(Ok(forgotten)) => self.inner.handed_out.set_forgotten(forgotten),
-            Ok(Err(error)) => tracing::debug!(error = describe(&error), "held runs cannot be looked up now"),
-            Err(_) => self.database = None,
+        match given_up::find(database, self.replica, &known).await {
+            Ok(forgotten) => self.inner.handed_out.set_forgotten(forgotten),
+            Err(error) => tracing::debug!(error = describe(&error), "held runs cannot be looked up now"),
         }
         self.compared = Instant::now();
     }
@@ -306,7 +307,7 @@ impl Writer {
         let longest = self.inner.lease * MAX_LEASES;
         while self.database.as_ref().is_none_or(Database::is_closed) {
             self.database = None;
-            match self.connect().await {
+            match Box::pin(self.connect()).await {
                 Ok(database) => {
                     self.database = Some(database);
                     self.inner.reconnected();
@@ -428,8 +429,11 @@ impl Writer {
 }
 
 /// Waits for a flush. New runs are refused while there is no answer for long.
-async fn noting_silence(inner: &Inner, sent: impl Future<Output = Result<Results, Error>>) -> Result<Results, Error> {
-    let (mut sent, began) = (pin!(sent), Instant::now());
+async fn noting_silence(
+    inner: &Inner,
+    mut sent: impl Future<Output = Result<Results, Error>> + Unpin,
+) -> Result<Results, Error> {
+    let began = Instant::now();
     if let Ok(results) = timeout(SILENCE, &mut sent).await {
         return results;
     }

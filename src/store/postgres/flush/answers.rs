@@ -1,15 +1,16 @@
-//! What a flush came to, and the answers to those who wait for it: as the database has answered, or found again if that
+//! The answers to those who wait for a flush: from what it came to, as the database has answered, or found again if that
 //! answer was lost. Not here: sending it ([`super`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use interlingua_core::id::RunId;
+use tokio_postgres::Error;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::super::database::Database;
+use super::super::results::{Results, place_in, written_in};
 use super::super::work::Written;
 use super::Flush;
 use crate::store::{Conflict, Journal, StoreError, Ticket, Version};
@@ -25,18 +26,6 @@ const DOCUMENTS_THERE: &str = "
     SELECT key FROM il.documents WHERE (collection, key) IN (SELECT * FROM unnest($1::text[], $2::text[]))";
 const RUNS_THERE: &str = "SELECT id FROM il.runs WHERE id = ANY ($1)";
 const QUEUED: &str = "SELECT number, false FROM il.tickets WHERE session = $1 AND id = $2";
-
-/// The results of a flush, each list in the order of its work.
-#[derive(Default)]
-pub(in super::super) struct Results {
-    pub(super) opened: Vec<Uuid>,
-    pub(super) claimed: Vec<Uuid>,
-    /// `None`: not known any more.
-    pub(super) heads: Option<Vec<Uuid>>,
-    pub(super) removed: Vec<Result<bool, StoreError>>,
-    pub(super) written: Vec<Result<Written, Conflict>>,
-    pub(super) queued: Vec<Option<(u64, bool)>>,
-}
 
 impl Flush {
     /// The results of a flush that was applied, and whose answer was lost with its connection.
@@ -162,19 +151,4 @@ impl Flush {
             let _ = reply.send(Err(error.clone()));
         }
     }
-}
-
-pub(super) fn removed_in(rows: &[Row]) -> Result<bool, StoreError> {
-    let (was_there, is_gone) = rows.first().map_or((false, false), |row| (row.get(0), row.get(1)));
-    if was_there && !is_gone { Err(StoreError::Fenced) } else { Ok(is_gone) }
-}
-
-pub(super) fn written_in(rows: &[Row]) -> Result<Written, Conflict> {
-    let row = rows.first().ok_or(Conflict)?;
-    let version = row.get::<_, Option<i64>>(0).ok_or(Conflict)?;
-    Ok(Written { version: Version(version.unsigned_abs()), deleted: row.get::<_, i64>(1) > 0 })
-}
-
-pub(super) fn place_in(rows: &[Row]) -> Option<(u64, bool)> {
-    rows.first().map(|row| (row.get::<_, i64>(0).unsigned_abs(), row.get(1)))
 }
