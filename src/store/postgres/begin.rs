@@ -52,8 +52,6 @@ pub(super) async fn retry(
         }
         match begin(inner, schema).await {
             Ok(mut writer) => {
-                let waited = inner.health.recovered().unwrap_or_default();
-                tracing::info!(after_s = waited.as_secs(), "the database was reached");
                 if inner.queue.is_closed() {
                     writer.leave().await;
                     return None;

@@ -122,6 +122,8 @@ impl Writer {
         database.rows(sql, &parameters).await.map_err(|error| store_error(&error))?;
         (self.replica, self.flushed, self.renewed) = (id, 0, Instant::now());
         self.inner.entered(id);
+        // Before the lease counts as held: a gateway that holds one is ready.
+        self.note_success();
         self.inner.standing.renewed(self.renewed, self.inner.lease, 0, 0);
         Ok(())
     }
@@ -248,10 +250,7 @@ impl Writer {
         if flush.trims || self.log_size == logged {
             self.rotated = Instant::now();
         }
-        if let Some(outage) = self.inner.health.recovered() {
-            self.inner.standing.had_outage(outage, self.inner.lease);
-            tracing::info!(after_s = outage.as_secs(), "the database can be written again");
-        }
+        self.note_success();
         if flush.claims() {
             self.inner.notice_follow();
         }
@@ -328,6 +327,13 @@ impl Writer {
         if let Some(database) = &self.database {
             // A transaction that failed ended with its COMMIT; this is for one that did not get that far.
             let _ = database.batch("ROLLBACK").await;
+        }
+    }
+
+    fn note_success(&self) {
+        if let Some(outage) = self.inner.health.recovered() {
+            self.inner.standing.had_outage(outage, self.inner.lease);
+            tracing::info!(after_s = outage.as_secs(), "the database can be written again");
         }
     }
 
