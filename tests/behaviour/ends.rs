@@ -117,11 +117,11 @@ async fn each_upstream_timeout_is_enforced() {
     let silent = Upstream::always(Reply::silence());
     let first = agent("b", &silent.url("/process"), "", "timeouts = { first_byte = \"100ms\" }");
     let stuck = Upstream::always(text_reply_then_hang(&["so far"]));
-    let idle = agent("c", &stuck.url("/process"), "", "timeouts = { idle = \"100ms\" }");
+    let idle = agent("c", &stuck.url("/process"), "", "timeouts = { idle = \"500ms\" }");
     let drops = opening_frames().iter().fold(Reply::events(), |reply, frame| reply.frame(frame));
     let endless = (0..100).fold(drops, |reply, _| reply.frame(&text_delta("drip ")).pause(Duration::from_millis(10)));
     let dripping = Upstream::always(endless.hang());
-    let total = agent("d", &dripping.url("/process"), "", "timeouts = { total = \"300ms\", idle = \"250ms\" }");
+    let total = agent("d", &dripping.url("/process"), "", "timeouts = { total = \"900ms\", idle = \"800ms\" }");
     let gateway = Gateway::start(&format!("{connect}{first}{idle}{total}")).await;
 
     for (agent, says_so) in [("a", "did not accept a connection"), ("b", "did not begin to answer")] {

@@ -55,6 +55,7 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     ("limits::websockets_of_one_client_behind_a_proxy_are_counted_by_its_address", "counters of sockets"),
     ("protocols::one_run_more_than_a_caller_may_have_is_refused_in_the_words_of_its_protocol", "counters of runs"),
     ("quotas::bounds_of_the_engine_are_settings", "counters of runs"),
+    ("quotas::queued_turns_are_bounded_for_each_caller_and_do_not_count_as_runs", "counters of turns"),
     ("quotas::runs_at_once_are_bounded_for_each_caller", "counters of runs"),
     ("quotas::runs_of_an_agent_are_bounded_for_all_callers_together", "counters of runs"),
     ("rates::answers_and_sockets_at_once_are_bounded_for_each_caller", "counters of answers and sockets"),
