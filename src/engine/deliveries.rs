@@ -13,13 +13,15 @@ use interlingua_core::{Fault, FaultKind, Json, RunId};
 use tokio::task::AbortHandle;
 
 use super::active_run::ActiveRun;
-use super::delivery::{Delivery, Outbox, Receiver};
+use super::delivery::{Delivery, Outbox, Receiver, Start};
 use super::faults::store_fault;
 use super::follow::Follower;
 use super::gate::Gate;
+use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
+use super::undelivered::{Left, Undelivered};
 use super::{sole_sender, stored_json};
 use crate::callers::Callers;
 use crate::metrics::Metrics;
@@ -37,6 +39,7 @@ const CLAIM_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Deliveries {
     runs: Arc<RunTable>,
     outbox: Arc<Outbox>,
+    undelivered: Arc<Undelivered>,
     tasks: Mutex<Tasks>,
     /// The most deliveries at once. A caller may have half of them.
     limit: usize,
@@ -59,6 +62,8 @@ struct Task {
     run: Weak<ActiveRun>,
     /// Of the document that names the receiver.
     version: Version,
+    /// True if it sends the run as it stands, and not its next turn.
+    ends_at_rest: bool,
 }
 
 /// A document that names a receiver.
@@ -77,8 +82,11 @@ pub(super) enum StartReason {
     RunStarts,
     /// The run goes on: from the next step on, unless it is being delivered.
     RunContinues,
-    /// Another replica that had it was lost: from the first step on that it has not noted as sent.
+    /// The process that had it was lost: from the first step on that it has not noted as sent.
     RunRecovered,
+    /// A process was lost that had not sent all before the run came to rest: from the first step on that it has not noted
+    /// as sent, or this one if it has noted nothing.
+    Left(u64),
     /// The receiver was named, perhaps again: from the first step that the delivery before it has not sent.
     ReceiverNamed,
     /// The same, where another replica may have had the delivery before it: from the first step on that it has not noted
@@ -95,7 +103,18 @@ impl Deliveries {
         metrics: Arc<Metrics>,
     ) -> Self {
         let outbox = Outbox { store: Arc::clone(runs.store()), client, callers, gate: Gate::default(), metrics };
-        Self { runs: Arc::clone(runs), outbox: Arc::new(outbox), tasks: Mutex::default(), limit }
+        let undelivered = Arc::new(Undelivered::new(runs.store()));
+        Self { runs: Arc::clone(runs), outbox: Arc::new(outbox), undelivered, tasks: Mutex::default(), limit }
+    }
+
+    /// The list of deliveries under way.
+    pub(super) const fn undelivered(&self) -> &Arc<Undelivered> {
+        &self.undelivered
+    }
+
+    /// How many deliveries are under way that lost processes have left.
+    pub(super) fn resumed(&self) -> usize {
+        self.lock().by_key.values().filter(|task| task.ends_at_rest && !task.handle.is_finished()).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, Tasks> {
@@ -150,8 +169,39 @@ impl Deliveries {
                     tokio::task::spawn_local(async move { deliveries.resume(id, &key, is_held, &scope).await });
                 }
             }
+            Ok(Some(run)) if self.lock().is_under_way(&scope.document_key(document.key)) => {
+                // It was left by the process before this one, and goes on to the receiver as it is named now.
+                if let Ok(Some(copy)) = self.runs.copy_of(&run) {
+                    self.start_one(notifiers, &document, &copy, StartReason::Left(0), scope);
+                }
+            }
             Ok(Some(_)) | Err(_) => {}
         }
+    }
+
+    /// Goes on with what a lost process has left of a run that has come to rest, unless that is under way.
+    pub(super) async fn resume_left(&self, run: RunId, left: &Left, rules: &SharedRules) -> Result<(), Fault> {
+        let Some(run) = self.runs.find(run).await? else { return Ok(()) };
+        let active = match &run {
+            RunHandle::InMemory(active) => Some(Arc::clone(active)),
+            RunHandle::Stored(..) => self.runs.copy_of(&run)?,
+        };
+        let Some((active, scope)) = active.and_then(|active| Some((Arc::clone(&active), rules.scope_of(&active)?)))
+        else {
+            return Ok(());
+        };
+        // A turn that has begun since has started its own deliveries.
+        let Some(notifiers) = scope.push.as_ref().filter(|_| !run.run_state().is_working()) else { return Ok(()) };
+
+        let store_key = scope.document_key(&left.receiver);
+        let found = self.outbox.store.get(notifiers.collection, &store_key).await;
+        let Some(found) = found.map_err(|error| store_fault(&error))? else { return Ok(()) };
+        let is_under_way = self.lock().is_under_way(&store_key);
+        if !is_under_way && let Some(value) = stored_json::parse(&found.value) {
+            let document = ReceiverDocument { key: &left.receiver, value: &value, version: found.version };
+            self.start_one(notifiers, &document, &active, StartReason::Left(left.from), &scope);
+        }
+        Ok(())
     }
 
     /// Whichever replica sends to a receiver as it was named before stops. True if one has begun.
@@ -224,9 +274,7 @@ impl Deliveries {
         }
 
         for key in gone.into_keys() {
-            if let Some(task) = self.lock().by_key.remove(&key) {
-                task.handle.abort();
-            }
+            self.end(&key, scope);
         }
         Ok(())
     }
@@ -247,17 +295,26 @@ impl Deliveries {
         if notifiers_of(collection, scope).is_none() {
             return;
         }
-        if let Some(task) = self.lock().by_key.remove(&scope.document_key(key)) {
-            task.handle.abort();
-        }
+        self.end(&scope.document_key(key), scope);
+        drop(self.outbox.store.delete(sole_sender::COLLECTION, &scope.document_key(key), Expect::Any));
         if !self.runs.is_shared() {
             return;
         }
-        drop(self.outbox.store.delete(sole_sender::COLLECTION, &scope.document_key(key), Expect::Any));
         if let Some(run) = key.split('/').next().and_then(RunId::parse)
             && self.runs.get(run).is_none()
         {
             self.notify_holder(run);
+        }
+    }
+
+    /// Ends the delivery to a receiver that is not there any more. `key`: of its document in the store.
+    fn end(&self, key: &str, scope: &Scope) {
+        let task = self.lock().by_key.remove(key);
+        if let Some(task) = task {
+            task.handle.abort();
+            if let Some(receiver) = key.get(scope.document_key("").len()..) {
+                self.undelivered.remove(receiver);
+            }
         }
     }
 
@@ -311,9 +368,15 @@ impl Deliveries {
     ) {
         let key = scope.document_key(document.key);
         let Some(notifier) = (notifiers.open)(document.value) else { return };
-        let Some(from) = self.first_step(&key, run, reason) else { return };
-        // Nothing was noted: nothing was sent.
-        let unless_noted = if reason == StartReason::RunRecovered { 0 } else { from };
+        let Some((from, is_known)) = self.first_step(&key, run, reason) else { return };
+        let unless_noted = match reason {
+            // Nothing was noted: nothing was sent.
+            StartReason::RunRecovered => 0,
+            StartReason::Left(first) => first.min(from),
+            _ => from,
+        };
+        let ends_at_rest = matches!(reason, StartReason::Left(_));
+        let listed = self.undelivered.add(document.key, unless_noted);
 
         let (caller, version) = (scope.owner.base_key().to_owned(), document.version);
         let delivered = Arc::new(AtomicU64::new(from));
@@ -330,22 +393,25 @@ impl Deliveries {
             },
             Arc::clone(&delivered),
         );
-        let task = tokio::task::spawn_local(delivery.run(from, unless_noted));
-        self.lock()
-            .insert(&key, Task { handle: task.abort_handle(), caller, delivered, run: Arc::downgrade(run), version });
+        let start = Start { from, unless_noted, is_known, ends_at_rest };
+        let handle = tokio::task::spawn_local(delivery.run(start, listed)).abort_handle();
+        let task = Task { handle, caller, delivered, run: Arc::downgrade(run), version, ends_at_rest };
+        self.lock().insert(&key, task);
     }
 
-    /// From which step on a delivery starts. `None`: it does not.
-    fn first_step(&self, key: &str, run: &ActiveRun, reason: StartReason) -> Option<u64> {
+    /// From which step on a delivery starts, and whether all before it was surely sent. `None`: it does not start.
+    fn first_step(&self, key: &str, run: &ActiveRun, reason: StartReason) -> Option<(u64, bool)> {
         let (visible, is_over) = run.published();
         match (reason, self.lock().delivered(key)) {
-            (StartReason::RunStarts, _) => Some(0),
-            (StartReason::RunRecovered | StartReason::ReceiverNamedAgain, _) => Some(visible),
+            (StartReason::RunStarts, _) => Some((0, true)),
+            (StartReason::RunRecovered | StartReason::ReceiverNamedAgain | StartReason::Left(_), _) => {
+                Some((visible, false))
+            }
             (StartReason::RunContinues, Some(_)) => None,
-            (StartReason::ReceiverNamed, Some(delivered)) => Some(delivered),
+            (StartReason::ReceiverNamed, Some(delivered)) => Some((delivered, true)),
             // A run that has ended has no further step.
             (_, None) if is_over => None,
-            (_, None) => Some(visible),
+            (_, None) => Some((visible, false)),
         }
     }
 
@@ -378,9 +444,13 @@ impl Tasks {
         }
     }
 
-    /// How many steps the delivery that is under way has sent.
+    fn is_under_way(&self, key: &str) -> bool {
+        self.by_key.get(key).is_some_and(|task| !task.handle.is_finished())
+    }
+
+    /// How many steps the delivery that is under way has sent. One that does not send the next turn is none.
     fn delivered(&self, key: &str) -> Option<u64> {
-        let task = self.by_key.get(key).filter(|task| !task.handle.is_finished());
+        let task = self.by_key.get(key).filter(|task| !task.handle.is_finished() && !task.ends_at_rest);
         task.map(|task| task.delivered.load(Ordering::Acquire))
     }
 }

@@ -16,7 +16,8 @@ use super::active_run::Take;
 use super::follow::Follower;
 use super::gate::{Gate, origin_of};
 use super::sole_sender::{RENEWAL, RETRY_INTERVAL, SoleSender};
-use super::stored_json;
+use super::undelivered::Listed;
+use super::{sole_sender, stored_json};
 use crate::callers::Callers;
 use crate::clock;
 use crate::metrics::Metrics;
@@ -54,6 +55,19 @@ pub(super) struct Receiver {
     pub(super) caller: String,
 }
 
+/// Where a delivery begins.
+pub(super) struct Start {
+    /// The first step to send. Steps before it are only shown to the notifier.
+    pub(super) from: u64,
+    /// The same, if nothing is noted as sent.
+    pub(super) unless_noted: u64,
+    /// True if this process knows that all before `from` was sent: where it has the store for itself, what is noted may
+    /// be behind.
+    pub(super) is_known: bool,
+    /// True if the run is sent as it stands: its next turn is another delivery's.
+    pub(super) ends_at_rest: bool,
+}
+
 /// One receiver and one run.
 pub(super) struct Delivery {
     outbox: Arc<Outbox>,
@@ -67,7 +81,7 @@ pub(super) struct Delivery {
     next: u64,
     /// Since when the notifier holds something back.
     held_since: Option<Instant>,
-    /// The right to send, if other replicas might.
+    /// The right to send, once it has it.
     sender: Option<SoleSender>,
 }
 
@@ -92,11 +106,19 @@ impl Delivery {
         Self { outbox, follower, receiver, delivered, failures: 0, next: 0, held_since: None, sender: None }
     }
 
-    /// Follows the run to its end. Steps before `from` are only shown to the notifier; where several replicas send, they
-    /// note how far they got, and it begins there, or at `unless_noted`. Nothing is taken from the run while a request is
+    /// Follows the run to its end. It is on the list of deliveries under way until all is sent or given up.
+    pub(super) async fn run(mut self, start: Start, mut listed: Listed) {
+        listed.written().await;
+        self.send_all(&start).await;
+        // After all that is noted: if the process is lost in between, it is looked at once more.
+        drop(self);
+        listed.remove();
+    }
+
+    /// Sends what happens, from where the delivery before it has stopped. Nothing is taken from the run while a request is
     /// on its way: however slow a receiver is, no more than one batch waits here.
-    pub(super) async fn run(mut self, from: u64, unless_noted: u64) {
-        let Some(from) = self.enter(from, unless_noted).await else { return };
+    async fn send_all(&mut self, start: &Start) {
+        let Some(from) = self.enter(start).await else { return };
         loop {
             let (requests, is_over) = self.take_batch(from).await;
             for request in requests {
@@ -119,7 +141,7 @@ impl Delivery {
             {
                 sender.note(self.next).await;
             }
-            if is_over || self.is_left_to_others(from).await {
+            if is_over || self.is_left_to_others(from, start.ends_at_rest).await {
                 return;
             }
         }
@@ -127,12 +149,14 @@ impl Delivery {
 
     /// Waits until no other replica sends to the receiver. Returns the first step to send; `None`: another one goes on
     /// sending.
-    async fn enter(&mut self, from: u64, unless_noted: u64) -> Option<u64> {
-        if self.outbox.store.shared().is_none() {
-            return Some(from);
-        }
-        // A replica that was lost, or is slow, may not have sent all that has happened.
-        let first = |sent: Option<u64>| sent.map_or(unless_noted, |sent| sent.min(from));
+    async fn enter(&mut self, start: &Start) -> Option<u64> {
+        let is_known = start.is_known && self.outbox.store.shared().is_none();
+        // A process that was lost, or is slow, may not have sent all that has happened.
+        let first = |sent: Option<u64>| match sent {
+            _ if is_known => start.from,
+            Some(sent) => sent.min(start.from),
+            None => start.unless_noted,
+        };
         let (sender, from) = SoleSender::wait(&self.outbox.store, &self.receiver.key, first).await?;
         self.sender = Some(sender);
         Some(from)
@@ -140,10 +164,12 @@ impl Delivery {
 
     /// True if the run waits, and its next turn may be taken by another replica, which then sends what happens in it; or if
     /// another one sends already.
-    async fn is_left_to_others(&mut self, from: u64) -> bool {
+    async fn is_left_to_others(&mut self, from: u64, ends_at_rest: bool) -> bool {
         let Some(sender) = &mut self.sender else { return false };
-        let is_at_pause = self.next > from && self.follower.if_paused(|_| ()).is_some();
-        (is_at_pause && !self.receiver.notifier.has_held()) || !sender.renew().await
+        let is_taken = self.next > from || (ends_at_rest && self.next >= from);
+        let is_at_pause = is_taken && self.follower.if_paused(|_| ()).is_some();
+        let is_others_turn = is_at_pause && (ends_at_rest || sender.is_shared());
+        (is_others_turn && !self.receiver.notifier.has_held()) || !sender.renew().await
     }
 
     /// Waits for steps, or until what the notifier holds back is due. Returns the requests to send, and true if there
@@ -155,7 +181,7 @@ impl Delivery {
             biased;
             more = Self::take_steps(&mut self.follower, &mut self.receiver, &mut self.next, from, &mut requests) => Some(more),
             () = sleep_until_due(due) => None,
-            () = sleep(RENEWAL), if self.sender.is_some() => None,
+            () = sleep(RENEWAL), if self.sender.as_ref().is_some_and(SoleSender::is_shared) => None,
         };
 
         let is_due = due.is_some_and(|due| Instant::now() >= due);
@@ -204,7 +230,8 @@ impl Delivery {
         let until = Instant::now() + time;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            sleep(if self.sender.is_some() { left.min(RETRY_INTERVAL) } else { left }).await;
+            let is_shared = self.sender.as_ref().is_some_and(SoleSender::is_shared);
+            sleep(if is_shared { left.min(RETRY_INTERVAL) } else { left }).await;
             if !self.may_send().await {
                 return false;
             }
@@ -257,6 +284,10 @@ impl Delivery {
 
     /// Notes in its document that the receiver is disabled, unless it was named again meanwhile.
     async fn disable(&self) {
+        if self.outbox.store.shared().is_none() {
+            // Named again, it gets what comes then.
+            drop(self.outbox.store.delete(sole_sender::COLLECTION, &self.receiver.key, Expect::Any));
+        }
         if let Err(error) = self.write_disabled().await {
             tracing::error!(run = %self.receiver.run, %error, "that a push receiver is disabled could not be written");
         }

@@ -13,6 +13,7 @@ use super::agent::Agents;
 use super::canceller::Canceller;
 use super::deliveries::{Deliveries, StartReason};
 use super::faults;
+use super::left_deliveries::LeftDeliveries;
 use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
@@ -47,6 +48,7 @@ pub(super) struct Housekeeping {
     pub(super) agents: Arc<Agents>,
     pub(super) runs: Arc<RunTable>,
     pub(super) deliveries: Arc<Deliveries>,
+    pub(super) left_deliveries: LeftDeliveries,
     pub(super) canceller: Arc<Canceller>,
     pub(super) rules: Arc<SharedRules>,
 }
@@ -99,7 +101,8 @@ impl Housekeeping {
     }
 
     /// Waits for the next round. Many new runs bring it forward: in a minute, a thousand of them a second would take a
-    /// multiple of what may be kept: true if it was. Meanwhile runs of lost replicas are closed.
+    /// multiple of what may be kept: true if it was. Meanwhile runs of lost replicas are closed, and what they did not push
+    /// is sent.
     async fn pause(&self, interval: Duration) -> bool {
         let (began, ended) = (Instant::now(), self.runs.turns_ended());
         let mut many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE);
@@ -114,6 +117,7 @@ impl Housekeeping {
             if self.runs.is_shared() {
                 self.recover_lost().await;
             }
+            self.left_deliveries.look().await;
         }
         false
     }
@@ -204,17 +208,12 @@ impl Housekeeping {
         Ok(left.len())
     }
 
-    /// What is delivered of a recovered run: other replicas have noted how far they got.
-    fn recovered_by(&self) -> StartReason {
-        if self.runs.is_shared() { StartReason::RunRecovered } else { StartReason::RunContinues }
-    }
-
     async fn recover_one(&self, stored: &StoredRun) -> Result<(), StoreError> {
         let Some(agent) = self.agents.of_stored_run(&stored.record.run().agent) else { return Ok(()) };
         let run = ActiveRun::from_stored(agent, stored);
         self.runs.store().open(&run.journal(), Claim::Existing { events: stored.record.len() }).await?;
         if let Some(scope) = self.rules.scope_of(&run)
-            && let Err(fault) = self.deliveries.start(&run, self.recovered_by(), &scope).await
+            && let Err(fault) = self.deliveries.start(&run, StartReason::RunRecovered, &scope).await
         {
             tracing::warn!(run = %run.id(), "the end of a run is not delivered: {fault}");
         }
@@ -247,7 +246,7 @@ impl Housekeeping {
             run.stop(Some(faults::shutting_down()));
         }
         wait_until(ENDING_TIMEOUT, || !self.runs.is_driving()).await;
-        // Receivers get what has happened, as far as they take it: after this process no one sends it.
+        // Receivers get what has happened, as far as they take it: the rest comes later, from another process.
         wait_until(DELIVERING_TIMEOUT, || !self.deliveries.is_lagging()).await;
         // Followers of a run that waits would follow it for ever.
         self.runs.close();

@@ -34,6 +34,7 @@ mod gate;
 mod handover;
 mod housekeeping;
 mod later_turns;
+mod left_deliveries;
 mod limits;
 mod linked_runs;
 mod listen;
@@ -66,6 +67,7 @@ mod turn;
 mod turn_driver;
 mod turn_log;
 mod turn_trace;
+mod undelivered;
 mod unreached;
 mod unstored;
 mod upstream_ids;
@@ -105,6 +107,7 @@ use self::follow::{settled, taken};
 use self::handover::Handover;
 use self::housekeeping::Housekeeping;
 use self::later_turns::LaterTurns;
+use self::left_deliveries::LeftDeliveries;
 use self::linked_runs::RunLinker;
 use self::pending_index::PendingIndex;
 use self::resent_choice::ResentChooser;
@@ -170,6 +173,7 @@ impl Engine {
             housekeeping: Housekeeping {
                 agents: Arc::clone(&agents),
                 runs: Arc::clone(&runs),
+                left_deliveries: LeftDeliveries::new(&runs, &deliveries, &rules),
                 deliveries,
                 canceller: Arc::clone(&canceller),
                 rules: Arc::clone(&rules),

@@ -336,10 +336,12 @@ impl RunTable {
         if let Some(copy) = self.follow_elsewhere(run)? {
             return Ok(Some(copy));
         }
-        let RunHandle::Stored(stored, _) = run else { return Ok(None) };
+        let RunHandle::Stored(stored, pending) = run else { return Ok(None) };
         let agent = self.agents.of_stored_run(&stored.record.run().agent);
         let agent = agent.ok_or_else(|| Fault::not_found("the run's agent"))?;
-        Ok(Some(ActiveRun::from_stored(agent, stored)))
+        let copy = ActiveRun::from_stored(agent, stored);
+        copy.update(Publish::Now, |state| state.pending = pending.to_vec());
+        Ok(Some(copy))
     }
 
     /// Brings a loaded run into memory unless it is there, and tells the store. `None`: it has been in memory since it

@@ -1,9 +1,10 @@
-//! The right to send to a receiver, where several replicas may: one of them has it at a time, and the next one goes on
-//! where that one stopped. If a replica is lost, what it sent last may be sent once more.
+//! The right to send to a receiver, and how much was sent: where several replicas may send, one of them has the right at
+//! a time, and the next one goes on where that one stopped. If a process is lost, what it sent last may be sent once
+//! more.
 //!
 //! A lease says who may begin. A document says how much was sent and who has begun last: it is read before each request,
-//! so that a replica that was paused, or is cut off, sends nothing after another one has begun. Not here: what is sent
-//! ([`super::delivery`]).
+//! so that a replica that was paused, or is cut off, sends nothing after another one has begun. A process that has the store
+//! for itself has the right at once, and only notes. Not here: what is sent ([`super::delivery`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,16 +72,19 @@ impl SoleSender {
         from: impl Fn(Option<u64>) -> u64,
     ) -> Option<(Self, u64)> {
         let (holder, began) = (clock::new_id().to_string(), Instant::now());
+        let is_shared = store.shared().is_some();
         while began.elapsed() < TIMEOUT {
             // A store that fails is asked again: the run goes on meanwhile, and nothing is sent that is not safe.
-            let leased = store.lease(&lease(key), &holder, LEASE).await;
-            if matches!(leased, Ok(true))
-                && let Ok(Some(entered)) = Self::enter(store, key, &holder, &from).await
-            {
-                return Some(entered);
-            }
-            if matches!(leased, Err(StoreError::Closed)) {
-                return None;
+            let leased = if is_shared { store.lease(&lease(key), &holder, LEASE).await } else { Ok(true) };
+            let entered = match leased {
+                Ok(true) => Self::enter(store, key, &holder, &from).await,
+                Ok(false) => Ok(None),
+                Err(error) => Err(error),
+            };
+            match entered {
+                Ok(Some(entered)) => return Some(entered),
+                Err(StoreError::Closed) => return None,
+                Ok(None) | Err(_) => {}
             }
             sleep(RETRY_INTERVAL).await;
         }
@@ -110,7 +114,7 @@ impl SoleSender {
     pub(super) async fn note(&mut self, sent: u64) {
         self.noted().await;
         let value = Progress { sent, holder: Some(&self.holder) }.to_bytes();
-        let expect = Expect::Version(self.version);
+        let expect = if self.is_shared() { Expect::Version(self.version) } else { Expect::Any };
         self.noting = Some(self.store.put(COLLECTION, &self.key, value, expect, clock::now()));
     }
 
@@ -127,6 +131,9 @@ impl SoleSender {
     /// Waits until it is sure whether this one may still send: not while the store cannot be reached, since another
     /// replica may have begun.
     pub(super) async fn may_send(&mut self) -> bool {
+        if !self.is_shared() {
+            return true;
+        }
         loop {
             match self.is_current().await {
                 Ok(is_current) => return is_current,
@@ -152,6 +159,11 @@ impl SoleSender {
         self.store.lease(&lease(&self.key), &self.holder, LEASE).await
     }
 
+    /// True if other replicas may send.
+    pub(super) fn is_shared(&self) -> bool {
+        self.store.shared().is_some()
+    }
+
     /// Keeps the right while there is nothing to send. False: another replica has it.
     pub(super) async fn renew(&mut self) -> bool {
         self.renewed_at.elapsed() < RENEWAL || self.may_send().await
@@ -160,7 +172,9 @@ impl SoleSender {
 
 impl Drop for SoleSender {
     fn drop(&mut self) {
-        drop(self.store.release(&lease(&self.key), &self.holder));
+        if self.is_shared() {
+            drop(self.store.release(&lease(&self.key), &self.holder));
+        }
     }
 }
 

@@ -101,7 +101,8 @@ pub trait Shared: Send + Sync {
     /// Takes a place in the line for the turns of a session: the last one. `most`: so many others may be in line before
     /// it; with 0 the line has to be empty. `None`: there are more. `continues`: the run whose next turn it is.
     ///
-    /// Confirmed: the place is kept until [`Shared::leave_turn`], or until its replica is fenced or leaves.
+    /// Confirmed: the place is kept until [`Shared::leave_turn`], or until its replica is fenced or leaves. Not
+    /// confirmed: a place that was taken all the same is given up.
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>>;
 
     /// True if a place in any line is for a turn that continues this run, and has to wait for another one.
@@ -110,7 +111,8 @@ pub trait Shared: Send + Sync {
     /// Resolves once no other place in line is before this one. [`StoreError::Fenced`]: the place was lost.
     fn turn_comes(&self, ticket: &Ticket) -> StoreFuture<()>;
 
-    /// Gives a place in line up, first or not. Takes effect after all writes that were called before it.
+    /// Gives a place in line up, first or not. Takes effect after all writes that were called before it. If the storage
+    /// cannot be reached, the store does it later: the caller need not call it again.
     fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()>;
 
     /// What is committed of a run from event `from` on, whichever replica holds it: first what there is, then what comes,

@@ -4,6 +4,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -56,6 +58,25 @@ async fn send(gateway: &Gateway, part: Value, task: Option<&Value>, configuratio
         message["taskId"] = task.clone();
     }
     ask(gateway, "SendMessage", json!({ "message": message, "configuration": configuration })).await["task"].clone()
+}
+
+fn write_config(folder: &Path, upstream: &Upstream) {
+    let source = format!("[server]\nlisten = \"127.0.0.1:0\"\n{}", config(FILE, upstream, ALLOWED));
+    std::fs::write(folder.join("gateway.toml"), source).expect("a file");
+}
+
+/// Sends a message to a process and returns its task.
+async fn post(process: &Process, part: Value, task: Option<&Value>, configuration: Value) -> Value {
+    let mut headers = JSON.to_vec();
+    headers.push(("a2a-version", "1.0"));
+    let mut message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [part] });
+    if let Some(task) = task {
+        message["taskId"] = task.clone();
+    }
+    let body = json!({ "message": message, "configuration": configuration }).to_string();
+    let made = process.open("POST", "/a2a/demo/message:send", &headers, body.as_bytes()).await.response().await;
+    assert_eq!(made.status, 200, "{}", made.text());
+    made.json()["task"].clone()
 }
 
 /// Creates a task that waits for approval and returns its id.
@@ -193,26 +214,63 @@ async fn a_task_that_a_crash_ended_is_reported_after_the_restart() {
     let upstream = Upstream::always(text_reply_then_hang(&["one"]));
     let receiver = receiver();
     let folder = tempfile::tempdir().expect("a folder");
-    let server = "[server]\nlisten = \"127.0.0.1:0\"\n";
-    let source = format!("{server}{}", config(FILE, &upstream, ALLOWED));
-    std::fs::write(folder.path().join("gateway.toml"), source).expect("a file");
+    write_config(folder.path(), &upstream);
     let process = Process::start(folder.path());
-
-    let mut headers = JSON.to_vec();
-    headers.push(("a2a-version", "1.0"));
     let mut configuration = to(&receiver);
     configuration["returnImmediately"] = true.into();
-    let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] });
-    let body = json!({ "message": message, "configuration": configuration }).to_string();
-    let made = process.open("POST", "/a2a/demo/message:send", &headers, body.as_bytes()).await.response().await;
-    assert_eq!(made.status, 200, "{}", made.text());
+    post(&process, json!({ "text": "hi" }), None, configuration).await;
     wait_for_last(&receiver, "one").await;
     process.kill();
     let _process = Process::start(folder.path());
 
     let received = wait_for_last(&receiver, "FAILED").await;
-    assert_eq!(received[..3], ["task SUBMITTED", "WORKING", "one"], "nothing of it twice: {received:?}");
+    assert_eq!(received[..3], ["task SUBMITTED", "WORKING", "one"], "{received:?}");
     assert_eq!(received.iter().filter(|received| *received == "WORKING").count(), 1, "{received:?}");
+}
+
+#[tokio::test]
+async fn what_a_crash_kept_from_a_receiver_comes_after_the_restart() {
+    for (first, state, expected) in [
+        (text_reply(&["one"]), "COMPLETED", &["task SUBMITTED", "WORKING", "one", "COMPLETED"][..]),
+        (approval_request("ask"), "INPUT_REQUIRED", &["task SUBMITTED", "WORKING", "INPUT_REQUIRED"]),
+    ] {
+        let upstream = Upstream::in_order([first, text_reply(&["done"])]);
+        let allowed = Arc::new(AtomicBool::new(false));
+        let is_allowed = Arc::clone(&allowed);
+        let receiver = Upstream::with_handler(move |request| {
+            let is_last = request.json()["statusUpdate"]["status"]["state"] == format!("TASK_STATE_{state}");
+            let status = if is_last && !is_allowed.load(Ordering::Relaxed) { 503 } else { 200 };
+            Reply::complete(status, &[], "{}")
+        });
+
+        let folder = tempfile::tempdir().expect("a folder");
+        write_config(folder.path(), &upstream);
+        let process = Process::start(folder.path());
+        let task = post(&process, json!({ "text": "hi" }), None, to(&receiver)).await;
+        let sent = wait_for_last(&receiver, state).await.len();
+        process.kill();
+        allowed.store(true, Ordering::Relaxed);
+        let process = Process::start(folder.path());
+        let mut expected = expected.to_vec();
+        if state == "INPUT_REQUIRED" {
+            // Perhaps before the rest of the first turn was sent.
+            let accepts = json!({ "data": { "interrupt_id": "ask", "decision": "accept" } });
+            post(&process, accepts, Some(&task["id"]), json!({})).await;
+            expected.extend(["WORKING", "done", "COMPLETED"]);
+        } else {
+            poll_until("the rest", async || (receiver.requests().len() > sent).then_some(())).await;
+        }
+
+        let last = expected.last().expect("something is expected");
+        wait_for_last(&receiver, last).await;
+        // For longer than it takes to look for what is left.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let again = notifications(&receiver).split_off(sent);
+        assert_eq!(again.iter().filter(|sent| *sent == state).count(), 1, "accepted once: {again:?}");
+        let mut received = notifications(&receiver);
+        received.dedup();
+        assert_eq!(received, expected);
+    }
 }
 
 /// A reply with many messages and an approval request at the end.

@@ -2,8 +2,11 @@
 //! go on to get what happens when that one is lost: one sender, each event once and in order, the last ones perhaps again
 //! after a loss.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use interlingua::store::Store as _;
 use serde_json::{Value, json};
 
 use crate::member::{Member, Stand};
@@ -178,4 +181,78 @@ async fn a_gateway_that_was_paused_sends_nothing_after_another_one_has_begun() {
     stand.members[0].replica.resume();
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(notifications(&receiver), received);
+}
+
+/// A receiver that does not accept notifications of this state, until it is allowed.
+fn refusing(state: &'static str) -> (Upstream, Arc<AtomicBool>) {
+    let allowed = Arc::new(AtomicBool::new(false));
+    let is_allowed = Arc::clone(&allowed);
+    let receiver = Upstream::with_handler(move |request| {
+        let refused = request.json()["statusUpdate"]["status"]["state"] == format!("TASK_STATE_{state}");
+        let status = if refused && !is_allowed.load(Ordering::Relaxed) { 503 } else { 200 };
+        Reply::complete(status, &[], "{}")
+    });
+    (receiver, allowed)
+}
+
+/// Waits until no gateway has a delivery under way that another one would continue.
+async fn until_nothing_is_left(member: &Member) {
+    poll_until("an empty list of deliveries", async || {
+        let listed = member.replica.list("pushing", "", None, 10).await.expect("the store answers");
+        listed.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_killed_gateway_had_not_sent_of_a_run_at_rest_comes_from_another_one() {
+    let asks = ["task SUBMITTED", "WORKING", "INPUT_REQUIRED"];
+    for (reply, state, expected) in
+        [(text_reply(&["hello"]), "COMPLETED", &ALL[..]), (approval_request("ask"), "INPUT_REQUIRED", &asks[..])]
+    {
+        let mut stand = stand(Upstream::always(reply)).await;
+        let (receiver, allowed) = refusing(state);
+        let task = start(&stand.members[0], &receiver).await;
+        until_last(&receiver, state).await;
+        until_state(&stand.members[1], &task, state).await;
+        stand.members[0].replica.kill();
+
+        allowed.store(true, Ordering::Relaxed);
+        let refused = receiver.requests().len();
+        stand.take_over().await;
+        poll_until("the notification", async || (receiver.requests().len() > refused).then_some(())).await;
+        until_nothing_is_left(&stand.members[1]).await;
+        tokio::time::sleep(A_WHILE).await;
+
+        let again = notifications(&receiver).split_off(refused);
+        assert_eq!(again.last().map(String::as_str), Some(state), "{again:?}");
+        assert_eq!(again.iter().filter(|sent| *sent == state).count(), 1, "accepted once: {again:?}");
+        let mut received = notifications(&receiver);
+        received.retain(|notification| !notification.is_empty());
+        received.dedup();
+        assert_eq!(received, expected);
+        stand.members.remove(0);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_deliveries_that_are_done_given_up_or_removed() {
+    let stand = stand(Upstream::always(text_reply_until(&["hello"], "go"))).await;
+    let (done, removed) = (receiver(), receiver());
+    let task = start(&stand.members[0], &done).await;
+    let params = json!({ "taskId": task, "id": "d", "url": removed.url("/hook") });
+    rpc(&stand.members[0], "CreateTaskPushNotificationConfig", params).await;
+    until_last(&done, "hello").await;
+    let listed = stand.members[1].replica.list("pushing", "", None, 10).await.expect("the store answers");
+    assert_eq!(listed.len(), 2, "one for each receiver");
+
+    rpc(&stand.members[0], "DeleteTaskPushNotificationConfig", json!({ "taskId": task, "id": "d" })).await;
+    stand.agent.open("go");
+    until_last(&done, "COMPLETED").await;
+    until_nothing_is_left(&stand.members[1]).await;
+
+    let refusing = Upstream::always(Reply::complete(400, &[], ""));
+    start(&stand.members[0], &refusing).await;
+    refusing.wait_for_requests(4).await;
+    until_nothing_is_left(&stand.members[1]).await;
 }
