@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use interlingua_core::call::{ATTACHMENTS, AgentCard};
+use interlingua_core::call::{ATTACHMENTS, AgentCard, CLAIMS};
 use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
@@ -555,7 +555,7 @@ fn retention_rules(settings: &Settings, mounts: &[Served], callers: &Arc<Callers
         runs: settings.store.retention.runs,
         documents: settings.store.retention.runs,
         bytes: settings.store.retention.bytes,
-        collections: ["sessions", "asked", "branches", "spent"].map(str::to_owned).to_vec(),
+        collections: ["sessions", "asked", "branches", "spent", CLAIMS].map(str::to_owned).to_vec(),
         parts: vec![("entries".to_owned(), "sessions".to_owned())],
         routes: Vec::new(),
         attached: vec![ATTACHMENTS.to_owned(), engine::PUSHED.to_owned()],

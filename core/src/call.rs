@@ -8,6 +8,7 @@ mod resent;
 pub use resent::{HistoryJudge, Otherwise, Resent};
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::answer::{Answer, AnswerPolicy};
 use crate::event::{End, Millis};
@@ -48,6 +49,8 @@ pub enum Call {
     /// Get what an agent's server publishes about the agent, from the cache or after a short wait. Answered by
     /// [`Reply::FetchedDocument`].
     FetchedDocument(WellKnownDocument),
+    /// Wait this long, a second at most, for something that another request is about to do. Answered by [`Reply::Done`].
+    Wait(Duration),
     /// No operation: the exchange answers by itself. Answered by [`Reply::Done`].
     Nothing,
 }
@@ -79,7 +82,22 @@ pub struct RunCall {
     pub tags: Tags,
     /// Larger data of the adapter, by name, which is not loaded with the run and deleted with it: see [`attachment`].
     pub attachments: Vec<(&'static str, Json)>,
+    /// What the caller has claimed, so that no other request starts the same. The run starts only if the claim still
+    /// stands, which is deleted once the run can be found, or is not started.
+    pub claim: Option<RunClaim>,
 }
+
+/// A document in [`CLAIMS`] that the adapter has put with [`Replaces::Nothing`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunClaim {
+    /// Its key.
+    pub key: String,
+    /// Its value, which no other claim has.
+    pub value: Json,
+}
+
+/// The collection of claims ([`RunCall::claim`]). They expire with the age of runs.
+pub const CLAIMS: &str = "claims";
 
 /// Texts by which lists find a run, and that its client may change ([`Call::Tag`]). The names are the adapter's.
 pub type Tags = BTreeMap<String, String>;
@@ -116,6 +134,7 @@ impl RunCall {
             labels: Json::null(),
             tags: Tags::new(),
             attachments: Vec::new(),
+            claim: None,
         }
     }
 }

@@ -16,6 +16,7 @@ use super::abort_guard::AbortGuard;
 use super::active_run::ActiveRun;
 use super::agent::{Agent, Agents};
 use super::answer::Answer;
+use super::claims::HeldClaim;
 use super::complete::complete;
 use super::context::Outcome;
 use super::driver::{Beginning, Driver};
@@ -68,6 +69,8 @@ enum Placed {
 impl FirstTurns {
     /// Starts a turn, of a new run unless the call continues one.
     pub(super) async fn start(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
+        // Until the call is answered: the run can be found by then.
+        let _claim = HeldClaim::hold(self.runs.store(), call.claim.take(), scope).await?;
         let agent = self.agents.offered(&call.agent, &scope.agents, &scope.denied)?;
         if self.runs.len() >= self.limits.runs {
             return Err(Fault::new(FaultKind::Overloaded, "too many runs are under way"));

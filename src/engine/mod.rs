@@ -15,6 +15,7 @@ mod basis;
 mod calling;
 mod cancel_flag;
 mod canceller;
+mod claims;
 mod coalescer;
 mod commit;
 mod complete;
@@ -125,6 +126,9 @@ use crate::metrics::{Levels, Metrics};
 use crate::ports::WebhookClient;
 use crate::store::{Health, ReplicaStatus, Shared, Store, StoreError};
 
+/// The longest wait that an adapter may ask for ([`Call::Wait`]).
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
 /// Serves calls. Cheap to clone: all clones are one engine.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
@@ -228,6 +232,10 @@ impl Engine {
             Call::FetchedDocument(wanted) => {
                 let agent = agents.offered(&wanted.agent, &scope.agents, &scope.denied)?;
                 Ok(Answer::FetchedDocument(agent.upstream.published(&wanted).await))
+            }
+            Call::Wait(pause) => {
+                tokio::time::sleep(pause.min(MAX_WAIT)).await;
+                Ok(Answer::Done)
             }
             Call::Nothing => Ok(Answer::Done),
         }

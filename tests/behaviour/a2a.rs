@@ -420,6 +420,47 @@ async fn a_repeated_message_is_deduplicated_if_configured() {
 }
 
 #[tokio::test]
+async fn of_messages_repeated_at_the_same_moment_one_starts_a_task() {
+    let upstream = Upstream::always(text_reply_until(&["one"], "go"));
+    let agent = agent("demo", &upstream.url("/process"), "", "retries = 0");
+    let routes = ROUTES.replace("path", "options = { deduplicate = \"context\" }\npath");
+    let gateway = Gateway::start(&format!("{agent}{routes}")).await;
+    let mut body = message("m1", "hi");
+    body["contextId"] = json!("c");
+
+    let sent = futures_util::future::join_all((0..20).map(|_| async {
+        let mut stream = stream(&gateway, &body).await;
+        let first = stream.frame().await.expect("a task");
+        (first["task"]["id"].clone(), stream)
+    }))
+    .await;
+    upstream.open("go");
+    let id = sent[0].0.clone();
+    assert!(id.is_string());
+    for (own, mut stream) in sent {
+        assert_eq!(own, id);
+        assert_eq!(state(&stream.frames().await.last().expect("an end")["statusUpdate"]), "COMPLETED");
+    }
+    assert_eq!(upstream.requests().len(), 1, "the agent is called once");
+}
+
+#[tokio::test]
+async fn a_message_whose_task_never_started_can_be_sent_again_at_once() {
+    let agent = agent("demo", &format!("http://{}/process", unused_address()), "", "retries = 0");
+    let routes = ROUTES.replace("path", "options = { deduplicate = \"context\" }\npath");
+    let gateway = Gateway::start(&format!("{agent}{routes}")).await;
+    let mut body = message("m1", "hi");
+    body["contextId"] = json!("c");
+
+    let started = std::time::Instant::now();
+    for _ in 0..3 {
+        let refused = send(&gateway, &body).await;
+        assert!(refused.status >= 500, "{}", refused.text());
+    }
+    assert!(started.elapsed() < Duration::from_secs(8), "no request waits for the claim of another");
+}
+
+#[tokio::test]
 async fn a_subscription_to_a_waiting_task_is_closed_with_an_error_on_shutdown() {
     let upstream = asking_then(text_reply(&["done"]));
     let mut gateway = before(&upstream.url("/process")).await;

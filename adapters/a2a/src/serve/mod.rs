@@ -3,6 +3,7 @@
 //! One [`A2aExchange`] handles one request. `rpc` and `rest` decode the operation of their binding, one module per
 //! group of operations runs it, `writer` encodes the response. Not here: building tasks (`crate::task`).
 
+mod claim;
 mod fallback;
 mod list;
 mod params;

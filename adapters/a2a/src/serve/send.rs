@@ -13,6 +13,7 @@ use interlingua_core::tree::Object;
 use interlingua_core::{Call, Extra, Fault, FaultKind, Json, Out, Request, RunId};
 use serde::Serialize;
 
+use super::claim::{ClaimStage, MessageClaim};
 use super::params::{Params, history_length, task_id};
 use super::push::{self, Config};
 use super::stream::Streaming;
@@ -54,6 +55,8 @@ enum Stage {
     CheckingModes(Box<(Call, Stage)>),
     /// Searching this many more tasks for a duplicate of the message; then this call and stage.
     FindingDuplicate(Box<(Call, Stage)>, usize),
+    /// Claiming the message, so that no other request starts a task for it.
+    Claiming(Box<ClaimStage>),
     /// Loading the task that the message names.
     LoadingTask(RunId),
     /// Counting the task's push configs.
@@ -216,16 +219,86 @@ impl A2aExchange {
             return call;
         }
 
-        let duplicate_search = Self::duplicate_search(operation, MAX_DUPLICATE_SEARCH, None);
+        let duplicate_search = Self::search(operation);
         let stage = std::mem::replace(&mut operation.stage, Stage::Running);
         operation.stage = Stage::FindingDuplicate(Box::new((call, stage)), MAX_DUPLICATE_SEARCH);
         duplicate_search
+    }
+
+    fn search(operation: &SendOperation) -> Call {
+        Self::duplicate_search(operation, MAX_DUPLICATE_SEARCH, None)
     }
 
     fn duplicate_search(operation: &SendOperation, limit: usize, cursor: Option<Cursor>) -> Call {
         let session = operation.message.context.as_deref().map(str::to_owned);
         let protocol = Some(crate::NAME.to_owned());
         Call::List(Filter { session, protocol, limit, cursor, ..Filter::default() })
+    }
+
+    /// The oldest visible task with the message, and the turn.
+    fn find_duplicate<'a>(&self, operation: &SendOperation, runs: &[RunView<'a>]) -> Option<(u32, RunView<'a>)> {
+        let visible = runs.iter().filter(|view| self.route.is_visible(**view, &self.agent));
+        let mut found = visible.filter_map(|view| Some((input::find_turn(view.run(), &operation.message.id)?, *view)));
+        found.next_back()
+    }
+
+    /// Starts a turn. A new task of a route that deduplicates is claimed first.
+    fn start_task(&self, operation: &mut SendOperation, run: Box<RunCall>) -> Call {
+        let is_new = matches!(run.thread, Thread::Session(_));
+        if self.route.options.deduplicate != Deduplicate::Context || !is_new {
+            return Call::Run(run);
+        }
+
+        match MessageClaim::new(&operation.message, run) {
+            Ok(claim) => {
+                let put = claim.put();
+                operation.stage = Stage::Claiming(Box::new(ClaimStage::Putting(claim)));
+                put
+            }
+            Err(run) => Call::Run(run),
+        }
+    }
+
+    /// Continues while the message is claimed, by this request or another one.
+    fn continue_claim(
+        &mut self,
+        operation: &mut SendOperation,
+        stage: ClaimStage,
+        reply: Reply<'_>,
+        out: &mut Out,
+    ) -> Result<Next, Fault> {
+        let (stage, call) = match (stage, reply) {
+            (ClaimStage::Putting(claim), Reply::Done) => (ClaimStage::Verifying(claim, true), Self::search(operation)),
+            (ClaimStage::Putting(mut claim), Reply::Documents(found)) => {
+                claim.see(found);
+                (ClaimStage::Verifying(claim, false), Self::search(operation))
+            }
+            (ClaimStage::Verifying(mut claim, is_claimed), Reply::Runs(page)) => {
+                match (self.find_duplicate(operation, &page.runs), is_claimed) {
+                    (Some((turn, view)), false) => return Ok(self.answer_duplicate(operation, turn, view, out)),
+                    (Some((turn, view)), true) => (ClaimStage::Withdrawing(view.run().id, turn), claim.delete()),
+                    // The stage is `Running` from here on.
+                    (None, true) => return Ok(Next::Call(claim.start())),
+                    (None, false) => {
+                        let wait = claim.wait()?;
+                        (ClaimStage::Waiting(claim), wait)
+                    }
+                }
+            }
+            (ClaimStage::Waiting(claim), Reply::Done) => {
+                let put = claim.put();
+                (ClaimStage::Putting(claim), put)
+            }
+            (ClaimStage::Withdrawing(id, turn), Reply::Done) => {
+                (ClaimStage::LoadingDuplicate(turn), Call::Fetch(Target::Run(id)))
+            }
+            (ClaimStage::LoadingDuplicate(turn), Reply::Run(view)) => {
+                return Ok(self.answer_duplicate(operation, turn, view, out));
+            }
+            _ => return Err(Fault::unexpected_reply()),
+        };
+        operation.stage = Stage::Claiming(Box::new(stage));
+        Ok(Next::Call(call))
     }
 
     /// Responds to a duplicate message with the task of the first one, or with the rest of its stream.
@@ -319,10 +392,7 @@ impl A2aExchange {
                 call
             }
             (Stage::FindingDuplicate(pending_call, left), Reply::Runs(page)) => {
-                let earlier = page.runs.iter().filter(|view| self.route.is_visible(**view, &self.agent));
-                let mut earlier =
-                    earlier.filter_map(|view| Some((input::find_turn(view.run(), &operation.message.id)?, *view)));
-                if let Some((turn, view)) = earlier.next_back() {
+                if let Some((turn, view)) = self.find_duplicate(&operation, &page.runs) {
                     return Ok(self.answer_duplicate(&operation, turn, view, out));
                 }
 
@@ -334,9 +404,16 @@ impl A2aExchange {
                 } else {
                     let (call, stage) = *pending_call;
                     operation.stage = stage;
-                    call
+                    match call {
+                        Call::Run(run) => self.start_task(&mut operation, run),
+                        call => call,
+                    }
                 }
             }
+            (Stage::Claiming(stage), reply) => match self.continue_claim(&mut operation, *stage, reply, out)? {
+                Next::Call(call) => call,
+                Next::Done => return Ok(Next::Done),
+            },
             (Stage::LoadingTask(id), Reply::Run(view)) => {
                 if self.route.options.deduplicate == Deduplicate::Context
                     && self.route.is_visible(view, &self.agent)
@@ -360,7 +437,7 @@ impl A2aExchange {
                 operation.stage = Stage::SavingConfig(call);
                 push::put_call(&config)
             }
-            (Stage::SavingConfig(call), _) => Call::Run(call),
+            (Stage::SavingConfig(call), _) => self.start_task(&mut operation, call),
             (Stage::Running, Reply::Run(view)) => {
                 if let Some(message) = operation.direct.and_then(|mode| direct::direct_reply(mode, view)) {
                     // The message is the only result, so the task is deleted.
