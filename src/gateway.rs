@@ -1,5 +1,6 @@
 //! Assembles a gateway: protocols, settings, store, engine, server.
 
+mod admin;
 mod live;
 mod prepare;
 mod rates;
@@ -34,8 +35,8 @@ use crate::config::{
 };
 use crate::engine::{self, Engine, Scope};
 use crate::metrics::Metrics;
-use crate::observe::{Action, AuditEntry, LogFilter, forward_logs};
-use crate::ports::{Reload, WebhookClient};
+use crate::observe::{Action, AuditEntry, forward_logs};
+use crate::ports::WebhookClient;
 use crate::server::{self, AdminServer, Served};
 use crate::store::{OwnerBounds, OwnerBoundsOf, Retention, Store, StoreError};
 use crate::tls::SharedTls;
@@ -315,6 +316,7 @@ impl Gateway {
             rates: Arc::new(ArcSwap::from_pointee(rates)),
             tls,
             admin_tls,
+            admin_console: settings.admin.as_ref().map(|admin| (admin.console, admin.texts)).unwrap_or_default(),
         };
         Ok(Running { address: server.address, parts, store, server, admin_listener, admin: None })
     }
@@ -494,21 +496,6 @@ impl Running {
         self.parts.clone()
     }
 
-    /// Serves operators, if the configuration has a listener for them. Returns its address.
-    ///
-    /// # Errors
-    /// I/O errors of the listener.
-    pub fn serve_admin(&mut self, reload: Arc<dyn Reload>, log: LogFilter) -> anyhow::Result<Option<SocketAddr>> {
-        let Some(listener) = self.admin_listener.take() else { return Ok(None) };
-        let LiveParts { engine, control, observer, admin_key, .. } = self.parts.clone();
-        let (key, tls, started) = (admin_key, self.parts.admin_tls.clone(), clock::now());
-        let admin = server::Admin { engine, control, observer, reload, log, key, tls, started };
-        let admin = server::listen_admin(listener, admin)?;
-        let address = admin.address;
-        self.admin = Some(admin);
-        Ok(Some(address))
-    }
-
     /// A handle that replaces the routes while the gateway is running.
     #[must_use]
     pub fn routes(&self) -> server::SharedRoutes {
@@ -555,7 +542,7 @@ fn retention_rules(settings: &Settings, mounts: &[Served], callers: &Arc<Callers
         runs: settings.store.retention.runs,
         documents: settings.store.retention.runs,
         bytes: settings.store.retention.bytes,
-        collections: ["sessions", "asked", "branches", "spent", CLAIMS].map(str::to_owned).to_vec(),
+        collections: ["sessions", "asked", "branches", "spent", CLAIMS, engine::OPEN_ITEMS].map(str::to_owned).to_vec(),
         parts: vec![("entries".to_owned(), "sessions".to_owned())],
         routes: Vec::new(),
         attached: vec![ATTACHMENTS.to_owned(), engine::PUSHED.to_owned()],

@@ -9,6 +9,7 @@ pub mod callers;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod console;
 pub mod engine;
 mod files;
 mod gateway;

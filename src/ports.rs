@@ -25,6 +25,10 @@ pub trait Reload: Send + Sync + 'static {
     /// The configuration in force.
     fn config(&self) -> Value;
 
+    /// Checks another text as if it stood in the file: errors, warnings, and the routes it would serve. Blocks: it reads
+    /// the files that the text names.
+    fn check(&self, text: &str) -> Value;
+
     /// The routes in force.
     fn routes(&self) -> Value;
 

@@ -35,6 +35,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "gateway",
         &[
             "server",
+            "keys",
             "callers",
             "engine",
             "upstream",
@@ -54,14 +55,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "server",
         &[
-            "callers", "engine", "upstream", "store", "config", "routing", "ports", "tls", "secrets", "clock",
-            "metrics", "observe",
+            "console", "callers", "engine", "upstream", "store", "config", "routing", "ports", "tls", "secrets",
+            "clock", "metrics", "observe",
         ],
     ),
     ("engine", &["callers", "identity", "upstream", "store", "ports", "secrets", "clock", "metrics", "observe"]),
     ("callers", &["config", "files", "keys", "tls", "ports", "secrets", "clock"]),
     ("upstream", &["identity", "tls", "ports", "secrets", "clock", "metrics"]),
     ("store", &["tls", "secrets", "clock", "metrics"]),
+    ("console", &[]),
     ("observe", &["metrics", "ports", "secrets", "clock"]),
     ("metrics", &[]),
     ("public_url", &["config"]),

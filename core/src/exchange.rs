@@ -187,6 +187,9 @@ pub struct Mounted {
     pub retention: Option<RunRetention>,
     /// Warnings for the operator at startup: settings that cannot take effect.
     pub warnings: Vec<String>,
+    /// A request that runs an agent, for the console: what is on the wire, and a playground. `None`: the protocol is not
+    /// shown there.
+    pub sample: Option<Sample>,
 }
 
 /// How long the runs of one route are kept. The global settings remain upper bounds.
@@ -217,6 +220,7 @@ impl Mounted {
             push: None,
             retention: None,
             warnings: Vec::new(),
+            sample: None,
         }
     }
 }
@@ -290,6 +294,57 @@ pub type Recognizes = fn(&ReadHeader<'_>) -> bool;
 
 /// Creates an exchange.
 pub type Open = Box<dyn Fn() -> Box<dyn Exchange> + Send + Sync>;
+
+/// Makes a sample request.
+pub type Sample = Box<dyn Fn(&SampleInput<'_>) -> SampleRequest + Send + Sync>;
+
+/// What a sample request asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleInput<'a> {
+    /// The agent's name; one of the route's agents.
+    pub agent: &'a str,
+    /// What the user says.
+    pub text: &'a str,
+    /// An unused id, for protocols whose clients choose one.
+    pub id: RunId,
+}
+
+/// A request that runs an agent, as a client of the protocol would send it: streamed, if the protocol streams.
+#[derive(Clone, Debug)]
+pub struct SampleRequest {
+    /// The HTTP method.
+    pub method: Method,
+    /// The endpoint: [`Endpoint::path`].
+    pub endpoint: &'static str,
+    /// The values of the path's parameters.
+    pub params: Vec<(String, String)>,
+    /// Headers beside `content-type: application/json`, names in lower case.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: serde_json::Value,
+}
+
+impl SampleRequest {
+    /// A POST to an endpoint without parameters.
+    #[must_use]
+    pub const fn post(endpoint: &'static str, body: serde_json::Value) -> Self {
+        Self { method: Method::Post, endpoint, params: Vec::new(), headers: Vec::new(), body }
+    }
+
+    /// The same with a header.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The path below the mount point.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let fill = |path: String, (name, value): &(String, String)| path.replace(&format!("{{{name}}}"), value);
+        self.params.iter().fold(self.endpoint.to_owned(), fill)
+    }
+}
 
 /// A constructor of exchanges that share the state of a mounted route, for an [`Endpoint`].
 pub fn sharing<S: Send + Sync + 'static, E: Exchange>(

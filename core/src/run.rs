@@ -1,6 +1,7 @@
 //! The state of a run and how it changes: [`Run`] is the state, and only [`Record`] changes it.
 
 mod evicted;
+mod preview;
 mod record;
 mod size;
 pub(crate) mod state;

@@ -13,6 +13,7 @@ use super::reason::{self, Reason};
 use super::rules::{self, Rules, SharedRules};
 use super::usage::Usage;
 use crate::clock;
+use crate::config::ConsoleRole;
 use crate::keys::KeyId;
 use crate::tls::ClientCertificate;
 
@@ -34,6 +35,8 @@ pub struct Caller {
 pub(super) enum Proof {
     /// It did not.
     None,
+    /// It did not: an operator acts on its behalf.
+    Operator,
     /// By the key of this id, which may expire.
     Key { id: KeyId, expires: Option<Millis> },
     /// By a token.
@@ -118,6 +121,12 @@ impl Caller {
         self.may_use(protocol, agent)
     }
 
+    /// What the caller may do in the console at the moment. `None`: nothing, or its credentials have ended.
+    #[must_use]
+    pub fn console_role(&self) -> Option<ConsoleRole> {
+        self.check_proof(clock::now()).ok().and_then(|()| self.profile().console())
+    }
+
     /// Waits until [`Self::recheck`] fails, and returns why. Noticed within a second.
     pub async fn revoked(&self, protocol: &str, agent: Option<&str>) -> Fault {
         let mut changes = self.rules.changes();
@@ -143,7 +152,7 @@ impl Caller {
             Proof::Key { expires, .. } => *expires,
             Proof::Token(token) => Some(token.expires),
             Proof::Certificate(Some(certificate)) => return certificate.changed().await,
-            Proof::None | Proof::Certificate(None) => None,
+            Proof::None | Proof::Operator | Proof::Certificate(None) => None,
         };
         match expires {
             Some(expires) => tokio::time::sleep(rules::until(expires, clock::machine())).await,
@@ -154,7 +163,7 @@ impl Caller {
     fn check_proof(&self, now: Millis) -> Result<(), Reason> {
         let rules = self.rules.load();
         match &self.proof {
-            Proof::None => Ok(()),
+            Proof::None | Proof::Operator => Ok(()),
             Proof::Key { id, .. } => rules.keys.check(id, now),
             Proof::Token(token) if !rules.has_issuer(&token.issuer) => Err(Reason::Method),
             Proof::Token(token) => token.check(now),

@@ -250,6 +250,16 @@ impl Callers {
         Arc::new(Caller::new(owner, name.to_owned(), proof, &self.rules, usage))
     }
 
+    /// The caller to whom something belongs, for what an operator does on its behalf. It proves nothing by itself, and
+    /// what it uses is counted for that caller.
+    #[must_use]
+    pub fn acting_for(&self, owner: &Owner) -> Arc<Caller> {
+        match identity(owner) {
+            Some((_, _, name)) => self.caller(owner.clone(), &name, Proof::Operator),
+            None => self.anonymous(),
+        }
+    }
+
     /// Puts another configuration in force. Callers who are no longer known are refused from now on, with all their
     /// open connections; what they use stays counted.
     pub fn replace(&self, auth: &Auth, tables: &[CallerProfile]) {

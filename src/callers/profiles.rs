@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::config::{CallerLimits, CallerProfile};
+use crate::config::{CallerLimits, CallerProfile, ConsoleRole};
 
 /// The table for callers without one of their own.
 const DEFAULT: &str = "default";
@@ -17,6 +17,8 @@ pub struct Profile {
     agents: Option<HashSet<String>>,
     /// The protocols it may use. `None`: all.
     protocols: Option<HashSet<String>>,
+    /// What it may do in the console. `None`: nothing.
+    console: Option<ConsoleRole>,
     /// How much it may use.
     pub(super) limits: Arc<CallerLimits>,
 }
@@ -32,6 +34,12 @@ impl Profile {
     #[must_use]
     pub fn has_agent(&self, agent: &str) -> bool {
         self.agents.as_ref().is_none_or(|agents| agents.contains(agent))
+    }
+
+    /// What the caller may do in the console. `None`: it may not sign in.
+    #[must_use]
+    pub const fn console(&self) -> Option<ConsoleRole> {
+        self.console
     }
 
     /// True if the caller may use all agents.
@@ -56,6 +64,7 @@ impl Profiles {
             Arc::new(Profile {
                 agents: set(&table.agents),
                 protocols: set(&table.protocols),
+                console: table.console,
                 limits: Arc::new(table.limits.clone()),
             })
         };
@@ -97,6 +106,7 @@ mod tests {
             scopes: owned(scopes),
             agents: agents.map(owned),
             protocols: None,
+            console: None,
             limits: CallerLimits::default(),
         }
     }

@@ -182,10 +182,19 @@ fn serve(gateway: &Gateway, loaded: Loaded, file: &Path, log: LogFilter) -> anyh
         let settings = loaded.settings.clone();
         let mut running = gateway.start(&settings).await?;
         let reloader = Reloader::new(gateway.clone(), running.parts(), file.to_owned(), loaded);
-        if let Some(address) = running.serve_admin(Arc::new(reloader.clone()), log)? {
+        let admin = running.serve_admin(Arc::new(reloader.clone()), log)?;
+        if let Some((address, _)) = &admin {
             println!("operators find metrics and state at {address}: /metrics, /readyz, /api/gateway\n");
         }
         routes::print_banner(gateway, &settings, running.address);
+        if let (Some((address, start_key)), Some(settings)) = (admin, &settings.admin)
+            && settings.console
+        {
+            let scheme = if settings.tls.is_some() { "https" } else { "http" };
+            // Within the fragment, which browsers send nowhere and no one logs.
+            let key = start_key.map(|key| format!("#key={key}")).unwrap_or_default();
+            println!("Console: {scheme}://{address}/{key}");
+        }
         tracing::info!(address = %running.address, config = %file.display(), "serving");
 
         let watching = tokio::task::spawn_local(reloader.clone().watch());

@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
 use super::located::{Located, Table};
-use super::settings::CertificateName;
+use super::settings::{CertificateName, ConsoleRole};
 
 /// How callers prove who they are. Without any of these, everyone is anonymous.
 #[derive(serde::Deserialize, JsonSchema, Default)]
@@ -75,6 +75,8 @@ pub(super) struct CallerTable {
     pub(super) agents: Option<Vec<Located<String>>>,
     /// The protocols they may use; by default all.
     pub(super) protocols: Option<Vec<Located<String>>>,
+    /// What they may do in the console of the admin listener: `view` everything, or also `act`. Nothing by default.
+    pub(super) console: Option<ConsoleRole>,
     /// How much each of them may use.
     pub(super) limits: Table<CallerLimitsTable>,
 }

@@ -44,7 +44,7 @@ pub(super) fn resolve(
         }
         None => None,
     };
-    Some(Admin { listen, key, tls })
+    Some(Admin { listen, key, tls, console: table.console, texts: table.texts })
 }
 
 fn check_reach(

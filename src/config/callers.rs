@@ -38,6 +38,11 @@ fn profile(
         validator.report(diagnostic.label("write one scope without spaces"));
     }
 
+    if table.console.is_some() && name.value == "anonymous" {
+        let diagnostic = Diagnostic::error("[callers.anonymous] cannot have console").at(&name.span);
+        validator.report(diagnostic.label("someone who signs in has a key, and a name"));
+    }
+
     let agents = table.agents.as_ref().map(|agents| {
         let names = || known.iter().map(|agent| agent.name.as_str());
         check_names(agents, names, "agent", validator)
@@ -52,6 +57,7 @@ fn profile(
         scopes: table.scopes.iter().map(|scope| scope.value.clone()).collect(),
         agents,
         protocols,
+        console: table.console,
         limits: limits::of_caller(&table.limits, validator),
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::headers::HeaderValue;
 use super::located::{Entries, Located, Table};
 use super::secret::SecretTable;
+use super::settings::ConsoleTexts;
 use super::tls_table::TlsTable;
 
 /// A listener for operators: metrics, state, reload.
@@ -23,11 +24,21 @@ pub(super) struct AdminTable {
     /// Encrypts connections. A certificate of an authority in `client_ca` is accepted instead of the key, and asked for
     /// if there is no key. Not encrypted by default.
     pub(super) tls: Option<Located<Table<TlsTable>>>,
+    /// Whether the console is served: a page for operators, approvers and developers.
+    pub(super) console: bool,
+    /// Who sees in the console what people and agents say: `all` who may sign in, those who may `act`, or `none`.
+    pub(super) texts: ConsoleTexts,
 }
 
 impl Default for AdminTable {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:9090".to_owned().into(), key: None, tls: None }
+        Self {
+            listen: "127.0.0.1:9090".to_owned().into(),
+            key: None,
+            tls: None,
+            console: true,
+            texts: ConsoleTexts::All,
+        }
     }
 }
 

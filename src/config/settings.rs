@@ -83,6 +83,10 @@ pub struct Admin {
     pub key: Option<[u8; 32]>,
     /// `None`: connections are not encrypted.
     pub tls: Option<TlsFiles>,
+    /// True if the console is served.
+    pub console: bool,
+    /// Who sees texts in the console.
+    pub texts: ConsoleTexts,
 }
 
 impl fmt::Debug for Admin {
@@ -298,8 +302,35 @@ pub struct CallerProfile {
     pub agents: Option<Vec<String>>,
     /// The protocols they may use. `None`: all.
     pub protocols: Option<Vec<String>>,
+    /// What they may do in the console. `None`: they may not sign in.
+    pub console: Option<ConsoleRole>,
     /// How much of everything each of them may use.
     pub limits: CallerLimits,
+}
+
+/// What someone may do in the console.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum ConsoleRole {
+    /// See everything.
+    View,
+    /// Also decide, cancel, delete, drain, and use the playground.
+    Act,
+}
+
+/// Who sees in the console what people and agents say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ConsoleTexts {
+    /// Everyone who may sign in.
+    #[default]
+    All,
+    /// Those who may act.
+    Act,
+    /// No one: lengths only.
+    None,
 }
 
 /// How much one caller may use. `None` for what other settings limit, or nothing.

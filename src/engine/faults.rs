@@ -110,6 +110,11 @@ pub(super) fn run_not_found(id: RunId) -> Fault {
     Fault::not_found(format_args!("run '{id}'"))
 }
 
+/// The run has to be canceled first.
+pub(super) fn run_not_ended(id: RunId) -> Fault {
+    Fault::new(FaultKind::Conflict, format!("run '{id}' has not ended: cancel it first"))
+}
+
 /// The run takes no further turn.
 pub(super) fn run_ended(id: RunId) -> Fault {
     Fault::new(FaultKind::Conflict, format!("run '{id}' has ended"))

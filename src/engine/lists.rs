@@ -74,8 +74,13 @@ pub(super) async fn list(
 ) -> Result<RunPage, Fault> {
     let expired_before = rules.load().retention.expiry_cutoffs(clock::now());
     let (heads_only, order) = (filter.heads, filter.order);
-    let query =
-        Query { agents: scope.agent_names(), owner: Some(scope.owner.key().to_owned()), filter, expired_before };
+    let query = Query {
+        agents: scope.agent_names(),
+        owner: Some(scope.owner.key().to_owned()),
+        filter,
+        text: None,
+        expired_before,
+    };
     let found = runs.store().find(query).await.map_err(|error| store_fault(&error))?;
 
     let (listed, cut) = if heads_only {

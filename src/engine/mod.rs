@@ -42,7 +42,9 @@ mod listen;
 mod lists;
 mod loaded;
 mod message_ids;
+mod open_items;
 mod operator;
+mod operator_access;
 mod pending_index;
 mod resent_choice;
 mod respond;
@@ -79,7 +81,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlingua_core::call::{DocumentCall, SessionCall};
-use interlingua_core::{Call, Fault, RunId};
+use interlingua_core::{Call, Fault};
 
 pub use self::active_run::{ActiveRun, Take};
 pub use self::agent::{Agent, History, HistoryLimit};
@@ -89,7 +91,10 @@ pub use self::follow::Follower;
 pub use self::limits::Limits;
 pub use self::lists::ListedRun;
 pub use self::loaded::Loaded;
+pub(crate) use self::open_items::COLLECTION as OPEN_ITEMS;
+pub use self::open_items::{OpenItem, OpenItems};
 pub use self::operator::{LiveFilter, LiveRun};
+pub use self::operator_access::{Operator, RunSummary, Summaries, Wanted as WantedRuns, summary_of};
 pub use self::retention::RetentionRules;
 pub use self::run_handle::RunHandle;
 pub use self::scope::Scope;
@@ -343,14 +348,11 @@ impl Engine {
         operator::live_runs(&self.0.runs, filter)
     }
 
-    /// Cancels a run, of any owner, and waits for its end: for operators. Has to be awaited as
-    /// [`Engine::answer`].
-    ///
-    /// # Errors
-    /// If there is no such run, or the store fails.
-    pub async fn operator_cancel(&self, id: RunId) -> Result<(), Fault> {
-        let canceller = Arc::clone(&self.0.canceller);
-        complete(async move { canceller.cancel_any(id).await.map(drop) }).await
+    /// Runs of any owner: for the admin listener alone.
+    #[must_use]
+    pub(crate) fn operator(&self) -> Operator {
+        let Inner { runs, rules, canceller, .. } = &*self.0;
+        Operator::new(Arc::clone(runs), Arc::clone(rules), Arc::clone(canceller))
     }
 
     /// Closes the runs that were under way when the last process died. Returns how many there were.

@@ -20,6 +20,11 @@ use crate::store::{Store, Ticket, Version};
 pub(super) struct SessionKey(String);
 
 impl SessionKey {
+    /// The owner's key.
+    pub(super) fn owner(&self) -> &str {
+        self.0.split('\u{1f}').nth(1).unwrap_or_default()
+    }
+
     /// Ids come from outside: they are escaped, so no part holds the control character between the parts.
     pub(super) fn new(agent: &str, owner: &Owner, session: &str) -> Self {
         Self(format!("{}{}", Self::prefix(agent, owner), escaped(session)))

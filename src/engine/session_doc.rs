@@ -151,6 +151,9 @@ pub(super) struct SessionDoc {
     /// if that turn is not taken.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "ends")]
     pub(super) handed_over: BTreeMap<RunId, End>,
+    /// True if the list of open items has the session.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) is_listed: bool,
     /// The adapters' own facts.
     #[serde(default)]
     pub(super) labels: Extra,
@@ -194,6 +197,7 @@ impl SessionDoc {
             latest: None,
             waiting: Waiting::default(),
             handed_over: BTreeMap::new(),
+            is_listed: false,
             labels: Extra::new(),
             writes: Vec::new(),
         }

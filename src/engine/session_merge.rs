@@ -27,6 +27,7 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         waiting: merge_waiting(&base.waiting, &mine.waiting, &theirs.waiting),
         // Only who has the turn hands runs over and takes them.
         handed_over: pick(&base.handed_over, &mine.handed_over, &theirs.handed_over),
+        is_listed: theirs.is_listed,
         labels: pick(&base.labels, &mine.labels, &theirs.labels),
         ..theirs.clone()
     };

@@ -11,6 +11,7 @@ use interlingua_core::{Fault, FaultKind, Owner, RunId};
 
 use super::complete::complete;
 use super::faults::{self, store_fault};
+use super::open_items;
 use super::session::{HeldTicket, Queued, Session, SessionKey, TurnGuard};
 use super::session_doc::SessionDoc;
 use super::session_entries::SessionEntries;
@@ -222,6 +223,7 @@ impl SessionTable {
         let mut doc = session.doc();
         doc.updated_at = clock::now();
         let mut writes = SessionEntries::writes(session, &doc);
+        writes.extend(open_items::write_of(session, &mut doc));
         let value = Some(serde_json::to_vec(&*doc).unwrap_or_default().into());
         writes.push(DocumentWrite { collection: COLLECTION, key: session.key().as_str().to_owned(), value, expect });
         let indices = doc.unsaved.keys().copied().collect();
@@ -306,6 +308,8 @@ impl SessionTable {
     pub(super) async fn delete(&self, session: &Session) -> Result<(), Fault> {
         self.lock().remove(session.key());
         self.entries.delete_all(session).await?;
+        let unlisted = self.store.delete(open_items::COLLECTION, &open_items::key(session), Expect::Any);
+        unlisted.await.map_err(|error| store_fault(&error))?.map_err(|_| conflict())?;
         let deleted = self.store.delete(COLLECTION, session.key().as_str(), Expect::Any);
         deleted.await.map_err(|error| store_fault(&error))?.map_err(|_| conflict())?;
         session.note_deleted();

@@ -39,6 +39,8 @@ pub struct LiveParts {
     /// Also watch their files by themselves.
     pub(super) tls: Option<Arc<SharedTls>>,
     pub(super) admin_tls: Option<Arc<SharedTls>>,
+    /// Whether the console is served, and who sees texts there.
+    pub(super) admin_console: (bool, config::ConsoleTexts),
 }
 
 /// A length of time. Clones are one value.

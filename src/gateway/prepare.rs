@@ -25,6 +25,15 @@ impl Gateway {
         (loaded.map(|(settings, diagnostics)| Loaded { settings, diagnostics, files: files.clone() }), files)
     }
 
+    /// Reads a text as if it stood in this file. Nothing is opened.
+    pub(crate) fn check_text(&self, path: &Path, text: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
+        let process = Env::process();
+        let file = |wanted: &Path, max: usize| {
+            if wanted == path { Ok(text.as_bytes().to_vec()) } else { (process.file)(wanted, max) }
+        };
+        config::load(path, &self.protocols(), &Env { file: &file, ..process })
+    }
+
     /// Builds everything that a configuration needs. Agents that have not changed stay the ones they are, with their
     /// connections and what they remember.
     ///
@@ -70,7 +79,7 @@ impl Gateway {
             profiles: settings.callers.clone(),
             server: server_settings(settings, parts.tls.clone()),
             routes: server::Routes::build(served).map_err(anyhow::Error::msg)?,
-            observer: open_logs(settings, observer.metrics(), otlp)?,
+            observer: open_logs(settings, observer.metrics(), otlp)?.continuing(&observer),
             caller_label: settings.observe.caller_label,
             shutdown_delay: settings.server.shutdown_delay,
             drain: settings.server.drain,

@@ -2,6 +2,7 @@
 //!
 //! Never a credential, and never a text of a person or an agent.
 
+use std::collections::VecDeque;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -37,6 +38,14 @@ pub enum Action {
     RunCanceled,
     /// A run was deleted by another than its owner.
     RunDeleted,
+    /// Someone signed in to the console.
+    SignIn,
+    /// Someone signed out of the console.
+    SignOut,
+    /// Someone opened another's run in the console.
+    RunOpened,
+    /// An agent takes no new runs, or takes them again.
+    Drain,
     /// The configuration was reloaded, or was not.
     Reload,
     /// The admin listener was used for a change, or refused one.
@@ -136,6 +145,28 @@ pub fn append_audit(path: &Path, entry: &AuditEntry) -> io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let line = secrets::mask(&entry.line()).into_owned() + "\n";
     options.open(path)?.write_all(line.as_bytes())
+}
+
+/// How many entries are kept in memory.
+const MAX_RECENT: usize = 1000;
+
+/// The latest entries, whether they are written to a file or not. Clones are one list.
+#[derive(Clone, Default)]
+pub(super) struct RecentAudit(Arc<Mutex<VecDeque<AuditEntry>>>);
+
+impl RecentAudit {
+    pub(super) fn add(&self, entry: &AuditEntry) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= MAX_RECENT {
+            entries.pop_back();
+        }
+        entries.push_front(entry.clone());
+    }
+
+    /// The latest ones first.
+    pub(super) fn latest(&self, count: usize) -> Vec<AuditEntry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().take(count).cloned().collect()
+    }
 }
 
 /// The audit log of a running gateway.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 
 use super::access::{Access, AccessLog};
-use super::audit::{Audit, AuditEntry};
+use super::audit::{Audit, AuditEntry, RecentAudit};
 use super::lines::Target;
 use super::losses;
 use super::otlp::Otlp;
@@ -32,6 +32,7 @@ pub struct Observer {
     metrics: Arc<Metrics>,
     access: Option<Access>,
     audit: Option<Audit>,
+    recent: RecentAudit,
     otlp: Option<Arc<Otlp>>,
     /// True: sessions are shown as hashes.
     hides_sessions: bool,
@@ -55,13 +56,14 @@ impl Observer {
             opened.map_err(|error| opening("audit log", &path.display().to_string(), &error))
         });
         let hides_sessions = logs.access.as_ref().is_some_and(|log| log.hash_sessions);
-        Ok(Self { access: access.transpose()?, audit: audit.transpose()?, metrics, otlp, hides_sessions })
+        let (access, audit, recent) = (access.transpose()?, audit.transpose()?, RecentAudit::default());
+        Ok(Self { access, audit, recent, metrics, otlp, hides_sessions })
     }
 
     /// No logs; requests are counted.
     #[must_use]
-    pub const fn silent(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, access: None, audit: None, otlp: None, hides_sessions: false }
+    pub fn silent(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, access: None, audit: None, recent: RecentAudit::default(), otlp: None, hides_sessions: false }
     }
 
     /// What the gateway counts.
@@ -86,8 +88,22 @@ impl Observer {
         self.otlp.as_ref().is_some_and(|otlp| otlp.wants_content())
     }
 
-    /// Writes an entry to the audit log, if there is one.
+    /// The same, with the audit entries of the one before.
+    #[must_use]
+    pub fn continuing(mut self, before: &Self) -> Self {
+        self.recent = before.recent.clone();
+        self
+    }
+
+    /// The latest audit entries, the newest first: at most 1,000 since the start of the gateway.
+    #[must_use]
+    pub fn recent_audit(&self, count: usize) -> Vec<AuditEntry> {
+        self.recent.latest(count)
+    }
+
+    /// Notes an entry, and writes it to the audit log, if there is one.
     pub fn audit(&self, entry: AuditEntry) {
+        self.recent.add(&entry);
         if let Some(audit) = &self.audit {
             audit.record(entry);
         }

@@ -267,6 +267,17 @@ impl ports::Reload for Reloader {
         json!({ "since": applied.at, "in_force": views::settings(&applied.settings), "source": source })
     }
 
+    fn check(&self, text: &str) -> Value {
+        match self.0.gateway.check_text(&self.0.file, text) {
+            Ok((settings, warnings)) => json!({
+                "errors": [],
+                "warnings": views::diagnostics(&warnings),
+                "routes": views::routes(&settings),
+            }),
+            Err(errors) => json!({ "errors": views::diagnostics(&errors), "warnings": [], "routes": [] }),
+        }
+    }
+
     fn routes(&self) -> Value {
         views::routes(&self.0.applied.load().settings)
     }

@@ -244,6 +244,22 @@ impl Control {
         self.0.settings.store(Arc::new(settings));
     }
 
+    /// All routes, in the order of the configuration.
+    fn all_routes(&self) -> Vec<Arc<Served>> {
+        self.0.routes.load().all().to_vec()
+    }
+
+    /// The routes of an agent, in the order of the configuration.
+    fn routes_of(&self, agent: &str) -> Vec<Arc<Served>> {
+        let all = self.0.routes.load();
+        all.all().iter().filter(|route| route.scope.agents.iter().any(|card| card.name == agent)).cloned().collect()
+    }
+
+    /// The URL at which clients reach the gateway, if it is configured.
+    fn public_url(&self) -> Option<String> {
+        self.0.settings().public_url.clone()
+    }
+
     /// Open connections and WebSockets.
     #[must_use]
     pub fn open(&self) -> (usize, usize) {

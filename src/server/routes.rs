@@ -12,7 +12,11 @@ use super::served::Served;
 use crate::routing::{EndpointMatch, EndpointPattern, Found, MountPoint, Table};
 
 /// The routing table of a set of routes.
-pub struct Routes(Table<Arc<Served>>);
+pub struct Routes {
+    table: Table<Arc<Served>>,
+    /// In the order of the configuration.
+    all: Vec<Arc<Served>>,
+}
 
 impl Routes {
     /// The table of these routes, in the order of the configuration.
@@ -32,8 +36,9 @@ impl Routes {
         let (table, overlaps) = Table::build(&points)
             .map_err(|error| format!("route '{}' cannot be served: {}", points[error.mount].path, error.reason))?;
 
+        let all = points.iter().map(|point| Arc::clone(&point.route)).collect();
         match overlaps.iter().find(|overlap| overlap.is_error()) {
-            None => Ok(Self(table)),
+            None => Ok(Self { table, all }),
             Some(overlap) => {
                 let (first, later) = (&points[overlap.first].path, &points[overlap.later].path);
                 Err(format!("the routes '{first}' and '{later}' conflict: {}", overlap.requests.join(", ")))
@@ -41,16 +46,21 @@ impl Routes {
         }
     }
 
+    /// All routes.
+    pub(super) fn all(&self) -> &[Arc<Served>] {
+        &self.all
+    }
+
     /// Where a request goes.
     pub(super) fn find(&self, head: &RequestHead) -> Found<Arc<Served>> {
-        self.0.find(head.method.as_str(), head.uri.path(), &|name| header(head, name))
+        self.table.find(head.method.as_str(), head.uri.path(), &|name| header(head, name))
     }
 
     /// The route that answers a CORS preflight request, and the methods it allows. `None` if its path has no endpoint.
     pub(super) fn preflight(&self, head: &RequestHead) -> Option<(Arc<Served>, Vec<&'static str>)> {
         // A preflight request has none of the headers of the request that it announces.
         let method = header(head, "access-control-request-method").unwrap_or_default();
-        self.0.preflight(method, head.uri.path(), &|_| None)
+        self.table.preflight(method, head.uri.path(), &|_| None)
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua_core::call::{Cursor, RunInfo, RunState, Tags};
+use interlingua_core::call::{Cursor, RunInfo, Tags};
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
@@ -92,11 +92,10 @@ enum RunData {
 }
 
 impl RunData {
-    fn state(&self) -> (RunState, Millis, u64) {
-        let state = |record: &Record, info: &RunInfo| (info.state, info.changed_at, record.size() as u64);
+    fn with<T>(&self, read: impl Fn(&Record, &RunInfo) -> T) -> T {
         match self {
-            Self::Ended(stored) => state(&stored.record, &stored.info),
-            Self::Active(journal) => inspect(&**journal, state),
+            Self::Ended(stored) => read(&stored.record, &stored.info),
+            Self::Active(journal) => inspect(&**journal, read),
         }
     }
 
@@ -420,11 +419,8 @@ impl Store for Memory {
             let mut heads: Vec<RunHead> = candidates
                 .into_iter()
                 .filter(|(_, run)| filter.tags.is_empty() || run.data.with_info(|info| has_tags(info, &filter.tags)))
-                .map(|(id, run)| {
-                    let (state, changed_at, size) = run.data.state();
-                    let (agent, session) = (run.agent.to_string(), run.session.to_string());
-                    RunHead { id, agent, session, state, created_at: run.created_at, changed_at, size }
-                })
+                .map(|(id, run)| head(id, &run))
+                .filter(|head| query.text.as_ref().is_none_or(|text| has_text(head, text)))
                 .filter(|head| filter.states.is_empty() || filter.states.contains(&head.state))
                 .filter(|head| filter.changed_since.is_none_or(|since| head.changed_at >= since))
                 .collect();
@@ -659,4 +655,26 @@ impl Store for Memory {
         *lock(&self.runs) = Runs::default();
         done
     }
+}
+
+fn head(id: RunId, run: &Run) -> RunHead {
+    run.data.with(|record, info| RunHead {
+        id,
+        agent: run.agent.to_string(),
+        session: run.session.to_string(),
+        state: info.state,
+        created_at: run.created_at,
+        changed_at: info.changed_at,
+        size: record.size() as u64,
+        protocol: info.protocol.clone(),
+        owner: info.owner.clone(),
+        events: record.len(),
+        preview: record.run().preview(),
+    })
+}
+
+fn has_text(head: &RunHead, text: &str) -> bool {
+    let wanted = text.to_ascii_lowercase();
+    let has = |value: &str| value.to_ascii_lowercase().contains(&wanted);
+    has(&head.preview) || has(&head.session) || has(&head.owner) || RunId::parse(text) == Some(head.id)
 }

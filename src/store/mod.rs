@@ -181,6 +181,8 @@ pub struct Query {
     pub owner: Option<String>,
     /// All further conditions. A `limit` of 0 means [`Query::LIMIT`].
     pub filter: Filter,
+    /// Only runs in whose preview, session, owner or id this text occurs, in any case of ASCII letters.
+    pub text: Option<String>,
     /// Routes with their expiry times: a run of the route that ended earlier is left out, even if it still exists.
     pub expired_before: Vec<(String, Millis)>,
 }
@@ -207,6 +209,14 @@ pub struct RunHead {
     pub changed_at: Millis,
     /// Approximate size in bytes.
     pub size: u64,
+    /// The protocol it was started over.
+    pub protocol: String,
+    /// Its owner: [`interlingua_core::Owner::key`].
+    pub owner: String,
+    /// How many of its events are stored.
+    pub events: u64,
+    /// How it began ([`interlingua_core::Run::preview`]). Empty for runs of versions that did not store it.
+    pub preview: String,
 }
 
 impl RunHead {

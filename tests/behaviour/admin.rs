@@ -44,10 +44,10 @@ async fn operators_see_what_is_under_way_and_can_stop_it() {
     let runs = process.operate("GET", "/api/runs?agent=friday&limit=10", &[], b"").await;
     assert!(!runs.text().contains("private question"), "{}", runs.text());
     let runs = runs.json();
-    let run = &runs["runs"][0];
+    let run = &runs["data"][0];
     assert_eq!((run["agent"].as_str(), run["state"].as_str()), (Some("friday"), Some("running")), "{run}");
-    assert_eq!((run["followers"].as_u64(), run["protocol"].as_str()), (Some(1), Some("agent-api")), "{run}");
-    assert_eq!(process.operate("GET", "/api/runs?agent=other", &[], b"").await.json()["runs"], json!([]));
+    assert_eq!((run["text"].clone(), run["protocol"].as_str()), (Value::Null, Some("agent-api")), "{run}");
+    assert_eq!(process.operate("GET", "/api/runs?agent=other", &[], b"").await.json()["data"], json!([]));
 
     let id = run["id"].as_str().expect("an id").to_owned();
     let canceled = process.operate("POST", &format!("/api/runs/{id}/cancel"), &[], b"").await;
@@ -78,7 +78,7 @@ async fn everything_is_shown_without_secrets() {
     assert_eq!(config["in_force"]["agents"][0]["name"], "friday");
     assert_eq!(config["in_force"]["admin"]["key"], true);
     let routes = process.operate("GET", "/api/routes", &headers, b"").await.json();
-    assert_eq!(routes[0]["path"], "/agents/friday", "{routes}");
+    assert_eq!(routes["data"][0]["path"], "/agents/friday", "{routes}");
     let ready = process.operate("GET", "/readyz", &[], b"").await;
     assert_eq!((ready.status, ready.json()["reasons"].clone()), (200, json!([])), "probes need no key");
 }

@@ -17,6 +17,7 @@ mod access;
 mod access_log;
 mod admin;
 mod admin_access;
+mod admin_console;
 mod ag_kit;
 mod ag_ui;
 mod answers;

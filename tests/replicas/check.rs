@@ -40,7 +40,7 @@ async fn a_check_says_what_is_in_the_database_or_why_it_cannot_be_used() {
 
     let (gateway, _folder) = stand.gateway().await;
     let (code, text) = check(&stand, &url);
-    assert!(code == Some(0) && text.contains("schema interlingua of version 3"), "{text}");
+    assert!(code == Some(0) && text.contains("schema interlingua of version 4"), "{text}");
     let (code, text) = check(&stand, &weak);
     assert!(code == Some(1) && text.contains("permission denied for schema"), "{text}");
     gateway.stop().await;

@@ -194,7 +194,7 @@ pub(crate) async fn runs_are_found_by_every_filter(store: &SharedStore) {
 
     let find = async |agents: &[&str], owner: Option<&str>, filter: Filter| {
         let agents = agents.iter().map(|agent| (*agent).to_owned()).collect();
-        let query = Query { agents, owner: owner.map(Into::into), filter, expired_before: Vec::new() };
+        let query = Query { agents, owner: owner.map(Into::into), filter, text: None, expired_before: Vec::new() };
         let found = store.find(query).await.unwrap();
         assert_eq!((found.total, found.next), (found.runs.len(), None));
         found.runs.into_iter().map(|head| head.id).collect::<Vec<RunId>>()
@@ -215,7 +215,35 @@ pub(crate) async fn runs_are_found_by_every_filter(store: &SharedStore) {
     let head = &found.runs[0];
     assert_eq!((head.id, &*head.agent, &*head.session), (id(5), "friday", "s"));
     assert_eq!((head.state, head.changed_at), (RunState::Ended(End::Failed), 5000));
+    assert_eq!((&*head.protocol, &*head.owner, head.events > 1), ("a2a", "olga", true));
     assert_eq!((found.total, found.next), (5, Some(Cursor { at: 5000, id: id(5) })));
+}
+
+pub(crate) async fn runs_are_found_by_how_they_began(store: &SharedStore) {
+    let one = RunSpec { id: id(1), at: 1000, ..RunSpec::default() };
+    let others = [
+        RunSpec { id: id(2), session: "100%_sure!", at: 2000, ..one.clone() },
+        RunSpec { id: id(3), owner: "Otto", at: 3000, ..one.clone() },
+    ];
+    for spec in [&one].into_iter().chain(&others) {
+        // As the engine does: the first turn is there when the run is opened.
+        let run = ActiveRun::new(spec);
+        run.start();
+        store.open(&run.journal(), run.claim()).await.unwrap();
+    }
+
+    let find = async |text: &str| {
+        let query = Query { text: Some(text.to_owned()), ..Query::default() };
+        store.find(query).await.unwrap().runs.into_iter().map(|head| head.id).collect::<Vec<RunId>>()
+    };
+    let all = store.find(Query::default()).await.unwrap().runs;
+    assert!(all.len() == 3 && all.iter().all(|head| head.preview == "hi"), "{all:?}");
+    assert_eq!(find("HI").await, [id(3), id(2), id(1)]);
+    assert_eq!(find("%_SURE!").await, [id(2)]);
+    assert_eq!(find("otto").await, [id(3)]);
+    assert_eq!(find(&id(1).to_string()).await, [id(1)]);
+    assert_eq!(find("nothing of the kind").await, []);
+    assert_eq!(find("%").await, [id(2)], "characters of patterns are characters");
 }
 
 pub(crate) async fn runs_are_found_by_their_tags(store: &SharedStore) {

@@ -155,7 +155,7 @@ async fn a_database_of_the_version_before_is_used_together_with_gateways_of_that
     let first = include_str!("../../src/store/postgres/schema.sql").replace("il.", "interlingua.");
     database.sql(&format!("CREATE SCHEMA interlingua; {first}")).unwrap();
     let (holds, follows) = (store_in(&database), store_in(&database));
-    assert_eq!(number(&database, "SELECT max(version) FROM interlingua.migrations"), 3);
+    assert_eq!(number(&database, "SELECT max(version) FROM interlingua.migrations"), 4);
     assert_eq!(number(&database, "SELECT max(reader) FROM interlingua.migrations"), 1);
 
     // A gateway of version 1 writes rows as here: lines of a run that is followed to the run's rows, and notifies of those.

@@ -120,6 +120,7 @@ test_contract! {
         a_dropped_future_cancels_nothing,
         concurrent_runs_do_not_mix,
         runs_are_found_by_every_filter,
+        runs_are_found_by_how_they_began,
         runs_are_found_by_their_tags,
         runs_are_listed_in_the_order_of_their_creation,
         heads_contain_no_messages,

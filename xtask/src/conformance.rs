@@ -96,6 +96,7 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
             .env("GATEWAY_LOG", &gateway.log)
             .env("PROXY_ADDRESS", proxy.to_string())
             .env("INTERLINGUA", target().join("debug/interlingua"))
+            .env("CONSOLE", root().join("console"))
             .env("PYTHONPATH", &shared)
             .env("PYTHONDONTWRITEBYTECODE", "1");
         if let Some(upstream) = &upstream {

@@ -292,6 +292,15 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: true,
         limit: Duration::from_secs(300),
     },
+    // The console, in Chromium.
+    Suite {
+        name: "console",
+        kind: Kind::Browser,
+        scripts: &["client.mjs"],
+        upstream: None,
+        in_ci: true,
+        limit: Duration::from_secs(300),
+    },
     // The gateway as the client of real A2A servers: the current generation, the previous one, and JavaScript.
     Suite {
         name: "upstream-a2a",

@@ -33,9 +33,10 @@ use std::sync::Arc;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
-use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted};
+use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted, Sample, SampleInput, SampleRequest};
 use interlingua_core::pending::Decision;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
+use serde_json::json;
 
 pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Requirement, Scheme, Skill};
 pub use connect::{A2aUpstream, UpstreamContext, UpstreamOptions, UpstreamStatusText};
@@ -168,6 +169,7 @@ impl ProtocolAdapter for A2a {
             push: route.options.push.then(|| push::notifiers(&route)),
             retention: Some(route.options.retention()),
             warnings: route.warnings(),
+            sample: route.options.bindings.contains(&Binding::JsonRpc).then_some(Box::new(sample) as Sample),
             ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Fallback::new(&fallback_route))))
         })
     }
@@ -214,4 +216,13 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
         }
     }
     endpoints
+}
+
+/// A request as a client sends it, for the operator's console.
+fn sample(input: &SampleInput<'_>) -> SampleRequest {
+    let message = json!({ "messageId": input.id.to_string(), "role": "ROLE_USER", "parts": [{ "text": input.text }] });
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": { "message": message },
+    });
+    SampleRequest::post("", call).with_header("a2a-version", "1.0")
 }

@@ -25,11 +25,13 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{self, Asks, ClientCapabilities};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
+use interlingua_core::exchange::{SampleInput, SampleRequest};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::options::Switch;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 pub use connect::{AgKitUpstream, Parameters, ResumeStyle, UnansweredCalls, UpstreamOptions};
 
@@ -204,6 +206,7 @@ impl ProtocolAdapter for AgKit {
                 r#"curl -N {url}/send-message -H 'content-type: application/json' -d '{"conversationId":"c1","messages":[{"role":"user","content":"hi"}]}'"#.to_owned(),
             ],
             any_origin,
+            sample: Some(Box::new(sample)),
             ..Mounted::new(endpoints, Fallback::<fault::Errors>::open())
         })
     }
@@ -221,4 +224,10 @@ impl ProtocolAdapter for AgKit {
         capabilities.asks = Asks::ALL;
         capabilities
     }
+}
+
+/// A request as a client sends it, for the operator's console.
+fn sample(input: &SampleInput<'_>) -> SampleRequest {
+    let messages = json!([{ "role": "user", "content": input.text }]);
+    SampleRequest::post("/send-message", json!({ "conversationId": input.id.to_string(), "messages": messages }))
 }

@@ -19,11 +19,14 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::capability::{ClientCapabilities, Media};
-use interlingua_core::exchange::{Cors, Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
+use interlingua_core::exchange::{
+    Cors, Endpoint, Mount, Mounted, ProtocolAdapter, SampleInput, SampleRequest, sharing,
+};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::model_options::ClientTools;
 use interlingua_core::size::Size;
+use serde_json::json;
 
 pub use connect::{
     AnthropicMessagesUpstream, McpHistory, Sampling, SystemMessages, Thinking, UnsignedThinking, UpstreamOptions,
@@ -57,7 +60,7 @@ impl ProtocolAdapter for AnthropicMessages {
         let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
         let mut cors = Cors::default();
         cors.expose_headers.push("request-id".to_owned());
-        Ok(Mounted { curl, max_body, cors, ..mounted })
+        Ok(Mounted { curl, max_body, cors, sample: Some(Box::new(sample)), ..mounted })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
@@ -91,4 +94,11 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
         Endpoint { public: true, ..Endpoint::get("", Hello::default) },
     ]);
     table
+}
+
+/// A request as a client sends it, for the operator's console.
+fn sample(input: &SampleInput<'_>) -> SampleRequest {
+    let messages = json!([{ "role": "user", "content": input.text }]);
+    let body = json!({ "model": input.agent, "max_tokens": 4096, "messages": messages, "stream": true });
+    SampleRequest::post("/v1/messages", body).with_header("anthropic-version", "2023-06-01")
 }

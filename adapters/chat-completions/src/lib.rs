@@ -21,12 +21,13 @@ mod tags;
 use std::sync::Arc;
 
 use interlingua_core::capability::{ClientCapabilities, Media};
-use interlingua_core::exchange::{Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
+use interlingua_core::exchange::{Endpoint, Mount, Mounted, ProtocolAdapter, SampleInput, SampleRequest, sharing};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::model_options::ClientTools;
 use interlingua_core::openai_api::{self, ResponseHeaders};
 use interlingua_core::size::Size;
+use serde_json::json;
 
 pub use connect::{
     ChatCompletionsUpstream, LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField,
@@ -56,7 +57,14 @@ impl ProtocolAdapter for ChatCompletions {
         let max_body = options.max_body.map(Size::bytes);
         let shared = Arc::new(Shared { options, names });
         let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
-        Ok(Mounted { curl, max_body, cors: openai_api::cors(), openai_rate_limits: true, ..mounted })
+        Ok(Mounted {
+            curl,
+            max_body,
+            sample: Some(Box::new(sample)),
+            cors: openai_api::cors(),
+            openai_rate_limits: true,
+            ..mounted
+        })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
@@ -88,4 +96,10 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
     }
     table.extend(openai_api::model_endpoints(&shared.names));
     table
+}
+
+/// A request as a client sends it, for the operator's console.
+fn sample(input: &SampleInput<'_>) -> SampleRequest {
+    let messages = json!([{ "role": "user", "content": input.text }]);
+    SampleRequest::post("/chat/completions", json!({ "model": input.agent, "messages": messages, "stream": true }))
 }

@@ -25,11 +25,13 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
+use interlingua_core::exchange::{SampleInput, SampleRequest};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::pending::Decision;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 pub use connect::{HitlUpstream, ServiceUser, UpstreamOptions, Words};
 
@@ -146,6 +148,7 @@ impl ProtocolAdapter for Hitl {
                 "curl {url}/agent/status/ada".to_owned(),
             ],
             any_origin,
+            sample: Some(Box::new(sample)),
             ..Mounted::new(endpoints(&route), Fallback::<fault::Errors>::open())
         })
     }
@@ -179,4 +182,9 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
         Endpoint::delete("/agent/session/{user_id}/{session_id}", move || delete::Delete::new(&one)),
         Endpoint::get("/system/info", move || overview::Overview::system(&system)),
     ]
+}
+
+/// A request as a client sends it, for the operator's console.
+fn sample(input: &SampleInput<'_>) -> SampleRequest {
+    SampleRequest::post("/agent/invoke", json!({ "user_id": input.id.to_string(), "query": input.text }))
 }

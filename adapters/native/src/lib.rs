@@ -20,10 +20,12 @@ use std::sync::Arc;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::exchange::Mounted;
+use interlingua_core::exchange::{SampleInput, SampleRequest};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 pub use connect::{NativeUpstream, UpstreamOptions};
 
@@ -88,6 +90,7 @@ impl ProtocolAdapter for Native {
                     .into(),
             ],
             any_origin,
+            sample: Some(Box::new(sample)),
             ..Mounted::new(endpoints(&route), Fallback::<fault::Errors>::open())
         })
     }
@@ -145,4 +148,9 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
         }),
         Endpoint::get("/health", || runs::Health),
     ]
+}
+
+/// A request as a client sends it, for the operator's console.
+fn sample(input: &SampleInput<'_>) -> SampleRequest {
+    SampleRequest::post("/process", json!({ "input": [{ "role": "user", "content": input.text }] }))
 }

@@ -19,12 +19,15 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
-use interlingua_core::exchange::{Endpoint, Method, Mount, Mounted, ProtocolAdapter, sharing};
+use interlingua_core::exchange::{
+    Endpoint, Method, Mount, Mounted, ProtocolAdapter, SampleInput, SampleRequest, sharing,
+};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::openai_api::{self, ResponseHeaders};
 use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
+use serde_json::json;
 
 pub use connect::{ResponsesUpstream, UpstreamOptions};
 pub use options::{
@@ -58,7 +61,14 @@ impl ProtocolAdapter for Responses {
 
         let max_body = shared.options.max_body.map(Size::bytes);
         let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
-        Ok(Mounted { curl, max_body, cors: openai_api::cors(), openai_rate_limits: true, ..mounted })
+        Ok(Mounted {
+            curl,
+            max_body,
+            sample: Some(Box::new(sample)),
+            cors: openai_api::cors(),
+            openai_rate_limits: true,
+            ..mounted
+        })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
@@ -124,4 +134,9 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
 
     table.extend(openai_api::model_endpoints(&shared.names));
     table
+}
+
+/// A request as a client sends it, for the operator's console.
+fn sample(input: &SampleInput<'_>) -> SampleRequest {
+    SampleRequest::post("/responses", json!({ "model": input.agent, "input": input.text, "stream": true }))
 }

@@ -44,6 +44,9 @@ pub struct Open {
     pub item: Pending,
     /// The run that asked.
     pub run: RunId,
+    /// When it was asked; 0 for items of an earlier version.
+    #[serde(default)]
+    pub asked_at: Millis,
     /// When the item expires. Afterwards it can only be cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Millis>,
@@ -184,6 +187,7 @@ impl Waiting {
             self.closed.retain(|id| *id != item.id);
             self.open.push(Open {
                 run: asked.run,
+                asked_at: asked.now,
                 expires: item.expires(),
                 parameters: parameters(asked.tools, &item.name),
                 // The plain answer of the Agent API has no place for new arguments.

@@ -1,11 +1,13 @@
 //! What each path of the admin listener answers. Reading changes nothing, and every change is in the audit log.
+//!
+//! What shows the texts of callers, or acts for them, needs someone who has signed in, whatever the listener asks for.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::RequestHead;
+use actix_web::http::Method;
 use actix_web::http::header::{HeaderName, HeaderValue};
-use actix_web::http::{Method, StatusCode};
 use actix_web::web::{BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt as _;
@@ -16,21 +18,32 @@ use serde_json::{Value, json};
 use super::super::connection::{ConnectionInfo, info_of};
 use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
-use super::State;
-use super::guard::{Asked, check_credentials};
-use crate::engine::LiveFilter;
+use super::answers::{answer_with, audit};
+use super::guard::{Who, identify};
+use super::{State, assets, feed, overview, pending, run_view, runs, sign_in};
+use crate::callers::bearer;
+use crate::config::ConsoleRole;
 use crate::metrics::{Format, Levels};
 use crate::observe::{Action, AuditEntry};
 use crate::secrets;
 use crate::store::Health;
-use crate::upstream::pool::EndpointStatus;
 
 /// The largest body, in bytes.
 const MAX_BODY: usize = 64 * 1024;
+/// The largest body that holds a configuration or the answers to open items, in bytes.
+const MAX_LARGE_BODY: usize = 1024 * 1024;
 /// How long a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most runs in one answer.
-const MAX_RUNS: usize = 200;
+
+/// The most audit entries in one answer.
+const MAX_AUDIT: usize = 200;
+
+/// A configuration to be checked.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Check {
+    text: String,
+}
 
 /// Where a request goes.
 pub(super) enum Target {
@@ -46,6 +59,15 @@ pub(super) enum Target {
     Cancel(RunId),
     Reload,
     Log,
+    Asset,
+    Session,
+    Feed,
+    Run(RunId),
+    Export(RunId),
+    Decide(RunId),
+    Pending,
+    ConfigCheck,
+    Audit,
 }
 
 impl Target {
@@ -62,16 +84,35 @@ impl Target {
             "/api/callers" => Self::Callers,
             "/api/reload" => Self::Reload,
             "/api/log" => Self::Log,
-            _ => {
-                let id = path.strip_prefix("/api/runs/")?.strip_suffix("/cancel")?;
-                Self::Cancel(RunId::parse(id)?)
-            }
+            "/api/session" => Self::Session,
+            "/api/feed" => Self::Feed,
+            "/api/pending" => Self::Pending,
+            "/api/config/check" => Self::ConfigCheck,
+            "/api/audit" => Self::Audit,
+            _ => match path.strip_prefix("/api/runs/") {
+                Some(rest) => Self::of_run(rest)?,
+                None => assets::has(path).then_some(Self::Asset)?,
+            },
         })
+    }
+
+    fn of_run(rest: &str) -> Option<Self> {
+        let (id, what) = rest.split_once('/').map_or((rest, None), |(id, what)| (id, Some(what)));
+        let id = RunId::parse(id)?;
+        match what {
+            None => Some(Self::Run(id)),
+            Some("cancel") => Some(Self::Cancel(id)),
+            Some("export") => Some(Self::Export(id)),
+            Some("decide") => Some(Self::Decide(id)),
+            Some(_) => None,
+        }
     }
 
     const fn methods(&self) -> &'static [&'static str] {
         match self {
-            Self::Cancel(_) | Self::Reload => &["POST"],
+            Self::Cancel(_) | Self::Reload | Self::Decide(_) | Self::ConfigCheck => &["POST"],
+            Self::Session => &["POST", "GET", "DELETE"],
+            Self::Run(_) => &["GET", "HEAD", "DELETE"],
             Self::Log => &["GET", "HEAD", "PUT"],
             _ => &["GET", "HEAD"],
         }
@@ -81,10 +122,48 @@ impl Target {
     const fn is_probe(&self) -> bool {
         matches!(self, Self::Healthz | Self::Readyz)
     }
+
+    const fn max_body(&self) -> usize {
+        if matches!(self, Self::Decide(_) | Self::ConfigCheck) { MAX_LARGE_BODY } else { MAX_BODY }
+    }
+
+    /// True for what only the console needs.
+    const fn is_of_console(&self) -> bool {
+        matches!(
+            self,
+            Self::Asset
+                | Self::Session
+                | Self::Feed
+                | Self::Run(_)
+                | Self::Export(_)
+                | Self::Decide(_)
+                | Self::Pending
+                | Self::ConfigCheck
+                | Self::Audit
+        )
+    }
+
+    /// The page itself holds no data, and signing in is how credentials are shown.
+    fn is_open(&self, method: &Method) -> bool {
+        matches!(self, Self::Asset) || matches!(self, Self::Session) && method == Method::POST
+    }
+
+    /// What someone has to be allowed in the console to use this. `None`: what the listener asks for is enough.
+    fn role(&self, method: &Method) -> Option<ConsoleRole> {
+        let is_change = method != Method::GET && method != Method::HEAD;
+        match self {
+            Self::Run(_) | Self::Export(_) | Self::Feed | Self::Pending | Self::Session if !is_change => {
+                Some(ConsoleRole::View)
+            }
+            Self::Session | Self::ConfigCheck | Self::Audit => Some(ConsoleRole::View),
+            Self::Run(_) | Self::Decide(_) => Some(ConsoleRole::Act),
+            _ => None,
+        }
+    }
 }
 
 /// Answers one request.
-pub(super) async fn serve(state: &State, request: &HttpRequest, payload: Payload) -> HttpResponse {
+pub(super) async fn serve(state: &Arc<State>, request: &HttpRequest, payload: Payload) -> HttpResponse {
     let connection = info_of(request);
     match answer(state, request, &connection, payload).await {
         Ok(response) => with_headers(response),
@@ -94,8 +173,10 @@ pub(super) async fn serve(state: &State, request: &HttpRequest, payload: Payload
 
 fn with_headers(mut response: HttpResponse) -> HttpResponse {
     let headers = response.headers_mut();
-    headers.insert(HeaderName::from_static("cache-control"), HeaderValue::from_static("no-store"));
-    headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    if !headers.contains_key("cache-control") {
+        headers.insert(HeaderName::from_static("cache-control"), HeaderValue::from_static("no-store"));
+    }
+    assets::protect(headers);
     response
 }
 
@@ -105,8 +186,8 @@ fn with_headers(mut response: HttpResponse) -> HttpResponse {
 ///
 /// # Errors
 /// The first failure of host, origin, method, credentials, and path.
-pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Result<Target, Fault> {
-    let target = Target::find(head.uri.path());
+pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Result<(Target, Who), Fault> {
+    let target = Target::find(head.uri.path()).filter(|target| state.admin.console || !target.is_of_console());
     let is_probe = target.as_ref().is_some_and(Target::is_probe);
     let host = check_named_host(&state.hosts, head, is_probe)?;
     check_origin(&state.hosts, guard::Target::Operators, head, host.as_ref())?;
@@ -117,58 +198,133 @@ pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionIn
         fault.allow = target.methods().to_vec();
         return Err(fault);
     }
-    if !is_probe {
-        let key = state.admin.key.load();
-        let certificate = state.admin.tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some());
-        let asked = Asked { key: key.as_deref(), certificate };
-        check_credentials(&asked, &state.failures, head, connection)?;
+    let is_open = target.as_ref().is_some_and(|target| target.is_open(&head.method));
+    let who = if is_probe || is_open { Who::anyone() } else { identify(state, head, connection)? };
+    let target =
+        target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", head.uri.path())))?;
+    if !is_open {
+        who.check(target.role(&head.method))?;
+        // Someone who is signed in with a role that may only look changes nothing anywhere on the listener.
+        let is_change = head.method != Method::GET && head.method != Method::HEAD;
+        if is_change && !matches!(target, Target::Session | Target::ConfigCheck) && who.role == Some(ConsoleRole::View)
+        {
+            who.check(Some(ConsoleRole::Act))?;
+        }
     }
-    target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", head.uri.path())))
+    Ok((target, who))
 }
 
 async fn answer(
-    state: &State,
+    state: &Arc<State>,
     request: &HttpRequest,
     connection: &ConnectionInfo,
     payload: Payload,
 ) -> Result<HttpResponse, Fault> {
     let head = request.head();
-    let target = judge(state, head, connection)?;
-    let body = read_body(request, payload).await?;
+    let (target, who) = judge(state, head, connection)?;
+    let body = read_body(request, payload, target.max_body()).await?;
     connection.clock.on_body_end();
     if head.method == Method::GET || head.method == Method::HEAD {
-        return show(state, request, &target);
+        if matches!(target, Target::Feed | Target::Run(_) | Target::Export(_) | Target::Runs | Target::Pending) {
+            return read_runs(state, request, &target, who).await;
+        }
+        return show(state, request, &target, &who);
     }
-    change(state, request, target, &body).await
+    change(state, request, connection, target, &who, &body).await
 }
 
 /// Answers without changing anything.
-fn show(state: &State, request: &HttpRequest, target: &Target) -> Result<HttpResponse, Fault> {
+fn show(state: &State, request: &HttpRequest, target: &Target, who: &Who) -> Result<HttpResponse, Fault> {
     let admin = &state.admin;
     Ok(match target {
         Target::Healthz => ok(&json!({ "status": "ok" })),
         Target::Readyz => readiness(state),
         Target::Metrics => metrics(state, request),
-        Target::Gateway => ok(&json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "started_at": admin.started,
-            "accepting": admin.engine.is_open(),
-            "active": admin.engine.working(),
-            "reload": admin.reload.last(),
-        })),
+        Target::Gateway => ok(&overview::gateway(state)),
         Target::Config => ok(&admin.reload.config()),
-        Target::Routes => ok(&admin.reload.routes()),
-        Target::Agents => ok(&agents(state)),
-        Target::Runs => ok(&runs(state, request.query_string())?),
+        Target::Routes => ok(&json!({ "data": overview::routes(state) })),
+        Target::Agents => ok(&json!({ "data": overview::agents(state) })),
         Target::Callers => ok(&admin.reload.callers()),
         Target::Log => ok(&json!({ "filter": admin.log.current() })),
-        Target::Cancel(_) | Target::Reload => unreachable!("their methods are not GET"),
+        Target::Audit => {
+            ok(&json!({ "data": admin.observer.load().recent_audit(MAX_AUDIT), "total": null, "next": null }))
+        }
+        Target::Asset => {
+            let served = assets::serve(request.path(), request.headers());
+            return served.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, "there is no such file"));
+        }
+        Target::Session => match &who.session {
+            Some(session) => ok(&sign_in::view(state, session)),
+            None => ok(&json!({ "name": who.name, "role": who.role })),
+        },
+        _ => unreachable!("they are read elsewhere, or not by GET"),
     })
 }
 
-async fn change(state: &State, request: &HttpRequest, target: Target, body: &[u8]) -> Result<HttpResponse, Fault> {
-    let admin = &state.admin;
+/// Answers what the store has to be asked for.
+async fn read_runs(
+    state: &Arc<State>,
+    request: &HttpRequest,
+    target: &Target,
+    who: Who,
+) -> Result<HttpResponse, Fault> {
+    let (query, texts) = (request.query_string(), who.reads(state.admin.texts));
     match target {
+        Target::Feed => {
+            let last = request.headers().get("last-event-id").and_then(|value| value.to_str().ok());
+            feed::open(state, who, feed::Wanted::parse(query, last)?).await
+        }
+        Target::Run(id) => {
+            let detail = run_view::detail(state, &who, *id).await?;
+            audit(state, request.peer_addr(), &who.name, AuditEntry::new(Action::RunOpened).target(id.to_string()));
+            Ok(ok(&detail))
+        }
+        Target::Export(id) => {
+            let run = state.admin.engine.operator().find(*id).await?;
+            audit(state, request.peer_addr(), &who.name, AuditEntry::new(Action::RunOpened).target(id.to_string()));
+            Ok(ok(&run_view::export(state, &who, *id, &run).await?))
+        }
+        Target::Pending => Ok(ok(&pending::list(state, query, texts).await?)),
+        _ => Ok(ok(&runs::list(state, query, texts).await?)),
+    }
+}
+
+async fn change(
+    state: &Arc<State>,
+    request: &HttpRequest,
+    connection: &ConnectionInfo,
+    target: Target,
+    who: &Who,
+    body: &[u8],
+) -> Result<HttpResponse, Fault> {
+    let admin = &state.admin;
+    let note = |entry: AuditEntry| audit(state, request.peer_addr(), &who.name, entry);
+    match target {
+        Target::Session if request.method() == Method::POST => sign_in::begin(state, connection, body).await,
+        Target::Session => {
+            let header = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+            Ok(sign_in::end(state, who, connection, header.and_then(bearer)))
+        }
+        Target::Run(id) => {
+            let operator = admin.engine.operator();
+            let run = operator.find(id).await?;
+            operator.delete(id, pending::scope_of(state, &run)?).await?;
+            note(AuditEntry::new(Action::RunDeleted).target(id.to_string()));
+            Ok(HttpResponse::NoContent().finish())
+        }
+        Target::ConfigCheck => {
+            let read: Check = serde_json::from_slice(body)
+                .map_err(|error| Fault::invalid("text", format!("write {{\"text\": \"…\"}}: {error}")))?;
+            let reload = Arc::clone(&admin.reload);
+            let checked = tokio::task::spawn_blocking(move || reload.check(&read.text)).await;
+            let failed = |error| Fault::new(FaultKind::Internal, "the text could not be checked").with_source(error);
+            Ok(ok(&checked.map_err(failed)?))
+        }
+        Target::Decide(id) => {
+            let continued = pending::decide(state, id, body).await?;
+            note(AuditEntry::new(Action::Decision).target(id.to_string()).detail("console"));
+            Ok(answer_with(202, &json!({ "run": continued.to_string() })))
+        }
         Target::Reload => {
             let reloaded = admin.reload.reload().await;
             Ok(match reloaded {
@@ -177,8 +333,8 @@ async fn change(state: &State, request: &HttpRequest, target: Target, body: &[u8
             })
         }
         Target::Cancel(id) => {
-            admin.engine.operator_cancel(id).await?;
-            audit(state, request.peer_addr(), AuditEntry::new(Action::RunCanceled).target(id.to_string()));
+            admin.engine.operator().cancel(id).await?;
+            note(AuditEntry::new(Action::RunCanceled).target(id.to_string()));
             Ok(answer_with(202, &json!({ "id": id.to_string() })))
         }
         Target::Log => {
@@ -188,20 +344,12 @@ async fn change(state: &State, request: &HttpRequest, target: Target, body: &[u8
                 return Err(Fault::invalid("filter", "write {\"filter\": \"info\"}"));
             };
             admin.log.set(filter).map_err(|error| Fault::invalid("filter", error))?;
-            audit(state, request.peer_addr(), AuditEntry::new(Action::LogLevel).detail(filter));
+            note(AuditEntry::new(Action::LogLevel).detail(filter));
             tracing::info!(filter, "the log level was changed");
             Ok(ok(&json!({ "filter": filter })))
         }
         _ => unreachable!("the other paths only allow GET"),
     }
-}
-
-fn audit(state: &State, peer: Option<SocketAddr>, entry: AuditEntry) {
-    let entry = entry.who("operator");
-    state.admin.observer.load().audit(match peer {
-        Some(peer) => entry.from(peer.ip()),
-        None => entry,
-    });
 }
 
 /// As clients' `/readyz`, with the reasons. An agent without any server is one, too.
@@ -241,66 +389,7 @@ fn metrics(state: &State, request: &HttpRequest) -> HttpResponse {
     HttpResponse::Ok().content_type(format.media_type()).body(text)
 }
 
-/// The agents with what is under way at each.
-fn agents(state: &State) -> Value {
-    let levels = state.admin.engine.levels();
-    let number = |of: &[(std::sync::Arc<str>, usize)], name: &str| {
-        of.iter().find(|(agent, _)| **agent == *name).map_or(0, |(_, number)| *number)
-    };
-
-    let (mut agents, live) = (state.admin.reload.agents(), state.admin.engine.agents());
-    for agent in agents.as_array_mut().into_iter().flatten() {
-        let name = agent["name"].as_str().unwrap_or_default().to_owned();
-        let known = live.iter().find(|known| known.name == name);
-        if let Some(pool) = known.and_then(|known| known.upstream.pool()) {
-            agent["endpoints"] = pool.status().iter().map(endpoint).collect();
-        }
-        agent["active"] = number(&levels.runs_active, &name).into();
-        agent["queued"] = number(&levels.queue_depth, &name).into();
-    }
-    agents
-}
-
-fn endpoint(status: &EndpointStatus) -> Value {
-    json!({
-        "key": status.key.as_str(),
-        "url": status.url,
-        "state": status.state,
-        "reason": status.reason.as_ref().map(|reason| secrets::mask(&format!("{reason:?}")).into_owned()),
-        "active": status.active,
-        "queued": status.queued,
-        "requests": status.requests,
-        "retries": status.retries,
-        "ejections": status.ejections,
-    })
-}
-
-/// Live runs, by the parameters of the query.
-fn runs(state: &State, query: &str) -> Result<Value, Fault> {
-    let mut filter = LiveFilter { limit: MAX_RUNS, ..LiveFilter::default() };
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "agent" => filter.agent = Some(value.into_owned()),
-            "state" => filter.state = Some(value.into_owned()),
-            "cursor" => {
-                let before = RunId::parse(&value).ok_or_else(|| Fault::invalid("cursor", "is not a run"))?;
-                filter.before = Some(before);
-            }
-            "limit" => {
-                let limit = value.parse().ok().filter(|limit| (1..=MAX_RUNS).contains(limit));
-                let message = format!("must be between 1 and {MAX_RUNS}");
-                filter.limit = limit.ok_or_else(|| Fault::invalid("limit", message))?;
-            }
-            other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
-        }
-    }
-
-    let found = state.admin.engine.live_runs(&filter);
-    let next = (found.len() == filter.limit).then(|| found.last().map(|run| run.id.clone())).flatten();
-    Ok(json!({ "runs": found, "next": next }))
-}
-
-async fn read_body(request: &HttpRequest, mut payload: Payload) -> Result<BytesMut, Fault> {
+async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) -> Result<BytesMut, Fault> {
     let read = async {
         let mut body = BytesMut::new();
         while let Some(chunk) = payload.next().await {
@@ -308,8 +397,8 @@ async fn read_body(request: &HttpRequest, mut payload: Payload) -> Result<BytesM
             if body.is_empty() && !chunk.is_empty() && !is_json(request.headers()) {
                 return Err(Fault::new(FaultKind::UnsupportedMedia, "content-type must be 'application/json'"));
             }
-            if body.len() + chunk.len() > MAX_BODY {
-                return Err(Fault::new(FaultKind::TooLarge, format!("the body is larger than {MAX_BODY} bytes")));
+            if body.len() + chunk.len() > limit {
+                return Err(Fault::new(FaultKind::TooLarge, format!("the body is larger than {limit} bytes")));
             }
             body.extend_from_slice(&chunk);
         }
@@ -325,10 +414,10 @@ pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionI
     tracing::debug!(path, code, "admin request refused: {}", fault.message);
     match fault.kind {
         FaultKind::Unauthenticated => {
-            audit(state, peer, AuditEntry::new(Action::CredentialRefused).target(path).detail("admin"));
+            audit(state, peer, "operator", AuditEntry::new(Action::CredentialRefused).target(path).detail("admin"));
         }
         FaultKind::Forbidden | FaultKind::Misdirected | FaultKind::RateLimited => {
-            audit(state, peer, AuditEntry::new(Action::AdminCall).target(path).detail(code));
+            audit(state, peer, "operator", AuditEntry::new(Action::AdminCall).target(path).detail(code));
         }
         _ => {}
     }
@@ -353,8 +442,4 @@ pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionI
 
 fn ok(body: &Value) -> HttpResponse {
     answer_with(200, body)
-}
-
-fn answer_with(status: u16, body: &Value) -> HttpResponse {
-    HttpResponse::build(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)).json(body)
 }

@@ -1,7 +1,8 @@
-//! Who may use the admin listener: its key, or a certificate of its own authorities.
+//! Who may use the admin listener: its key, a certificate of its own authorities, or someone who is signed in.
 //!
 //! The host that a request names and the web page it comes from are judged before, as for clients
-//! ([`super::super::guard`]). Not here: what is asked for at which path ([`super::api`]).
+//! ([`super::super::guard`]). Not here: what is asked for at which path ([`super::api`]), and signing in
+//! ([`super::sign_in`]).
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -13,53 +14,118 @@ use subtle::ConstantTimeEq as _;
 
 use super::super::access::credential;
 use super::super::connection::ConnectionInfo;
-use crate::callers::{Credential, Failures, bearer};
+use super::State;
+use super::sessions::SignedIn;
+use crate::callers::{Credential, bearer};
+use crate::config::{ConsoleRole, ConsoleTexts};
 
-/// What the admin listener asks for.
-pub(super) struct Asked<'a> {
-    /// The SHA-256 of the key. `None`: there is none.
-    pub(super) key: Option<&'a [u8; 32]>,
-    /// True if a client certificate will do.
-    pub(super) certificate: bool,
+/// Who sends a request.
+#[derive(Clone)]
+pub(super) struct Who {
+    /// `None`: no credentials are asked for on this listener, and none were shown.
+    pub(super) role: Option<ConsoleRole>,
+    /// A caller's name, or `operator`.
+    pub(super) name: String,
+    /// How they signed in. `None`: they showed the key or a certificate itself.
+    pub(super) session: Option<SignedIn>,
 }
 
-/// Checks the certificate or the key of a request.
-///
-/// # Errors
-/// If it shows neither, or wrong ones, in the same words; or if its address has shown too many wrong keys.
-pub(super) fn check_credentials(
-    asked: &Asked<'_>,
-    failures: &Failures,
-    head: &RequestHead,
-    connection: &ConnectionInfo,
-) -> Result<(), Fault> {
-    if asked.key.is_none() && !asked.certificate {
-        return Ok(());
-    }
-    if asked.certificate && connection.valid_certificate().is_some() {
-        return Ok(());
+impl Who {
+    /// Anyone: no credentials are asked for.
+    pub(super) fn anyone() -> Self {
+        Self::operator(None)
     }
 
+    fn operator(role: Option<ConsoleRole>) -> Self {
+        Self { role, name: "operator".to_owned(), session: None }
+    }
+
+    /// True if they may read what people and agents say.
+    pub(super) fn reads(&self, texts: ConsoleTexts) -> bool {
+        match texts {
+            ConsoleTexts::All => self.role.is_some(),
+            ConsoleTexts::Act => self.role == Some(ConsoleRole::Act),
+            ConsoleTexts::None => false,
+        }
+    }
+
+    /// Checks the role.
+    ///
+    /// # Errors
+    /// Without credentials where the path needs them, or with a role that is not enough.
+    pub(super) fn check(&self, needed: Option<ConsoleRole>) -> Result<(), Fault> {
+        match (needed, self.role) {
+            (None, _) => Ok(()),
+            (Some(_), None) => Err(Fault::new(FaultKind::Unauthenticated, "sign in to the console first")),
+            (Some(needed), Some(role)) if role >= needed => Ok(()),
+            (Some(_), Some(_)) => Err(Fault::new(FaultKind::Forbidden, "your role may view, and not change anything")),
+        }
+    }
+}
+
+/// Who sends a request, by its certificate, its key, or the bearer of a session.
+///
+/// # Errors
+/// If the listener asks for credentials and it shows none, or wrong ones, in the same words; or if its address has shown
+/// too many wrong keys.
+pub(super) fn identify(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Result<Who, Fault> {
+    let admin_key = state.admin.key.load();
+    let asks_certificate = state.admin.tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some());
     let token = match credential(&head.headers, "authorization") {
         Credential::One(header) => bearer(header),
         Credential::None | Credential::Invalid => None,
     };
-    // Hashed also if there is none, so that both take the same time.
-    let hash: [u8; 32] = Sha256::digest(token.unwrap_or_default()).into();
-    let is_equal = asked.key.is_some_and(|key| bool::from(hash.ct_eq(key)));
-    if token.is_some() && is_equal {
-        return Ok(());
+
+    if let Some(token) = token {
+        if let Some(session) = state.sessions.find(token, Instant::now())
+            && let Some(role) = session.role(admin_key.as_deref(), state.start_key.as_ref())
+        {
+            return Ok(Who { role: Some(role), name: session.name.to_string(), session: Some(session) });
+        }
+        if is_key(token, [admin_key.as_deref(), state.start_key.as_ref()]) {
+            return Ok(Who::operator(Some(ConsoleRole::Act)));
+        }
+    }
+    if asks_certificate && connection.valid_certificate().is_some() {
+        return Ok(Who::operator(Some(ConsoleRole::Act)));
+    }
+    // Nothing is asked for, so nothing shown is wrong; what needs a sign-in is refused by its role.
+    if admin_key.is_none() && !asks_certificate {
+        return Ok(Who::operator(None));
     }
 
     // What shows no key at all is no guess.
     if token.is_some() {
-        let address: IpAddr = connection.peer.ip();
-        failures.count(address, Instant::now())?;
+        count_failure(state, connection)?;
     }
-    let message = match (asked.key.is_some(), asked.certificate) {
+    Err(Fault::new(FaultKind::Unauthenticated, refusal(admin_key.is_some() || token.is_some(), asks_certificate)))
+}
+
+/// True while a request's credentials hold: a stream goes on for long.
+pub(super) fn is_valid(state: &State, who: &Who) -> bool {
+    let key = state.admin.key.load();
+    who.session.as_ref().is_none_or(|session| session.role(key.as_deref(), state.start_key.as_ref()).is_some())
+}
+
+/// Counts a wrong key of an address.
+///
+/// # Errors
+/// If there were too many.
+pub(super) fn count_failure(state: &State, connection: &ConnectionInfo) -> Result<(), Fault> {
+    let address: IpAddr = connection.peer.ip();
+    state.failures.count(address, Instant::now())
+}
+
+/// True if a text is one of these keys. All of them are compared, in constant time.
+pub(super) fn is_key(text: &str, known: [Option<&[u8; 32]>; 2]) -> bool {
+    let hash: [u8; 32] = Sha256::digest(text).into();
+    known.into_iter().flatten().fold(false, |found, key| found | bool::from(hash.ct_eq(key)))
+}
+
+const fn refusal(asks_key: bool, asks_certificate: bool) -> &'static str {
+    match (asks_key, asks_certificate) {
         (true, false) => "this needs the admin key: Authorization: Bearer …",
         (true, true) => "this needs the admin key, or a client certificate",
         (false, _) => "this needs a client certificate",
-    };
-    Err(Fault::new(FaultKind::Unauthenticated, message))
+    }
 }

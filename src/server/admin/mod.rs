@@ -4,9 +4,20 @@
 //! gateway still answers its operator. Not here: who may use it ([`guard`]), what each path answers ([`api`]), and its
 //! sockets ([`listener`]).
 
+mod answers;
 mod api;
+mod assets;
+mod feed;
 mod guard;
 mod listener;
+mod overview;
+mod panes;
+mod pending;
+mod run_view;
+mod runs;
+mod sessions;
+mod sign_in;
+mod summaries;
 
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
@@ -17,10 +28,14 @@ use actix_web::dev::ServerHandle;
 use arc_swap::ArcSwapOption;
 use interlingua_core::event::Millis;
 use interlingua_core::rate::Rate;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
+use self::sessions::Sessions;
 use super::Control;
 use super::hosts::AllowedHosts;
-use crate::callers::Failures;
+use crate::callers::{Callers, Failures};
+use crate::config::ConsoleTexts;
 use crate::engine::Engine;
 use crate::observe::{LogFilter, SharedObserver};
 use crate::ports::Reload;
@@ -48,6 +63,16 @@ pub struct Admin {
     pub key: Arc<ArcSwapOption<[u8; 32]>>,
     /// `None` without TLS.
     pub tls: Option<Arc<SharedTls>>,
+    /// The URL of the listener of clients, as this machine reaches it.
+    pub url: String,
+    /// Who may sign in to the console.
+    pub callers: Arc<Callers>,
+    /// Whether the console is served.
+    pub console: bool,
+    /// Who sees texts in the console.
+    pub texts: ConsoleTexts,
+    /// A key for this start of the gateway, if it asks for no other credentials.
+    pub start_key: Option<String>,
     /// When the gateway began to serve.
     pub started: Millis,
 }
@@ -56,6 +81,11 @@ struct State {
     admin: Admin,
     hosts: AllowedHosts,
     failures: Failures,
+    sessions: Sessions,
+    /// The SHA-256 of the key of this start.
+    start_key: Option<[u8; 32]>,
+    /// How many pages may follow changes.
+    streams: Arc<Semaphore>,
 }
 
 /// An admin listener that is running.
@@ -80,7 +110,10 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
     let address = listener.local_addr()?;
     let hosts = AllowedHosts::new(None, None, address.ip());
     let failures = Failures::new(Rate { count: MAX_WRONG_KEYS, per: Duration::from_secs(60) }, MAX_WRONG_KEYS.get());
-    let state = Arc::new(State { admin, hosts, failures });
+    let start_key = admin.start_key.as_ref().map(|key| Sha256::digest(key).into());
+    let streams = Arc::new(Semaphore::new(feed::MAX_STREAMS));
+    let sessions = Sessions::default();
+    let state = Arc::new(State { admin, hosts, failures, sessions, start_key, streams });
     let server = listener::listen(listener, &state)?;
     let handle = server.handle();
     actix_web::rt::spawn(async move {

@@ -29,14 +29,14 @@ const RENEW: &str = "SELECT il.renew($1, $2, $3)";
 const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) key";
 const OPEN: &str = "
     INSERT INTO il.runs AS r (id, holder, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto,
-                         size, route, remembered, about, head, tags)
+                         size, route, remembered, about, head, tags, preview)
     SELECT id, $1, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, size, route,
-           remembered, about, head, string_to_array(tags, chr(30))
+           remembered, about, head, string_to_array(tags, chr(30)), preview
     FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bool[], $9::bool[],
                 $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::text[], $15::bool[], $16::bytea[],
-                $17::bytea[], $18::text[])
+                $17::bytea[], $18::text[], $19::text[])
          AS n(id, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, size, route,
-              remembered, about, head, tags)
+              remembered, about, head, tags, preview)
     ON CONFLICT (id) DO UPDATE SET holder = excluded.holder WHERE r.holder = excluded.holder RETURNING r.id";
 const CLAIM: &str = "
     UPDATE il.runs r SET holder = $1 FROM unnest($2::uuid[], $3::bigint[]) AS c(id, upto)
@@ -340,8 +340,8 @@ impl Flush {
         let (upto, sizes) = (column!(|row| row.head.upto), column!(|row| row.head.added));
         let (routes, remembered) = (column!(|row| row.route.as_deref()), column!(|row| row.remembered));
         let (about, heads) = (column!(|row| &*row.head.about), column!(|row| &*row.head.head));
-        let tags = column!(|row| &*row.head.tags);
-        let parameters: [(&(dyn ToSql + Sync), Type); 18] = [
+        let (tags, previews) = (column!(|row| &*row.head.tags), column!(|row| &*row.preview));
+        let parameters: [(&(dyn ToSql + Sync), Type); 19] = [
             (&self.replica, Type::UUID),
             (&ids, Type::UUID_ARRAY),
             (&agents, Type::TEXT_ARRAY),
@@ -360,6 +360,7 @@ impl Flush {
             (&about, Type::BYTEA_ARRAY),
             (&heads, Type::BYTEA_ARRAY),
             (&tags, Type::TEXT_ARRAY),
+            (&previews, Type::TEXT_ARRAY),
         ];
         database.rows(OPEN, &parameters).await
     }

@@ -35,8 +35,9 @@ const IS_EMPTY: &str = "SELECT NOT EXISTS (SELECT FROM il.runs) AND NOT EXISTS (
 const REPLICA: &str = "INSERT INTO il.replicas (id, state, version, journal) VALUES ($1, 'left', $2, 1)";
 const RUN: &str = "
     INSERT INTO il.runs (id, holder, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at,
-                         upto, size, route, remembered, about, head, tags)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, string_to_array($18, chr(30)))";
+                         upto, size, route, remembered, about, head, tags, preview)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, string_to_array($18, chr(30)),
+            $19)";
 const LINES: &str = "INSERT INTO il.lines (run, first, events, bytes) VALUES ($1, $2, $3, $4)";
 const DOCUMENT: &str = "
     INSERT INTO il.documents (collection, key, owner, version, created, put_at, writer, value)
@@ -224,7 +225,7 @@ impl Copy<'_> {
         let RunRows { row, keeps, lines } = run;
         let head = &row.head;
         let holder = keeps.then_some(self.replica);
-        let parameters: [(&(dyn ToSql + Sync), Type); 18] = [
+        let parameters: [(&(dyn ToSql + Sync), Type); 19] = [
             (&head.id, Type::UUID),
             (&holder, Type::UUID),
             (&row.agent, Type::TEXT),
@@ -243,6 +244,7 @@ impl Copy<'_> {
             (&head.about, Type::BYTEA),
             (&head.head, Type::BYTEA),
             (&head.tags, Type::TEXT),
+            (&row.preview, Type::TEXT),
         ];
         let lines = join_all(lines.iter().map(async |(first, events, bytes)| {
             let parameters: [(&(dyn ToSql + Sync), Type); 4] =

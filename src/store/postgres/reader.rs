@@ -78,7 +78,8 @@ const FOUND: &str = "
       AND ($5::text[] IS NULL OR state = ANY ($5)) AND ($6::bigint IS NULL OR changed_at >= $6)
       AND NOT EXISTS (SELECT FROM unnest($7::text[], $8::bigint[]) AS x(route, before)
                       WHERE x.route = runs.route AND runs.ended AND runs.changed_at < x.before)
-      AND tags @> $9::text[]";
+      AND tags @> $9::text[]
+      AND ($10::text IS NULL OR id = $11::uuid OR preview ILIKE $10 OR session ILIKE $10 OR owner ILIKE $10)";
 
 pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, ReadError> {
     let filter = &query.filter;
@@ -94,7 +95,9 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
     let most = i64::try_from(limit).map_or(i64::MAX, |limit| limit.saturating_add(1));
     let (at, id) = filter.cursor.map(|cursor| (int(cursor.at), cursor.id.0)).unzip();
     let tags: Vec<String> = filter.tags.iter().map(|(name, value)| tag(name, value)).collect();
-    let filters: [(&(dyn ToSql + Sync), Type); 9] = [
+    let pattern = query.text.as_deref().map(pattern);
+    let named = query.text.as_deref().and_then(RunId::parse).map(|id| id.0);
+    let filters: [(&(dyn ToSql + Sync), Type); 11] = [
         (&owner, Type::TEXT),
         (&agents, Type::TEXT_ARRAY),
         (&session, Type::TEXT),
@@ -104,6 +107,8 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
         (&routes, Type::TEXT_ARRAY),
         (&before, Type::INT8_ARRAY),
         (&tags, Type::TEXT_ARRAY),
+        (&pattern, Type::TEXT),
+        (&named, Type::UUID),
     ];
     let mut page_parameters = filters.to_vec();
     page_parameters.extend([(&at as &(dyn ToSql + Sync), Type::INT8), (&id, Type::UUID), (&most, Type::INT8)]);
@@ -115,9 +120,9 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
         Order::NewestFirst => ("created_at", "<", "DESC"),
     };
     let page = format!(
-        "SELECT id, agent, session, state, changed_at, size, created_at {FOUND}
-         AND ($10::bigint IS NULL OR ({time}, id) {follows} ($10, $11::uuid))
-         ORDER BY {time} {direction}, id {direction} LIMIT $12"
+        "SELECT id, agent, session, state, changed_at, size, created_at, protocol, owner, upto, preview {FOUND}
+         AND ($12::bigint IS NULL OR ({time}, id) {follows} ($12, $13::uuid))
+         ORDER BY {time} {direction}, id {direction} LIMIT $14"
     );
     let (total, rows) = futures_util::try_join!(async { database.row(&count, &filters).await }, async {
         database.rows(&page, &page_parameters).await
@@ -130,6 +135,12 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
     Ok(RunPage { runs, total: usize::try_from(total).unwrap_or(0), next })
 }
 
+/// A text as it may stand anywhere in another one, for LIKE.
+fn pattern(wanted: &str) -> String {
+    let escaped = text::kept(wanted).replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+    format!("%{escaped}%")
+}
+
 fn head(row: &Row) -> Result<RunHead, ReadError> {
     let name: String = row.get(3);
     Ok(RunHead {
@@ -140,6 +151,10 @@ fn head(row: &Row) -> Result<RunHead, ReadError> {
         changed_at: row.get::<_, i64>(4).unsigned_abs(),
         size: row.get::<_, i64>(5).unsigned_abs(),
         created_at: row.get::<_, i64>(6).unsigned_abs(),
+        protocol: text::original(row.get(7)).into_owned(),
+        owner: text::original(row.get(8)).into_owned(),
+        events: row.get::<_, i64>(9).unsigned_abs(),
+        preview: text::original(row.get(10)).into_owned(),
     })
 }
 

@@ -10,7 +10,12 @@ use super::error::{connect_error, store_error};
 use crate::store::StoreError;
 
 /// The migrations to versions 1, 2, …
-const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 
 /// Brings the schema up to date. Replicas that start at the same time do so one after the other.
 pub(super) async fn migrate(database: &Database, name: &str) -> Result<(), StoreError> {

@@ -61,6 +61,7 @@ pub(super) struct NewRow {
     pub(super) created_at: i64,
     pub(super) route: Option<String>,
     pub(super) remembered: bool,
+    pub(super) preview: String,
 }
 
 impl NewRow {
@@ -75,6 +76,7 @@ impl NewRow {
             created_at: int(record.run().created_at),
             route: info.retention.as_ref().map(|retention| text::kept(&retention.route).into_owned()),
             remembered: info.retention.as_ref().is_some_and(|retention| retention.remembered),
+            preview: text::kept(&record.run().preview()).into_owned(),
         }
     }
 }

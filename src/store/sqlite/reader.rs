@@ -181,12 +181,25 @@ fn condition(query: &Query) -> (String, Vec<Value>) {
         let has = "EXISTS (SELECT 1 FROM json_each(tags) AS tag WHERE tag.key = ? AND tag.atom = ?)";
         and(has, vec![text(name), text(value)]);
     }
+    if let Some(wanted) = &query.text {
+        let pattern = Value::Text(format!("%{}%", escaped_pattern(wanted)));
+        let columns = "(ifnull(preview, '') || char(10) || session || char(10) || owner) LIKE ? ESCAPE '!'";
+        match RunId::parse(wanted) {
+            Some(id) => and(&format!("(id = ? OR {columns})"), vec![Value::Blob(id.0.as_bytes().to_vec()), pattern]),
+            None => and(columns, vec![pattern]),
+        }
+    }
     for (route, before) in &query.expired_before {
         let gone = "NOT (route IS ? AND ended = 1 AND changed_at < ?)";
         and(gone, vec![text(route), Value::Integer(int(*before))]);
     }
 
     (sql, values)
+}
+
+/// A text as part of a pattern of LIKE, with `!` as the escape character.
+fn escaped_pattern(text: &str) -> String {
+    text.replace('!', "!!").replace('%', "!%").replace('_', "!_")
 }
 
 pub(super) fn find(connection: &mut Connection, query: &Query) -> Result<RunPage, QueryError> {
@@ -203,8 +216,9 @@ pub(super) fn find(connection: &mut Connection, query: &Query) -> Result<RunPage
         Order::OldestFirst => ("created_at", ">", "ASC"),
         Order::NewestFirst => ("created_at", "<", "DESC"),
     };
-    let mut sql =
-        format!("SELECT id, agent, session, state, created_at, changed_at, {SIZE_SQL} FROM runs WHERE {condition}");
+    let mut sql = format!(
+        "SELECT id, agent, session, state, created_at, changed_at, {SIZE_SQL}, protocol, owner, upto, preview FROM runs WHERE {condition}"
+    );
     if let Some(cursor) = query.filter.cursor {
         let _ = write!(sql, " AND ({time}, id) {follows} (?, ?)");
         values.extend([Value::Integer(int(cursor.at)), Value::Blob(cursor.id.0.as_bytes().to_vec())]);
@@ -235,6 +249,10 @@ fn head(row: &Row<'_>) -> Result<RunHead, QueryError> {
         created_at: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
         changed_at: u64::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
         size: u64::try_from(row.get::<_, i64>(6)?).unwrap_or(0),
+        protocol: row.get(7)?,
+        owner: row.get(8)?,
+        events: u64::try_from(row.get::<_, i64>(9)?).unwrap_or(0),
+        preview: row.get::<_, Option<String>>(10)?.unwrap_or_default(),
     })
 }
 

@@ -148,12 +148,13 @@ impl WriteTransaction<'_> {
 
         let snapshot = RunSnapshot::take(&**run, |_| 0)?;
         let (mut agent, mut session, mut created_at) = (String::new(), String::new(), 0);
-        let (mut owner, mut protocol) = (String::new(), String::new());
+        let (mut owner, mut protocol, mut preview) = (String::new(), String::new(), String::new());
         let mut retention = None;
         run.with(&mut |record, info| {
             record.run().agent.clone_into(&mut agent);
             record.run().session_id.clone_into(&mut session);
             created_at = record.run().created_at;
+            preview = record.run().preview();
             info.owner.clone_into(&mut owner);
             info.protocol.clone_into(&mut protocol);
             retention.clone_from(&info.retention);
@@ -164,8 +165,8 @@ impl WriteTransaction<'_> {
             .prepare_cached(
                 "INSERT INTO runs
                  (id, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at, upto, about,
-                  route, remembered, head, tags)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                  route, remembered, head, tags, preview)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?
             .execute(params![
                 run.id().0.as_bytes().as_slice(),
@@ -184,6 +185,7 @@ impl WriteTransaction<'_> {
                 remembered.unwrap_or(false),
                 snapshot.head,
                 snapshot.tags,
+                preview,
             ])?;
 
         let number = self.sql.last_insert_rowid();

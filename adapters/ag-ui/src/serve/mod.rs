@@ -22,9 +22,10 @@ use std::sync::Arc;
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media as MediaKinds};
-use interlingua_core::exchange::{Cors, Mounted};
+use interlingua_core::exchange::{Cors, Mounted, SampleInput, SampleRequest};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
+use serde_json::json;
 
 pub use self::options::{Busy, History, Media, Options, ReasoningForm, Start};
 
@@ -95,6 +96,7 @@ impl ProtocolAdapter for AgUi {
                 r#"curl -N {url} -H 'content-type: application/json' -d '{"threadId":"t1","runId":"r1","messages":[{"id":"m1","role":"user","content":"hi"}]}'"#.to_owned(),
             ],
             cors,
+            sample: Some(Box::new(sample)),
             ..Mounted::new(endpoints, Fallback::<fault::Errors>::open())
         })
     }
@@ -115,4 +117,14 @@ impl ProtocolAdapter for AgUi {
         capabilities.protocol_events = Some(crate::NAME);
         capabilities
     }
+}
+
+/// A request as a client sends it, for the operator's console.
+fn sample(input: &SampleInput<'_>) -> SampleRequest {
+    let (id, run) = (input.id.to_string(), format!("run-{}", input.id));
+    let message = json!({ "id": format!("msg-{}", input.id), "role": "user", "content": input.text });
+    let body = json!({
+        "threadId": id, "runId": run, "messages": [message], "tools": [], "context": [], "state": {}, "forwardedProps": {},
+    });
+    SampleRequest::post("", body).with_header("accept", "text/event-stream")
 }

@@ -1,0 +1,118 @@
+// Requests to the gateway, and who is signed in. The bearer is in sessionStorage and in no cookie; other tabs get it by a
+// channel that only pages of this origin share. Not here: the stream of changes (feed.js).
+
+import { signal } from './vendor/signals-core/signals-core.mjs';
+
+/** @typedef {{bearer: string, name: string, role: 'view' | 'act', until: number}} Session */
+
+const KEY = 'interlingua.session';
+const channel = new BroadcastChannel('interlingua-console');
+
+/** @type {import('./vendor/signals-core/signals-core.mjs').Signal<Session | null>} */
+export const session = signal(read());
+/** Why the page asks for a key again. */
+export const notice = signal('');
+
+export const mayAct = () => session.value?.role === 'act';
+
+function read() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEY) ?? 'null');
+  } catch {
+    return null;
+  }
+}
+
+function keep(found) {
+  session.value = found;
+  if (found) sessionStorage.setItem(KEY, JSON.stringify(found));
+  else sessionStorage.removeItem(KEY);
+}
+
+channel.onmessage = ({ data }) => {
+  if (data?.ask && session.value) channel.postMessage({ session: session.value });
+  else if (data?.session && !session.value) keep(data.session);
+  else if (data?.out) keep(null);
+};
+
+/** A refusal of the gateway, in its own words. */
+export class ApiError extends Error {
+  constructor(status, code, detail, body) {
+    super(detail);
+    Object.assign(this, { status, code, body });
+  }
+}
+
+/**
+ * @param {string} method
+ * @param {string} path    below `/api`
+ * @param {any} [body]
+ */
+export async function call(method, path, body) {
+  const headers = /** @type {Record<string, string>} */ ({});
+  if (body !== undefined) headers['content-type'] = 'application/json';
+  if (session.value) headers.authorization = `Bearer ${session.value.bearer}`;
+  let response;
+  try {
+    response = await fetch(`api${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch {
+    throw new ApiError(0, 'OFFLINE', 'The gateway does not answer.', null);
+  }
+  const text = await response.text();
+  const read = parse(text);
+  if (response.ok) return read;
+  if (response.status === 401 && path !== '/session') expired();
+  throw new ApiError(response.status, read?.code ?? '', read?.detail ?? `The gateway answered ${response.status}.`, read);
+}
+
+export const get = (path) => call('GET', path);
+export const post = (path, body = {}) => call('POST', path, body);
+
+function parse(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** The gateway no longer knows the bearer. */
+export function expired() {
+  if (!session.value) return;
+  notice.value = 'You were signed out: the sign-in is over, or the gateway was restarted.';
+  keep(null);
+}
+
+/** Exchanges a key for a bearer. */
+export async function signIn(key) {
+  keep(await call('POST', '/session', { key }));
+  notice.value = '';
+  channel.postMessage({ session: session.value });
+}
+
+export async function signOut() {
+  const gone = call('DELETE', '/session').catch(() => null);
+  keep(null);
+  notice.value = '';
+  channel.postMessage({ out: true });
+  await gone;
+}
+
+/**
+ * The session of this tab, of another tab, or by the key in the address. The key is removed from the address at once.
+ */
+export async function begin() {
+  const match = /[#&]key=([^&]+)/.exec(location.hash);
+  if (match) {
+    history.replaceState(null, '', '#/');
+    try {
+      await signIn(decodeURIComponent(match[1]));
+    } catch (error) {
+      notice.value = /** @type {Error} */ (error).message;
+    }
+    return;
+  }
+  if (session.value) return;
+  channel.postMessage({ ask: true });
+  await new Promise((resolve) => { setTimeout(resolve, 60); });
+}

@@ -1,0 +1,166 @@
+// The page: its frame, which screen is shown, keys, and when it is drawn. Not here: the screens (views/).
+
+import { html, nothing, render } from './vendor/lit-html/lit-html.js';
+import { effect, signal } from './vendor/signals-core/signals-core.mjs';
+import { begin, session, signOut } from './api.js';
+import { connection } from './feed.js';
+import { duration } from './format.js';
+import { SCREENS, go, link, place } from './router.js';
+import { gateway, now, pendingCount, problem, startFeed } from './state.js';
+import { confirmation, dialogs, icon } from './ui.js';
+import { signInView } from './views/signin.js';
+import { overviewView } from './views/overview.js';
+import { runsView } from './views/runs.js';
+import { runView } from './views/run.js';
+import { pendingView } from './views/pending.js';
+import { configView } from './views/config.js';
+import { auditView } from './views/audit.js';
+
+const VIEWS = {
+  overview: overviewView, runs: runsView, pending: pendingView, config: configView, audit: auditView,
+};
+const KEYS = { o: 'overview', r: 'runs', p: 'pending', c: 'config', a: 'audit' };
+
+const theme = signal(localStorage.getItem('interlingua.theme') ?? 'system');
+const help = signal(false);
+
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const isDark = () => (theme.value === 'system' ? dark.matches : theme.value === 'dark');
+
+function toggleTheme() {
+  theme.value = isDark() ? 'light' : 'dark';
+  localStorage.setItem('interlingua.theme', theme.value);
+}
+
+function header() {
+  const about = gateway.value;
+  const { name, role } = session.value;
+  return html`
+    <a class="skip" href="#main" @click=${skip}>Skip to content</a>
+    <header class="top">
+      <a class="brand" href="#/" aria-label="Interlingua, overview">${icon('brand')}<span>Interlingua</span></a>
+      <span class="facts">${about ? html`${about.version} · up ${duration(now.value - about.started_at)} · ${about.store.kind}` : nothing}</span>
+      <span class="space"></span>
+      <span role="status" aria-label="Connection" class="connection ${connection.value}">${connection.value}</span>
+      <button class="quiet" @click=${toggleTheme} aria-label=${isDark() ? 'Use light colours' : 'Use dark colours'}>${icon(isDark() ? 'sun' : 'moon')}</button>
+      <span class="who" title=${role === 'act' ? 'may act' : 'may view'}>${name}</span>
+      <button class="quiet" @click=${signOut}>Sign out</button>
+    </header>
+    <nav aria-label="Console">
+      ${Object.entries(SCREENS).map(([screen, title]) => html`
+        <a href=${link(screen)} aria-current=${place.value.screen === screen ? 'page' : nothing}>${title}${
+          screen === 'pending' && pendingCount.value > 0
+            ? html`<span class="count" aria-hidden="true">${pendingCount.value}</span>` : nothing}</a>`)}
+    </nav>`;
+}
+
+function skip(event) {
+  event.preventDefault();
+  document.getElementById('main')?.focus();
+}
+
+function page() {
+  if (!session.value) return signInView();
+  const { screen, id } = place.value;
+  const view = screen === 'runs' && id ? runView : VIEWS[screen];
+  return html`
+    ${header()}
+    ${problem.value ? html`<div class="problem" role="alert">${problem.value}
+      <button class="quiet" @click=${() => { problem.value = null; }}>Dismiss</button></div>` : nothing}
+    <main id="main" tabindex="-1">${view()}</main>
+    ${dialogs()}
+    ${help.value ? helpDialog() : nothing}`;
+}
+
+function helpDialog() {
+  return confirmation({
+    title: 'Keys',
+    body: html`<dl class="keys">
+      ${Object.entries(KEYS).map(([key, screen]) => html`<dt><kbd>g</kbd> <kbd>${key}</kbd></dt><dd>${SCREENS[screen]}</dd>`)}
+      <dt><kbd>/</kbd></dt><dd>Search</dd>
+      <dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>Next and previous row</dd>
+      <dt><kbd>Enter</kbd></dt><dd>Open the row</dd>
+      <dt><kbd>Esc</kbd></dt><dd>Back, or close a dialog</dd>
+      <dt><kbd>?</kbd></dt><dd>These keys</dd></dl>`,
+    close: () => { help.value = false; },
+  });
+}
+
+let leader = 0;
+
+function onKey(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  const typing = target.matches('input, textarea, select, [contenteditable]');
+  if (event.key === 'Escape' && !document.querySelector('dialog[open]')) {
+    if (typing) target.blur();
+    else if (place.value.screen === 'runs' && place.value.id) go(link('runs'));
+    return;
+  }
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !session.value) return;
+  if (Date.now() - leader < 1500 && KEYS[event.key]) {
+    leader = 0;
+    go(link(KEYS[event.key]));
+    event.preventDefault();
+  } else if (event.key === 'g') leader = Date.now();
+  else if (event.key === '?') help.value = true;
+  else if (event.key === '/') focus('input[type=search]', event);
+  else if (event.key === 'j' || event.key === 'k') step(event.key === 'j' ? 1 : -1, event);
+}
+
+function focus(selector, event) {
+  const found = /** @type {HTMLElement | null} */ (document.querySelector(selector));
+  if (!found) return;
+  event.preventDefault();
+  found.focus();
+}
+
+/** Moves to the next row of the list that is shown. */
+function step(by, event) {
+  const rows = [...document.querySelectorAll('main a.row, main article[tabindex]')];
+  if (rows.length === 0) return;
+  const index = rows.indexOf(/** @type {Element} */ (document.activeElement));
+  const next = /** @type {HTMLElement} */ (rows[Math.max(0, Math.min(rows.length - 1, index + by))]);
+  event.preventDefault();
+  next.focus();
+}
+
+/** Draws the page at most once a frame, whatever changes in between. */
+function drawing(root) {
+  let stop = () => {};
+  let waiting = false;
+  const draw = () => {
+    waiting = false;
+    stop();
+    let first = true;
+    stop = effect(() => {
+      if (first) {
+        first = false;
+        render(page(), root);
+      } else if (!waiting) {
+        waiting = true;
+        requestAnimationFrame(draw);
+      }
+    });
+  };
+  draw();
+}
+
+effect(() => {
+  const count = session.value ? pendingCount.value : 0;
+  const { screen, id } = place.value;
+  const title = screen === 'runs' && id ? 'Run' : SCREENS[screen];
+  document.title = `${count > 0 ? `(${count}) ` : ''}${session.value ? title : 'Sign in'} · Interlingua`;
+});
+effect(() => { document.documentElement.dataset.theme = isDark() ? 'dark' : 'light'; });
+dark.addEventListener('change', () => { theme.value = theme.peek(); document.documentElement.dataset.theme = isDark() ? 'dark' : 'light'; });
+addEventListener('keydown', onKey);
+addEventListener('hashchange', () => {
+  // The focus goes to the new screen, so that screen readers read it.
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    if (!document.querySelector('main :focus')) document.getElementById('main')?.focus({ preventScroll: true });
+  }));
+});
+
+await begin();
+startFeed();
+drawing(/** @type {HTMLElement} */ (document.getElementById('app')));

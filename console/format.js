@@ -1,0 +1,66 @@
+// Times, sizes and names as the page writes them. Pure: the time of now is an argument.
+
+/** A duration in milliseconds: `41 ms`, `1.2 s`, `3 min`, `2 h`, `4 d`. */
+export function duration(ms) {
+  if (ms < 0) return '0 ms';
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 60_000) return `${Math.round(ms / 1000)} s`;
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min`;
+  if (ms < 86_400_000) return `${Math.floor(ms / 3_600_000)} h`;
+  return `${Math.floor(ms / 86_400_000)} d`;
+}
+
+/** How long ago something was. */
+export const ago = (at, now) => (now - at < 1500 ? 'now' : `${duration(now - at)} ago`);
+
+/** How far off something is, or that it is over. */
+export const ahead = (at, now) => (at <= now ? 'expired' : `in ${duration(at - now)}`);
+
+/** An offset within a run: `+1.204 s`. */
+export const offset = (ms) => `+${(Math.max(0, ms) / 1000).toFixed(3)} s`;
+
+/** A size in bytes: `612 B`, `15.7 kB`, `4.2 MB`. */
+export function bytes(count) {
+  if (count < 1000) return `${count} B`;
+  if (count < 1_000_000) return `${(count / 1000).toFixed(1)} kB`;
+  return `${(count / 1_000_000).toFixed(1)} MB`;
+}
+
+/** A number with its thousands apart, and a word that agrees with it. */
+export const number = (count) => count.toLocaleString('en-US');
+export const counted = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+
+/** A time of the day with milliseconds, in the reader's zone. */
+export function clock(at) {
+  const date = new Date(at);
+  const two = (value) => String(value).padStart(2, '0');
+  const ms = String(date.getMilliseconds()).padStart(3, '0');
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${ms}`;
+}
+
+export const stamp = (at) => new Date(at).toISOString().replace('T', ' ').replace('Z', ' UTC');
+
+/** JSON text with line breaks, or the text as it is if it is no JSON. */
+export function pretty(text) {
+  try {
+    return JSON.stringify(typeof text === 'string' ? JSON.parse(text) : text, null, 2);
+  } catch {
+    return String(text);
+  }
+}
+
+/** A link that may be followed: no scripts, no files. */
+export function safeLink(url) {
+  try {
+    const read = new URL(url);
+    return read.protocol === 'http:' || read.protocol === 'https:' ? read.href : null;
+  } catch {
+    return null;
+  }
+}
+
+export const STATES = ['queued', 'running', 'pending', 'completed', 'incomplete', 'failed', 'rejected', 'canceled'];
+
+/** The state of a run as the page names it: what asks is pending, whatever the run's own state. */
+export const stateOf = (run) => (run.pending > 0 ? 'pending' : run.state.startsWith('waiting') ? 'pending' : run.state);

@@ -1,0 +1,73 @@
+// Reads an event stream (HTML Standard, section 9.2) piece by piece. Pure: no network, no clock.
+// Not here: opening streams and resuming them (feed.js).
+
+/** @typedef {{event: string, id: string, data: string}} ServerEvent */
+
+/** A parser of one stream. It keeps the piece of a line that is not complete. */
+export class EventStreamParser {
+  #rest = '';
+  #lines = /** @type {string[]} */ ([]);
+
+  /**
+   * Takes the next text of the stream.
+   * @param {string} text
+   * @returns {ServerEvent[]} the events that it completes
+   */
+  push(text) {
+    const events = [];
+    const lines = (this.#rest + text).split('\n');
+    this.#rest = lines.pop() ?? '';
+
+    for (const raw of lines) {
+      const line = raw.endsWith('\r') ? raw.slice(0, -1) : raw;
+      if (line !== '') {
+        this.#lines.push(line);
+        continue;
+      }
+      const event = parseLines(this.#lines);
+      this.#lines = [];
+      if (event) events.push(event);
+    }
+    return events;
+  }
+}
+
+/**
+ * @param {string[]} lines
+ * @returns {ServerEvent | null} nothing if they have no data
+ */
+function parseLines(lines) {
+  const event = { event: 'message', id: '', data: '' };
+  const data = [];
+  for (const line of lines) {
+    const colon = line.indexOf(':');
+    // A line that begins with a colon is a comment.
+    if (colon === 0) continue;
+    const name = colon < 0 ? line : line.slice(0, colon);
+    let value = colon < 0 ? '' : line.slice(colon + 1);
+    if (value.startsWith(' ')) value = value.slice(1);
+    if (name === 'data') data.push(value);
+    else if (name === 'event') event.event = value;
+    else if (name === 'id') event.id = value;
+  }
+  if (data.length === 0) return null;
+  event.data = data.join('\n');
+  return event;
+}
+
+/**
+ * The data of the first frame in a text of frames, as JSON.
+ * @param {string} frames
+ * @returns {any[]}
+ */
+export function jsonOf(frames) {
+  const found = [];
+  for (const event of new EventStreamParser().push(frames.endsWith('\n\n') ? frames : `${frames}\n\n`)) {
+    try {
+      found.push(JSON.parse(event.data));
+    } catch {
+      // `[DONE]` and the like.
+    }
+  }
+  return found;
+}

@@ -1,0 +1,90 @@
+// One run: its head, and the tabs Timeline, Prism and Details.
+
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { effect } from '../vendor/signals-core/signals-core.mjs';
+import { mayAct, post, call, get, session } from '../api.js';
+import { ago, counted, duration } from '../format.js';
+import { go, link, place, refine } from '../router.js';
+import { closeRun, grown, loadDetail, now, openRun, run } from '../state.js';
+import { ask, empty, failed, loading, stateBadge } from '../ui.js';
+import { detailsTab } from './details.js';
+import { prismTab } from './prism.js';
+import { timelineTab } from './timeline.js';
+
+const TABS = { timeline: ['Timeline', timelineTab], prism: ['Prism', prismTab], details: ['Details', detailsTab] };
+const tabOf = () => (place.value.query.get('tab') in TABS ? place.value.query.get('tab') : 'timeline');
+
+// Which run is open, and in which protocols its frames are asked for, follows from the address.
+effect(() => {
+  const { screen, id } = place.value;
+  if (!session.value) return;
+  if (screen !== 'runs' || !id) return closeRun();
+  const all = run.value?.id === id ? run.value.detail?.protocols : null;
+  openRun(id, tabOf() === 'prism' && all ? all : ['agent-api']);
+});
+
+export function runView() {
+  const open = run.value;
+  if (!open) return loading('the run');
+  if (open.removed && !open.detail) return gone();
+  if (open.error && !open.detail) return failed(open.error, () => loadDetail(open.id));
+  const { summary, detail } = open;
+  if (!summary) return loading('the run');
+  grown.value;
+  const tab = tabOf();
+  return html`
+    <div class="head">
+      <a class="back" href="#/runs" aria-label="All runs">←</a>
+      <h1>Run</h1>
+      <span role="status" aria-label="State">${stateBadge(summary)}</span>
+      <span class="space"></span>
+      ${actions(summary)}
+    </div>
+    ${open.removed ? html`<p class="problem" role="status">This run was deleted. What is shown is what this page had of it.</p>` : nothing}
+    <p class="facts">${summary.agent} · ${summary.protocol} · ${summary.owner} · ${counted(open.frames.length || summary.events, 'event')}
+      · ${duration((open.folded.last || summary.changed_at) - summary.created_at)} · began ${ago(summary.created_at, now.value)}</p>
+    <div role="tablist" aria-label="Views of the run" @keydown=${onTabKey}>
+      ${Object.entries(TABS).map(([name, [title]]) => html`
+        <button role="tab" id=${`tab-${name}`} aria-selected=${tab === name ? 'true' : 'false'} aria-controls="panel"
+          tabindex=${tab === name ? 0 : -1} @click=${() => refine({ tab: name === 'timeline' ? '' : name })}>${title}</button>`)}
+    </div>
+    <div role="tabpanel" id="panel" aria-labelledby=${`tab-${tab}`}>${TABS[tab][1](open, detail)}</div>`;
+}
+
+function onTabKey(event) {
+  const names = Object.keys(TABS);
+  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!by) return;
+  const next = names[(names.indexOf(tabOf()) + by + names.length) % names.length];
+  refine({ tab: next === 'timeline' ? '' : next });
+  requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(`tab-${next}`)?.focus()));
+}
+
+const gone = () => empty('There is no such run.', html`It may have been deleted, or its time was over. <a href="#/runs">All runs</a>`);
+
+const isLive = (summary) => ['queued', 'running', 'waiting', 'waiting_for_auth'].includes(summary.state);
+
+function actions(summary) {
+  const { id } = summary;
+  const cancel = () => ask('Cancel run', 'The agent is asked to stop, and the client sees the run end as canceled.',
+    () => post(`/runs/${id}/cancel`));
+  const remove = () => ask('Delete run', 'The run and what it said are deleted for its owner too. This cannot be undone.',
+    async () => {
+      await call('DELETE', `/runs/${id}`);
+      go(link('runs'));
+    });
+  return html`
+    <button @click=${() => save(id)}>Export</button>
+    ${mayAct() && isLive(summary) ? html`<button @click=${cancel}>Cancel run</button>` : nothing}
+    ${mayAct() && !isLive(summary) ? html`<button class="danger" @click=${remove}>Delete run</button>` : nothing}`;
+}
+
+async function save(id) {
+  const found = await get(`/runs/${id}/export`);
+  const url = URL.createObjectURL(new Blob([JSON.stringify(found)], { type: 'application/json' }));
+  const anchor = document.createElement('a');
+  anchor.href = url;
+  anchor.download = `run-${id}.json`;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

@@ -1,0 +1,65 @@
+//! Starting the listener for operators. Not here: what it serves (`crate::server`).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::Running;
+use super::live::LiveParts;
+use crate::observe::LogFilter;
+use crate::ports::Reload;
+use crate::{clock, keys, server};
+
+impl Running {
+    /// Serves operators, if the configuration has a listener for them. Returns its address, and the key that signs in to
+    /// the console until the gateway stops if there is no other one.
+    ///
+    /// # Errors
+    /// I/O errors of the listener.
+    pub fn serve_admin(
+        &mut self,
+        reload: Arc<dyn Reload>,
+        log: LogFilter,
+    ) -> anyhow::Result<Option<(SocketAddr, Option<String>)>> {
+        let Some(listener) = self.admin_listener.take() else { return Ok(None) };
+        let LiveParts { engine, control, observer, callers, admin_key, admin_console, .. } = self.parts.clone();
+        let (key, tls) = (admin_key, self.parts.admin_tls.clone());
+        let (console, texts) = admin_console;
+        let asks_certificate = tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some());
+        let start_key = if console && key.load().is_none() && !asks_certificate {
+            Some(keys::NewKey::generate().map_err(anyhow::Error::msg)?.text)
+        } else {
+            None
+        };
+
+        let admin = server::Admin {
+            engine,
+            control,
+            observer,
+            reload,
+            log,
+            key,
+            tls,
+            url: own_url(self.parts.tls.is_some(), self.address),
+            callers,
+            console,
+            texts,
+            start_key: start_key.clone(),
+            started: clock::now(),
+        };
+        let admin = server::listen_admin(listener, admin)?;
+        let address = admin.address;
+        self.admin = Some(admin);
+        Ok(Some((address, start_key)))
+    }
+}
+
+/// The URL at which this machine reaches its own listener of clients.
+fn own_url(tls: bool, address: SocketAddr) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    // An unspecified address cannot be connected to.
+    let mut shown = address;
+    if address.ip().is_unspecified() {
+        shown.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    format!("{scheme}://{shown}")
+}

@@ -1,0 +1,24 @@
+//! What all answers of the admin listener share: JSON with a status, and notes in the audit log.
+
+use std::net::SocketAddr;
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use serde_json::Value;
+
+use super::State;
+use crate::observe::AuditEntry;
+
+/// Notes in the audit log what someone did.
+pub(super) fn audit(state: &State, peer: Option<SocketAddr>, who: &str, entry: AuditEntry) {
+    let entry = entry.who(who);
+    state.admin.observer.load().audit(match peer {
+        Some(peer) => entry.from(peer.ip()),
+        None => entry,
+    });
+}
+
+/// An answer in JSON.
+pub(super) fn answer_with(status: u16, body: &Value) -> HttpResponse {
+    HttpResponse::build(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)).json(body)
+}

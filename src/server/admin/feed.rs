@@ -1,0 +1,232 @@
+//! The stream of changes that a page of the console follows: summaries of runs, the number of open items, agents, and
+//! every event of one run with its frames in several protocols.
+//!
+//! A page that does not read skips summaries, which are sent again whole, and never slows a run down: it follows
+//! detached. Not here: what a summary holds ([`super::summaries`]), and how frames are made ([`super::panes`]).
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use actix_web::web::Bytes;
+use futures_util::stream;
+use interlingua_core::event::{Event, Millis};
+use interlingua_core::{Fault, FaultKind, RunId};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::{self, Sender};
+use tokio::time::MissedTickBehavior;
+
+use super::State;
+use super::guard::{Who, is_valid};
+use super::panes::Pane;
+use super::summaries::Watch;
+use crate::engine::{Follower, RunHandle, Take};
+
+/// Changes are looked for this often.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// A comment is sent this often, so that the page notices a connection that is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Chunks that wait for the page to read.
+const MAX_WAITING: usize = 16;
+/// Steps are sent together up to this size.
+const MAX_BATCH: usize = 64 << 10;
+/// Streams of all pages together.
+pub(super) const MAX_STREAMS: usize = 64;
+
+/// What a page wants to follow.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    runs: bool,
+    run: Option<RunId>,
+    protocols: Vec<String>,
+    /// The last event that the page has.
+    after: Option<u64>,
+}
+
+impl Wanted {
+    /// Reads the query, and the number that a browser sends when it resumes.
+    ///
+    /// # Errors
+    /// Unknown parameters, and values that cannot be read.
+    pub(super) fn parse(query: &str, last_event_id: Option<&str>) -> Result<Self, Fault> {
+        let mut wanted = Self::default();
+        let number = |field: &'static str, value: &str| {
+            value.parse::<u64>().map_err(|_| Fault::invalid(field, "is the number of an event"))
+        };
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "runs" => wanted.runs = value == "1",
+                "run" => {
+                    let id = RunId::parse(&value).ok_or_else(|| Fault::invalid("run", "is not the id of a run"))?;
+                    wanted.run = Some(id);
+                }
+                "protocols" => wanted.protocols = value.split(',').map(str::to_owned).collect(),
+                "after" => wanted.after = Some(number("after", &value)?),
+                other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
+            }
+        }
+        if let Some(last) = last_event_id.filter(|last| !last.is_empty()) {
+            wanted.after = Some(number("Last-Event-ID", last)?);
+        }
+        Ok(wanted)
+    }
+}
+
+/// The page has left.
+struct Left;
+
+/// Opens a stream.
+///
+/// # Errors
+/// If there is no such run, or there are too many streams.
+pub(super) async fn open(state: &Arc<State>, who: Who, wanted: Wanted) -> Result<HttpResponse, Fault> {
+    let stream = Arc::clone(&state.streams).try_acquire_owned();
+    let stream = stream.map_err(|_| {
+        Fault::new(FaultKind::Overloaded, format!("{MAX_STREAMS} pages of the console are open: close some"))
+    })?;
+    let follower = match wanted.run {
+        Some(id) => Some(state.admin.engine.operator().follow(id).await?),
+        None => None,
+    };
+
+    let (sender, mut receiver) = mpsc::channel::<Bytes>(MAX_WAITING);
+    let state = Arc::clone(state);
+    actix_web::rt::spawn(async move {
+        let _stream = stream;
+        // `Left` is how every stream ends.
+        let _ = tokio::join!(changes(&state, &who, &wanted, &sender), run(&state, &who, &wanted, follower, &sender));
+    });
+    let body =
+        stream::poll_fn(move |context| receiver.poll_recv(context).map(|chunk| chunk.map(Ok::<_, actix_web::Error>)));
+    Ok(HttpResponse::Ok()
+        .insert_header(("content-type", "text/event-stream; charset=utf-8"))
+        .insert_header(("x-accel-buffering", "no"))
+        .streaming(body))
+}
+
+/// Sends what has changed, until the page leaves or its session ends.
+async fn changes(state: &Arc<State>, who: &Who, wanted: &Wanted, sender: &Sender<Bytes>) -> Result<(), Left> {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut watch = Watch::new(wanted.runs, who.reads(state.admin.texts));
+    let mut last_sent = tokio::time::Instant::now() - KEEP_ALIVE;
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = sender.closed() => return Err(Left),
+        }
+        if !is_valid(state, who) {
+            return Err(Left);
+        }
+        // A page that does not read gets what is new once it does.
+        let Ok(room) = sender.try_reserve() else { continue };
+        let text = watch.changes(state).await;
+        if !text.is_empty() {
+            room.send(text.into());
+            last_sent = tokio::time::Instant::now();
+        } else if last_sent.elapsed() >= KEEP_ALIVE {
+            room.send(Bytes::from_static(b": keep-alive\n\n"));
+            last_sent = tokio::time::Instant::now();
+        }
+    }
+}
+
+/// Sends the events of a run, and waits for more until the page leaves.
+async fn run(
+    state: &Arc<State>,
+    who: &Who,
+    wanted: &Wanted,
+    follower: Option<Follower>,
+    sender: &Sender<Bytes>,
+) -> Result<(), Left> {
+    let Some(mut follower) = follower else { return Ok(()) };
+    let texts = who.reads(state.admin.texts);
+    let mut panes = if texts { panes_of(state, &follower.run(), &wanted.protocols) } else { Vec::new() };
+    let first = wanted.after.map_or(0, |after| after.saturating_add(1));
+    loop {
+        let (text, goes_on) = next_events(&mut follower, &mut panes, first).await;
+        if !text.is_empty() && sender.send(text.into()).await.is_err() {
+            return Err(Left);
+        }
+        if !goes_on {
+            return Ok(());
+        }
+    }
+}
+
+/// The panes for these protocols, in their order: the first route of the agent for each.
+fn panes_of(state: &State, run: &RunHandle, protocols: &[String]) -> Vec<Pane> {
+    let routes = state.admin.control.routes_of(&run.view(|view| view.run().agent.clone()));
+    let of = |protocol: &String| routes.iter().find(|route| route.scope.protocol == protocol);
+    run.view_safe(|view| protocols.iter().filter_map(|protocol| Pane::open(of(protocol)?, view)).collect())
+}
+
+/// Waits for the next steps and encodes them. False: there will never be another one.
+async fn next_events(follower: &mut Follower, panes: &mut [Pane], first: u64) -> (String, bool) {
+    let mut text = String::new();
+    let mut last: Option<(u64, Millis)> = None;
+    let goes_on = poll_fn(|context| {
+        let polled = follower.poll_steps(context, &mut |view, step| {
+            let frames = panes.iter_mut().map(|pane| (pane.protocol().to_owned(), pane.step(view, step).into()));
+            let frames: Map<String, Value> = frames.collect();
+            if step.sequence >= first {
+                push(&mut text, step.sequence, step.at, kind(step.event), frames);
+            }
+            last = Some((step.sequence, step.at));
+            if text.len() >= MAX_BATCH { Take::Enough } else { Take::More }
+        });
+        if polled.is_pending() {
+            let paused = follower.if_paused(|view| pauses(panes, |pane| pane.pause(view)));
+            if let Some(frames) = paused.filter(|frames| !frames.is_empty()) {
+                push_more(&mut text, frames);
+                return Poll::Ready(true);
+            }
+        }
+        polled
+    })
+    .await;
+
+    if !goes_on {
+        let run = follower.run();
+        let frames = run.view_safe(|view| pauses(panes, |pane| pane.pause(view)));
+        if !frames.is_empty() {
+            push_more(&mut text, frames);
+        }
+    }
+    (text, goes_on)
+}
+
+/// What panes write when no step comes.
+fn pauses(panes: &mut [Pane], mut write: impl FnMut(&mut Pane) -> String) -> Map<String, Value> {
+    let written = panes.iter_mut().map(|pane| (pane.protocol().to_owned(), write(pane)));
+    written.filter(|(_, frames)| !frames.is_empty()).map(|(name, frames)| (name, frames.into())).collect()
+}
+
+fn push(text: &mut String, number: u64, at: Millis, kind: &str, frames: Map<String, Value>) {
+    let data = json!({ "event": number, "at": at, "kind": kind, "frames": frames });
+    text.push_str(&format!("event: event\nid: {number}\ndata: {data}\n\n"));
+}
+
+/// Frames that belong to the latest event, written after it.
+fn push_more(text: &mut String, frames: Map<String, Value>) {
+    text.push_str(&format!("event: more\ndata: {}\n\n", json!({ "frames": frames })));
+}
+
+/// The name of an event's kind.
+pub(super) const fn kind(event: Event) -> &'static str {
+    match event {
+        Event::RunStarted => "run_started",
+        Event::TurnStarted { .. } => "turn_started",
+        Event::AnswerStarted { .. } => "answer_started",
+        Event::MessageStarted { .. } => "message_started",
+        Event::ContentStarted { .. } => "content_started",
+        Event::ContentDelta { .. } => "content_delta",
+        Event::ContentReplaced { .. } => "content_replaced",
+        Event::ContentFinished { .. } => "content_finished",
+        Event::MessageFinished { .. } => "message_finished",
+        Event::TurnFinished { .. } => "turn_finished",
+        Event::RunFinished { .. } => "run_finished",
+    }
+}

@@ -1,0 +1,130 @@
+//! The gateway, its agents and routes, as the console shows them.
+//!
+//! Not here: the configuration in force as a whole, which operators read without the console ([`super::api`]).
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::State;
+use crate::engine::LiveFilter;
+use crate::store::Health;
+use crate::upstream::pool::EndpointStatus;
+
+/// The gateway at a glance.
+pub(super) fn gateway(state: &State) -> Value {
+    let admin = &state.admin;
+    let config = admin.reload.config();
+    let routes = admin.control.all_routes();
+    let live = admin.engine.live_runs(&LiveFilter { limit: usize::MAX, ..LiveFilter::default() });
+    let mut protocols: Vec<&'static str> = Vec::new();
+    for route in &routes {
+        if !protocols.contains(&route.scope.protocol) {
+            protocols.push(route.scope.protocol);
+        }
+    }
+    let traffic: Vec<Value> = protocols
+        .iter()
+        .map(|protocol| {
+            let count = live.iter().filter(|run| run.protocol == *protocol && run.state == "running").count();
+            json!({ "protocol": protocol, "live": count })
+        })
+        .collect();
+    let warnings: Vec<&String> = routes.iter().flat_map(|route| &route.mounted.warnings).collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "started_at": admin.started,
+        "accepting": admin.engine.is_open(),
+        "active": admin.engine.working(),
+        "reload": admin.reload.last(),
+        "store": { "kind": config["in_force"]["store"]["kind"] },
+        "public_url": admin.control.public_url(),
+        "ready": reasons(state).is_empty(),
+        "reasons": reasons(state),
+        "protocols": protocols,
+        "traffic": traffic,
+        "warnings": warnings,
+    })
+}
+
+/// Why the gateway is not ready.
+fn reasons(state: &State) -> Vec<Value> {
+    let mut reasons = Vec::new();
+    if !state.admin.engine.is_open() {
+        reasons.push(json!({ "what": "draining" }));
+    }
+    if let Health::Failing { error, .. } = state.admin.engine.health() {
+        reasons.push(json!({ "what": "store", "detail": crate::secrets::mask(&error.to_string()) }));
+    }
+    reasons
+}
+
+/// The agents: as configured, with the state of their endpoints and what is under way at each.
+pub(super) fn agents(state: &State) -> Vec<Value> {
+    let levels = state.admin.engine.levels();
+    let number = |of: &[(Arc<str>, usize)], name: &str| {
+        of.iter().find(|(agent, _)| **agent == *name).map_or(0, |(_, number)| *number)
+    };
+    let live = state.admin.engine.agents();
+    let Value::Array(mut agents) = state.admin.reload.agents() else { return Vec::new() };
+    for agent in &mut agents {
+        let name = agent["name"].as_str().unwrap_or_default().to_owned();
+        let known = live.iter().find(|known| known.name == name);
+        let endpoints = known.and_then(|known| known.upstream.pool()).map(|pool| pool.status()).unwrap_or_default();
+        add_endpoints(agent, &endpoints);
+        agent["protocol"] = agent["upstream"]["protocol"].clone();
+        agent["active"] = number(&levels.runs_active, &name).into();
+        agent["live"] = agent["active"].clone();
+        agent["queued"] = number(&levels.queue_depth, &name).into();
+    }
+    agents
+}
+
+fn add_endpoints(agent: &mut Value, endpoints: &[EndpointStatus]) {
+    let is_failing = !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.state == "out");
+    let hosts: Vec<&str> = endpoints.iter().map(|endpoint| host_of(&endpoint.url)).collect();
+    let reason = endpoints.iter().find_map(|endpoint| endpoint.reason.as_ref());
+    agent["host"] = if hosts.is_empty() { "built in".into() } else { hosts.join(", ").into() };
+    agent["state"] = if is_failing { "failing".into() } else { "ready".into() };
+    agent["reason"] = reason.map_or(Value::Null, |reason| crate::secrets::mask(&format!("{reason:?}")).into());
+    if !endpoints.is_empty() {
+        agent["endpoints"] = endpoints.iter().map(endpoint).collect();
+    }
+}
+
+fn endpoint(status: &EndpointStatus) -> Value {
+    json!({
+        "key": status.key.as_str(),
+        "url": status.url,
+        "state": status.state,
+        "reason": status.reason.as_ref().map(|reason| crate::secrets::mask(&format!("{reason:?}")).into_owned()),
+        "active": status.active,
+        "queued": status.queued,
+        "requests": status.requests,
+        "retries": status.retries,
+        "ejections": status.ejections,
+    })
+}
+
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or(rest)
+}
+
+/// The routes, each with its URL.
+pub(super) fn routes(state: &State) -> Vec<Value> {
+    let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
+    let shown = state.admin.control.all_routes().into_iter().map(|route| {
+        let methods = [(route.auth.keys, "keys"), (route.auth.jwt, "jwt"), (route.auth.certificates, "certificates")];
+        let auth: Vec<&str> = methods.into_iter().filter(|(used, _)| *used).map(|(_, name)| name).collect();
+        let agents: Vec<&str> = route.scope.agents.iter().map(|agent| agent.name.as_str()).collect();
+        json!({
+            "protocol": route.scope.protocol,
+            "path": route.path,
+            "url": format!("{base}{}", route.path),
+            "auth": if auth.is_empty() { "none".to_owned() } else { auth.join(", ") },
+            "agents": agents,
+        })
+    });
+    shown.collect()
+}

@@ -1,0 +1,147 @@
+//! A run in several protocols at once: each pane encodes it as a client of its protocol would get it, step by step.
+//!
+//! An exchange is opened with the sample request of its protocol, which is decoded and not sent anywhere; the run's own
+//! steps are what it encodes. What a step added to the output is the frames of that event. Not here: where steps come
+//! from ([`super::feed`]).
+
+use std::sync::Arc;
+
+use interlingua_core::call::{Delivery, DocumentCall, Reply, RunView};
+use interlingua_core::exchange::{Caller, Request, SampleInput};
+use interlingua_core::model::Message;
+use interlingua_core::{Call, Endpoint, Exchange, Fault, Flow, Next, Out, Owner, Step};
+
+use super::super::served::Served;
+use crate::clock;
+
+/// How often an exchange may look something up before it runs the agent.
+const MAX_LOOKUPS: usize = 8;
+
+/// One protocol of a run's agent.
+pub(super) struct Pane {
+    route: Arc<Served>,
+    agent: String,
+    /// What the run's client said: some protocols repeat it.
+    text: String,
+    exchange: Box<dyn Exchange>,
+    out: Out,
+    /// False: the protocol shows a whole answer after each turn.
+    streams: bool,
+    /// True: the response is complete. The next turn opens another one, as its client would.
+    closed: bool,
+    /// Whether the response has begun.
+    begun: bool,
+}
+
+impl Pane {
+    /// A pane for a route. `None`: its protocol has no sample request, or the sample is none of a run.
+    pub(super) fn open(route: &Arc<Served>, run: RunView<'_>) -> Option<Self> {
+        let (agent, text) = (run.run().agent.clone(), said(run));
+        let (exchange, streams) = open_exchange(route, &agent, &text)?;
+        Some(Self {
+            route: Arc::clone(route),
+            agent,
+            text,
+            exchange,
+            out: Out::new(),
+            streams,
+            closed: false,
+            begun: false,
+        })
+    }
+
+    /// The name of the protocol.
+    pub(super) fn protocol(&self) -> &'static str {
+        self.route.scope.protocol
+    }
+
+    /// The frames of one event.
+    pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> String {
+        if self.closed {
+            self.reopen();
+        }
+        if self.streams && !self.closed {
+            if !self.begun {
+                self.exchange.begin(view, &mut self.out);
+                self.begun = true;
+            }
+            self.closed = self.exchange.encode(step, &mut self.out) != Flow::More;
+        }
+        self.take()
+    }
+
+    /// The frames that follow once a run waits between two turns, or a whole answer.
+    pub(super) fn pause(&mut self, view: RunView<'_>) -> String {
+        if self.closed {
+            return String::new();
+        }
+        if self.streams {
+            self.closed = self.exchange.pause(view, &mut self.out) != Flow::More;
+        } else if self.exchange.reply(Reply::Run(view), &mut self.out).is_ok() {
+            self.closed = true;
+        }
+        self.take()
+    }
+
+    fn reopen(&mut self) {
+        if let Some((exchange, streams)) = open_exchange(&self.route, &self.agent, &self.text) {
+            (self.exchange, self.streams, self.closed, self.begun) = (exchange, streams, false, false);
+        }
+    }
+
+    fn take(&mut self) -> String {
+        let bytes = self.out.body.split();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// What the run's client said first.
+fn said(view: RunView<'_>) -> String {
+    let first = view.run().turns.first();
+    let message = first.and_then(|turn| turn.input.iter().rev().find(|message| !message.text().is_empty()));
+    message.map_or_else(|| view.run().preview(), Message::text)
+}
+
+/// An exchange that has decoded the sample request of its protocol, and whether its answer is a stream.
+fn open_exchange(route: &Arc<Served>, agent: &str, text: &str) -> Option<(Box<dyn Exchange>, bool)> {
+    let sample = route.mounted.sample.as_ref()?(&SampleInput { agent, text, id: clock::new_id() });
+    let is_it = |endpoint: &&Endpoint| endpoint.method == sample.method && endpoint.path == sample.endpoint;
+    let mut exchange = (route.mounted.endpoints.iter().find(is_it)?.open)();
+    let mut headers = vec![("content-type", "application/json")];
+    headers.extend(sample.headers.iter().map(|(name, value)| (*name, value.as_str())));
+    let caller = Caller { owner: Owner::anonymous(), authenticated: false };
+    let body = serde_json::to_vec(&sample.body).ok()?;
+    let decoded = exchange.decode(&Request {
+        method: sample.method.as_str(),
+        path: sample.endpoint,
+        params: &sample.params,
+        query: "",
+        headers: &headers,
+        body: &body,
+        base_url: "",
+        caller: &caller,
+        now: clock::now(),
+        new_id: clock::new_id(),
+    });
+
+    let mut call = decoded.ok()?;
+    for _ in 0..MAX_LOOKUPS {
+        // What an exchange looks up before it runs the agent is not there: the request is that of a new client.
+        call = match &call {
+            Call::Run(call) => return Some((exchange, call.delivery == Delivery::Stream)),
+            Call::Document(DocumentCall::Get { .. } | DocumentCall::List { .. }) => {
+                next(exchange.reply(Reply::Documents(&[]), &mut Out::new()))?
+            }
+            Call::Document(_) => next(exchange.reply(Reply::Done, &mut Out::new()))?,
+            _ => exchange.on_not_found(&Fault::not_found("what a new client looks up"))?,
+        };
+    }
+    None
+}
+
+fn next(answered: Result<Next, Fault>) -> Option<Call> {
+    match answered {
+        Ok(Next::Call(next)) => Some(next),
+        Ok(Next::Done) | Err(_) => None,
+    }
+}

@@ -1,0 +1,91 @@
+//! Signing in to the console: a key is exchanged for a bearer, which the page shows with every request.
+//!
+//! Not here: what a bearer is worth ([`super::sessions`], [`super::guard`]).
+
+use std::time::Instant;
+
+use actix_web::HttpResponse;
+use interlingua_core::{Fault, FaultKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::super::connection::ConnectionInfo;
+use super::State;
+use super::answers::{answer_with, audit};
+use super::guard::{Who, count_failure, is_key};
+use super::sessions::{Proof, SignedIn};
+use crate::callers::{Credential, Methods, Shown};
+use crate::config::ConsoleRole;
+use crate::observe::{Action, AuditEntry};
+
+/// By which credentials callers sign in: their keys.
+const BY_KEY: Methods = Methods { keys: true, jwt: false, certificates: false };
+
+/// What the page sends.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Key {
+    key: String,
+}
+
+/// Exchanges a key for a bearer.
+///
+/// # Errors
+/// If the body has no key, or a wrong one: in the same words whatever is wrong.
+pub(super) async fn begin(state: &State, connection: &ConnectionInfo, body: &[u8]) -> Result<HttpResponse, Fault> {
+    let Key { key } = serde_json::from_slice(body)
+        .map_err(|_| Fault::invalid("key", "write {\"key\": \"…\"} with the key to sign in with"))?;
+    let (name, proof) = match prove(state, connection, &key).await {
+        Ok(proven) => proven,
+        Err(fault) => {
+            if fault.kind == FaultKind::Unauthenticated {
+                count_failure(state, connection)?;
+            }
+            return Err(fault);
+        }
+    };
+
+    let begun = state.sessions.begin(&name, proof, Instant::now());
+    let (bearer, who) = begun.ok_or_else(|| Fault::new(FaultKind::Internal, "the system has no random numbers"))?;
+    audit(state, Some(connection.peer), &name, AuditEntry::new(Action::SignIn));
+    let mut shown = view(state, &who);
+    shown["bearer"] = bearer.into();
+    Ok(answer_with(200, &shown))
+}
+
+/// Whose key it is.
+async fn prove(state: &State, connection: &ConnectionInfo, key: &str) -> Result<(String, Proof), Fault> {
+    let admin_key = state.admin.key.load();
+    if is_key(key, [admin_key.as_deref(), state.start_key.as_ref()]) {
+        return Ok(("operator".to_owned(), Proof::Operator(Sha256::digest(key).into())));
+    }
+    let asks_certificate = state.admin.tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some());
+    if key.is_empty() && asks_certificate && connection.valid_certificate().is_some() {
+        return Ok(("operator".to_owned(), Proof::Certificate));
+    }
+
+    let shown = Shown { api_key: Credential::One(key), ..Shown::default() };
+    let wrong = || Fault::new(FaultKind::Unauthenticated, "this key cannot be used to sign in");
+    let caller = state.admin.callers.authenticate(BY_KEY, shown, connection.peer.ip()).await;
+    let caller = caller.map_err(|fault| if fault.kind == FaultKind::Unauthenticated { wrong() } else { fault })?;
+    match caller.console_role() {
+        Some(_) => Ok((caller.name.clone(), Proof::Caller(caller))),
+        None => Err(wrong()),
+    }
+}
+
+/// Who is signed in, as the page shows it.
+pub(super) fn view(state: &State, who: &SignedIn) -> Value {
+    let role = who.role(state.admin.key.load().as_deref(), state.start_key.as_ref());
+    json!({ "name": &*who.name, "role": role.unwrap_or(ConsoleRole::View), "until": who.until })
+}
+
+/// Ends the session of a request.
+pub(super) fn end(state: &State, who: &Who, connection: &ConnectionInfo, bearer: Option<&str>) -> HttpResponse {
+    if let Some(bearer) = bearer {
+        state.sessions.end(bearer);
+        audit(state, Some(connection.peer), &who.name, AuditEntry::new(Action::SignOut));
+    }
+    HttpResponse::NoContent().finish()
+}

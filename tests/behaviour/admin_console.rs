@@ -1,0 +1,235 @@
+//! What the console of the admin listener answers, and to whom. Not here: the page in a browser (the suite `console`).
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::agent::{approval_request, text_reply};
+use crate::support::gateway::{JSON, ROUTE, agent, user_turn};
+use crate::support::http::Response;
+use crate::support::process::{Process, binary};
+use crate::support::upstream::Upstream;
+
+const KEY: &str = "an-admin-key-of-at-least-32-characters";
+const SOME_RUN: &str = "00000000-0000-7000-8000-000000000000";
+
+struct Stand {
+    process: Process,
+    folder: tempfile::TempDir,
+}
+
+impl Stand {
+    fn new(upstream: &Upstream, admin: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n\
+             [auth]\nkeys = \"keys.toml\"\n[callers.vera]\nconsole = \"view\"\n[callers.ada]\nconsole = \"act\"\n\
+             [admin]\nlisten = \"127.0.0.1:0\"\nkey = {{ env = \"ADMIN_KEY\" }}\n{admin}\n{}{}",
+            agent("friday", &upstream.url("/process"), "", ""),
+            ROUTE.trim_end().to_owned() + "\nauth = \"none\"\n",
+        );
+        std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
+        let mut command = binary(folder.path());
+        command.args(["--log", "error"]).env("ADMIN_KEY", KEY).stderr(std::process::Stdio::null());
+        Self { process: Process::spawn(command), folder }
+    }
+
+    /// A key of a caller, which the gateway knows within a second.
+    async fn key_of(&self, caller: &str) -> String {
+        let key = new_key(self.folder.path(), caller);
+        tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+        key
+    }
+
+    async fn sign_in(&self, key: &str) -> Response {
+        let body = json!({ "key": key }).to_string();
+        self.process.operate("POST", "/api/session", JSON, body.as_bytes()).await
+    }
+
+    async fn bearer(&self, key: &str) -> String {
+        let answer = self.sign_in(key).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        format!("Bearer {}", answer.json()["bearer"].as_str().expect("a bearer"))
+    }
+
+    async fn ask(&self, method: &str, path: &str, bearer: &str, body: &Value) -> Response {
+        let headers = [("authorization", bearer), ("content-type", "application/json")];
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.process.operate(method, path, &headers, body.as_bytes()).await
+    }
+
+    /// Runs the agent once, and returns the id of the run.
+    async fn run(&self, text: &str) -> String {
+        let body = user_turn(text).to_string();
+        let mut stream = self.process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await;
+        let frames = stream.frames().await;
+        frames[0]["id"].as_str().expect("an id").trim_start_matches("response_").to_owned()
+    }
+}
+
+fn new_key(folder: &Path, caller: &str) -> String {
+    let made = binary(folder).args(["key", "new", caller]).output().expect("it starts");
+    String::from_utf8(made.stdout).expect("text").trim().to_owned()
+}
+
+#[tokio::test]
+async fn a_role_may_do_what_it_says_and_nothing_else() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let stand = Stand::new(&upstream, "");
+    let (vera, ada) = (stand.key_of("vera").await, stand.key_of("ada").await);
+    let (view, act) = (stand.bearer(&vera).await, stand.bearer(&ada).await);
+    let operator = format!("Bearer {KEY}");
+    let run = format!("/api/runs/{SOME_RUN}");
+    let decide = json!({ "items": [{ "id": "x", "decision": "accept" }] });
+
+    for path in
+        ["/api/session", "/api/runs", "/api/pending", "/api/audit", "/api/gateway", "/api/agents", "/api/routes"]
+    {
+        for (bearer, status) in [("Bearer wrong", 401), (&*view, 200), (&*act, 200), (&*operator, 200)] {
+            let answer = stand.ask("GET", path, bearer, &Value::Null).await;
+            assert_eq!(answer.status, status, "{path} {bearer}: {}", answer.text());
+        }
+        assert_eq!(stand.process.operate("GET", path, &[], b"").await.status, 401, "{path}");
+    }
+    for (method, path, body) in [
+        ("POST", format!("{run}/decide"), decide.clone()),
+        ("POST", format!("{run}/cancel"), json!({})),
+        ("DELETE", run.clone(), Value::Null),
+        ("POST", "/api/reload".to_owned(), json!({})),
+    ] {
+        assert_eq!(stand.ask(method, &path, &view, &body).await.status, 403, "{method} {path}");
+        let status = stand.ask(method, &path, &act, &body).await.status;
+        assert!(status == 404 || status == 200, "{method} {path}: {status}");
+    }
+    let checked = stand.ask("POST", "/api/config/check", &view, &json!({ "text": "[sever]" })).await.json();
+    assert_eq!(checked["errors"][0]["line"], 1, "{checked}");
+
+    assert_eq!(stand.ask("DELETE", "/api/session", &view, &Value::Null).await.status, 204);
+    assert_eq!(stand.ask("GET", "/api/runs", &view, &Value::Null).await.status, 401, "signed out");
+}
+
+#[tokio::test]
+async fn only_keys_with_a_role_sign_in_and_guesses_are_slowed_down() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let stand = Stand::new(&upstream, "");
+    let other = stand.key_of("someone-else").await;
+    let refused = stand.sign_in(&other).await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (401, Some("AUTH_FAILED")), "{}", refused.text());
+    let body = json!({ "key": KEY }).to_string();
+    for (name, value, status) in [("origin", "https://evil.example", 403), ("sec-fetch-site", "cross-site", 403)] {
+        let headers = [JSON[0], (name, value)];
+        let answer = stand.process.operate("POST", "/api/session", &headers, body.as_bytes()).await;
+        assert_eq!(answer.status, status, "{name}");
+    }
+    let unread =
+        stand.process.operate("POST", "/api/session", &[("content-type", "text/plain")], body.as_bytes()).await;
+    assert_eq!(unread.status, 415);
+
+    let mut statuses = Vec::new();
+    for _ in 0..15 {
+        statuses.push(stand.sign_in("il_wrong").await.status);
+    }
+    assert!(statuses.contains(&401) && statuses.last() == Some(&429), "{statuses:?}");
+}
+
+#[tokio::test]
+async fn a_decision_is_taken_once_and_the_agent_goes_on() {
+    let upstream = Upstream::in_order([approval_request("ask-1"), text_reply(&["done"])]);
+    let stand = Stand::new(&upstream, "");
+    let bearer = stand.bearer(KEY).await;
+    let id = stand.run("remove the file").await;
+    let pending = stand.ask("GET", "/api/pending", &bearer, &Value::Null).await.json();
+    let item = &pending["data"][0];
+    assert_eq!((item["id"].as_str(), item["run"].as_str()), (Some("ask-1"), Some(&*id)), "{pending}");
+    let listed = stand.ask("GET", "/api/runs?state=pending", &bearer, &Value::Null).await.json();
+    assert_eq!((listed["total"].as_u64(), listed["data"][0]["id"].as_str()), (Some(1), Some(&*id)), "{listed}");
+
+    let path = format!("/api/runs/{id}/decide");
+    let decide = |decision: &str| json!({ "items": [{ "id": "ask-1", "decision": decision }] });
+    let unclear = stand.ask("POST", &path, &bearer, &decide("perhaps")).await;
+    assert!((400..500).contains(&unclear.status), "{}", unclear.text());
+    let decided = stand.ask("POST", &path, &bearer, &decide("accept")).await;
+    assert_eq!(decided.status, 202, "{}", decided.text());
+    let again = stand.ask("POST", &path, &bearer, &decide("reject")).await;
+    assert_eq!(again.status, 409, "{}", again.text());
+    crate::support::poll_until("the second turn", async || (upstream.requests().len() == 2).then_some(())).await;
+    assert!(
+        upstream.requests()[1].json().to_string().contains("\"approve\":true"),
+        "{}",
+        upstream.requests()[1].json()
+    );
+    let pending = stand.ask("GET", "/api/pending", &bearer, &Value::Null).await.json();
+    assert_eq!(pending["total"], 0, "{pending}");
+}
+
+#[tokio::test]
+async fn texts_are_for_those_who_may_read_them() {
+    let upstream = Upstream::always(text_reply(&["a private answer"]));
+    let stand = Stand::new(&upstream, "texts = \"act\"");
+    let vera = stand.key_of("vera").await;
+    let (view, act) = (stand.bearer(&vera).await, stand.bearer(KEY).await);
+    let id = stand.run("a private question").await;
+    for path in ["/api/runs".to_owned(), format!("/api/runs/{id}"), format!("/api/runs/{id}/export")] {
+        assert!(stand.ask("GET", &path, &act, &Value::Null).await.text().contains("private question"), "{path}");
+        let hidden = stand.ask("GET", &path, &view, &Value::Null).await;
+        assert_eq!(hidden.status, 200, "{path}");
+        assert!(!hidden.text().contains("private"), "{path}: {}", hidden.text());
+    }
+    assert_eq!(stand.ask("GET", "/api/runs?text=private", &view, &Value::Null).await.status, 400);
+}
+
+#[tokio::test]
+async fn the_page_is_served_with_a_policy_and_only_when_it_has_changed() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let stand = Stand::new(&upstream, "");
+    let page = stand.process.operate("GET", "/", &[], b"").await;
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    let policy = page.header("content-security-policy").expect("a policy").to_owned();
+    assert!(policy.contains("default-src 'none'") && policy.contains("require-trusted-types-for 'script'"), "{policy}");
+    let etag = page.header("etag").expect("an etag").to_owned();
+    let known = stand.process.operate("GET", "/", &[("if-none-match", &etag)], b"").await;
+    assert_eq!((known.status, known.text().len()), (304, 0));
+    let packed = stand.process.operate("GET", "/app.js", &[("accept-encoding", "gzip")], b"").await;
+    assert_eq!((packed.status, packed.header("content-encoding")), (200, Some("gzip")));
+    for path in ["/nothing.js", "/../Cargo.toml", "/vendor", "/console/app.js"] {
+        assert_ne!(stand.process.operate("GET", path, &[], b"").await.status, 200, "{path}");
+    }
+
+    let without = Stand::new(&upstream, "console = false");
+    for path in ["/", "/app.js", "/api/pending", "/api/session"] {
+        let status =
+            without.process.operate("GET", path, &[("authorization", &format!("Bearer {KEY}"))], b"").await.status;
+        assert_eq!(status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_has_pages_and_names_what_it_cannot_read() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let stand = Stand::new(&upstream, "");
+    let bearer = stand.bearer(KEY).await;
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        ids.push(stand.run(&format!("question {number}")).await);
+    }
+    let (mut seen, mut next) = (Vec::new(), String::new());
+    for _ in 0..5 {
+        let page = stand.ask("GET", &format!("/api/runs?limit=2&cursor={next}"), &bearer, &Value::Null).await.json();
+        assert_eq!(page["total"], 5, "{page}");
+        seen.extend(
+            page["data"].as_array().expect("runs").iter().map(|run| run["id"].as_str().unwrap_or("").to_owned()),
+        );
+        match page["next"].as_str() {
+            Some(cursor) => cursor.clone_into(&mut next),
+            None => break,
+        }
+    }
+    seen.reverse();
+    assert_eq!(seen, ids);
+    let found = stand.ask("GET", "/api/runs?text=QUESTION%203", &bearer, &Value::Null).await.json();
+    assert_eq!((found["total"].as_u64(), found["data"][0]["id"].as_str()), (Some(1), Some(&*ids[3])), "{found}");
+    for query in ["limit=0", "limit=201", "state=done", "cursor=x", "since=x", "color=red"] {
+        let refused = stand.ask("GET", &format!("/api/runs?{query}"), &bearer, &Value::Null).await;
+        assert_eq!(refused.status, 400, "{query}: {}", refused.text());
+    }
+}
