@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use interlingua_core::run::RunError;
 use interlingua_core::{End, Fault, FaultKind, RunId};
 use tokio::time::{Instant, sleep};
@@ -27,6 +28,8 @@ const ENDING_TIMEOUT: Duration = Duration::from_millis(1500);
 const DELIVERING_TIMEOUT: Duration = Housekeeping::AFTER_DRAIN.saturating_sub(ENDING_TIMEOUT);
 /// How often a condition is checked while it is waited for.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// How many runs of a lost gateway are closed at the same time.
+const CLOSED_AT_ONCE: usize = 16;
 /// The shortest pause between two rounds.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest pause between two rounds.
@@ -124,10 +127,13 @@ impl Housekeeping {
 
     /// Closes what replicas left that the others have not seen for too long.
     async fn recover_lost(&self) {
-        match self.recover().await {
-            Ok(0) => {}
-            Ok(runs) => tracing::warn!(runs, "runs of a gateway that was lost are closed as failed"),
-            Err(error) => tracing::debug!(%error, "runs of lost gateways cannot be looked for"),
+        // The store hands out some at a time.
+        loop {
+            match self.recover().await {
+                Ok(0) => return,
+                Ok(runs) => tracing::warn!(runs, "runs of a gateway that was lost are closed as failed"),
+                Err(error) => return tracing::debug!(%error, "runs of lost gateways cannot be looked for"),
+            }
         }
     }
 
@@ -200,12 +206,24 @@ impl Housekeeping {
     /// many there were.
     pub(super) async fn recover(&self) -> Result<usize, StoreError> {
         let left = self.runs.store().recover().await?;
-        for id in &left {
-            if let Some(stored) = self.runs.store().load(*id).await? {
-                self.recover_one(&stored).await?;
+        let count = left.len();
+        // Each waits for the store several times: one after the other, many runs would take minutes.
+        let mut closing = stream::iter(left).map(|id| self.recover_stored(id)).buffer_unordered(CLOSED_AT_ONCE);
+        let mut closed = Ok(count);
+        while let Some(one) = closing.next().await {
+            // All are tried: what was handed out is not handed out again soon.
+            if let Err(error) = one {
+                closed = Err(error);
             }
         }
-        Ok(left.len())
+        closed
+    }
+
+    async fn recover_stored(&self, id: RunId) -> Result<(), StoreError> {
+        match self.runs.store().load(id).await? {
+            Some(stored) => self.recover_one(&stored).await,
+            None => Ok(()),
+        }
     }
 
     async fn recover_one(&self, stored: &StoredRun) -> Result<(), StoreError> {

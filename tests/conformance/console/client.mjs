@@ -8,7 +8,7 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync, readdirSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { chromium } from 'playwright-core'
@@ -18,6 +18,7 @@ import { GATEWAY_URL, check, close } from './checks.mjs'
 const LOG = readFileSync('gateway.log', 'utf8')
 const LINK = /Console: (http:\/\/\S+)/.exec(LOG)?.[1] ?? ''
 const [CONSOLE_URL, START_KEY] = LINK.split('#key=')
+const HERE = path.dirname(fileURLToPath(import.meta.url))
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
 const SCREENS = { Overview: '', Runs: 'runs', Pending: 'pending', Config: 'config', Audit: 'audit' }
@@ -88,7 +89,7 @@ await check('vendored files are those that were published', async () => {
     assert.ok(files.length >= 2, folder)
     for (const file of files) {
       const at = path.relative(root, path.join(file.parentPath ?? file.path, file.name))
-      const inPackage = ['', 'dist'].map(part => path.join('node_modules', name, part, at))
+      const inPackage = ['', 'dist'].map(part => path.join(HERE, 'node_modules', name, part, at))
       const bytes = inPackage.map(one => { try { return readFileSync(one) } catch { return null } }).find(Boolean)
       assert.ok(bytes && bytes.equals(readFileSync(path.join(root, at))), `${folder}/${at}`)
     }
