@@ -204,6 +204,19 @@ impl Drop for Follower {
     }
 }
 
+/// Follows a run that was found, wherever it is driven.
+pub(super) async fn follow(runs: &Arc<RunTable>, run: RunHandle) -> Result<Follower, Fault> {
+    if let Some(elsewhere) = runs.follow_elsewhere(&run)? {
+        return Ok(Follower::new(runs, RunHandle::InMemory(elsewhere.pin())));
+    }
+    if run.run_state().is_waiting() && matches!(run, RunHandle::Stored(..)) {
+        // Its next turn may start while it is followed.
+        let held = runs.activate(run).await?;
+        return Ok(Follower::new(runs, held.handle()));
+    }
+    Ok(Follower::new(runs, run))
+}
+
 /// Waits a moment if the run's end is being written: the caller sees the end if that is soon, and otherwise the run as
 /// far as it is safe.
 pub(super) async fn settled(runs: &Arc<RunTable>, run: RunHandle) -> RunHandle {

@@ -77,6 +77,7 @@ mod upstream_ids;
 mod visibility;
 mod waits;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,7 +94,6 @@ pub use self::lists::ListedRun;
 pub use self::loaded::Loaded;
 pub(crate) use self::open_items::COLLECTION as OPEN_ITEMS;
 pub use self::open_items::{OpenItem, OpenItems};
-pub use self::operator::{LiveFilter, LiveRun};
 pub use self::operator_access::{Operator, RunSummary, Summaries, Wanted as WantedRuns, summary_of};
 pub use self::retention::RetentionRules;
 pub use self::run_handle::RunHandle;
@@ -342,10 +342,10 @@ impl Engine {
         operator::levels(&self.0.agents, &self.0.runs)
     }
 
-    /// Runs in memory, the newest first: for operators, of any owner.
+    /// How many runs are running in this process, by the protocol of their client.
     #[must_use]
-    pub fn live_runs(&self, filter: &LiveFilter) -> Vec<LiveRun> {
-        operator::live_runs(&self.0.runs, filter)
+    pub fn running_by_protocol(&self) -> HashMap<String, usize> {
+        operator::running_by_protocol(&self.0.runs)
     }
 
     /// Runs of any owner: for the admin listener alone.

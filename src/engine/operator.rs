@@ -3,55 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use interlingua_core::RunId;
-use interlingua_core::event::Millis;
-use serde::Serialize;
+use interlingua_core::call::RunState;
 use url::Url;
 
 use super::agent::{Agent, Agents};
 use super::run_table::RunTable;
 use crate::metrics::{Levels, ReplicaLevels, UpstreamLevel};
 use crate::store::{LeaseState, ReplicaStatus};
-
-/// Which runs an operator wants to see.
-#[derive(Clone, Debug, Default)]
-pub struct LiveFilter {
-    /// Of this agent alone.
-    pub agent: Option<String>,
-    /// In this state alone.
-    pub state: Option<String>,
-    /// Older than this one.
-    pub before: Option<RunId>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// A run in memory.
-#[derive(Clone, Debug, Serialize)]
-pub struct LiveRun {
-    /// Its id.
-    pub id: String,
-    /// The agent's name.
-    pub agent: String,
-    /// The protocol of its client.
-    pub protocol: String,
-    /// To whom it belongs.
-    pub owner: String,
-    /// The session's id.
-    pub session: String,
-    /// Where it stands.
-    pub state: &'static str,
-    /// When it was accepted, in milliseconds since 1970.
-    pub started_at: Millis,
-    /// How many events it has.
-    pub events: u64,
-    /// How many read it now.
-    pub followers: usize,
-    /// How many turns wait in it.
-    pub queued: usize,
-    /// How many items it waits for.
-    pub pending: usize,
-}
 
 /// What is under way in all runs.
 pub(super) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
@@ -120,30 +78,15 @@ fn host_and_port(url: &str) -> String {
     parts.map_or_else(String::new, |(host, port)| format!("{host}:{port}"))
 }
 
-/// Runs in memory, the newest first.
-pub(super) fn live_runs(runs: &RunTable, filter: &LiveFilter) -> Vec<LiveRun> {
-    let mut active = runs.active();
-    active.retain(|run| filter.before.is_none_or(|before| run.id() < before));
-    active.sort_by_key(|run| std::cmp::Reverse(run.id()));
-
-    let all = active.iter().map(|run| {
-        let load = run.load();
-        run.view(|view| LiveRun {
-            id: run.id().to_string(),
-            agent: view.run().agent.clone(),
-            protocol: view.info.protocol.clone(),
-            owner: view.info.owner.clone(),
-            session: view.run().session_id.clone(),
-            state: view.info.state.as_str(),
-            started_at: view.run().created_at,
-            events: view.record.len(),
-            followers: load.followers,
-            queued: load.queued,
-            pending: view.pending.len(),
-        })
-    });
-    all.filter(|run| filter.agent.as_ref().is_none_or(|agent| run.agent == *agent))
-        .filter(|run| filter.state.as_ref().is_none_or(|state| run.state == *state))
-        .take(filter.limit)
-        .collect()
+/// How many runs are running here, by the protocol of their client.
+pub(super) fn running_by_protocol(runs: &RunTable) -> HashMap<String, usize> {
+    let mut running = HashMap::new();
+    for run in runs.active() {
+        run.view(|view| {
+            if view.info.state == RunState::Running {
+                *running.entry(view.info.protocol.clone()).or_default() += 1;
+            }
+        });
+    }
+    running
 }

@@ -16,7 +16,7 @@ use interlingua_core::{Call, Fault, Owner, RunId, RunPolicy};
 use super::canceller::Canceller;
 use super::complete::complete;
 use super::faults::{self, store_fault};
-use super::follow::Follower;
+use super::follow::{Follower, follow};
 use super::open_items::{self, OpenItems};
 use super::retention::SharedRules;
 use super::run_handle::RunHandle;
@@ -105,16 +105,7 @@ impl Operator {
     /// # Errors
     /// As [`Self::find`].
     pub async fn follow(&self, id: RunId) -> Result<Follower, Fault> {
-        let run = self.find(id).await?;
-        if let Some(elsewhere) = self.runs.follow_elsewhere(&run)? {
-            return Ok(Follower::new(&self.runs, RunHandle::InMemory(elsewhere.pin())));
-        }
-        if run.run_state().is_waiting() && matches!(run, RunHandle::Stored(..)) && !self.runs.is_shared() {
-            // Its next turn may start while it is followed.
-            let held = self.runs.activate(run).await?;
-            return Ok(Follower::new(&self.runs, held.handle()));
-        }
-        Ok(Follower::new(&self.runs, run))
+        follow(&self.runs, self.find(id).await?).await
     }
 
     /// Cancels a run and waits for its end. Has to be awaited as [`super::Engine::answer`].
@@ -150,23 +141,32 @@ impl Operator {
         if wanted.pending {
             return self.list_pending(&wanted, &by_run).await;
         }
+        self.page(wanted.query, &by_run).await
+    }
+
+    async fn page(&self, query: Query, by_run: &HashMap<RunId, Asking>) -> Result<Summaries, Fault> {
         let expired_before = self.rules.load().retention.expiry_cutoffs(clock::now());
-        let query = Query { expired_before, ..wanted.query };
-        let found = self.runs.store().find(query).await.map_err(|error| store_fault(&error))?;
-        let runs = self.summaries(found.runs, &by_run).await?;
+        let found = self.runs.store().find(Query { expired_before, ..query }).await;
+        let found = found.map_err(|error| store_fault(&error))?;
+        let runs = self.summaries(found.runs, by_run).await?;
         Ok(Summaries { runs, total: found.total, next: found.next })
     }
 
-    /// The runs that changed at this time or later, and those under way in this process: the latest change first.
+    /// The runs that changed at this time or later, and those under way in this process. `open`: all open items.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn changed_since(&self, since: Millis, limit: usize) -> Result<Vec<RunSummary>, Fault> {
+    pub async fn changed_since(
+        &self,
+        since: Millis,
+        limit: usize,
+        open: &[OpenItems],
+    ) -> Result<Vec<RunSummary>, Fault> {
         let filter = Filter { changed_since: Some(since), limit, ..Filter::default() };
-        let mut found = self.list(Wanted { query: Query { filter, ..Query::default() }, pending: false }).await?.runs;
+        let mut found = self.page(Query { filter, ..Query::default() }, &asking(open)).await?.runs;
         let known: Vec<RunId> = found.iter().map(|run| run.id).collect();
         let live = self.runs.active().into_iter().filter(|run| !known.contains(&run.id()));
-        found.extend(live.take(limit).map(|run| live_summary(&RunHandle::InMemory(run.pin()))));
+        found.extend(live.take(limit).map(|run| summary_of(&RunHandle::InMemory(run.pin()))));
         Ok(found)
     }
 
@@ -248,7 +248,7 @@ impl Operator {
             .collect();
 
         let all = heads.into_iter().map(|head| match self.runs.get(head.id) {
-            Some(run) => live_summary(&RunHandle::InMemory(run.pin())),
+            Some(run) => summary_of(&RunHandle::InMemory(run.pin())),
             None => {
                 let code = codes.get(&head.id).cloned();
                 summary(head, code, by_run)
@@ -294,7 +294,8 @@ fn summary(head: RunHead, code: Option<String>, by_run: &HashMap<RunId, Asking>)
 }
 
 /// The summary of a run that is at hand.
-pub(super) fn live_summary(run: &RunHandle) -> RunSummary {
+#[must_use]
+pub fn summary_of(run: &RunHandle) -> RunSummary {
     run.view_safe(|view| {
         let (run, info) = (view.run(), view.info);
         RunSummary {
@@ -313,10 +314,4 @@ pub(super) fn live_summary(run: &RunHandle) -> RunSummary {
             text: run.preview(),
         }
     })
-}
-
-/// The summary of any run.
-#[must_use]
-pub fn summary_of(run: &RunHandle) -> RunSummary {
-    live_summary(run)
 }

@@ -10,7 +10,7 @@ use interlingua_core::{Fault, RunId};
 use super::active_run::Publish;
 use super::commit;
 use super::faults::{self, store_fault};
-use super::follow::{Follower, settled};
+use super::follow::{Follower, follow, settled};
 use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
@@ -66,16 +66,7 @@ impl RunAccess {
 
     /// Follows a run of the caller.
     pub(super) async fn follow(&self, target: &Target, scope: &Scope) -> Result<Follower, Fault> {
-        let run = self.find(target, scope).await?;
-        if let Some(elsewhere) = self.runs.follow_elsewhere(&run)? {
-            return Ok(Follower::new(&self.runs, RunHandle::InMemory(elsewhere.pin())));
-        }
-        if run.run_state().is_waiting() && matches!(run, RunHandle::Stored(..)) {
-            // Its next turn may start while it is followed.
-            let held = self.activate(run.id(), scope).await?;
-            return Ok(Follower::new(&self.runs, held.handle()));
-        }
-        Ok(Follower::new(&self.runs, run))
+        follow(&self.runs, self.find(target, scope).await?).await
     }
 
     /// Replaces the tags of a run of the caller.

@@ -25,8 +25,6 @@ use crate::callers::bearer;
 use crate::config::ConsoleRole;
 use crate::metrics::{Format, Levels};
 use crate::observe::{Action, AuditEntry};
-use crate::secrets;
-use crate::store::Health;
 
 /// The largest body, in bytes.
 const MAX_BODY: usize = 64 * 1024;
@@ -355,15 +353,8 @@ async fn change(
 /// As clients' `/readyz`, with the reasons. An agent without any server is one, too.
 fn readiness(state: &State) -> HttpResponse {
     let admin = &state.admin;
-    let mut reasons = Vec::new();
+    let mut reasons = overview::reasons(state);
     let (code, mut answer) = readiness::readiness(&admin.engine);
-    if admin.engine.is_stopping() {
-        reasons.push(json!({ "what": "draining" }));
-    }
-    if let Health::Failing { since, error } = admin.engine.health() {
-        let detail = secrets::mask(&error.to_string()).into_owned();
-        reasons.push(json!({ "what": "store", "since_s": since.elapsed().as_secs(), "detail": detail }));
-    }
     let mut is_out = false;
     for agent in admin.engine.agents() {
         let endpoints = agent.upstream.pool().map(|pool| pool.status()).unwrap_or_default();

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::State;
-use crate::engine::LiveFilter;
 use crate::store::Health;
 use crate::upstream::pool::EndpointStatus;
 
@@ -16,7 +15,7 @@ pub(super) fn gateway(state: &State) -> Value {
     let admin = &state.admin;
     let config = admin.reload.config();
     let routes = admin.control.all_routes();
-    let live = admin.engine.live_runs(&LiveFilter { limit: usize::MAX, ..LiveFilter::default() });
+    let (running, reasons) = (admin.engine.running_by_protocol(), reasons(state));
     let mut protocols: Vec<&'static str> = Vec::new();
     for route in &routes {
         if !protocols.contains(&route.scope.protocol) {
@@ -25,10 +24,7 @@ pub(super) fn gateway(state: &State) -> Value {
     }
     let traffic: Vec<Value> = protocols
         .iter()
-        .map(|protocol| {
-            let count = live.iter().filter(|run| run.protocol == *protocol && run.state == "running").count();
-            json!({ "protocol": protocol, "live": count })
-        })
+        .map(|protocol| json!({ "protocol": protocol, "live": running.get(*protocol).unwrap_or(&0) }))
         .collect();
     let warnings: Vec<&String> = routes.iter().flat_map(|route| &route.mounted.warnings).collect();
     json!({
@@ -39,22 +35,23 @@ pub(super) fn gateway(state: &State) -> Value {
         "reload": admin.reload.last(),
         "store": { "kind": config["in_force"]["store"]["kind"] },
         "public_url": admin.control.public_url(),
-        "ready": reasons(state).is_empty(),
-        "reasons": reasons(state),
+        "ready": reasons.is_empty(),
+        "reasons": reasons,
         "protocols": protocols,
         "traffic": traffic,
         "warnings": warnings,
     })
 }
 
-/// Why the gateway is not ready.
-fn reasons(state: &State) -> Vec<Value> {
+/// What about the gateway itself keeps it from being ready.
+pub(super) fn reasons(state: &State) -> Vec<Value> {
     let mut reasons = Vec::new();
-    if !state.admin.engine.is_open() {
+    if state.admin.engine.is_stopping() {
         reasons.push(json!({ "what": "draining" }));
     }
-    if let Health::Failing { error, .. } = state.admin.engine.health() {
-        reasons.push(json!({ "what": "store", "detail": crate::secrets::mask(&error.to_string()) }));
+    if let Health::Failing { since, error } = state.admin.engine.health() {
+        let detail = crate::secrets::mask(&error.to_string()).into_owned();
+        reasons.push(json!({ "what": "store", "since_s": since.elapsed().as_secs(), "detail": detail }));
     }
     reasons
 }

@@ -18,8 +18,6 @@ use crate::engine::RunSummary;
 const MAX_CHANGES: usize = 200;
 /// For how long the page's knowledge of a run is remembered without a change, in milliseconds.
 const FORGET_AFTER: Millis = 60_000;
-/// How often open items are counted.
-const PENDING_INTERVAL: Duration = Duration::from_millis(500);
 /// How often agents are looked at.
 const AGENTS_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -51,7 +49,6 @@ pub(super) struct Watch {
     /// Of runs that may change without a later `changed_at`: events and open items.
     sent: HashMap<RunId, (Millis, u64, usize)>,
     pending: Option<usize>,
-    pending_at: Option<Instant>,
     agents: Vec<Value>,
     agents_at: Option<Instant>,
 }
@@ -60,24 +57,24 @@ impl Watch {
     pub(super) fn new(runs: bool, texts: bool) -> Self {
         let agents = Vec::new();
         let since = crate::clock::now();
-        Self { runs, texts, since, sent: HashMap::new(), pending: None, pending_at: None, agents, agents_at: None }
+        Self { runs, texts, since, sent: HashMap::new(), pending: None, agents, agents_at: None }
     }
 
     /// What has changed since the last call, as frames of a stream. Empty: nothing.
     pub(super) async fn changes(&mut self, state: &Arc<State>) -> String {
         let mut text = String::new();
-        if self.runs {
-            self.add_runs(state, &mut text).await;
-        }
-        if self.pending_at.is_none_or(|at| at.elapsed() >= PENDING_INTERVAL) {
-            self.pending_at = Some(Instant::now());
-            let found = state.admin.engine.operator().open_items().await;
-            let pending = found.map(|open| open.iter().map(|session| session.items.len()).sum());
-            if let Ok(pending) = pending
-                && self.pending != Some(pending)
-            {
+        let operator = state.admin.engine.operator();
+        // Read once for the count and for the summaries.
+        if let Ok(open) = operator.open_items().await {
+            let pending = open.iter().map(|session| session.items.len()).sum();
+            if self.pending != Some(pending) {
                 self.pending = Some(pending);
                 text.push_str(&format!("event: pending\ndata: {}\n\n", json!({ "count": pending })));
+            }
+            if self.runs
+                && let Ok(found) = operator.changed_since(self.since, MAX_CHANGES, &open).await
+            {
+                self.add_runs(&found, &mut text);
             }
         }
         if self.agents_at.is_none_or(|at| at.elapsed() >= AGENTS_INTERVAL) {
@@ -91,9 +88,7 @@ impl Watch {
         text
     }
 
-    async fn add_runs(&mut self, state: &Arc<State>, text: &mut String) {
-        let operator = state.admin.engine.operator();
-        let Ok(found) = operator.changed_since(self.since, MAX_CHANGES).await else { return };
+    fn add_runs(&mut self, found: &[RunSummary], text: &mut String) {
         let key = |run: &RunSummary| (run.changed_at, run.events, run.pending);
         let changed: Vec<&RunSummary> = found.iter().filter(|run| self.sent.get(&run.id) != Some(&key(run))).collect();
         if changed.is_empty() {
