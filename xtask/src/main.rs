@@ -15,7 +15,8 @@
 //! # Steps
 //!
 //! A run is a sequence of [`report::Report`] steps: `fmt`, `clippy`, `alone` (core and each adapter compiled by
-//! itself), `build`, `tests`, `doctests`, `fuzz-targets` (they compile), `deny`, and one step per conformance suite.
+//! itself), `build`, `tests`, `replicas` (tests of the running gateway, at two gateways in turn), `doctests`, `fuzz-targets`
+//! (they compile), `deny`, and one step per conformance suite.
 //! All of them run even where an earlier one failed, so one CI run shows every error. Each prints how long it took; the
 //! last line is `N passed, N failed`. A step that could not be run is printed as `NOT RUN` with the reason; with
 //! `CI=true` it is a failure.

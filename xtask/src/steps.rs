@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
     ("alone", alone),
     ("build", build),
     ("tests", tests),
+    ("replicas", replicas),
     ("doctests", doctests),
     ("fuzz-targets", fuzz_targets),
     ("deny", deny),
@@ -124,6 +125,16 @@ fn tests() -> Result<Outcome> {
     }
     cargo(&["test", "--locked", "--workspace", "--all-targets", "--no-fail-fast"], TESTS_LIMIT)?;
     Ok(Outcome::Passed("cargo test, since cargo-nextest is not installed".to_owned()))
+}
+
+/// Runs the tests of the running gateway once more with each request at the other one of two gateways that share a store:
+/// what holds for one gateway holds for several.
+fn replicas() -> Result<Outcome> {
+    let mut test = Command::new("cargo");
+    test.current_dir(root()).env("INTERLINGUA_TEST_REPLICAS", "hub");
+    test.args(["test", "--locked", "--package", "interlingua", "--test", "behaviour", "--no-fail-fast"]);
+    process::run(&mut test, TESTS_LIMIT)?;
+    Ok(Outcome::passed())
 }
 
 /// Runs the doctests, which nextest does not support.

@@ -41,8 +41,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_LEASES: u32 = 3;
 /// How often the database is asked for the time.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
-/// How long that may take: a late answer says nothing.
-const CLOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a query may take whose answer the writer can do without: what is to be written does not wait longer.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// Why a flush was not committed.
@@ -387,7 +387,7 @@ impl Writer {
         let Some(database) = &self.database else { return };
         let sql = "SELECT f.run FROM il.follows f JOIN il.runs r ON r.id = f.run
                    WHERE r.holder = $1 AND f.until > clock_timestamp()";
-        if let Ok(rows) = database.rows(sql, &[(&self.replica, Type::UUID)]).await {
+        if let Ok(Ok(rows)) = timeout(LOOK_TIMEOUT, database.rows(sql, &[(&self.replica, Type::UUID)])).await {
             self.inner.set_followed(rows.iter().map(|row| interlingua_core::RunId(row.get(0))).collect());
         }
     }
@@ -398,7 +398,7 @@ impl Writer {
         let Some(database) = self.database.as_ref().filter(|_| is_due) else { return };
         self.asked_time = Some(Instant::now());
         let sent = clock::machine();
-        let Ok(Ok(Some(row))) = timeout(CLOCK_TIMEOUT, database.row(CLOCK, &[])).await else { return };
+        let Ok(Ok(Some(row))) = timeout(LOOK_TIMEOUT, database.row(CLOCK, &[])).await else { return };
         let store = u64::try_from(row.get::<_, i64>(0)).unwrap_or(0);
         if let Some(ahead) = clock::follow_store(store, sent, clock::machine()) {
             tracing::warn!(
@@ -415,7 +415,7 @@ impl Writer {
             // Lost ones only cost time: everyone looks for itself now and then. A notice is a transaction of its own, which
             // need not wait for the disk: what it is about is there.
             let sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
-            let _ = database.rows(sql, &parameters).await;
+            let _ = timeout(LOOK_TIMEOUT, database.rows(sql, &parameters)).await;
         }
     }
 
