@@ -1,0 +1,51 @@
+// What the console computes, without a browser: vendored files, event streams, the fold of a run.
+
+import assert from 'node:assert/strict'
+import { readFileSync, readdirSync } from 'node:fs'
+import path from 'node:path'
+
+import { HERE, own, say } from './browser.mjs'
+import { check } from './checks.mjs'
+
+await check('vendored files are those that were published', async () => {
+  const published = { 'lit-html': 'lit-html', 'signals-core': '@preact/signals-core' }
+  for (const [folder, name] of Object.entries(published)) {
+    const root = path.join(process.env.CONSOLE, 'vendor', folder)
+    const files = readdirSync(root, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())
+    assert.ok(files.length >= 2, folder)
+    for (const file of files) {
+      const at = path.relative(root, path.join(file.parentPath ?? file.path, file.name))
+      const inPackage = ['', 'dist'].map(part => path.join(HERE, 'node_modules', name, part, at))
+      const bytes = inPackage.map(one => { try { return readFileSync(one) } catch { return null } }).find(Boolean)
+      assert.ok(bytes && bytes.equals(readFileSync(path.join(root, at))), `${folder}/${at}`)
+    }
+  }
+})
+
+await check('an event stream is read the same however it is cut', async () => {
+  const { EventStreamParser } = await own('sse.js')
+  const text = ': hi\n\nevent: a\nid: 7\ndata: one\ndata: two\r\n\nretry: 5\n\ndata:x\n\n'
+  const whole = new EventStreamParser().push(text)
+  assert.deepEqual(whole, [{ event: 'a', id: '7', data: 'one\ntwo' }, { event: 'message', id: '', data: 'x' }])
+  for (let cut = 0; cut <= text.length; cut += 1) {
+    const parser = new EventStreamParser()
+    assert.deepEqual([...parser.push(text.slice(0, cut)), ...parser.push(text.slice(cut))], whole, `cut at ${cut}`)
+  }
+})
+
+await check('what the page folds is what the final response says', async () => {
+  const [{ empty, fold, textOf }, { jsonOf }] = await Promise.all([own('fold.js'), own('sse.js')])
+  for (const script of ['hello', 'reasoning', 'tool', 'approval', 'overlap', 'image', 'fail', 'interleaved']) {
+    const frames = jsonOf(await (await say(script)).text())
+    const run = empty()
+    frames.forEach((frame, index) => fold(run, frame, index))
+    const last = frames.at(-1)
+    assert.equal(run.status, last.status, script)
+    const said = messages => messages.filter(one => one.type !== 'heartbeat').map(one => [one.id, one.type, one.status])
+    assert.deepEqual(said(run.messages), said(last.output ?? []), script)
+    for (const [index, message] of (last.output ?? []).entries()) {
+      const text = (message.content ?? []).map(content => content.text ?? content.refusal ?? '').join('')
+      assert.equal(textOf(run.messages[index]), text, `${script}: message ${index}`)
+    }
+  }
+})

@@ -1,0 +1,46 @@
+// Every screen: accessibility, small windows, and how it looks.
+
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { CONSOLE_URL, SCREENS, signedIn, violations } from './browser.mjs'
+import { check } from './checks.mjs'
+
+for (const colorScheme of ['light', 'dark']) {
+  await check(`every screen is accessible, and has its heading (${colorScheme})`, async () => {
+    const page = await signedIn({ colorScheme })
+    for (const [name, path] of Object.entries(SCREENS)) {
+      await page.goto(`${CONSOLE_URL}#/${path}`)
+      await page.getByRole('heading', { name, level: 1 }).waitFor()
+      await sleep(400)
+      assert.deepEqual(await violations(page), [], name)
+      await page.screenshot({ path: `${name.toLowerCase()}-${colorScheme}.png` })
+    }
+    const [run] = (await (await page.evaluateHandle(async () => {
+      const { bearer } = JSON.parse(sessionStorage.getItem('interlingua.session'))
+      const found = await fetch('api/runs?limit=1', { headers: { authorization: `Bearer ${bearer}` } })
+      return (await found.json()).data
+    })).jsonValue())
+    for (const tab of ['timeline', 'prism', 'details']) {
+      await page.goto(`${CONSOLE_URL}#/runs/${run.id}?tab=${tab}`)
+      await page.getByRole('tabpanel').waitFor()
+      await sleep(600)
+      assert.deepEqual(await violations(page), [], tab)
+      await page.screenshot({ path: `run-${tab}-${colorScheme}.png` })
+    }
+    await page.context().close()
+  })
+}
+
+await check('a phone shows every screen without scrolling sideways', async () => {
+  const page = await signedIn({ viewport: { width: 360, height: 720 } })
+  for (const [name, path] of Object.entries(SCREENS)) {
+    await page.goto(`${CONSOLE_URL}#/${path}`)
+    await page.getByRole('heading', { name, level: 1 }).waitFor()
+    await sleep(300)
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+    assert.ok(wide <= 360, `${name} is ${wide} pixels wide`)
+    await page.screenshot({ path: `${name.toLowerCase()}-phone.png` })
+  }
+  await page.context().close()
+})

@@ -1,0 +1,54 @@
+// Signing in and out: the printed link, keys, roles, and a sign-in that is over.
+
+import assert from 'node:assert/strict'
+
+import { CONSOLE_URL, key, LOG, open, say, signedIn, START_KEY } from './browser.mjs'
+import { check } from './checks.mjs'
+
+await check('the gateway prints a link that signs in, and the key leaves the address', async () => {
+  assert.ok(START_KEY, LOG)
+  const page = await signedIn()
+  assert.equal(new URL(page.url()).hash, '#/')
+  await page.reload()
+  await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor()
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+  await page.context().close()
+})
+
+await check('a wrong key is refused in words, the right one signs in', async () => {
+  const page = await open()
+  await page.goto(CONSOLE_URL)
+  await page.getByLabel('Access key').fill('il_wrong')
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('alert').filter({ hasText: 'cannot be used' }).waitFor()
+  await page.getByLabel('Access key').fill(START_KEY)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor()
+  await page.context().close()
+})
+
+await check('a role that may view sees, and changes nothing', async () => {
+  await (await say('approval')).text()
+  const page = await open()
+  await page.goto(CONSOLE_URL)
+  await page.getByLabel('Access key').fill(key('vera'))
+  for (let attempt = 0; attempt < 5; attempt += 1) {
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    const seen = page.getByRole('heading', { name: 'Overview', level: 1 })
+    if (await seen.waitFor({ timeout: 1500 }).then(() => true, () => false)) break
+  }
+  await page.goto(`${CONSOLE_URL}#/pending`)
+  const item = page.getByRole('article', { name: 'send_mail' }).first()
+  await item.waitFor()
+  assert.equal(await item.getByRole('button').count(), 0)
+  const run = /#\/runs\/(\S+)/.exec(await item.getByRole('link', { name: 'Open run' }).getAttribute('href'))[1]
+  const status = await page.evaluate(async run => {
+    const { bearer } = JSON.parse(sessionStorage.getItem('interlingua.session'))
+    const body = JSON.stringify({ items: [{ id: 'x', decision: 'accept' }] })
+    const headers = { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' }
+    return (await fetch(`api/runs/${run}/decide`, { method: 'POST', headers, body })).status
+  }, run)
+  assert.equal(status, 403)
+  await page.context().close()
+})
