@@ -1,7 +1,7 @@
 // Requests to the gateway, and who is signed in. The bearer is in sessionStorage and in no cookie; other tabs get it by a
 // channel that only pages of this origin share. Not here: the stream of changes (feed.js).
 
-import { signal } from './vendor/signals-core/signals-core.mjs';
+import { batch, signal } from './vendor/signals-core/signals-core.mjs';
 
 /** @typedef {{bearer: string, name: string, role: 'view' | 'act', until: number}} Session */
 
@@ -23,10 +23,22 @@ function read() {
   }
 }
 
+const forgetters = /** @type {(() => void)[]} */ ([]);
+
+/** Calls this when someone is no longer signed in: the next one may not be allowed to see what the page still has. */
+export const whenSignedOut = (forget) => { forgetters.push(forget); };
+
 function keep(found) {
-  session.value = found;
-  if (found) sessionStorage.setItem(KEY, JSON.stringify(found));
-  else sessionStorage.removeItem(KEY);
+  if (found) {
+    sessionStorage.setItem(KEY, JSON.stringify(found));
+    session.value = found;
+    return;
+  }
+  sessionStorage.removeItem(KEY);
+  batch(() => {
+    session.value = null;
+    for (const forget of forgetters) forget();
+  });
 }
 
 channel.onmessage = ({ data }) => {

@@ -90,8 +90,10 @@ let leader = 0;
 
 function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target);
-  const typing = target.matches('input, textarea, select, [contenteditable]');
-  if (event.key === 'Escape' && !document.querySelector('dialog[open]')) {
+  const typing = target.matches('input:not([type=range], [type=checkbox]), textarea, select, [contenteditable]');
+  // What is behind a dialog cannot be reached, by keys neither.
+  if (document.querySelector('dialog[open]')) return;
+  if (event.key === 'Escape') {
     if (typing) target.blur();
     else if (place.value.screen === 'runs' && place.value.id) go(link('runs'));
     return;

@@ -10,6 +10,8 @@ export const connection = signal('reconnecting');
 
 /** The server sends a comment at least every 5 s; without one the connection is gone. */
 const SILENCE = 15_000;
+/** A stream repeats the changes of the last two seconds before it began. */
+const OVERLAP = 1500;
 const PAUSES = [250, 500, 1000, 2000, 5000];
 
 /**
@@ -20,9 +22,15 @@ const PAUSES = [250, 500, 1000, 2000, 5000];
  */
 
 export class Feed {
-  /** @param {(event: import('./sse.js').ServerEvent) => void} onEvent */
-  constructor(onEvent) {
-    this.onEvent = onEvent;
+  /**
+   * @param {object} on
+   * @param {(event: import('./sse.js').ServerEvent) => void} on.event
+   * @param {(missed: boolean) => void} on.open  a stream begins; true if changes may have been missed before
+   * @param {(run: string) => void} on.gone      there is no such run any more
+   */
+  constructor(on) {
+    this.on = on;
+    this.lastRead = 0;
     this.wanted = /** @type {Wanted} */ ({ runs: true, run: null, protocols: [] });
     this.after = -1;
     this.failures = 0;
@@ -44,6 +52,7 @@ export class Feed {
 
   stop() {
     clearTimeout(this.timer);
+    if (this.abort && connection.peek() === 'live') this.lastRead = Date.now();
     this.abort?.abort();
     this.abort = null;
   }
@@ -82,11 +91,15 @@ export class Feed {
     let watch = setTimeout(() => abort.abort(), SILENCE);
     const headers = { authorization: `Bearer ${session.value?.bearer}`, accept: 'text/event-stream' };
     const response = await fetch(this.#address(), { headers, signal: abort.signal, cache: 'no-store' });
+    if (abort.signal.aborted) return;
     if (response.status === 401) return expired();
+    if (response.status === 404 && this.wanted.run) this.on.gone(this.wanted.run);
     if (!response.ok || !response.body) throw new Error(`status ${response.status}`);
 
     this.failures = 0;
     connection.value = 'live';
+    this.on.open(this.lastRead > 0 && Date.now() - this.lastRead > OVERLAP);
+    this.lastRead = Date.now();
     const parser = new EventStreamParser();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
@@ -94,9 +107,10 @@ export class Feed {
       if (done || abort.signal.aborted) break;
       clearTimeout(watch);
       watch = setTimeout(() => abort.abort(), SILENCE);
+      this.lastRead = Date.now();
       for (const event of parser.push(value)) {
         if (event.id !== '') this.after = Number(event.id);
-        this.onEvent(event);
+        this.on.event(event);
       }
     }
     clearTimeout(watch);

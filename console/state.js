@@ -2,7 +2,7 @@
 // Not here: requests (api.js), the stream (feed.js), what it looks like (views/).
 
 import { effect, signal, untracked } from './vendor/signals-core/signals-core.mjs';
-import { get, session } from './api.js';
+import { get, session, whenSignedOut } from './api.js';
 import { Feed } from './feed.js';
 import { empty, fold } from './fold.js';
 import { place } from './router.js';
@@ -106,7 +106,7 @@ export const grown = signal(0);
 export function openRun(id, protocols) {
   const open = run.peek();
   const key = protocols.join();
-  if (open?.id === id && open.protocols.join() === key && !open.removed) return;
+  if (open?.id === id && (open.removed || open.protocols.join() === key)) return;
   const keeps = open?.id === id ? { detail: open.detail, summary: open.summary } : { detail: null, summary: null };
   run.value = { id, protocols, folded: empty(), frames: [], error: null, removed: false, ...keeps };
   if (!keeps.detail) loadDetail(id);
@@ -138,18 +138,47 @@ function onRunEvent(number, event) {
 function onMoreFrames(frames) {
   const last = run.peek()?.frames.at(-1);
   if (!last) return;
+  last.before ??= { ...last.frames };
   for (const [name, text] of Object.entries(frames)) last.frames[name] = (last.frames[name] ?? '') + text;
   grown.value += 1;
 }
 
-const feed = new Feed((event) => {
+/** Grows when changes may have been missed: what was loaded is loaded again. */
+export const missed = signal(0);
+
+function onOpen(wasAway) {
+  // The new stream writes again what a protocol writes while a run waits.
+  const last = run.peek()?.frames.at(-1);
+  if (last?.before) last.frames = { ...last.before };
+  if (!wasAway) return;
+  missed.value += 1;
+  const { screen, query } = place.peek();
+  if (screen === 'runs') loadRuns(query);
+  const open = run.peek();
+  if (open) loadDetail(open.id);
+}
+
+function onGone(id) {
+  const open = run.peek();
+  if (open?.id === id) run.value = { ...open, removed: true };
+}
+
+whenSignedOut(() => {
+  run.value = null;
+  runs.value = { key: '', rows: [], total: 0, next: null, loading: false, error: null, fresh: 0 };
+  gateway.value = agents.value = routes.value = problem.value = null;
+  pendingCount.value = 0;
+});
+
+const onEvent = (event) => {
   const data = JSON.parse(event.data);
   if (event.event === 'event') onRunEvent(Number(event.id), data);
   else if (event.event === 'more') onMoreFrames(data.frames);
   else if (event.event === 'runs') onSummaries(data.changed, data.removed);
   else if (event.event === 'pending') pendingCount.value = data.count;
   else if (event.event === 'agents') agents.value = data.data;
-});
+};
+const feed = new Feed({ event: onEvent, open: onOpen, gone: onGone });
 
 /** Follows what the open screen shows, and begins again when someone signs in. */
 export function startFeed() {

@@ -64,7 +64,10 @@ export function ask(title, text, action) {
 
 export function dialogs() {
   const question = asked.value;
-  const close = () => { asked.value = null; };
+  const close = () => {
+    asked.value = null;
+    restoreFocus();
+  };
   const run = async () => {
     asked.value = { ...question, busy: true };
     try {
@@ -84,9 +87,25 @@ export function dialogs() {
 
 /** A modal dialog; Escape closes it, and the focus goes back to where it was. */
 export function confirmation({ title, body, close, actions = nothing }) {
-  return html`<dialog aria-labelledby="dialog-title" @cancel=${(event) => { event.preventDefault(); close(); }} ${opened()}>
+  const shut = () => {
+    close();
+    restoreFocus();
+  };
+  return html`<dialog aria-labelledby="dialog-title" @cancel=${(event) => { event.preventDefault(); shut(); }} ${opened()}>
     <h2 id="dialog-title">${title}</h2>${body}
-    <div class="buttons">${actions}<button class="quiet" @click=${close}>Close</button></div></dialog>`;
+    <div class="buttons">${actions}<button class="quiet" autofocus @click=${shut}>Close</button></div></dialog>`;
+}
+
+/** What had the focus before the dialog. */
+let opener = /** @type {HTMLElement | null} */ (null);
+
+/** Gives the focus back once the dialog is gone from the page, to the screen if its opener is gone, too. */
+function restoreFocus() {
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    if (document.activeElement !== document.body) return;
+    const next = opener?.isConnected ? opener : document.getElementById('main');
+    next?.focus({ preventScroll: true });
+  }));
 }
 
 /** Opens the dialog that it stands in once it is in the page. */
@@ -99,6 +118,7 @@ class Opened extends Directive {
   update({ element }) {
     if (!this.isOpen) {
       this.isOpen = true;
+      opener = /** @type {HTMLElement | null} */ (document.activeElement);
       queueMicrotask(() => { if (element.isConnected && !element.open) element.showModal(); });
     }
     return noChange;

@@ -2,12 +2,13 @@
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { effect, signal, untracked } from '../vendor/signals-core/signals-core.mjs';
-import { get, session } from '../api.js';
+import { get, session, whenSignedOut } from '../api.js';
 import { place } from '../router.js';
 import { empty, failed, loading } from '../ui.js';
 
 const entries = signal(/** @type {any[] | null} */ (null));
 const error = signal('');
+whenSignedOut(() => { entries.value = null; });
 let timer = 0;
 
 const load = () => get('/audit?limit=200').then((found) => {

@@ -2,7 +2,7 @@
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { effect, signal, untracked } from '../vendor/signals-core/signals-core.mjs';
-import { get, post, session } from '../api.js';
+import { get, post, session, whenSignedOut } from '../api.js';
 import { pretty, stamp } from '../format.js';
 import { place } from '../router.js';
 import { fail } from '../state.js';
@@ -12,6 +12,11 @@ const config = signal(/** @type {any} */ (null));
 const text = signal('');
 const result = signal(/** @type {any} */ (null));
 const busy = signal(false);
+
+whenSignedOut(() => {
+  config.value = result.value = null;
+  text.value = '';
+});
 
 effect(() => {
   if (session.value && place.value.screen === 'config') {

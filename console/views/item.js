@@ -2,7 +2,7 @@
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { signal } from '../vendor/signals-core/signals-core.mjs';
-import { mayAct, post } from '../api.js';
+import { mayAct, post, whenSignedOut } from '../api.js';
 import { ago, ahead, pretty } from '../format.js';
 import { link } from '../router.js';
 import { now } from '../state.js';
@@ -15,20 +15,28 @@ export const decided = signal(/** @type {Map<string, string>} */ (new Map()));
 
 const mark = (id, words) => { decided.value = new Map([...decided.value, [id, words]]); };
 
+/** Agents name their items, and some count from one in every session. */
+export const keyOf = (item) => `${item.run}/${item.id}`;
+
+whenSignedOut(() => {
+  open.value = null;
+  decided.value = new Map();
+});
+
 const NAMES = { accept: 'Accept', edit: 'Edit', respond: 'Respond', reject: 'Reject' };
 
 async function decide(item, answer) {
-  open.value = { ...(open.value ?? { decision: answer.decision, text: '' }), id: item.id, error: '', busy: true };
+  open.value = { ...(open.value ?? { decision: answer.decision, text: '' }), id: keyOf(item), error: '', busy: true };
   try {
     await post(`/runs/${item.run}/decide`, { items: [{ id: item.id, ...answer }] });
-    mark(item.id, `${answer.decision} sent`);
+    mark(keyOf(item), `${answer.decision} sent`);
     open.value = null;
   } catch (error) {
     if (error.status === 409) {
-      mark(item.id, error.message);
+      mark(keyOf(item), error.message);
       open.value = null;
     } else {
-      open.value = { ...open.value, id: item.id, error: error.message, busy: false };
+      open.value = { ...open.value, id: keyOf(item), error: error.message, busy: false };
     }
   }
 }
@@ -51,7 +59,7 @@ function send(item, event) {
 
 function begin(item, decision) {
   const text = decision === 'edit' ? pretty(item.arguments) : '';
-  open.value = { id: item.id, decision, text, error: '', busy: false };
+  open.value = { id: keyOf(item), decision, text, error: '', busy: false };
 }
 
 function press(item, decision) {
@@ -97,8 +105,8 @@ function editor(item) {
  * @param {boolean} alone  false within the timeline of its run
  */
 export function itemCard(item, alone = true) {
-  const done = decided.value.get(item.id);
-  const editing = open.value?.id === item.id ? open.value : null;
+  const done = decided.value.get(keyOf(item));
+  const editing = open.value?.id === keyOf(item) ? open.value : null;
   const expired = item.expires_at !== null && item.expires_at <= now.value;
   return html`
     <article tabindex=${alone ? 0 : nothing} aria-label=${item.name} class="item">

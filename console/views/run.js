@@ -53,9 +53,11 @@ export function runView() {
 
 function onTabKey(event) {
   const names = Object.keys(TABS);
-  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (!by) return;
-  const next = names[(names.indexOf(tabOf()) + by + names.length) % names.length];
+  const index = names.indexOf(tabOf());
+  const to = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: -1 }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  const next = names[(to + names.length) % names.length];
   refine({ tab: next === 'timeline' ? '' : next });
   requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(`tab-${next}`)?.focus()));
 }

@@ -307,6 +307,7 @@ async fn change(
             let operator = admin.engine.operator();
             let run = operator.find(id).await?;
             operator.delete(id, pending::scope_of(state, &run)?).await?;
+            state.deleted.note(id);
             note(AuditEntry::new(Action::RunDeleted).target(id.to_string()));
             Ok(HttpResponse::NoContent().finish())
         }

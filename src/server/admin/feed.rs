@@ -110,7 +110,7 @@ pub(super) async fn open(state: &Arc<State>, who: Who, wanted: Wanted) -> Result
 async fn changes(state: &Arc<State>, who: &Who, wanted: &Wanted, sender: &Sender<Bytes>) -> Result<(), Left> {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut watch = Watch::new(wanted.runs, who.reads(state.admin.texts));
+    let mut watch = Watch::new(state, wanted.runs, wanted.run, who.reads(state.admin.texts));
     let mut last_sent = tokio::time::Instant::now() - KEEP_ALIVE;
     loop {
         tokio::select! {

@@ -15,7 +15,7 @@ use subtle::ConstantTimeEq as _;
 use super::super::access::credential;
 use super::super::connection::ConnectionInfo;
 use super::State;
-use super::sessions::SignedIn;
+use super::sessions::{self, SignedIn};
 use crate::callers::{Credential, bearer};
 use crate::config::{ConsoleRole, ConsoleTexts};
 
@@ -94,17 +94,21 @@ pub(super) fn identify(state: &State, head: &RequestHead, connection: &Connectio
         return Ok(Who::operator(None));
     }
 
-    // What shows no key at all is no guess.
-    if token.is_some() {
+    // What shows no key at all is no guess, and neither is a bearer that is over: each page that is open shows it once more.
+    if token.is_some_and(|token| !sessions::is_bearer(token)) {
         count_failure(state, connection)?;
     }
     Err(Fault::new(FaultKind::Unauthenticated, refusal(admin_key.is_some() || token.is_some(), asks_certificate)))
 }
 
-/// True while a request's credentials hold: a stream goes on for long.
+/// True while a request's credentials hold: a stream goes on for long. Following it is a use of the session.
 pub(super) fn is_valid(state: &State, who: &Who) -> bool {
     let key = state.admin.key.load();
-    who.session.as_ref().is_none_or(|session| session.role(key.as_deref(), state.start_key.as_ref()).is_some())
+    let is_session_valid = |session: &SignedIn| {
+        state.sessions.is_in_use(session, Instant::now())
+            && session.role(key.as_deref(), state.start_key.as_ref()).is_some()
+    };
+    who.session.as_ref().is_none_or(is_session_valid)
 }
 
 /// Counts a wrong key of an address.

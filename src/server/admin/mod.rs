@@ -84,6 +84,8 @@ struct State {
     sessions: Sessions,
     /// The SHA-256 of the key of this start.
     start_key: Option<[u8; 32]>,
+    /// Runs that were deleted here, for pages that show them.
+    deleted: summaries::Deleted,
     /// How many pages may follow changes.
     streams: Arc<Semaphore>,
 }
@@ -112,8 +114,8 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
     let failures = Failures::new(Rate { count: MAX_WRONG_KEYS, per: Duration::from_secs(60) }, MAX_WRONG_KEYS.get());
     let start_key = admin.start_key.as_ref().map(|key| Sha256::digest(key).into());
     let streams = Arc::new(Semaphore::new(feed::MAX_STREAMS));
-    let sessions = Sessions::default();
-    let state = Arc::new(State { admin, hosts, failures, sessions, start_key, streams });
+    let (sessions, deleted) = (Sessions::default(), summaries::Deleted::default());
+    let state = Arc::new(State { admin, hosts, failures, sessions, start_key, deleted, streams });
     let server = listener::listen(listener, &state)?;
     let handle = server.handle();
     actix_web::rt::spawn(async move {

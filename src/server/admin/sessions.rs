@@ -17,6 +17,8 @@ use crate::callers::Caller;
 use crate::clock;
 use crate::config::ConsoleRole;
 
+/// What bearers begin with, unlike keys.
+const PREFIX: &str = "il_console_";
 /// How long a bearer is valid at most.
 const MAX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
 /// How long it is valid without being used.
@@ -43,6 +45,8 @@ pub(super) struct SignedIn {
     pub(super) proof: Proof,
     /// When the bearer ends at the latest.
     pub(super) until: Millis,
+    /// The SHA-256 of the bearer.
+    bearer: [u8; 32],
 }
 
 struct Session {
@@ -70,9 +74,9 @@ impl Sessions {
     pub(super) fn begin(&self, name: &str, proof: Proof, now: Instant) -> Option<(String, SignedIn)> {
         let mut bytes = [0_u8; 32];
         SystemRandom::new().fill(&mut bytes).ok()?;
-        let bearer = URL_SAFE_NO_PAD.encode(bytes);
+        let bearer = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
         let until = clock::now() + u64::try_from(MAX_AGE.as_millis()).unwrap_or(u64::MAX);
-        let who = SignedIn { name: name.into(), proof, until };
+        let who = SignedIn { name: name.into(), proof, until, bearer: hash(&bearer) };
 
         let mut sessions = self.lock();
         sessions.retain(|_, session| !session.is_over(now));
@@ -97,10 +101,23 @@ impl Sessions {
         Some(session.who.clone())
     }
 
+    /// True while nothing has ended it, neither its time nor a sign-out. Counts as a use.
+    pub(super) fn is_in_use(&self, who: &SignedIn, now: Instant) -> bool {
+        let mut sessions = self.lock();
+        let session = sessions.get_mut(&who.bearer).filter(|session| !session.is_over(now));
+        session.map(|session| session.used = now).is_some()
+    }
+
     /// Ends a bearer.
     pub(super) fn end(&self, bearer: &str) {
         self.lock().remove(&hash(bearer));
     }
+}
+
+/// True if a token is the bearer of a session, perhaps of one that is over, rather than a key.
+pub(super) fn is_bearer(token: &str) -> bool {
+    let bytes = token.strip_prefix(PREFIX).and_then(|rest| URL_SAFE_NO_PAD.decode(rest).ok());
+    bytes.is_some_and(|bytes| bytes.len() == 32)
 }
 
 fn hash(bearer: &str) -> [u8; 32] {
@@ -143,8 +160,13 @@ mod tests {
         let idle = begin(&sessions, start);
         assert!(sessions.find(&idle, start + MAX_IDLE).is_none());
         let left = begin(&sessions, start);
+        let who = sessions.find(&left, start).expect("signed in");
+        assert!(sessions.is_in_use(&who, start + MAX_IDLE / 2));
+        assert!(sessions.is_in_use(&who, start + MAX_IDLE), "following a stream is a use");
         sessions.end(&left);
+        assert!(!sessions.is_in_use(&who, start + MAX_IDLE));
         assert!(sessions.find(&left, start).is_none());
+        assert!(is_bearer(&left) && !is_bearer("il_console_x") && !is_bearer(&left["il_console_".len()..]));
     }
 
     #[test]

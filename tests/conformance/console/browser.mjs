@@ -2,15 +2,19 @@
 // Not here: any test.
 
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
 import { chromium } from 'playwright-core'
 
 import { GATEWAY_URL } from './checks.mjs'
+
+export { GATEWAY_URL }
 
 export const LOG = readFileSync('gateway.log', 'utf8')
 export const LINK = /Console: (http:\/\/\S+)/.exec(LOG)?.[1] ?? ''
@@ -35,7 +39,17 @@ export const complaints = []
 export async function open(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, colorScheme: 'light', ...options })
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: new URL(CONSOLE_URL).origin })
-  const page = await context.newPage()
+  return observed(await context.newPage())
+}
+
+/** Another tab beside a page. */
+export async function another(page, url) {
+  const tab = observed(await page.context().newPage())
+  await tab.goto(url)
+  return tab
+}
+
+function observed(page) {
   page.setDefaultTimeout(15_000)
   page.on('pageerror', error => complaints.push(error.stack))
   page.on('console', message => {
@@ -60,6 +74,7 @@ export async function post(path, body, headers = {}) {
   return response
 }
 
+/** Starts a run over the Agent API; the answer is its stream. */
 export const say = text => post('/agents/demo/process', { input: [{ role: 'user', content: text }] })
 
 /** Violations of WCAG 2.2 AA. */
@@ -77,3 +92,98 @@ export async function violations(page) {
 export const key = caller => execFileSync(process.env.INTERLINGUA, ['key', 'new', caller]).toString().trim()
 
 export const own = name => import(pathToFileURL(path.join(process.env.CONSOLE, name)))
+
+/** What the admin listener answers to the one who is signed in on a page. */
+export const api = (page, method, path, body) => page.evaluate(async ([method, path, body]) => {
+  const { bearer } = JSON.parse(sessionStorage.getItem('interlingua.session'))
+  const headers = { authorization: `Bearer ${bearer}`, ...(body === undefined ? {} : { 'content-type': 'application/json' }) }
+  const response = await fetch(`api${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) })
+  const text = await response.text()
+  return { status: response.status, text, json: (() => { try { return JSON.parse(text) } catch { return null } })() }
+}, [method, path, body])
+
+export const heading = (page, name) => page.getByRole('heading', { name, level: 1, exact: true })
+export const connection = (page, text) => page.getByRole('status', { name: 'Connection' }).filter({ hasText: text }).waitFor()
+
+const A2A = { 'A2A-Version': '1.0' }
+const chat = text => ({ model: 'demo', messages: [{ role: 'user', content: text }] })
+let count = 0
+
+/** Sends a text over each protocol, as its clients do; `session` is new unless it is given. */
+export const clients = {
+  'agent-api': (text, session = `n${count += 1}`) =>
+    post('/agents/demo/process', { session_id: session, input: [{ role: 'user', content: text }] }),
+  responses: text => post('/v1/responses', { model: 'demo', input: text, stream: true }),
+  'chat-completions': (text, session = `c${count += 1}`) =>
+    post('/v1/chat/completions', { ...chat(text), stream: true }, { 'x-session-id': session }),
+  'anthropic-messages': text => post('/anthropic/v1/messages', { ...chat(text), max_tokens: 1024, stream: true }),
+  a2a: text => post('/a2a/demo/message:stream', {
+    message: { messageId: `m${count += 1}`, role: 'ROLE_USER', parts: [{ text }] },
+  }, A2A),
+  'ag-kit': (text, session = `k${count += 1}`) =>
+    post('/ag-kit/demo/send-message', { conversationId: session, messages: [{ role: 'user', content: text }] }),
+  'ag-ui': (text, session = `t${count += 1}`) => post('/ag-ui/demo', {
+    threadId: session, runId: `r${count += 1}`, protocolVersion: '1.0', messages: [{ id: `m${count}`, role: 'user', content: text }],
+  }),
+  hitl: (text, session = `h${count += 1}`) => post('/hitl/demo/agent/invoke', { user_id: session, query: text }),
+}
+
+/** A gateway of its own, in a folder of its own, that a test may end and begin again. */
+export class Gateway {
+  constructor(config, env = {}) {
+    this.folder = mkdtempSync(path.join(tmpdir(), 'console-'))
+    this.env = env
+    this.config = config
+    this.ports = [0, 0]
+  }
+
+  async start() {
+    const config = this.config.replace('{{listen}}', `127.0.0.1:${this.ports[0]}`)
+    writeFileSync(path.join(this.folder, 'gateway.toml'), config.replace('{{admin}}', `127.0.0.1:${this.ports[1]}`))
+    this.log = ''
+    this.process = spawn(process.env.INTERLINGUA, ['--config', 'gateway.toml'], {
+      cwd: this.folder, env: { ...process.env, ...this.env }, stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    for (const stream of [this.process.stdout, this.process.stderr]) stream.on('data', data => { this.log += data })
+    for (let attempt = 0; attempt < 150; attempt += 1) {
+      const url = /listening on (http:\/\/\S+)/.exec(this.log)?.[1]
+      const admin = /operators find metrics and state at (\S+):(\d+)/.exec(this.log)
+      if (url && admin) {
+        this.url = url
+        this.console = `http://127.0.0.1:${admin[2]}/`
+        this.key = /#key=(\S+)/.exec(this.log)?.[1]
+        this.ports = [Number(new URL(url).port), Number(admin[2])]
+        return this
+      }
+      await sleep(100)
+    }
+    throw new Error(this.log)
+  }
+
+  /** Ends it as a crash does. */
+  async kill() {
+    const ended = new Promise(resolve => { this.process.once('exit', resolve) })
+    this.process.kill('SIGKILL')
+    await ended
+  }
+
+  async remove() {
+    if (this.process.exitCode === null && this.process.signalCode === null) await this.kill()
+    rmSync(this.folder, { recursive: true, force: true })
+  }
+
+  keyOf(caller) {
+    return execFileSync(process.env.INTERLINGUA, ['key', 'new', caller], { cwd: this.folder }).toString().trim()
+  }
+}
+
+/** Signs in by the form of a page that shows it. A new key is known within a second. */
+export async function enter(page, key) {
+  const button = page.getByRole('button', { name: 'Sign in' })
+  await page.getByLabel('Access key').fill(key)
+  for (let attempt = 0; attempt < 5; attempt += 1) {
+    await button.click()
+    if (await page.getByRole('navigation', { name: 'Console' }).waitFor({ timeout: 1500 }).then(() => true, () => false)) return
+  }
+  throw new Error('the key does not sign in')
+}

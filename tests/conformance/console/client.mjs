@@ -14,6 +14,9 @@ const AREAS = [
   'runs',
   'prism',
   'pending',
+  'keyboard',
+  'restart',
+  'config',
   'screens',
   'hostile',
 ]

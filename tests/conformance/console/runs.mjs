@@ -1,24 +1,132 @@
 // Runs as they happen: the list of runs, and the timeline of one that is open.
 
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
 
-import { CONSOLE_URL, say, signedIn } from './browser.mjs'
+import { another, api, clients, connection, CONSOLE_URL, heading, say, signedIn } from './browser.mjs'
 import { check } from './checks.mjs'
 
-await check('a run started over a protocol appears within a second, and its text on its timeline', async () => {
+/** A run that takes three seconds: the stream of its client, and its page. */
+async function slow(words, pause, text) {
+  const answer = say(`${text} ${words} ${pause}`).then(response => response.text())
+  const page = await signedIn()
+  const [run] = (await api(page, 'GET', '/runs?limit=1')).json.data
+  await page.goto(`${CONSOLE_URL}#/runs/${run.id}`)
+  return { answer, page, run }
+}
+
+/** The text of the final response of a stream. */
+function finalText(stream) {
+  const last = JSON.parse(stream.trim().split('\n\n').at(-1).replace(/^data: /, ''))
+  return last.output.flatMap(message => message.content).map(content => content.text ?? '').join('')
+}
+
+/** What the agent says on a timeline. */
+const said = page => page.locator('[role=log] .card.message pre').allInnerTexts().then(texts => texts.join(''))
+
+await check('a run started over each protocol appears at once, grows and completes on its timeline', async () => {
+  const page = await signedIn()
+  for (const [protocol, send] of Object.entries(clients)) {
+    await page.goto(`${CONSOLE_URL}#/runs`)
+    await heading(page, 'Runs').waitFor()
+    await page.getByRole('table', { name: 'Runs' }).or(page.getByText('No runs yet.')).waitFor()
+    const text = `long 60 10 over ${protocol}`
+    const begun = Date.now()
+    const answer = send(text).then(response => response.text())
+    const row = page.getByRole('row').filter({ hasText: text }).first()
+    await row.waitFor()
+    const took = Date.now() - begun
+    console.log(`          ${protocol}: ${took} ms`)
+    assert.ok(took < 3000, `${protocol}: ${took} ms`)
+    await row.getByText(protocol, { exact: true }).waitFor()
+    await row.getByRole('link').click()
+    await heading(page, 'Run').waitFor()
+    const log = page.getByRole('log', { name: 'Timeline' })
+    await log.getByText(text, { exact: true }).waitFor()
+    await answer
+    await page.getByRole('status', { name: 'State' }).filter({ hasText: 'completed' }).waitFor()
+    assert.ok((await said(page)).split(/\s+/).length >= 60, await said(page))
+  }
+  await page.context().close()
+})
+
+await check('a reload in mid-stream loses no word and doubles none', async () => {
+  const { answer, page } = await slow(120, 25, 'long')
+  await page.locator('.card.message pre').waitFor()
+  await page.reload()
+  await heading(page, 'Run').waitFor()
+  const expected = finalText(await answer)
+  await page.getByRole('status', { name: 'State' }).filter({ hasText: 'completed' }).waitFor()
+  assert.equal(await said(page), expected)
+  await page.context().close()
+})
+
+await check('five seconds offline in mid-stream lose no word and double none', async () => {
+  const { answer, page } = await slow(160, 40, 'long')
+  await page.locator('.card.message pre').waitFor()
+  await page.context().setOffline(true)
+  await page.getByRole('status', { name: 'Connection' }).filter({ hasText: /offline|reconnecting/ }).waitFor()
+  await sleep(5000)
+  await page.context().setOffline(false)
+  await connection(page, 'live')
+  const expected = finalText(await answer)
+  await page.getByRole('status', { name: 'State' }).filter({ hasText: 'completed' }).waitFor()
+  assert.equal(await said(page), expected)
+  await page.context().close()
+})
+
+await check('what happened while the page was away is in its list', async () => {
   const page = await signedIn()
   await page.goto(`${CONSOLE_URL}#/runs`)
-  await page.getByRole('heading', { name: 'Runs', level: 1 }).waitFor()
-  const begun = Date.now()
-  const answer = say('what is on the wire?')
-  const row = page.getByRole('row').filter({ hasText: 'what is on the wire?' }).first()
-  await row.waitFor()
-  const took = Date.now() - begun
-  assert.ok(took < 3000, `${took} ms`)
-  await (await answer).text()
-  await row.getByRole('link').click()
-  await page.getByRole('heading', { name: 'Run', level: 1 }).waitFor()
-  await page.getByRole('log', { name: 'Timeline' }).getByText('what is on the wire?', { exact: true }).waitFor()
-  await page.getByRole('status', { name: 'State' }).filter({ hasText: 'completed' }).waitFor()
+  await heading(page, 'Runs').waitFor()
+  await page.context().setOffline(true)
+  await page.getByRole('status', { name: 'Connection' }).filter({ hasText: 'offline' }).waitFor()
+  await (await say('while you were away')).text()
+  await sleep(4000)
+  await page.context().setOffline(false)
+  await page.getByRole('row').filter({ hasText: 'while you were away' }).first().waitFor()
+  await page.context().close()
+})
+
+await check('four tabs follow a live run, and a fifth works', async () => {
+  const { answer, page, run } = await slow(200, 50, 'long')
+  const tabs = [page]
+  for (let index = 0; index < 3; index += 1) tabs.push(await another(page, `${CONSOLE_URL}#/runs/${run.id}`))
+  const fifth = await another(page, `${CONSOLE_URL}#/runs`)
+  await fifth.getByRole('row').filter({ hasText: 'long 200 50' }).first().waitFor()
+  await connection(fifth, 'live')
+  const expected = finalText(await answer)
+  for (const tab of tabs) {
+    await tab.getByRole('status', { name: 'State' }).filter({ hasText: 'completed' }).waitFor()
+    assert.equal(await said(tab), expected)
+  }
+  await page.context().close()
+})
+
+await check('a run is canceled from its page, deleted after a question, and other tabs are shown so', async () => {
+  const { answer, page, run } = await slow(400, 50, 'long')
+  const other = await another(page, `${CONSOLE_URL}#/runs/${run.id}`)
+  await heading(other, 'Run').waitFor()
+  const list = await another(page, `${CONSOLE_URL}#/runs`)
+  await list.getByRole('row').filter({ hasText: 'long 400 50' }).first().waitFor()
+
+  await page.getByRole('button', { name: 'Cancel run' }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel run' }).click()
+  await page.getByRole('status', { name: 'State' }).filter({ hasText: 'canceled' }).waitFor()
+  assert.equal(await page.getByRole('dialog').count(), 0)
+  assert.match(await answer, /"status":"canceled"/)
+
+  await page.getByRole('button', { name: 'Delete run' }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Delete run' }).click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete run' }).click()
+  await heading(page, 'Runs').waitFor()
+  await other.getByText('This run was deleted.').waitFor()
+  await other.screenshot({ path: 'run-deleted.png' })
+  await list.getByRole('row').filter({ hasText: 'long 400 50' }).waitFor({ state: 'detached' })
+  assert.equal((await api(page, 'GET', `/runs/${run.id}`)).status, 404)
+  await other.reload()
+  await other.getByText('There is no such run.').waitFor()
   await page.context().close()
 })

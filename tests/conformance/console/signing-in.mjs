@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 
-import { CONSOLE_URL, key, LOG, open, say, signedIn, START_KEY } from './browser.mjs'
+import { another, api, connection, CONSOLE_URL, enter, heading, key, LOG, open, say, signedIn, START_KEY } from './browser.mjs'
 import { check } from './checks.mjs'
 
 await check('the gateway prints a link that signs in, and the key leaves the address', async () => {
@@ -51,4 +51,31 @@ await check('a role that may view sees, and changes nothing', async () => {
   }, run)
   assert.equal(status, 403)
   await page.context().close()
+})
+
+await check('a sign-in that is over asks again, and comes back to the same screen with nothing left from before', async () => {
+  const page = await signedIn()
+  await page.goto(`${CONSOLE_URL}#/pending`)
+  await heading(page, 'Pending').waitFor()
+  // The gateway no longer knows the bearer, as after half an hour, and the page does not know yet.
+  await api(page, 'DELETE', '/session')
+  await heading(page, 'Sign in').waitFor()
+  await page.getByText('You were signed out').waitFor()
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0)
+  await enter(page, START_KEY)
+  await heading(page, 'Pending').waitFor()
+  await connection(page, 'live')
+  await page.context().close()
+})
+
+await check('signing out in one tab signs out the others, and signing in once is enough', async () => {
+  const first = await signedIn()
+  const second = await another(first, `${CONSOLE_URL}#/runs`)
+  await heading(second, 'Runs').waitFor()
+  await first.getByRole('button', { name: 'Sign out' }).click()
+  await heading(second, 'Sign in').waitFor()
+  await enter(first, START_KEY)
+  await heading(second, 'Runs').waitFor()
+  await connection(second, 'live')
+  await first.context().close()
 })
