@@ -15,7 +15,7 @@ export const SCREENS = {
 export function parse(hash) {
   const [path, query = ''] = hash.replace(/^#\/?/, '').split('?', 2);
   const [screen, id] = path.split('/');
-  const known = screen in SCREENS ? screen : 'overview';
+  const known = Object.hasOwn(SCREENS, screen) ? screen : 'overview';
   return { screen: known, id: id ? decode(id) : null, query: new URLSearchParams(query) };
 }
 

@@ -12,7 +12,7 @@ import { prismTab } from './prism.js';
 import { timelineTab } from './timeline.js';
 
 const TABS = { timeline: ['Timeline', timelineTab], prism: ['Prism', prismTab], details: ['Details', detailsTab] };
-const tabOf = () => (place.value.query.get('tab') in TABS ? place.value.query.get('tab') : 'timeline');
+const tabOf = () => (Object.hasOwn(TABS, place.value.query.get('tab') ?? '') ? place.value.query.get('tab') : 'timeline');
 
 // Which run is open, and in which protocols its frames are asked for, follows from the address.
 effect(() => {

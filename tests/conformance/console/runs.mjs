@@ -89,11 +89,11 @@ await check('what happened while the page was away is in its list', async () => 
 })
 
 await check('four tabs follow a live run, and a fifth works', async () => {
-  const { answer, page, run } = await slow(200, 50, 'long')
+  const { answer, page, run } = await slow(140, 45, 'long')
   const tabs = [page]
   for (let index = 0; index < 3; index += 1) tabs.push(await another(page, `${CONSOLE_URL}#/runs/${run.id}`))
   const fifth = await another(page, `${CONSOLE_URL}#/runs`)
-  await fifth.getByRole('row').filter({ hasText: 'long 200 50' }).first().waitFor()
+  await fifth.getByRole('row').filter({ hasText: 'long 140 45' }).first().waitFor()
   await connection(fifth, 'live')
   const expected = finalText(await answer)
   for (const tab of tabs) {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { CONSOLE_URL, SCREENS, signedIn, violations } from './browser.mjs'
+import { api, CONSOLE_URL, SCREENS, signedIn, violations } from './browser.mjs'
 import { check } from './checks.mjs'
 
 for (const colorScheme of ['light', 'dark']) {
@@ -41,6 +41,21 @@ await check('a phone shows every screen without scrolling sideways', async () =>
     const wide = await page.evaluate(() => document.documentElement.scrollWidth)
     assert.ok(wide <= 360, `${name} is ${wide} pixels wide`)
     await page.screenshot({ path: `${name.toLowerCase()}-phone.png` })
+  }
+  await page.context().close()
+})
+
+await check('at a zoom of 200 % every screen is whole, on a desk of 1360 pixels', async () => {
+  const page = await signedIn({ viewport: { width: 680, height: 430 }, deviceScaleFactor: 2 })
+  const [run] = (await api(page, 'GET', '/runs?limit=1')).json.data
+  const screens = { ...Object.values(SCREENS), prism: `runs/${run.id}?tab=prism`, timeline: `runs/${run.id}`, details: `runs/${run.id}?tab=details` }
+  for (const path of Object.values(screens)) {
+    await page.goto(`${CONSOLE_URL}#/${path}`)
+    await page.getByRole('heading', { level: 1 }).waitFor()
+    await sleep(250)
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+    assert.ok(wide <= 680, `${path} is ${wide} pixels wide`)
+    await page.screenshot({ path: `zoom-${path.replaceAll(/[^a-z]+/g, '-').slice(0, 40) || 'overview'}.png` })
   }
   await page.context().close()
 })
