@@ -18,6 +18,14 @@ async function asked(page, protocol, words = 'approval') {
   return { ...found[0], answer, user }
 }
 
+/** Leaves nothing open of what other tests asked. */
+async function rejectAll(page) {
+  for (const item of await pending(page)) {
+    await api(page, 'POST', `/runs/${item.run}/decide`, { items: [{ id: item.id, decision: 'reject' }] })
+  }
+  await until(async () => `${(await pending(page)).length} open`, '0 open')
+}
+
 /** The card of an item, on Pending. */
 const card = (page, item) =>
   page.getByRole('article').filter({ has: page.locator(`a[href$="${item.run}"]`) })
@@ -84,6 +92,7 @@ async function said(page, session) {
 
 await check('an item of each protocol is decided: the agent goes on, and its client sees the result', async () => {
   const page = await signedIn()
+  await rejectAll(page)
   const others = Object.keys(DECISIONS).slice(1)
   for (const [index, protocol] of Object.keys(afterwards).entries()) {
     for (const decision of ['accept', others[index % others.length]]) {
@@ -104,6 +113,7 @@ await check('an item of each protocol is decided: the agent goes on, and its cli
 
 await check('an item is accepted, edited, answered and rejected on its card', async () => {
   const page = await signedIn()
+  await rejectAll(page)
   await page.goto(`${CONSOLE_URL}#/pending`)
   await page.getByText('Nothing waits for a decision.').waitFor()
   await page.screenshot({ path: 'pending-empty.png' })
