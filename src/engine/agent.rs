@@ -1,8 +1,8 @@
 //! Agents as the engine knows them: the way to each one, and what its configuration says about history and turns.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use interlingua_core::call::AgentCard;
@@ -71,7 +71,11 @@ impl HistoryLimit {
 }
 
 /// All agents of the gateway, by name. A reload of the configuration replaces them; a turn keeps its own.
-pub(super) struct Agents(ArcSwap<HashMap<String, Arc<Agent>>>);
+pub(super) struct Agents {
+    by_name: ArcSwap<HashMap<String, Arc<Agent>>>,
+    /// The names of those that take no new runs. Apart from the agents, because it outlives what a reload replaces.
+    draining: Mutex<HashSet<String>>,
+}
 
 fn by_name(agents: Vec<Arc<Agent>>) -> HashMap<String, Arc<Agent>> {
     agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect()
@@ -79,17 +83,40 @@ fn by_name(agents: Vec<Arc<Agent>>) -> HashMap<String, Arc<Agent>> {
 
 impl Agents {
     pub(super) fn new(agents: Vec<Arc<Agent>>) -> Self {
-        Self(ArcSwap::from_pointee(by_name(agents)))
+        Self { by_name: ArcSwap::from_pointee(by_name(agents)), draining: Mutex::default() }
     }
 
-    /// Replaces all agents at once.
+    /// Replaces all agents at once. One that stays goes on draining; one that is gone, and comes back later, does not.
     pub(super) fn replace(&self, agents: Vec<Arc<Agent>>) {
-        self.0.store(Arc::new(by_name(agents)));
+        let agents = by_name(agents);
+        let mut draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
+        draining.retain(|name| agents.contains_key(name));
+        self.by_name.store(Arc::new(agents));
+    }
+
+    /// Lets an agent take no new runs, or take them again. False: there is no such agent.
+    pub(super) fn set_draining(&self, name: &str, is_draining: bool) -> bool {
+        // Locked before the agents are read: a reload that removes the agent comes before or after, not between.
+        let mut draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.by_name.load().contains_key(name) {
+            return false;
+        }
+        if is_draining {
+            draining.insert(name.to_owned());
+        } else {
+            draining.remove(name);
+        }
+        true
+    }
+
+    /// True if an agent takes no new runs at this gateway.
+    pub(super) fn is_draining(&self, name: &str) -> bool {
+        self.draining.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
     /// All agents, in no order.
     pub(super) fn all(&self) -> Vec<Arc<Agent>> {
-        self.0.load().values().cloned().collect()
+        self.by_name.load().values().cloned().collect()
     }
 
     /// An agent by its name, if it is one of these cards and not denied: a route offers only its own, and a caller may use
@@ -100,7 +127,7 @@ impl Agents {
         }
 
         let offered = cards.iter().any(|card| card.name == name);
-        self.0.load().get(name).filter(|_| offered).cloned().ok_or_else(|| {
+        self.by_name.load().get(name).filter(|_| offered).cloned().ok_or_else(|| {
             let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
             let message = format!("no agent is called '{name}': this route has {}", names.join(", "));
             Fault::new(FaultKind::NoSuchAgent, message)
@@ -110,7 +137,7 @@ impl Agents {
     /// The agent of a stored run. One that was taken out of the configuration is replaced by any other: its runs are not
     /// continued, but they can still be read and ended.
     pub(super) fn of_stored_run(&self, name: &str) -> Option<Arc<Agent>> {
-        let agents = self.0.load();
+        let agents = self.by_name.load();
         agents.get(name).or_else(|| agents.values().next()).cloned()
     }
 }

@@ -7,7 +7,7 @@ use interlingua_core::{Fault, FaultKind, LimitState, RunId, answer};
 
 use crate::store::StoreError;
 
-/// When a client should try again while the store fails, or once the gateway is closing.
+/// When a client should try again while the store fails, an agent drains, or once the gateway is closing.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// When a client should try again that has named too many push receivers.
 const RECEIVERS_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -68,6 +68,14 @@ pub(super) fn shutting_down() -> Fault {
 /// The gateway is closing and takes nothing new. Soon another process answers at its address, or none does.
 pub(super) fn not_accepting() -> Fault {
     let mut fault = shutting_down();
+    fault.retry_after = Some(RETRY_AFTER);
+    fault
+}
+
+/// An operator lets an agent finish what it has, and begin nothing.
+pub(super) fn draining(agent: &str) -> Fault {
+    let message = format!("the agent '{agent}' takes no new runs at the moment: try again later");
+    let mut fault = Fault::new(FaultKind::Overloaded, message);
     fault.retry_after = Some(RETRY_AFTER);
     fault
 }

@@ -90,6 +90,11 @@ impl FirstTurns {
             return self.later_turns.start(id, call, &agent, scope).await;
         }
 
+        if call.thread == Thread::New && self.agents.is_draining(&agent.name) {
+            // Nothing can wait for an answer in a conversation that is about to begin.
+            return Err(faults::draining(&agent.name));
+        }
+
         let mut permits = TurnPermits::begin(&scope.caller, &agent)?;
         let (id, delivery) = (call.id.unwrap_or_else(clock::new_id), call.delivery);
         let labels = std::mem::replace(&mut call.labels, Json::null());
@@ -165,6 +170,9 @@ impl FirstTurns {
             }
             guard => guard,
         };
+        if self.agents.is_draining(&agent.name) && !(guard.is_some() && waits(session)) {
+            return Err(faults::draining(&agent.name));
+        }
         let Some(guard) = guard else {
             let queues = busy.map_or(agent.queue_turns, |busy| busy == Busy::Queue);
             return if queues {
@@ -237,6 +245,11 @@ impl FirstTurns {
         }
         self.runs.store().open(&run.journal(), Claim::New)
     }
+}
+
+/// True if a session waits for answers: what goes on there belongs to the run that asked, also while its agent drains.
+fn waits(session: &Session) -> bool {
+    session.doc().waiting.open().next().is_some()
 }
 
 /// Writes the attachments of a run. They are on their way before the future is polled.

@@ -355,6 +355,19 @@ impl Engine {
         Operator::new(Arc::clone(runs), Arc::clone(rules), Arc::clone(canceller))
     }
 
+    /// Lets an agent take no new runs at this gateway, or take them again. Runs under way go on, and so do those that wait for
+    /// an answer. A restart forgets it; a reload of the configuration does not. False: there is no such agent.
+    #[must_use]
+    pub fn set_draining(&self, agent: &str, is_draining: bool) -> bool {
+        self.0.agents.set_draining(agent, is_draining)
+    }
+
+    /// True if an agent takes no new runs at this gateway.
+    #[must_use]
+    pub fn is_draining(&self, agent: &str) -> bool {
+        self.0.agents.is_draining(agent)
+    }
+
     /// Closes the runs that were under way when the last process died. Returns how many there were.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ mod connectors;
 mod conversations;
 mod credentials;
 mod cuts;
+mod draining;
 mod ends;
 mod forwarding;
 mod framing;

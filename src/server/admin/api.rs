@@ -43,6 +43,15 @@ struct Check {
     text: String,
 }
 
+/// An agent that takes no new runs, or takes them again.
+#[derive(serde::Serialize)]
+struct Drained<'a> {
+    agent: &'a str,
+    state: &'static str,
+    /// Always `gateway`: others that share the store are not concerned, and it is forgotten by a restart.
+    scope: &'static str,
+}
+
 /// Where a request goes.
 pub(super) enum Target {
     Healthz,
@@ -63,6 +72,11 @@ pub(super) enum Target {
     Run(RunId),
     Export(RunId),
     Decide(RunId),
+    /// An agent takes no new runs from now on, or takes them again.
+    Drain {
+        agent: String,
+        drains: bool,
+    },
     Pending,
     ConfigCheck,
     Audit,
@@ -89,7 +103,10 @@ impl Target {
             "/api/audit" => Self::Audit,
             _ => match path.strip_prefix("/api/runs/") {
                 Some(rest) => Self::of_run(rest)?,
-                None => assets::has(path).then_some(Self::Asset)?,
+                None => match path.strip_prefix("/api/agents/") {
+                    Some(rest) => Self::of_agent(rest)?,
+                    None => assets::has(path).then_some(Self::Asset)?,
+                },
             },
         })
     }
@@ -106,9 +123,19 @@ impl Target {
         }
     }
 
+    fn of_agent(rest: &str) -> Option<Self> {
+        let (name, what) = rest.split_once('/')?;
+        let agent = percent_encoding::percent_decode_str(name).decode_utf8().ok()?.into_owned();
+        match what {
+            "drain" => Some(Self::Drain { agent, drains: true }),
+            "resume" => Some(Self::Drain { agent, drains: false }),
+            _ => None,
+        }
+    }
+
     const fn methods(&self) -> &'static [&'static str] {
         match self {
-            Self::Cancel(_) | Self::Reload | Self::Decide(_) | Self::ConfigCheck => &["POST"],
+            Self::Cancel(_) | Self::Reload | Self::Decide(_) | Self::Drain { .. } | Self::ConfigCheck => &["POST"],
             Self::Session => &["POST", "GET", "DELETE"],
             Self::Run(_) => &["GET", "HEAD", "DELETE"],
             Self::Log => &["GET", "HEAD", "PUT"],
@@ -335,6 +362,14 @@ async fn change(
             admin.engine.operator().cancel(id).await?;
             note(AuditEntry::new(Action::RunCanceled).target(id.to_string()));
             Ok(answer_with(202, &json!({ "id": id.to_string() })))
+        }
+        Target::Drain { agent, drains } => {
+            if !admin.engine.set_draining(&agent, drains) {
+                return Err(Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{agent}'")));
+            }
+            note(AuditEntry::new(Action::Drain).target(&agent).detail(if drains { "drain" } else { "resume" }));
+            let state = if drains { "draining" } else { "ready" };
+            Ok(HttpResponse::Ok().json(Drained { agent: &agent, state, scope: "gateway" }))
         }
         Target::Log => {
             let body: Value = serde_json::from_slice(body)

@@ -69,6 +69,9 @@ pub(super) fn agents(state: &State) -> Vec<Value> {
         let known = live.iter().find(|known| known.name == name);
         let endpoints = known.and_then(|known| known.upstream.pool()).map(|pool| pool.status()).unwrap_or_default();
         add_endpoints(agent, &endpoints);
+        if state.admin.engine.is_draining(&name) {
+            agent["state"] = "draining".into();
+        }
         agent["protocol"] = agent["upstream"]["protocol"].clone();
         agent["active"] = number(&levels.runs_active, &name).into();
         agent["live"] = agent["active"].clone();

@@ -17,6 +17,7 @@ const AREAS = [
   'keyboard',
   'restart',
   'config',
+  'draining',
   'screens',
   'hostile',
 ]
