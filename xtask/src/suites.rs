@@ -299,7 +299,7 @@ pub(crate) const ALL: &[Suite] = &[
         scripts: &["client.mjs"],
         upstream: None,
         in_ci: true,
-        limit: Duration::from_secs(300),
+        limit: Duration::from_secs(600),
     },
     // The gateway as the client of real A2A servers: the current generation, the previous one, and JavaScript.
     Suite {

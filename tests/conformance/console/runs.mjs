@@ -110,6 +110,8 @@ await check('a run is canceled from its page, deleted after a question, and othe
   const list = await another(page, `${CONSOLE_URL}#/runs`)
   await list.getByRole('row').filter({ hasText: 'long 400 50' }).first().waitFor()
 
+  // Tabs in the background are drawn once a second at most.
+  await page.bringToFront()
   await page.getByRole('button', { name: 'Cancel run' }).click()
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel run' }).click()
   await page.getByRole('status', { name: 'State' }).filter({ hasText: 'canceled' }).waitFor()

@@ -12,7 +12,7 @@ for (const colorScheme of ['light', 'dark']) {
     for (const [name, path] of Object.entries(SCREENS)) {
       await page.goto(`${CONSOLE_URL}#/${path}`)
       await page.getByRole('heading', { name, level: 1 }).waitFor()
-      await sleep(400)
+      await sleep(200)
       assert.deepEqual(await violations(page), [], name)
       await page.screenshot({ path: `${name.toLowerCase()}-${colorScheme}.png` })
     }
@@ -24,7 +24,7 @@ for (const colorScheme of ['light', 'dark']) {
     for (const tab of ['timeline', 'prism', 'details']) {
       await page.goto(`${CONSOLE_URL}#/runs/${run.id}?tab=${tab}`)
       await page.getByRole('tabpanel').waitFor()
-      await sleep(600)
+      await sleep(300)
       assert.deepEqual(await violations(page), [], tab)
       await page.screenshot({ path: `run-${tab}-${colorScheme}.png` })
     }
