@@ -250,7 +250,7 @@ fn tested_packages(are_agents: bool) -> Vec<(String, String)> {
 #[test]
 fn the_readme_lists_the_tested_official_clients() {
     /// Dependencies of other clients and of the suites' scripts.
-    const NOT_CLIENTS: [&str; 19] = [
+    const NOT_CLIENTS: [&str; 20] = [
         "langchain-core",
         "cryptography",
         "httpx",
@@ -260,6 +260,7 @@ fn the_readme_lists_the_tested_official_clients() {
         "@preact/signals-core",
         "lit-html",
         "undici",
+        "uplot",
         "websockets",
         "zod",
         "ai",

@@ -11,7 +11,7 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// The most bounds of a histogram. One more bucket counts what is above all of them.
-const MAX_BOUNDS: usize = 15;
+pub(super) const MAX_BOUNDS: usize = 15;
 
 /// A distribution of durations. Clones count into the same one.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl LocalCounts {
 }
 
 /// The bucket of a value: a bound belongs to the bucket below it.
-fn bucket(bounds: &[f64], value: Duration) -> usize {
+pub(super) fn bucket(bounds: &[f64], value: Duration) -> usize {
     let seconds = value.as_secs_f64();
     bounds.iter().position(|bound| seconds <= *bound).unwrap_or(bounds.len())
 }

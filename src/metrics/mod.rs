@@ -10,6 +10,7 @@ mod caller;
 mod carried;
 mod gen_ai;
 mod histogram;
+mod history;
 mod process;
 mod store;
 mod text;
@@ -31,6 +32,8 @@ use self::carried::Carried;
 pub use self::carried::ContentLost;
 pub use self::gen_ai::{Distribution, GenAiMetrics, TurnEnd, TurnSeries};
 pub use self::histogram::{Histogram, LocalCounts};
+pub use self::history::{Counted, Ended, EndedBy, History, Past, Series, Window};
+pub use self::process::resident_memory;
 pub use self::store::{ReplicaLevels, StoreMetrics};
 pub use self::text::Format;
 
@@ -104,6 +107,7 @@ pub struct Metrics {
     run_duration: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     first_event: Family<AgentLabels, Histogram, fn() -> Histogram>,
     event_gap: Family<AgentLabels, Histogram, fn() -> Histogram>,
+    recent: history::Recent,
     carried: Carried,
     streams_open: Family<RouteLabels, Gauge>,
     requests: Family<RequestLabels, Counter>,
@@ -215,6 +219,7 @@ impl AgentMetrics {
 
     /// Counts a run that ended.
     pub fn run_ended(&self, end: &RunEnd<'_>) {
+        self.metrics.recent.run_ended(&self.name, end.protocol, end.outcome, end.took);
         let (agent, protocol) = (Arc::clone(&self.name), end.protocol.to_owned());
         let caller = self.metrics.callers.label(end.caller);
         let labels = RunLabels { agent, protocol, outcome: end.outcome, code: end.code, caller };
@@ -231,6 +236,7 @@ impl AgentMetrics {
     /// Counts how long the agent took from the beginning of a turn to its first event.
     pub fn began_after(&self, time: Duration) {
         self.first_event.observe(time);
+        self.metrics.recent.began_after(time);
     }
 
     /// The pauses between what the agent sends.
@@ -262,6 +268,7 @@ impl Metrics {
             run_duration: Family::new_with_constructor(duration),
             first_event: Family::new_with_constructor(first_event),
             event_gap: Family::new_with_constructor(gap),
+            recent: history::Recent::default(),
             carried: Carried::default(),
             streams_open: Family::default(),
             requests: Family::default(),
@@ -396,6 +403,12 @@ impl Metrics {
             metrics: Arc::clone(self),
             name,
         })
+    }
+
+    /// What was counted since this was last called, for the one that keeps the [`History`].
+    #[must_use]
+    pub fn take_recent(&self) -> Counted {
+        self.recent.take()
     }
 
     /// What a store counts.

@@ -58,6 +58,13 @@ impl Collector for Process {
     }
 }
 
+/// The memory of this process that is in use, in bytes. `None` where the system does not say.
+#[must_use]
+pub fn resident_memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    u64::try_from(kibibytes(&status, "VmRSS:")? << 10).ok()
+}
+
 /// Processor time of the process in seconds.
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

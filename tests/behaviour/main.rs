@@ -18,6 +18,7 @@ mod access_log;
 mod admin;
 mod admin_access;
 mod admin_console;
+mod admin_metrics;
 mod ag_kit;
 mod ag_ui;
 mod answers;

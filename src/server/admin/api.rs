@@ -20,7 +20,7 @@ use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
 use super::answers::{answer_with, audit};
 use super::guard::{Who, identify};
-use super::{State, assets, feed, overview, pending, run_view, runs, sign_in};
+use super::{State, assets, feed, overview, pending, run_view, runs, series, sign_in};
 use crate::callers::bearer;
 use crate::config::ConsoleRole;
 use crate::metrics::{Format, Levels};
@@ -80,6 +80,7 @@ pub(super) enum Target {
     Pending,
     ConfigCheck,
     Audit,
+    Series,
 }
 
 impl Target {
@@ -101,6 +102,7 @@ impl Target {
             "/api/pending" => Self::Pending,
             "/api/config/check" => Self::ConfigCheck,
             "/api/audit" => Self::Audit,
+            "/api/metrics" => Self::Series,
             _ => match path.strip_prefix("/api/runs/") {
                 Some(rest) => Self::of_run(rest)?,
                 None => match path.strip_prefix("/api/agents/") {
@@ -165,6 +167,7 @@ impl Target {
                 | Self::Pending
                 | Self::ConfigCheck
                 | Self::Audit
+                | Self::Series
         )
     }
 
@@ -180,7 +183,7 @@ impl Target {
             Self::Run(_) | Self::Export(_) | Self::Feed | Self::Pending | Self::Session if !is_change => {
                 Some(ConsoleRole::View)
             }
-            Self::Session | Self::ConfigCheck | Self::Audit => Some(ConsoleRole::View),
+            Self::Session | Self::ConfigCheck | Self::Audit | Self::Series => Some(ConsoleRole::View),
             Self::Run(_) | Self::Decide(_) => Some(ConsoleRole::Act),
             _ => None,
         }
@@ -274,6 +277,7 @@ fn show(state: &State, request: &HttpRequest, target: &Target, who: &Who) -> Res
         Target::Audit => {
             ok(&json!({ "data": admin.observer.load().recent_audit(MAX_AUDIT), "total": null, "next": null }))
         }
+        Target::Series => HttpResponse::Ok().json(series::view(state, request.query_string())?),
         Target::Asset => {
             let served = assets::serve(request.path(), request.headers());
             return served.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, "there is no such file"));

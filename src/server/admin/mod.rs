@@ -15,13 +15,14 @@ mod panes;
 mod pending;
 mod run_view;
 mod runs;
+mod series;
 mod sessions;
 mod sign_in;
 mod summaries;
 
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
@@ -37,6 +38,7 @@ use super::hosts::AllowedHosts;
 use crate::callers::{Callers, Failures};
 use crate::config::ConsoleTexts;
 use crate::engine::Engine;
+use crate::metrics::History;
 use crate::observe::{LogFilter, SharedObserver};
 use crate::ports::Reload;
 use crate::tls::SharedTls;
@@ -86,6 +88,8 @@ struct State {
     start_key: Option<[u8; 32]>,
     /// Runs that were deleted here, for pages that show them.
     deleted: summaries::Deleted,
+    /// What was counted lately.
+    history: Mutex<History>,
     /// How many pages may follow changes.
     streams: Arc<Semaphore>,
 }
@@ -115,11 +119,17 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
     let start_key = admin.start_key.as_ref().map(|key| Sha256::digest(key).into());
     let streams = Arc::new(Semaphore::new(feed::MAX_STREAMS));
     let (sessions, deleted) = (Sessions::default(), summaries::Deleted::default());
-    let state = Arc::new(State { admin, hosts, failures, sessions, start_key, deleted, streams });
+    let state =
+        Arc::new(State { admin, hosts, failures, sessions, start_key, deleted, history: Mutex::default(), streams });
     let server = listener::listen(listener, &state)?;
     let handle = server.handle();
     actix_web::rt::spawn(async move {
-        if let Err(error) = server.await {
+        // What is sampled for the console ends with the listener.
+        let ended = tokio::select! {
+            ended = server => ended,
+            never = series::sample(&state) => match never {},
+        };
+        if let Err(error) = ended {
             tracing::error!(%error, "the admin listener has ended");
         }
     });

@@ -18,6 +18,7 @@ const AREAS = [
   'restart',
   'config',
   'draining',
+  'metrics',
   'screens',
   'hostile',
 ]

@@ -8,7 +8,7 @@ import { HERE, own, say } from './browser.mjs'
 import { check } from './checks.mjs'
 
 await check('vendored files are those that were published', async () => {
-  const published = { 'lit-html': 'lit-html', 'signals-core': '@preact/signals-core' }
+  const published = { 'lit-html': 'lit-html', 'signals-core': '@preact/signals-core', uplot: 'uplot' }
   for (const [folder, name] of Object.entries(published)) {
     const root = path.join(process.env.CONSOLE, 'vendor', folder)
     const files = readdirSync(root, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())

@@ -1,0 +1,156 @@
+// The last 15 minutes by second and 24 hours by minute: charts, and the same numbers as tables. The library of the charts is
+// loaded when this screen is first opened. Not here: what is counted (the gateway).
+
+import { Directive, directive } from '../vendor/lit-html/directive.js';
+import { html, noChange, nothing } from '../vendor/lit-html/lit-html.js';
+import { effect, signal, untracked } from '../vendor/signals-core/signals-core.mjs';
+import { get, session, whenSignedOut } from '../api.js';
+import { bytes, duration, number } from '../format.js';
+import { place, refine } from '../router.js';
+import { empty, failed, loading } from '../ui.js';
+
+const WINDOWS = { '15m': '15 min', '24h': '24 h' };
+const EVERY = { '15m': 2000, '24h': 15_000 };
+const ms = (value) => (value === null ? '–' : duration(value));
+const size = (value) => (value === null ? '–' : bytes(value));
+const OUTCOMES = ['completed', 'incomplete', 'failed', 'canceled', 'rejected'];
+
+/** The charts: each line is a series of the answer, its colour a name of app.css. */
+const CHARTS = [
+  { title: 'Live runs', write: number, lines: [['live', 'live', '--live']] },
+  { title: 'Runs ended', write: number, lines: [['completed', 'completed', '--good'], ['incomplete', 'incomplete', '--warn'],
+    ['failed', 'failed', '--bad'], ['canceled', 'canceled', '--dim'], ['rejected', 'rejected', '--ask']] },
+  { title: 'Time to first event', write: ms, lines: [['first_p50', 'p50', '--good'], ['first_p95', 'p95', '--warn'], ['first_p99', 'p99', '--bad']] },
+  { title: 'Time to the end', write: ms, lines: [['total_p50', 'p50', '--good'], ['total_p95', 'p95', '--warn'], ['total_p99', 'p99', '--bad']] },
+  { title: 'Memory', write: size, lines: [['memory', 'resident', '--live']] },
+];
+
+const found = signal(/** @type {any} */ (null));
+const error = signal('');
+/** The library, once it is there. */
+const library = signal(/** @type {any} */ (null));
+whenSignedOut(() => { found.value = null; });
+
+const chosen = () => (Object.hasOwn(WINDOWS, place.value.query.get('window') ?? '') ? String(place.value.query.get('window')) : '15m');
+
+async function load() {
+  const window = chosen();
+  try {
+    const read = await get(`/metrics?window=${window}`);
+    if (window !== chosen()) return;
+    found.value = read;
+    error.value = '';
+  } catch (problem) {
+    error.value = problem.message;
+  }
+}
+
+async function loadLibrary() {
+  if (!document.querySelector('link[href="vendor/uplot/uPlot.min.css"]')) {
+    const style = Object.assign(document.createElement('link'), { rel: 'stylesheet', href: 'vendor/uplot/uPlot.min.css' });
+    document.head.append(style);
+  }
+  try {
+    library.value = (await import('../vendor/uplot/uPlot.esm.js')).default;
+  } catch {
+    error.value = 'The charts could not be loaded. The tables are complete.';
+  }
+}
+
+let timer = 0;
+effect(() => {
+  clearInterval(timer);
+  if (!session.value || place.value.screen !== 'metrics') return;
+  const window = chosen();
+  untracked(() => {
+    load();
+    if (!library.value) loadLibrary();
+  });
+  timer = setInterval(() => { if (!document.hidden) load(); }, EVERY[window]);
+});
+
+/** A chart in its element: drawn once, then given new numbers; drawn again for other colours. */
+class Chart extends Directive {
+  chart = /** @type {any} */ (null);
+  key = '';
+
+  render(_read, _chart, _Library) { return noChange; }
+
+  /** @param {any} part */
+  update({ element }, [read, { lines, write }, Library]) {
+    if (!Library) return noChange;
+    const data = [read.times.map((at) => at / 1000), ...lines.map(([name]) => read.series[name])];
+    // In the page the element has a width, and the colours are those of the theme.
+    requestAnimationFrame(() => {
+      if (!element.isConnected) return;
+      const colours = getComputedStyle(element);
+      const colour = (name) => colours.getPropertyValue(name).trim();
+      const width = element.clientWidth;
+      const key = `${read.window} ${width} ${colour('--dim')}`;
+      if (this.chart && this.key === key) {
+        this.chart.setData(data);
+        return;
+      }
+      this.chart?.destroy();
+      this.key = key;
+      const axis = { stroke: colour('--dim'), grid: { stroke: colour('--line'), width: 1 }, ticks: { stroke: colour('--line'), width: 1 } };
+      this.chart = new Library({
+        width, height: 190, legend: { show: false }, cursor: { show: false },
+        scales: { y: { range: (_chart, _low, high) => [0, Math.max(1, high ?? 1) * 1.1] } },
+        axes: [axis, { ...axis, size: 64, values: (_chart, marks) => marks.map((mark) => (Number.isInteger(mark) || write !== number ? write(mark) : '')) }],
+        series: [{}, ...lines.map(([, label, name]) => ({ label, stroke: colour(name), width: 1.8, points: { size: 5 } }))],
+      }, data, element);
+    });
+    return noChange;
+  }
+}
+const drawn = directive(Chart);
+
+/** The latest value of a series that was measured. */
+const latest = (values) => values.findLast((value) => value !== null) ?? null;
+const sum = (values) => values.reduce((one, other) => one + other, 0);
+
+function chartView(read, chart) {
+  return html`<section class="panel"><h2>${chart.title}</h2>
+    <p class="legend">${chart.lines.map(([, label, name]) => html`<span class="line-of ${name.slice(2)}">${label}</span>`)}</p>
+    <div class="chart" aria-hidden="true" ${drawn(read, chart, library.value)}></div></section>`;
+}
+
+function countTable(label, first, rows) {
+  return html`<section><h2>${label}</h2><div class="scroll" tabindex="0" role="region" aria-label="${label}, table"><table aria-label=${label}>
+    <thead><tr><th scope="col">${first}</th><th scope="col">Live</th><th scope="col">Ended</th><th scope="col">Failed</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr><th scope="row">${row.name}</th><td class="number">${number(row.live)}</td>
+      <td class="number">${number(row.ended)}</td><td class="number">${number(row.failed)}</td></tr>`)}</tbody></table></div></section>`;
+}
+
+function latestTable({ series }) {
+  const rows = [
+    ['Live runs', number(latest(series.live) ?? 0)],
+    ...OUTCOMES.map((name) => [`Runs ${name}, in all`, number(sum(series[name]))]),
+    ...['first', 'total'].flatMap((what) => ['p50', 'p95', 'p99'].map((part) =>
+      [`${what === 'first' ? 'Time to first event' : 'Time to the end'}, ${part}`, ms(latest(series[`${what}_${part}`]))])),
+    ['Memory', size(latest(series.memory))],
+  ];
+  return html`<section><h2>Latest values</h2><div class="scroll" tabindex="0" role="region" aria-label="Latest values, table"><table aria-label="Latest values">
+    <thead><tr><th scope="col">What</th><th scope="col">Value</th></tr></thead>
+    <tbody>${rows.map(([name, value]) => html`<tr><th scope="row">${name}</th><td class="number">${value}</td></tr>`)}</tbody></table></div></section>`;
+}
+
+function body(read) {
+  return html`
+    ${read.times.length === 0 ? empty('No numbers yet.', 'The gateway counts once a second; they appear here.')
+      : html`<div class="columns two">${CHARTS.map((chart) => chartView(read, chart))}</div>`}
+    <div class="columns two">${countTable('By agent', 'Agent', read.by_agent)}${countTable('By protocol', 'Protocol', read.by_protocol)}${latestTable(read)}</div>`;
+}
+
+export function metricsView() {
+  const window = chosen();
+  const read = found.value?.window === window ? found.value : null;
+  return html`
+    <div class="head"><h1>Metrics</h1><div class="controls" role="group" aria-label="Window">
+      ${Object.entries(WINDOWS).map(([name, title]) => html`<button aria-pressed=${name === window ? 'true' : 'false'}
+        class=${name === window ? 'primary' : ''} @click=${() => refine({ window: name })}>${title}</button>`)}</div></div>
+    <p class="hint">Of this gateway, since its start.</p>
+    ${error.value && read ? html`<p class="note" role="status">${error.value}</p>` : nothing}
+    ${read ? body(read) : error.value ? failed(error.value, load) : loading('the numbers')}`;
+}

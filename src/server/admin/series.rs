@@ -1,0 +1,100 @@
+//! What was counted lately, for the console: taken once a second as long as the admin listener runs.
+//!
+//! Not here: how it is kept (`crate::metrics`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use interlingua_core::Fault;
+use serde::Serialize;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::State;
+use crate::metrics::{EndedBy, Past, Series, Window, resident_memory};
+
+/// A window of the history, with what is under way now.
+#[derive(Serialize)]
+pub(super) struct View {
+    /// `15m` or `24h`.
+    window: &'static str,
+    /// How long a step is.
+    step_ms: u64,
+    /// When each step began, in milliseconds since 1970.
+    times: Vec<u64>,
+    series: Series,
+    by_agent: Vec<Row>,
+    by_protocol: Vec<Row>,
+}
+
+/// Runs of an agent, or over a protocol.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    /// Runs under way now.
+    live: usize,
+    /// Runs that ended in the window.
+    ended: u64,
+    /// Those of them that failed.
+    failed: u64,
+}
+
+/// The window that a query asks for; without one, the shorter.
+///
+/// # Errors
+/// Other parameters and values.
+pub(super) fn view(state: &State, query: &str) -> Result<View, Fault> {
+    let mut window = Window::Minutes;
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        if name != "window" {
+            return Err(Fault::invalid(name.into_owned(), "is not a parameter of this"));
+        }
+        window = Window::parse(&value).ok_or_else(|| Fault::invalid("window", "must be '15m' or '24h'"))?;
+    }
+
+    let Past { times, series, by_agent, by_protocol } =
+        state.history.lock().unwrap_or_else(PoisonError::into_inner).past(window);
+    let engine = &state.admin.engine;
+    let agents = engine.levels().runs_active.into_iter().map(|(name, live)| (name.to_string(), live)).collect();
+    let mut protocols: HashMap<String, usize> = engine.running_by_protocol();
+    for route in state.admin.control.all_routes() {
+        protocols.entry(route.scope.protocol.to_owned()).or_default();
+    }
+    Ok(View {
+        window: window.name(),
+        step_ms: window.step_ms(),
+        times,
+        series,
+        by_agent: rows(agents, &by_agent),
+        by_protocol: rows(protocols, &by_protocol),
+    })
+}
+
+/// One row for each name that has runs under way or ended, or is configured, in alphabetical order.
+fn rows(live: HashMap<String, usize>, ended: &EndedBy) -> Vec<Row> {
+    let mut names: BTreeMap<String, usize> = live.into_iter().collect();
+    for name in ended.keys() {
+        names.entry(name.clone()).or_default();
+    }
+    let row = |(name, live): (String, usize)| {
+        let count = ended.get(&name).copied().unwrap_or_default();
+        Row { name, live, ended: count.ended, failed: count.failed }
+    };
+    names.into_iter().map(row).collect()
+}
+
+/// Takes what was counted once a second. It never ends: the one who runs the listener stops it.
+pub(super) async fn sample(state: &State) -> Infallible {
+    let metrics = Arc::clone(state.admin.observer.load().metrics());
+    // What was counted before belongs to no step.
+    drop(metrics.take_recent());
+    let mut seconds = interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        seconds.tick().await;
+        let (counted, live) = (metrics.take_recent(), state.admin.engine.working());
+        let mut history = state.history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.add(crate::clock::now(), live, resident_memory(), &counted);
+    }
+}
