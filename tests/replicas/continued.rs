@@ -48,7 +48,12 @@ fn state(shown: &Value) -> &str {
 /// Begins a task on a gateway, and waits until it works.
 async fn begin(gateway: &Gateway) -> (Exchange, Value) {
     let mut stream = post(gateway, "stream", &message("one", None)).await;
-    let id = stream.frame().await.unwrap()["task"]["id"].clone();
+    let mut shown = stream.frame().await.unwrap();
+    let id = shown["task"]["id"].clone();
+    // The task is shown as submitted if the agent has not answered by then.
+    while state(&shown) != "WORKING" {
+        shown = stream.frame().await.unwrap();
+    }
     (stream, id)
 }
 

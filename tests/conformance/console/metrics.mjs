@@ -30,10 +30,13 @@ await check('the screen Metrics shows what the gateway counts, and keeps up', as
   assert.equal(await page.locator('.chart canvas').nth(4).waitFor().then(() => page.locator('.chart canvas').count()), 5)
   for (const [window, title] of [['15m', '15 min'], ['24h', '24 h']]) {
     await page.getByRole('button', { name: title }).click()
-    await page.waitForFunction(async ([count]) => {
+    await page.waitForFunction(([title, count]) => {
+      // The numbers of the window before are there until the page is drawn again.
+      const pressed = [...document.querySelectorAll('button[aria-pressed=true]')].some(one => one.textContent.trim() === title)
+      if (!pressed) return false
       const row = [...document.querySelectorAll('table[aria-label="Latest values"] tr')].find(one => one.textContent.includes('completed'))
       return Number(row?.lastElementChild.textContent.replaceAll(',', '')) >= count
-    }, [before + 1], { timeout: 20_000 })
+    }, [title, before + 1], { timeout: 20_000 })
     const row = async (table, name) => page.getByRole('table', { name: table, exact: true }).getByRole('row')
       .filter({ has: page.getByRole('rowheader', { name, exact: true }) }).locator('td').allTextContents()
     const shown = await read(window)
