@@ -1,6 +1,7 @@
 //! The queue of the writer, filled by all threads, and when the writer wakes. Not here: how the work is done
 //! ([`super::writer`]).
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    work: Vec<Work>,
+    work: VecDeque<Work>,
     /// When the first of it came.
     since: Option<Instant>,
     /// A caller waits for a queued item.
@@ -37,7 +38,7 @@ impl Queue {
         if state.closed {
             return;
         }
-        state.work.push(Work::Touch(Arc::clone(run)));
+        state.work.push_back(Work::Touch(Arc::clone(run)));
         if state.work.len() == 1 {
             state.since = Some(Instant::now());
             self.wakeup.notify_one();
@@ -52,7 +53,7 @@ impl Queue {
             return work.fail(&StoreError::Closed);
         }
         state.closed = matches!(work, Work::Close(_));
-        state.work.push(work);
+        state.work.push_back(work);
         state.since.get_or_insert_with(Instant::now);
         if !state.urgent || state.work.len() == 1 {
             self.wakeup.notify_one();
@@ -62,7 +63,12 @@ impl Queue {
 
     /// Fails what begins a run and was not sent yet: its caller is refused instead of waiting.
     pub(super) fn refuse_new(&self, error: &StoreError) {
-        let refused: Vec<Work> = lock(&self.state).work.extract_if(.., |work| work.begins_run()).collect();
+        let refused: VecDeque<Work> = {
+            let mut state = lock(&self.state);
+            let (refused, kept) = std::mem::take(&mut state.work).into_iter().partition(Work::begins_run);
+            state.work = kept;
+            refused
+        };
         refused.into_iter().for_each(|work| work.fail(error));
     }
 
@@ -89,8 +95,20 @@ impl Queue {
     }
 
     /// Takes what there is, without waiting.
-    pub(super) fn take(&self) -> Vec<Work> {
+    pub(super) fn take(&self) -> VecDeque<Work> {
         std::mem::take(&mut lock(&self.state).work)
+    }
+
+    /// Puts back what was taken and not done, before all that came meanwhile. `since`: when the first of it came.
+    pub(super) fn put_back(&self, mut work: VecDeque<Work>, since: Option<Instant>) {
+        if work.is_empty() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        work.append(&mut state.work);
+        state.work = work;
+        state.since = since.or(state.since).or_else(|| Some(Instant::now()));
+        state.urgent = true;
     }
 
     /// Wakes the writer though there is no work.
@@ -100,7 +118,12 @@ impl Queue {
 
     /// Waits for work, and then until it is `due`, or `urgent` if a caller waits for some of it; at most `idle` for the
     /// first. Returns when the first of it came, too.
-    pub(super) async fn next(&self, due: Instant, urgent: Instant, idle: Duration) -> (Vec<Work>, Option<Instant>) {
+    pub(super) async fn next(
+        &self,
+        due: Instant,
+        urgent: Instant,
+        idle: Duration,
+    ) -> (VecDeque<Work>, Option<Instant>) {
         if lock(&self.state).work.is_empty() {
             // Nothing came, or it was only woken.
             let _ = timeout(idle, self.wakeup.notified()).await;

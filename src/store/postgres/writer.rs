@@ -1,6 +1,7 @@
 //! The writer: collects work and flushes it, over one connection, one flush at a time. A flush whose outcome is unknown is
 //! sent again until it is known. Not here: what a flush is ([`super::flush`]).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,8 @@ enum Failed {
     Lost(StoreError),
     /// Something in it is wrong.
     Refused(StoreError),
+    /// It needs more locks or memory than the database has left.
+    TooLarge(String),
 }
 
 /// The state of the writer.
@@ -61,8 +64,6 @@ pub(super) struct Writer {
     /// The number of the last flush that was committed.
     flushed: i64,
     runs: Runs,
-    /// Work that the last flush left.
-    rest: Vec<Work>,
     /// Runs that this replica does not write any more, and still holds. The log has lines of them.
     refused: Vec<Uuid>,
     /// When it was looked last whether this replica has all runs that it holds.
@@ -88,7 +89,6 @@ impl Writer {
             replica: Uuid::nil(),
             flushed: 0,
             runs: Runs::default(),
-            rest: Vec::new(),
             refused: Vec::new(),
             compared: now,
             log_size: 0,
@@ -132,14 +132,12 @@ impl Writer {
     pub(super) async fn run(mut self) {
         loop {
             let idle = self.inner.lease / 4;
-            let mut work = std::mem::take(&mut self.rest);
-            if work.is_empty() {
-                let due = self.renewed + FLUSH_INTERVAL;
-                let urgent = self.renewed + URGENT_INTERVAL;
-                // However often it is woken for nothing, the lease is renewed in time.
-                let longest = idle.saturating_sub(self.renewed.elapsed()).min(LOG_ROTATION);
-                (work, self.arrived) = self.inner.queue.next(due, urgent, longest).await;
-            }
+            let due = self.renewed + FLUSH_INTERVAL;
+            let urgent = self.renewed + URGENT_INTERVAL;
+            // However often it is woken for nothing, the lease is renewed in time.
+            let longest = idle.saturating_sub(self.renewed.elapsed()).min(LOG_ROTATION);
+            let mut work;
+            (work, self.arrived) = self.inner.queue.next(due, urgent, longest).await;
 
             self.give_up_refused().await;
             self.compare_held().await;
@@ -149,7 +147,7 @@ impl Writer {
             // Lines of a run that could not be given up yet are in the log only.
             let moves_all = is_due && self.refused.is_empty();
             let mut flush = Flush::build(self.replica, self.flushed + 1, &mut self.runs, &mut work, moves_all);
-            self.rest = work;
+            self.inner.queue.put_back(work, self.arrived);
             for run in self.inner.take_newly_followed(&mut self.runs.followed) {
                 self.runs.move_lines(run, &mut flush.runs);
             }
@@ -180,6 +178,18 @@ impl Writer {
                     continue;
                 }
                 Err(Failed::Lost(error)) => error,
+                Err(Failed::TooLarge(reason)) => {
+                    match flush.halve() {
+                        Ok((first, second)) => left.extend([second, first]),
+                        Err(whole) => {
+                            // Others use it up at the moment.
+                            left.push(*whole);
+                            self.note_failure(reason, false);
+                            sleep(RETRY_INTERVAL).await;
+                        }
+                    }
+                    continue;
+                }
                 Err(Failed::Refused(error)) => match flush.halve() {
                     Ok((first, second)) => {
                         left.extend([second, first]);
@@ -231,6 +241,10 @@ impl Writer {
                         self.roll_back().await;
                         self.note_failure(describe(&error), false);
                         sleep(RETRY_INTERVAL).await;
+                    }
+                    Failure::TooLarge => {
+                        self.roll_back().await;
+                        return Err(Failed::TooLarge(describe(&error)));
                     }
                     Failure::Wrong => {
                         self.roll_back().await;
@@ -351,12 +365,10 @@ impl Writer {
         self.inner.lost_all();
         self.refused.clear();
         // Who has called before it was lost must not believe that it was written by the replica that had the run.
-        for work in std::mem::take(&mut self.rest).into_iter().chain(self.inner.queue.take()) {
-            match work {
-                Work::Close(_) => self.rest.push(work),
-                work => work.fail(error),
-            }
-        }
+        let (last, lost): (VecDeque<Work>, VecDeque<Work>) =
+            self.inner.queue.take().into_iter().partition(|work| matches!(work, Work::Close(_)));
+        lost.into_iter().for_each(|work| work.fail(error));
+        self.inner.queue.put_back(last, None);
         (self.log_size, self.flushed) = (0, 0);
         loop {
             let began = Instant::now();

@@ -1,0 +1,65 @@
+//! What a store in PostgreSQL does with all that comes while the database is away or does not answer, and that it keeps its
+//! lease when the database is there. Not here: connections that are cut in the middle of a flush (`postgres_cuts`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use interlingua::store::{Claim, Expect, PostgresOptions, Shared, Store};
+use interlingua_core::event::End;
+use interlingua_testing_postgres::{Options, Proxy, Server};
+
+use crate::live::ActiveRun;
+
+async fn open(url: &str, lease: Duration) -> Arc<dyn Store> {
+    let options = PostgresOptions { lease, ..crate::postgres_options(url) };
+    let opened = tokio::task::spawn_blocking(move || interlingua::store::Postgres::open(&options));
+    Arc::new(opened.await.unwrap().unwrap())
+}
+
+fn shared(store: &Arc<dyn Store>) -> &dyn Shared {
+    store.shared().expect("several replicas can use it")
+}
+
+#[tokio::test]
+async fn more_than_the_database_can_lock_at_once_is_written_after_an_outage() {
+    const TURNS: usize = 6000;
+    // Room for some hundred locks.
+    let options = Options::fast().setting("max_connections", "20").setting("max_locks_per_transaction", "10");
+    let server = Server::start(&options).unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let url = format!("postgres://postgres@{}/postgres?sslmode=disable", proxy.address);
+    let store = open(&url, Duration::from_secs(20)).await;
+    let run = ActiveRun::numbered(1);
+    store.open(&run.journal(), Claim::New).await.unwrap();
+    run.start();
+    let mut tickets = Vec::new();
+    for turn in 0..100 {
+        tickets.push(shared(&store).queue_turn(&format!("left {turn}"), None, 9).await.unwrap().unwrap());
+    }
+
+    proxy.refuse();
+    let written: Vec<_> = (0..TURNS)
+        .map(|turn| store.put("sessions", &turn.to_string(), Bytes::from_static(b"v"), Expect::Absent, 1))
+        .collect();
+    let left: Vec<_> = tickets.into_iter().map(|ticket| shared(&store).leave_turn(ticket)).collect();
+    // After all that.
+    let last = store.put("sessions", "0", Bytes::from_static(b"last"), Expect::Any, 2);
+    run.append(&*store, "word ");
+    proxy.accept();
+
+    let limit = Duration::from_secs(60);
+    let written = tokio::time::timeout(limit, join_all(written)).await.expect("all is written");
+    assert!(written.into_iter().all(|written| written.unwrap().is_ok()), "each of them once");
+    assert!(join_all(left).await.into_iter().all(|left| left.is_ok()));
+    last.await.unwrap().unwrap();
+    assert_eq!(store.get("sessions", "0").await.unwrap().unwrap().value, "last", "in the order of the calls");
+    let sql = |sql: &str| server.sql("postgres", sql).unwrap();
+    assert_eq!(sql("SELECT count(*) FROM interlingua.documents"), TURNS.to_string());
+    assert_eq!(sql("SELECT count(*) FROM interlingua.tickets"), "0");
+    run.end(End::Completed);
+    store.settle(&run.journal()).await.unwrap();
+    assert!(!run.is_lost());
+    assert_eq!(sql("SELECT string_agg(state, ',') FROM interlingua.replicas"), "active", "it is the one it was");
+}
