@@ -2,11 +2,11 @@
 //! lease when the database is there. Not here: connections that are cut in the middle of a flush (`postgres_cuts`).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use interlingua::store::{Claim, Expect, PostgresOptions, Shared, Store};
+use interlingua::store::{Claim, Expect, PostgresOptions, Shared, Store, StoreError};
 use interlingua_core::event::End;
 use interlingua_testing_postgres::{Options, Proxy, Server};
 
@@ -20,6 +20,14 @@ async fn open(url: &str, lease: Duration) -> Arc<dyn Store> {
 
 fn shared(store: &Arc<dyn Store>) -> &dyn Shared {
     store.shared().expect("several replicas can use it")
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]
@@ -62,4 +70,32 @@ async fn more_than_the_database_can_lock_at_once_is_written_after_an_outage() {
     store.settle(&run.journal()).await.unwrap();
     assert!(!run.is_lost());
     assert_eq!(sql("SELECT string_agg(state, ',') FROM interlingua.replicas"), "active", "it is the one it was");
+}
+
+#[tokio::test]
+async fn what_is_asked_of_a_fenced_replica_is_not_written_by_the_one_that_comes_after_it() {
+    let database = interlingua_testing_postgres::database();
+    let store = open(&database.url(), Duration::from_secs(20)).await;
+    let run = ActiveRun::numbered(1);
+    store.open(&run.journal(), Claim::New).await.unwrap();
+    run.start();
+    let first = shared(&store).queue_turn("s", None, 9).await.unwrap().unwrap();
+    // Joining again takes its time, and in it callers go on as before.
+    database
+        .sql(
+            "CREATE FUNCTION public.slowly() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN PERFORM pg_sleep(1); RETURN NEW; END $$;
+             CREATE TRIGGER slowly BEFORE INSERT ON interlingua.replicas FOR EACH ROW EXECUTE FUNCTION public.slowly();
+             UPDATE interlingua.replicas SET state = 'fenced'",
+        )
+        .unwrap();
+    run.append(&*store, "word ");
+    until("it is fenced", || run.is_lost()).await;
+    let late = store.put("sessions", "s", Bytes::from_static(b"late"), Expect::Any, 1);
+    let left = shared(&store).leave_turn(first);
+    let (late, left) = tokio::join!(late, left);
+    assert!(matches!(late, Err(StoreError::Fenced)), "{late:?}");
+    assert!(matches!(left, Err(StoreError::Fenced)), "{left:?}");
+    assert!(store.get("sessions", "s").await.unwrap().is_none());
+    store.put("sessions", "s", Bytes::from_static(b"new"), Expect::Absent, 1).await.unwrap().unwrap();
 }

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use self::room::Room;
 use super::database::Database;
+use super::queue::Queued;
 use super::results::{Results, place_in, removed_in, written_in};
 use super::tracked::{RunWrites, Runs, int};
 use super::work::{DocumentsWork, Reply, Work};
@@ -114,12 +115,13 @@ pub(super) const fn signal_name(signal: Signal) -> &'static str {
 }
 
 impl Flush {
-    /// Takes work, in its order, as far as it fits into one transaction; leaves the rest.
+    /// Takes work, in its order, as far as it fits into one transaction; leaves the rest. What was asked of another replica,
+    /// which this process was before, fails.
     pub(super) fn build(
         replica: Uuid,
         number: i64,
         runs: &mut Runs,
-        work: &mut VecDeque<Work>,
+        work: &mut VecDeque<Queued>,
         moves_all: bool,
     ) -> Self {
         let mut flush = Self {
@@ -138,8 +140,12 @@ impl Flush {
         };
 
         let mut room = Room::default();
-        while work.front().is_some_and(|next| room.takes(next)) {
-            let Some(next) = work.pop_front() else { break };
+        while work.front().is_some_and(|(_, next)| room.takes(next)) {
+            let Some((asked, next)) = work.pop_front() else { break };
+            if asked != replica && !matches!(next, Work::Touch(_) | Work::Close(_)) {
+                next.fail(&StoreError::Fenced);
+                continue;
+            }
             flush.add(runs, next);
             room.count(&flush.runs);
         }

@@ -15,6 +15,7 @@ use super::error::{Failure, describe, store_error};
 use super::flush::Flush;
 use super::given_up;
 use super::inner::Inner;
+use super::queue::Queued;
 use super::results::Results;
 use super::tracked::Runs;
 use super::work::Work;
@@ -365,9 +366,9 @@ impl Writer {
         self.inner.lost_all();
         self.refused.clear();
         // Who has called before it was lost must not believe that it was written by the replica that had the run.
-        let (last, lost): (VecDeque<Work>, VecDeque<Work>) =
-            self.inner.queue.take().into_iter().partition(|work| matches!(work, Work::Close(_)));
-        lost.into_iter().for_each(|work| work.fail(error));
+        let (last, lost): (VecDeque<Queued>, VecDeque<Queued>) =
+            self.inner.queue.take().into_iter().partition(|(_, work)| matches!(work, Work::Close(_)));
+        lost.into_iter().for_each(|(_, work)| work.fail(error));
         self.inner.queue.put_back(last, None);
         (self.log_size, self.flushed) = (0, 0);
         loop {
