@@ -99,3 +99,26 @@ async fn what_is_asked_of_a_fenced_replica_is_not_written_by_the_one_that_comes_
     assert!(store.get("sessions", "s").await.unwrap().is_none());
     store.put("sessions", "s", Bytes::from_static(b"new"), Expect::Absent, 1).await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn reads_go_on_at_the_next_host_if_the_first_one_takes_no_connections() {
+    let database = interlingua_testing_postgres::database();
+    // Its queue of connections is full, so that it does not answer new ones at all.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let silent = socket.listen(0).unwrap();
+    let address = silent.local_addr().unwrap();
+    let filling: Vec<_> =
+        (0..4).map_while(|_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok()).collect();
+    assert!(filling.len() < 4, "the queue is not full");
+
+    let hosts = format!("{address},{}", database.server().address());
+    let url = format!("postgres://postgres@{hosts}/{}?sslmode=disable", database.name);
+    let store = open(&url, Duration::from_secs(60)).await;
+    store.put("c", "k", Bytes::from_static(b"v"), Expect::Absent, 1).await.unwrap().unwrap();
+    let began = Instant::now();
+    while store.get("c", "k").await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it is never read");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
