@@ -122,3 +122,28 @@ async fn reads_go_on_at_the_next_host_if_the_first_one_takes_no_connections() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+#[tokio::test]
+async fn a_connection_that_is_forgotten_on_the_way_does_not_cost_the_lease() {
+    const LEASE: Duration = Duration::from_secs(6);
+    let database = interlingua_testing_postgres::database();
+    let proxy = Proxy::start(database.server().address()).unwrap();
+    let store = open(&database.url_at(proxy.address), LEASE).await;
+    let other = open(&database.url(), LEASE).await;
+    let run = ActiveRun::numbered(1);
+    store.open(&run.journal(), Claim::New).await.unwrap();
+    run.start();
+    // From now on the other one may say that this one is lost.
+    tokio::time::sleep(LEASE + Duration::from_millis(500)).await;
+
+    proxy.forget();
+    run.append(&*store, "word ");
+    let began = Instant::now();
+    while run.durable() < run.stored().record.len() || began.elapsed() < LEASE + Duration::from_secs(1) {
+        assert_eq!(other.recover().await.unwrap(), [], "after {:?}", began.elapsed());
+        assert!(!run.is_lost() && began.elapsed() < Duration::from_secs(30));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let active = "SELECT count(*) FROM interlingua.replicas WHERE state = 'active'";
+    assert_eq!(database.sql(active).unwrap(), "2", "each is the one it was");
+}

@@ -33,8 +33,11 @@ const LOG_ROTATION: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Size in bytes at which the log is emptied early.
 const MAX_LOG_BYTES: usize = 8 << 20;
-/// How long a statement of the writer may go without a result before its connection is given up.
+/// How long a statement of the writer may go without a result, after several that took long. The first one has a third of
+/// a lease: a connection that something in between has forgotten is made again before others take the runs over.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// The shortest time for that: with shorter leases, a slow machine is no lost connection.
+const MIN_ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a flush may take before new runs are refused.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time between two attempts to write what could not be written.
@@ -43,7 +46,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_LEASES: u32 = 3;
 /// How often the database is asked for the time.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
-/// How long a query may take whose answer the writer can do without: what is to be written does not wait longer.
+/// The longest that a query may take whose answer the writer can do without: what is to be written does not wait longer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
@@ -76,6 +79,8 @@ pub(super) struct Writer {
     looked: Instant,
     /// When the database was asked for the time.
     asked_time: Option<Instant>,
+    /// How many connections in a row were lost in the middle of a flush: the database may be slow, and not away.
+    lost_in_flush: u32,
     /// When the first of the work came that is not written.
     arrived: Option<Instant>,
 }
@@ -97,6 +102,7 @@ impl Writer {
             renewed: now,
             looked: now,
             asked_time: None,
+            lost_in_flush: 0,
             arrived: None,
         };
         let database = writer.connect().await?;
@@ -109,7 +115,9 @@ impl Writer {
 
     /// A connection that is given up in time: without one for too long, the runs of this replica are lost.
     async fn connect(&self) -> Result<Database, StoreError> {
-        let limit = ANSWER_LIMIT.min(self.inner.lease * MAX_LEASES);
+        let first = (self.inner.lease / 3).max(MIN_ANSWER_LIMIT);
+        let longest = ANSWER_LIMIT.min(self.inner.lease * MAX_LEASES).max(first);
+        let limit = first.saturating_mul(1 << self.lost_in_flush.min(6)).min(longest);
         Ok(self.inner.connector.connect().await?.answering_within(limit))
     }
 
@@ -232,12 +240,21 @@ impl Writer {
             match noting_silence(&inner, Box::pin(sent)).await {
                 Ok(results) => {
                     self.inner.committed(began.elapsed());
+                    self.lost_in_flush = 0;
                     return Ok(results);
                 }
                 Err(error) => match Failure::of(&error) {
                     Failure::Applied => is_known_as_applied = true,
                     Failure::Fenced => return Err(Failed::Lost(StoreError::Fenced)),
-                    Failure::Disconnected => self.note_failure(describe(&error), true),
+                    Failure::Disconnected => {
+                        self.note_failure(describe(&error), true);
+                        self.lost_in_flush += 1;
+                        // Others have taken the runs over long ago, or will; what this one answers is of no use.
+                        if self.was_away_too_long(began) {
+                            let reason = self.inner.health.reason();
+                            return Err(Failed::Lost(StoreError::Unavailable { reason }));
+                        }
+                    }
                     Failure::Later => {
                         self.roll_back().await;
                         self.note_failure(describe(&error), false);
@@ -318,7 +335,6 @@ impl Writer {
 
     /// The connection, made again if it is lost. `None`: there was none for too long.
     async fn connected(&mut self, began: Instant) -> Option<&Database> {
-        let longest = self.inner.lease * MAX_LEASES;
         while self.database.as_ref().is_none_or(Database::is_closed) {
             self.database = None;
             match Box::pin(self.connect()).await {
@@ -328,7 +344,7 @@ impl Writer {
                 }
                 Err(error) => {
                     self.note_failure(error.to_string(), true);
-                    if self.renewed.elapsed().min(began.elapsed()) > longest {
+                    if self.was_away_too_long(began) {
                         return None;
                     }
                     sleep(RETRY_INTERVAL).await;
@@ -336,6 +352,16 @@ impl Writer {
             }
         }
         self.database.as_ref()
+    }
+
+    /// True if nothing was written for so long that the runs are lost. `began`: when it was tried first.
+    fn was_away_too_long(&self, began: Instant) -> bool {
+        self.renewed.elapsed().min(began.elapsed()) > self.inner.lease * MAX_LEASES
+    }
+
+    /// How long the writer waits for an answer that it can do without. Several of them are still much less than a lease.
+    fn look_timeout(&self) -> Duration {
+        LOOK_TIMEOUT.min(self.inner.lease / 10)
     }
 
     async fn roll_back(&self) {
@@ -400,7 +426,7 @@ impl Writer {
         let Some(database) = &self.database else { return };
         let sql = "SELECT f.run FROM il.follows f JOIN il.runs r ON r.id = f.run
                    WHERE r.holder = $1 AND f.until > clock_timestamp()";
-        if let Ok(Ok(rows)) = timeout(LOOK_TIMEOUT, database.rows(sql, &[(&self.replica, Type::UUID)])).await {
+        if let Ok(Ok(rows)) = timeout(self.look_timeout(), database.rows(sql, &[(&self.replica, Type::UUID)])).await {
             self.inner.set_followed(rows.iter().map(|row| interlingua_core::RunId(row.get(0))).collect());
         }
     }
@@ -411,7 +437,7 @@ impl Writer {
         let Some(database) = self.database.as_ref().filter(|_| is_due) else { return };
         self.asked_time = Some(Instant::now());
         let sent = clock::machine();
-        let Ok(Ok(Some(row))) = timeout(LOOK_TIMEOUT, database.row(CLOCK, &[])).await else { return };
+        let Ok(Ok(Some(row))) = timeout(self.look_timeout(), database.row(CLOCK, &[])).await else { return };
         let store = u64::try_from(row.get::<_, i64>(0)).unwrap_or(0);
         if let Some(ahead) = clock::follow_store(store, sent, clock::machine()) {
             tracing::warn!(
@@ -428,7 +454,7 @@ impl Writer {
             // Lost ones only cost time: everyone looks for itself now and then. A notice is a transaction of its own, which
             // need not wait for the disk: what it is about is there.
             let sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
-            let _ = timeout(LOOK_TIMEOUT, database.rows(sql, &parameters)).await;
+            let _ = timeout(self.look_timeout(), database.rows(sql, &parameters)).await;
         }
     }
 
