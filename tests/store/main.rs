@@ -14,6 +14,7 @@ mod live;
 mod postgres;
 mod postgres_cuts;
 mod postgres_held;
+mod postgres_outages;
 mod postgres_schema;
 mod publishing;
 #[path = "../support/replicas/mod.rs"]

@@ -22,6 +22,9 @@ use crate::store::StoreError;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the rest of it may take: encryption, password, settings.
 const ENTER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The least time after which data that is not acknowledged ends a connection. Otherwise it is a third of a lease, so that
+/// the lease can still be renewed over another one.
+const MIN_USER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a notification may take. It is not sent through a pooler at all.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -64,7 +67,7 @@ impl Connector {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(lease);
+            config.tcp_user_timeout((lease / 3).max(MIN_USER_TIMEOUT));
         }
         if config.get_application_name().is_none() {
             config.application_name("interlingua");

@@ -16,6 +16,8 @@ pub(super) enum Failure {
     Disconnected,
     /// The same may succeed later: the database is full, read-only, busy or shutting down.
     Later,
+    /// There is no room for all of it at once, in memory or among the locks: less of it may succeed.
+    TooLarge,
     /// The statement is wrong, or the data it meets.
     Wrong,
 }
@@ -33,6 +35,7 @@ impl Failure {
         // system.
         let class = state.code().get(..2).unwrap_or("");
         match class {
+            _ if *state == SqlState::OUT_OF_MEMORY => Self::TooLarge,
             "08" => Self::Disconnected,
             _ if *state == SqlState::ADMIN_SHUTDOWN || *state == SqlState::CRASH_SHUTDOWN => Self::Disconnected,
             _ if *state == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Self::Disconnected,
@@ -46,7 +49,9 @@ impl Failure {
 pub(super) fn store_error(error: &Error) -> StoreError {
     match Failure::of(error) {
         Failure::Fenced => StoreError::Fenced,
-        Failure::Disconnected | Failure::Later => StoreError::Unavailable { reason: describe(error) },
+        Failure::Disconnected | Failure::Later | Failure::TooLarge => {
+            StoreError::Unavailable { reason: describe(error) }
+        }
         Failure::Applied | Failure::Wrong => StoreError::Internal(describe(error)),
     }
 }

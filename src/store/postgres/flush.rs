@@ -6,8 +6,9 @@
 
 mod answers;
 mod halves;
+mod room;
 
-use std::collections::HashSet;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -17,7 +18,9 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
+use self::room::Room;
 use super::database::Database;
+use super::queue::Queued;
 use super::results::{Results, place_in, removed_in, written_in};
 use super::tracked::{RunWrites, Runs, int};
 use super::work::{DocumentsWork, Reply, Work};
@@ -112,8 +115,15 @@ pub(super) const fn signal_name(signal: Signal) -> &'static str {
 }
 
 impl Flush {
-    /// Takes work, in its order, as far as it fits into one transaction; leaves the rest.
-    pub(super) fn build(replica: Uuid, number: i64, runs: &mut Runs, work: &mut Vec<Work>, moves_all: bool) -> Self {
+    /// Takes work, in its order, as far as it fits into one transaction; leaves the rest. What was asked of another replica,
+    /// which this process was before, fails.
+    pub(super) fn build(
+        replica: Uuid,
+        number: i64,
+        runs: &mut Runs,
+        work: &mut VecDeque<Queued>,
+        moves_all: bool,
+    ) -> Self {
         let mut flush = Self {
             replica,
             number,
@@ -129,22 +139,15 @@ impl Flush {
             closing: None,
         };
 
-        let mut removed = HashSet::new();
-        let run_of = |work: &Work| match work {
-            Work::Touch(run) | Work::Open { run, .. } | Work::Settle { run, .. } => Some(run.id()),
-            _ => None,
-        };
-        // What follows the removal of the same run comes after it.
-        let mut fits = |work: &Work| match work {
-            Work::Remove { run, .. } => {
-                removed.insert(*run);
-                true
+        let mut room = Room::default();
+        while work.front().is_some_and(|(_, next)| room.takes(next)) {
+            let Some((asked, next)) = work.pop_front() else { break };
+            if asked != replica && !matches!(next, Work::Touch(_) | Work::Close(_)) {
+                next.fail(&StoreError::Fenced);
+                continue;
             }
-            work => run_of(work).is_none_or(|run| !removed.contains(&run)),
-        };
-        let end = work.iter().position(|work| !fits(work)).unwrap_or(work.len());
-        for work in work.drain(..end) {
-            flush.add(runs, work);
+            flush.add(runs, next);
+            room.count(&flush.runs);
         }
         if moves_all {
             runs.move_all_lines(&mut flush.runs);

@@ -168,11 +168,13 @@ impl Postgres {
         if let Err(error) = self.inner.check_usable() {
             return failed(error);
         }
+        // Before anything else: who asks does not know yet that this replica was lost, if it is now.
+        let replica = self.inner.replica();
         let (reply, receiver) = oneshot::channel();
         let work = work(reply);
         match self.inner.health.current() {
             Health::Failing { error, .. } if work.begins_run() => work.fail(&error),
-            _ => self.inner.queue.push(work),
+            _ => self.inner.queue.push(replica, work),
         }
         Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
     }

@@ -1,15 +1,21 @@
 //! The queue of the writer, filled by all threads, and when the writer wakes. Not here: how the work is done
 //! ([`super::writer`]).
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::time::{sleep_until, timeout};
+use uuid::Uuid;
 
 use super::work::Work;
 use crate::store::local::lock;
 use crate::store::{Journal, StoreError};
+
+/// Work, and the replica that this process was when its caller asked for it. What one replica has decided is not written
+/// by another one, though it is the same process.
+pub(super) type Queued = (Uuid, Work);
 
 /// Work that waits for the next flush.
 #[derive(Default)]
@@ -21,7 +27,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    work: Vec<Work>,
+    work: VecDeque<Queued>,
     /// When the first of it came.
     since: Option<Instant>,
     /// A caller waits for a queued item.
@@ -37,22 +43,23 @@ impl Queue {
         if state.closed {
             return;
         }
-        state.work.push(Work::Touch(Arc::clone(run)));
+        // What a run has is written by the replica that holds it: lost ones are never written.
+        state.work.push_back((Uuid::nil(), Work::Touch(Arc::clone(run))));
         if state.work.len() == 1 {
             state.since = Some(Instant::now());
             self.wakeup.notify_one();
         }
     }
 
-    /// Queues work that a caller waits for.
-    pub(super) fn push(&self, work: Work) {
+    /// Queues work that a caller waits for, as this replica.
+    pub(super) fn push(&self, replica: Uuid, work: Work) {
         let mut state = lock(&self.state);
         if state.closed {
             drop(state);
             return work.fail(&StoreError::Closed);
         }
         state.closed = matches!(work, Work::Close(_));
-        state.work.push(work);
+        state.work.push_back((replica, work));
         state.since.get_or_insert_with(Instant::now);
         if !state.urgent || state.work.len() == 1 {
             self.wakeup.notify_one();
@@ -62,8 +69,13 @@ impl Queue {
 
     /// Fails what begins a run and was not sent yet: its caller is refused instead of waiting.
     pub(super) fn refuse_new(&self, error: &StoreError) {
-        let refused: Vec<Work> = lock(&self.state).work.extract_if(.., |work| work.begins_run()).collect();
-        refused.into_iter().for_each(|work| work.fail(error));
+        let refused: VecDeque<Queued> = {
+            let mut state = lock(&self.state);
+            let (refused, kept) = std::mem::take(&mut state.work).into_iter().partition(|(_, work)| work.begins_run());
+            state.work = kept;
+            refused
+        };
+        refused.into_iter().for_each(|(_, work)| work.fail(error));
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -78,7 +90,7 @@ impl Queue {
             std::mem::take(&mut state.work)
         };
         self.stopped.notify_one();
-        work.into_iter().for_each(|work| work.fail(&StoreError::Closed));
+        work.into_iter().for_each(|(_, work)| work.fail(&StoreError::Closed));
     }
 
     /// Waits until no more work is accepted.
@@ -89,8 +101,20 @@ impl Queue {
     }
 
     /// Takes what there is, without waiting.
-    pub(super) fn take(&self) -> Vec<Work> {
+    pub(super) fn take(&self) -> VecDeque<Queued> {
         std::mem::take(&mut lock(&self.state).work)
+    }
+
+    /// Puts back what was taken and not done, before all that came meanwhile. `since`: when the first of it came.
+    pub(super) fn put_back(&self, mut work: VecDeque<Queued>, since: Option<Instant>) {
+        if work.is_empty() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        work.append(&mut state.work);
+        state.work = work;
+        state.since = since.or(state.since).or_else(|| Some(Instant::now()));
+        state.urgent = true;
     }
 
     /// Wakes the writer though there is no work.
@@ -100,7 +124,12 @@ impl Queue {
 
     /// Waits for work, and then until it is `due`, or `urgent` if a caller waits for some of it; at most `idle` for the
     /// first. Returns when the first of it came, too.
-    pub(super) async fn next(&self, due: Instant, urgent: Instant, idle: Duration) -> (Vec<Work>, Option<Instant>) {
+    pub(super) async fn next(
+        &self,
+        due: Instant,
+        urgent: Instant,
+        idle: Duration,
+    ) -> (VecDeque<Queued>, Option<Instant>) {
         if lock(&self.state).work.is_empty() {
             // Nothing came, or it was only woken.
             let _ = timeout(idle, self.wakeup.notified()).await;

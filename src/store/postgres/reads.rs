@@ -58,13 +58,13 @@ impl ReadError {
 pub(super) struct Reads {
     connector: Connector,
     health: Arc<WriterHealth>,
-    connections: Vec<Mutex<Option<Arc<Database>>>>,
+    connections: Vec<Arc<Mutex<Option<Arc<Database>>>>>,
     next: AtomicUsize,
 }
 
 impl Reads {
     pub(super) fn new(connector: Connector, connections: usize, health: Arc<WriterHealth>) -> Self {
-        let connections = (0..connections.max(1)).map(|_| Mutex::new(None)).collect();
+        let connections = (0..connections.max(1)).map(|_| Arc::default()).collect();
         Self { connector, health, connections, next: AtomicUsize::new(0) }
     }
 
@@ -76,8 +76,7 @@ impl Reads {
     /// Reads something. A connection that was lost meanwhile is made again, once.
     pub(super) async fn read<T>(&self, read: impl AsyncFn(&Database) -> Result<T, ReadError>) -> Result<T, StoreError> {
         for attempt in 0.. {
-            let database = timeout(WAIT, self.connection()).await;
-            let database = database.unwrap_or_else(|_| Err(unavailable("no connection to the database")))?;
+            let database = self.connection().await?;
             match self.answered(read(&database)).await {
                 Some(Ok(value)) => return Ok(value),
                 Some(Err(error)) if attempt == 0 && error.is_disconnected() => {}
@@ -105,15 +104,25 @@ impl Reads {
         }
     }
 
+    /// A connection, made by a task of its own if there is none: that takes longer than a caller waits if the first of
+    /// several hosts does not answer, and goes on for the next caller then.
     async fn connection(&self) -> Result<Arc<Database>, StoreError> {
         let place = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
-        let mut connection = self.connections[place].lock().await;
-        if let Some(database) = connection.as_ref().filter(|database| !database.is_closed()) {
-            return Ok(Arc::clone(database));
-        }
-        let database = Arc::new(self.connector.connect().await?);
-        *connection = Some(Arc::clone(&database));
-        Ok(database)
+        let (slot, connector) = (Arc::clone(&self.connections[place]), self.connector.clone());
+        let connecting = async {
+            let mut connection = slot.lock_owned().await;
+            if let Some(database) = connection.as_ref().filter(|database| !database.is_closed()) {
+                return Ok(Arc::clone(database));
+            }
+            let connecting = tokio::spawn(async move {
+                let database = Arc::new(connector.connect().await?);
+                *connection = Some(Arc::clone(&database));
+                Ok(database)
+            });
+            connecting.await.unwrap_or_else(|error| Err(StoreError::Internal(error.to_string())))
+        };
+        let connected = timeout(WAIT, connecting).await;
+        connected.unwrap_or_else(|_| Err(unavailable("no connection to the database")))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The writer: collects work and flushes it, over one connection, one flush at a time. A flush whose outcome is unknown is
 //! sent again until it is known. Not here: what a flush is ([`super::flush`]).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use super::error::{Failure, describe, store_error};
 use super::flush::Flush;
 use super::given_up;
 use super::inner::Inner;
+use super::queue::Queued;
 use super::results::Results;
 use super::tracked::Runs;
 use super::work::Work;
@@ -31,8 +33,11 @@ const LOG_ROTATION: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Size in bytes at which the log is emptied early.
 const MAX_LOG_BYTES: usize = 8 << 20;
-/// How long a statement of the writer may go without a result before its connection is given up.
+/// How long a statement of the writer may go without a result, after several that took long. The first one has a third of
+/// a lease: a connection that something in between has forgotten is made again before others take the runs over.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// The shortest time for that: with shorter leases, a slow machine is no lost connection.
+const MIN_ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a flush may take before new runs are refused.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time between two attempts to write what could not be written.
@@ -41,7 +46,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_LEASES: u32 = 3;
 /// How often the database is asked for the time.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
-/// How long a query may take whose answer the writer can do without: what is to be written does not wait longer.
+/// The longest that a query may take whose answer the writer can do without: what is to be written does not wait longer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
@@ -51,6 +56,8 @@ enum Failed {
     Lost(StoreError),
     /// Something in it is wrong.
     Refused(StoreError),
+    /// It needs more locks or memory than the database has left.
+    TooLarge(String),
 }
 
 /// The state of the writer.
@@ -61,8 +68,6 @@ pub(super) struct Writer {
     /// The number of the last flush that was committed.
     flushed: i64,
     runs: Runs,
-    /// Work that the last flush left.
-    rest: Vec<Work>,
     /// Runs that this replica does not write any more, and still holds. The log has lines of them.
     refused: Vec<Uuid>,
     /// When it was looked last whether this replica has all runs that it holds.
@@ -74,6 +79,8 @@ pub(super) struct Writer {
     looked: Instant,
     /// When the database was asked for the time.
     asked_time: Option<Instant>,
+    /// How many connections in a row were lost in the middle of a flush: the database may be slow, and not away.
+    lost_in_flush: u32,
     /// When the first of the work came that is not written.
     arrived: Option<Instant>,
 }
@@ -88,7 +95,6 @@ impl Writer {
             replica: Uuid::nil(),
             flushed: 0,
             runs: Runs::default(),
-            rest: Vec::new(),
             refused: Vec::new(),
             compared: now,
             log_size: 0,
@@ -96,6 +102,7 @@ impl Writer {
             renewed: now,
             looked: now,
             asked_time: None,
+            lost_in_flush: 0,
             arrived: None,
         };
         let database = writer.connect().await?;
@@ -108,7 +115,9 @@ impl Writer {
 
     /// A connection that is given up in time: without one for too long, the runs of this replica are lost.
     async fn connect(&self) -> Result<Database, StoreError> {
-        let limit = ANSWER_LIMIT.min(self.inner.lease * MAX_LEASES);
+        let first = (self.inner.lease / 3).max(MIN_ANSWER_LIMIT);
+        let longest = ANSWER_LIMIT.min(self.inner.lease * MAX_LEASES).max(first);
+        let limit = first.saturating_mul(1 << self.lost_in_flush.min(6)).min(longest);
         Ok(self.inner.connector.connect().await?.answering_within(limit))
     }
 
@@ -132,14 +141,12 @@ impl Writer {
     pub(super) async fn run(mut self) {
         loop {
             let idle = self.inner.lease / 4;
-            let mut work = std::mem::take(&mut self.rest);
-            if work.is_empty() {
-                let due = self.renewed + FLUSH_INTERVAL;
-                let urgent = self.renewed + URGENT_INTERVAL;
-                // However often it is woken for nothing, the lease is renewed in time.
-                let longest = idle.saturating_sub(self.renewed.elapsed()).min(LOG_ROTATION);
-                (work, self.arrived) = self.inner.queue.next(due, urgent, longest).await;
-            }
+            let due = self.renewed + FLUSH_INTERVAL;
+            let urgent = self.renewed + URGENT_INTERVAL;
+            // However often it is woken for nothing, the lease is renewed in time.
+            let longest = idle.saturating_sub(self.renewed.elapsed()).min(LOG_ROTATION);
+            let mut work;
+            (work, self.arrived) = self.inner.queue.next(due, urgent, longest).await;
 
             self.give_up_refused().await;
             self.compare_held().await;
@@ -149,7 +156,7 @@ impl Writer {
             // Lines of a run that could not be given up yet are in the log only.
             let moves_all = is_due && self.refused.is_empty();
             let mut flush = Flush::build(self.replica, self.flushed + 1, &mut self.runs, &mut work, moves_all);
-            self.rest = work;
+            self.inner.queue.put_back(work, self.arrived);
             for run in self.inner.take_newly_followed(&mut self.runs.followed) {
                 self.runs.move_lines(run, &mut flush.runs);
             }
@@ -180,6 +187,18 @@ impl Writer {
                     continue;
                 }
                 Err(Failed::Lost(error)) => error,
+                Err(Failed::TooLarge(reason)) => {
+                    match flush.halve() {
+                        Ok((first, second)) => left.extend([second, first]),
+                        Err(whole) => {
+                            // Others use it up at the moment.
+                            left.push(*whole);
+                            self.note_failure(reason, false);
+                            sleep(RETRY_INTERVAL).await;
+                        }
+                    }
+                    continue;
+                }
                 Err(Failed::Refused(error)) => match flush.halve() {
                     Ok((first, second)) => {
                         left.extend([second, first]);
@@ -221,16 +240,29 @@ impl Writer {
             match noting_silence(&inner, Box::pin(sent)).await {
                 Ok(results) => {
                     self.inner.committed(began.elapsed());
+                    self.lost_in_flush = 0;
                     return Ok(results);
                 }
                 Err(error) => match Failure::of(&error) {
                     Failure::Applied => is_known_as_applied = true,
                     Failure::Fenced => return Err(Failed::Lost(StoreError::Fenced)),
-                    Failure::Disconnected => self.note_failure(describe(&error), true),
+                    Failure::Disconnected => {
+                        self.note_failure(describe(&error), true);
+                        self.lost_in_flush += 1;
+                        // Others have taken the runs over long ago, or will; what this one answers is of no use.
+                        if self.was_away_too_long(began) {
+                            let reason = self.inner.health.reason();
+                            return Err(Failed::Lost(StoreError::Unavailable { reason }));
+                        }
+                    }
                     Failure::Later => {
                         self.roll_back().await;
                         self.note_failure(describe(&error), false);
                         sleep(RETRY_INTERVAL).await;
+                    }
+                    Failure::TooLarge => {
+                        self.roll_back().await;
+                        return Err(Failed::TooLarge(describe(&error)));
                     }
                     Failure::Wrong => {
                         self.roll_back().await;
@@ -303,7 +335,6 @@ impl Writer {
 
     /// The connection, made again if it is lost. `None`: there was none for too long.
     async fn connected(&mut self, began: Instant) -> Option<&Database> {
-        let longest = self.inner.lease * MAX_LEASES;
         while self.database.as_ref().is_none_or(Database::is_closed) {
             self.database = None;
             match Box::pin(self.connect()).await {
@@ -313,7 +344,7 @@ impl Writer {
                 }
                 Err(error) => {
                     self.note_failure(error.to_string(), true);
-                    if self.renewed.elapsed().min(began.elapsed()) > longest {
+                    if self.was_away_too_long(began) {
                         return None;
                     }
                     sleep(RETRY_INTERVAL).await;
@@ -321,6 +352,16 @@ impl Writer {
             }
         }
         self.database.as_ref()
+    }
+
+    /// True if nothing was written for so long that the runs are lost. `began`: when it was tried first.
+    fn was_away_too_long(&self, began: Instant) -> bool {
+        self.renewed.elapsed().min(began.elapsed()) > self.inner.lease * MAX_LEASES
+    }
+
+    /// How long the writer waits for an answer that it can do without. Several of them are still much less than a lease.
+    fn look_timeout(&self) -> Duration {
+        LOOK_TIMEOUT.min(self.inner.lease / 10)
     }
 
     async fn roll_back(&self) {
@@ -351,12 +392,10 @@ impl Writer {
         self.inner.lost_all();
         self.refused.clear();
         // Who has called before it was lost must not believe that it was written by the replica that had the run.
-        for work in std::mem::take(&mut self.rest).into_iter().chain(self.inner.queue.take()) {
-            match work {
-                Work::Close(_) => self.rest.push(work),
-                work => work.fail(error),
-            }
-        }
+        let (last, lost): (VecDeque<Queued>, VecDeque<Queued>) =
+            self.inner.queue.take().into_iter().partition(|(_, work)| matches!(work, Work::Close(_)));
+        lost.into_iter().for_each(|(_, work)| work.fail(error));
+        self.inner.queue.put_back(last, None);
         (self.log_size, self.flushed) = (0, 0);
         loop {
             let began = Instant::now();
@@ -387,7 +426,7 @@ impl Writer {
         let Some(database) = &self.database else { return };
         let sql = "SELECT f.run FROM il.follows f JOIN il.runs r ON r.id = f.run
                    WHERE r.holder = $1 AND f.until > clock_timestamp()";
-        if let Ok(Ok(rows)) = timeout(LOOK_TIMEOUT, database.rows(sql, &[(&self.replica, Type::UUID)])).await {
+        if let Ok(Ok(rows)) = timeout(self.look_timeout(), database.rows(sql, &[(&self.replica, Type::UUID)])).await {
             self.inner.set_followed(rows.iter().map(|row| interlingua_core::RunId(row.get(0))).collect());
         }
     }
@@ -398,7 +437,7 @@ impl Writer {
         let Some(database) = self.database.as_ref().filter(|_| is_due) else { return };
         self.asked_time = Some(Instant::now());
         let sent = clock::machine();
-        let Ok(Ok(Some(row))) = timeout(LOOK_TIMEOUT, database.row(CLOCK, &[])).await else { return };
+        let Ok(Ok(Some(row))) = timeout(self.look_timeout(), database.row(CLOCK, &[])).await else { return };
         let store = u64::try_from(row.get::<_, i64>(0)).unwrap_or(0);
         if let Some(ahead) = clock::follow_store(store, sent, clock::machine()) {
             tracing::warn!(
@@ -415,7 +454,7 @@ impl Writer {
             // Lost ones only cost time: everyone looks for itself now and then. A notice is a transaction of its own, which
             // need not wait for the disk: what it is about is there.
             let sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
-            let _ = timeout(LOOK_TIMEOUT, database.rows(sql, &parameters)).await;
+            let _ = timeout(self.look_timeout(), database.rows(sql, &parameters)).await;
         }
     }
 

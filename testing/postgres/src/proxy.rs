@@ -1,4 +1,4 @@
-//! A TCP proxy whose connections can be cut and stalled, one way or both ways, at once or after a number of bytes.
+//! A TCP proxy whose connections can be cut, stalled and forgotten, one way or both ways, at once or after a number of bytes.
 //!
 //! Not here: what is sent through it.
 
@@ -38,6 +38,10 @@ struct State {
     server: SocketAddr,
     /// By direction: nothing passes, and connections stay open.
     stalled: [bool; 2],
+    /// How many connections there were so far.
+    accepted: u64,
+    /// So many of them, the first ones, are forgotten.
+    forgotten: u64,
     /// New connections are closed at once.
     refusing: bool,
     delay: Duration,
@@ -61,6 +65,8 @@ impl Proxy {
         let state = State {
             server,
             stalled: [false; 2],
+            accepted: 0,
+            forgotten: 0,
             refusing: false,
             delay: Duration::ZERO,
             allowance: [None; 2],
@@ -110,6 +116,12 @@ impl Proxy {
     /// anything.
     pub fn stall(&self, direction: Direction) {
         self.shared.change(|state| state.stalled[direction as usize] = true);
+    }
+
+    /// Lets nothing pass in present connections ever again, and no end notices anything; new ones are served. As a firewall
+    /// does that has forgotten them.
+    pub fn forget(&self) {
+        self.shared.change(|state| state.forgotten = state.accepted);
     }
 
     /// Ends [`Proxy::stall`] in both directions: what was held back arrives now.
@@ -180,23 +192,25 @@ impl Shared {
         let clone = |stream: &TcpStream| stream.try_clone();
         let (Ok(client_end), Ok(server_end)) = (clone(&client), clone(&server)) else { return };
         let (Ok(client_copy), Ok(server_copy)) = (clone(&client), clone(&server)) else { return };
-        {
+        let number = {
             let mut state = self.lock();
             if state.refusing || state.closed {
                 return;
             }
             state.open.push((client_end, server_end));
-        }
+            state.accepted += 1;
+            state.accepted
+        };
 
         let back = Arc::clone(&self);
-        let answering = thread::spawn(move || back.pass(server_copy, client_copy, Direction::ToClient));
-        self.pass(client, server, Direction::ToServer);
+        let answering = thread::spawn(move || back.pass(number, server_copy, client_copy, Direction::ToClient));
+        self.pass(number, client, server, Direction::ToServer);
         let _ = answering.join();
         // Of connections that have ended by themselves.
         self.lock().open.retain(|(client, _)| client.peer_addr().is_ok());
     }
 
-    fn pass(&self, mut from: TcpStream, mut to: TcpStream, direction: Direction) {
+    fn pass(&self, number: u64, mut from: TcpStream, mut to: TcpStream, direction: Direction) {
         let index = direction as usize;
         let mut buffer = vec![0; 64 << 10];
         loop {
@@ -206,7 +220,7 @@ impl Shared {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
-            let (passing, is_last, delay) = self.take(index, read);
+            let (passing, is_last, delay) = self.take(number, index, read);
             thread::sleep(delay);
             if to.write_all(&buffer[..passing]).is_err() {
                 break;
@@ -221,9 +235,11 @@ impl Shared {
 
     /// Waits until bytes may pass. Returns how many of them, whether the connection is then cut, and for how long they
     /// are held back.
-    fn take(&self, index: usize, read: usize) -> (usize, bool, Duration) {
+    fn take(&self, number: u64, index: usize, read: usize) -> (usize, bool, Duration) {
         let state = self.lock();
-        let waited = self.changed.wait_while(state, |state| state.stalled[index] && !state.closed);
+        let waited = self
+            .changed
+            .wait_while(state, |state| (state.stalled[index] || number <= state.forgotten) && !state.closed);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let (passing, is_last) = match &mut state.allowance[index] {
             Some(left) if *left <= read => (*left, true),

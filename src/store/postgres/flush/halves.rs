@@ -39,6 +39,7 @@ impl Flush {
     /// This one, if it cannot be divided.
     pub(in super::super) fn halve(mut self) -> Result<(Self, Self), Box<Self>> {
         let first_items = match self.items() {
+            0 if self.leaving.0.len() > 1 => return Ok(self.halve_leaving()),
             0 => return Err(Box::new(self)),
             1 if !self.runs.log.is_empty() => 0,
             1 if self.does_more() => 1,
@@ -107,5 +108,27 @@ impl Flush {
             ..self
         };
         Ok((first, second))
+    }
+
+    /// One flush that gives up half of the places, and one that does all else. Who waits is answered after both.
+    fn halve_leaving(mut self) -> (Self, Self) {
+        let middle = self.leaving.0.len() / 2;
+        let other = (self.leaving.0.split_off(middle), self.leaving.1.split_off(middle));
+        let leaving = std::mem::replace(&mut self.leaving, other);
+        let first = Self {
+            replica: self.replica,
+            number: self.number,
+            runs: RunWrites::default(),
+            trims: false,
+            claims: Vec::new(),
+            removes: Vec::new(),
+            documents: Vec::new(),
+            queueing: Vec::new(),
+            leaving,
+            signals: Vec::new(),
+            waiting: Vec::new(),
+            closing: None,
+        };
+        (first, self)
     }
 }

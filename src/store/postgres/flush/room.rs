@@ -1,0 +1,70 @@
+//! How much of the work that waits one flush takes. After an outage there may be the ends of thousands of turns: locks for
+//! all of them at once are more than the database has room for, and it would refuse the same flush however often it is
+//! sent. Not here: dividing what is too large all the same ([`super::halves`]).
+
+use std::collections::HashSet;
+
+use interlingua_core::id::RunId;
+
+use super::super::tracked::RunWrites;
+use super::super::work::Work;
+
+/// How many keys one flush locks, and so how many statements it has. The lock table of a database has room for 64 times its
+/// connections, for all gateways together.
+const MAX_KEYS: usize = 500;
+/// How many bytes one flush writes, unless a single piece of work has more.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The room that is left in a flush.
+#[derive(Default)]
+pub(super) struct Room {
+    keys: usize,
+    /// Bytes of documents.
+    bytes: usize,
+    /// Bytes of runs in the log.
+    log: usize,
+    /// Bytes of runs in rows of their own, and in how many of them.
+    rows: (usize, usize),
+    removed: HashSet<RunId>,
+}
+
+impl Room {
+    /// True if this comes into the flush, after all that came before.
+    pub(super) fn takes(&mut self, work: &Work) -> bool {
+        let (keys, bytes) = match work {
+            Work::Documents(work) => (work.writes.len(), work.writes.iter().map(size_of).sum()),
+            Work::Remove { .. } | Work::QueueTurn { .. } | Work::LeaveTurn { .. } | Work::Signal { .. } => (1, 0),
+            _ => (0, 0),
+        };
+        let (before, bytes) = (self.bytes + self.log + self.rows.0, self.bytes.saturating_add(bytes));
+        let is_full = self.keys + keys > MAX_KEYS || bytes.saturating_add(self.log + self.rows.0) > MAX_BYTES;
+        if is_full && (self.keys > 0 || before > 0) {
+            return false;
+        }
+
+        match work {
+            Work::Remove { run, .. } => drop(self.removed.insert(*run)),
+            // What follows the removal of the same run comes after it.
+            Work::Touch(run) | Work::Open { run, .. } | Work::Settle { run, .. }
+                if self.removed.contains(&run.id()) =>
+            {
+                return false;
+            }
+            _ => {}
+        }
+        (self.keys, self.bytes) = (self.keys + keys, bytes);
+        true
+    }
+
+    /// Counts what has been added of runs.
+    pub(super) fn count(&mut self, runs: &RunWrites) {
+        let (bytes, counted) = self.rows;
+        let added: usize = runs.segments.iter().skip(counted).map(|segment| segment.bytes.len()).sum();
+        self.rows = (bytes + added, runs.segments.len());
+        self.log = runs.log.len();
+    }
+}
+
+fn size_of(write: &super::super::work::DocumentWriteOwned) -> usize {
+    write.key.len() + write.value.as_ref().map_or(0, |value| value.len())
+}
