@@ -9,6 +9,7 @@ import { browser, complaints } from './browser.mjs'
 import { check, close } from './checks.mjs'
 
 const AREAS = [
+  'types',
   'pure',
   'signing-in',
   'runs',
