@@ -22,6 +22,7 @@ const AREAS = [
   'metrics',
   'screens',
   'hostile',
+  'large',
 ]
 
 const chosen = process.env.AREAS?.split(',') ?? AREAS
