@@ -57,6 +57,34 @@ async fn a_run_that_three_gateways_follow_is_stopped_on_a_fourth() {
     }
 }
 
+/// A task is stopped on another gateway while its turn comes to a pause: it may be no one's, or anyone's, by then.
+#[tokio::test]
+async fn a_task_is_stopped_on_another_gateway_whenever_it_comes_to_a_pause() {
+    let agent = Upstream::with_handler(|request| approval_request(&last_input_text(&request.json())));
+    let route = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
+    let stand = Stand::with(agent, "", &format!("{ROUTE}{route}"), 3).await;
+    for number in 0..24 {
+        let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": format!("item-{number}") }] });
+        let body = json!({ "message": message, "configuration": { "returnImmediately": true } });
+        let sent = stand.members[0].post("/a2a/demo/message:send", &body).await;
+        let task = sent.json()["task"]["id"].as_str().unwrap_or_else(|| panic!("{}", sent.text())).to_owned();
+        tokio::time::sleep(Duration::from_millis(number)).await;
+
+        let begun = std::time::Instant::now();
+        let stopped = stand.members[1].post(&format!("/a2a/demo/tasks/{task}:cancel"), &json!({})).await;
+        assert_eq!(
+            (stopped.status, &stopped.json()["status"]["state"]),
+            (200, &json!("TASK_STATE_CANCELED")),
+            "{number}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(8), "{number}: {:?}", begun.elapsed());
+        for member in &stand.members {
+            let shown = member.get(&format!("/a2a/demo/tasks/{task}")).await.json();
+            assert_eq!(shown["status"]["state"], "TASK_STATE_CANCELED", "{number}: {shown}");
+        }
+    }
+}
+
 /// Answers to approvals, as tasks of A2A that wait for a second at most.
 #[tokio::test]
 async fn a_run_is_answered_on_one_gateway_or_expires_on_another() {
