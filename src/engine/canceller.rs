@@ -92,7 +92,7 @@ impl Canceller {
                 }
             }
 
-            // It may have come to a pause, or to another process, before the one that had it is told: then once more.
+            // It may have come to a pause, or to another process, before the one that had it learns of it.
             run = self.signal_cancel(run).await?;
             if run.run_state().is_ended() || Instant::now() >= deadline {
                 return Ok(run);
