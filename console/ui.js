@@ -85,7 +85,10 @@ export function dialogs() {
     }) : nothing}`;
 }
 
-/** A modal dialog; Escape closes it, and the focus goes back to where it was. */
+/**
+ * A modal dialog; Escape closes it, and the focus goes back to where it was.
+ * @param {{title: string, body: any, close: () => void, actions?: any}} dialog
+ */
 export function confirmation({ title, body, close, actions = nothing }) {
   const shut = () => {
     close();

@@ -2,10 +2,18 @@
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { post, mayAct } from '../api.js';
-import { counted } from '../format.js';
+import { ago, counted, duration, number } from '../format.js';
 import { link } from '../router.js';
-import { agents, fail, gateway, pendingCount, routes } from '../state.js';
+import { agents, fail, gateway, now, pendingCount, routes } from '../state.js';
 import { ask, loading } from '../ui.js';
+import { bars, hub } from './picture.js';
+
+/** From which part of its runs on the failures of an agent need attention. */
+const MUCH = 0.02;
+const failedPart = ({ lately }) => (lately.ended > 0 ? lately.failed / lately.ended : 0);
+const percent = (part) => (part === 0 ? '0 %' : part < 0.01 ? '< 1 %' : `${Math.round(100 * part)} %`);
+/** What an agent or a protocol does: what is under way now, and what ended in the last minutes. */
+const traffic = ({ live, lately }) => live + lately.ended;
 
 export function overviewView() {
   const about = gateway.value;
@@ -13,7 +21,7 @@ export function overviewView() {
   return html`
     <h1>Overview</h1>
     ${attention(about)}
-    <div class="picture">${clients()}<div class="hub" aria-hidden="true"><span>Agent API</span></div>${agentTable()}</div>
+    <div class="picture">${clients()}${hub(about.traffic.map(traffic), agents.value.map(traffic))}${agentTable()}</div>
     ${routeTable()}`;
 }
 
@@ -23,6 +31,8 @@ function attention(about) {
   const notes = [
     ...(pendingCount.value > 0 ? [html`<a href="#/pending">${counted(pendingCount.value, 'open item')}</a>`] : []),
     ...failing.map((agent) => html`<a href=${link('runs', null, { agent: agent.name, state: 'failed' })}>${agent.name} is failing</a>`),
+    ...agents.value.filter((agent) => agent.state !== 'failing' && failedPart(agent) >= MUCH).map((agent) =>
+      html`<a href=${link('runs', null, { agent: agent.name, state: 'failed' })}>${agent.name} fails ${percent(failedPart(agent))}</a> of its runs in the last 15 minutes`),
     ...agents.value.filter((agent) => agent.state === 'draining').map((agent) => html`${agent.name} takes no new runs`),
     ...about.reasons.map((reason) => html`not ready: ${reason.what} ${reason.detail ?? ''}`),
     ...(open > 0 ? [html`${counted(open, 'route')} without authentication`] : []),
@@ -33,24 +43,30 @@ function attention(about) {
 }
 
 function clients() {
-  const most = Math.max(1, ...gateway.value.traffic.map((one) => one.live));
   return html`<section class="clients" aria-label="Clients"><h2>Clients</h2><ul class="plain">
     ${gateway.value.traffic.map((one) => html`<li><a href=${link('runs', null, { protocol: one.protocol })}>${one.protocol}</a>
-      <span class="number">${one.live}</span><span class="wire" aria-hidden="true" .style=${`height:${1 + Math.round((6 * one.live) / most)}px`}></span></li>`)}
+      ${bars(one.lately.per_minute)}<span class="number" title="live runs">${number(one.live)}</span></li>`)}
   </ul></section>`;
 }
 
+/** Why the agent's latest failed run failed. */
+const lastFault = ({ last_fault: fault }) => (fault ? html`<div class="dim fault"><code>${fault.code}</code> ${ago(fault.at, now.value)}${
+  fault.message ? html`: ${fault.message}` : nothing}</div>` : nothing);
+
 function agentTable() {
   return html`<section class="agents"><h2 id="agents">Agents</h2><div class="scroll"><table aria-label="Agents">
-    <thead><tr><th scope="col">Agent</th><th scope="col">State</th><th scope="col">Protocol</th><th scope="col">Live</th><th scope="col">Waiting</th>${mayAct() ? html`<th scope="col">Actions</th>` : nothing}</tr></thead>
+    <thead><tr><th scope="col">Agent</th><th scope="col">State</th><th scope="col">Protocol</th><th scope="col">Live</th><th scope="col">Waiting</th>
+      <th scope="col">First event</th><th scope="col">Failed</th>${mayAct() ? html`<th scope="col">Actions</th>` : nothing}</tr></thead>
     <tbody>${agents.value.map((agent) => html`<tr>
       <th scope="row"><a href=${link('runs', null, { agent: agent.name })}>${agent.name}</a><div class="dim">${agent.host}</div></th>
-      <td><span class="dot ${agent.state}">${agent.state}</span>${agent.reason ? html`<div class="dim">${agent.reason}</div>` : nothing}</td>
+      <td><span class="dot ${agent.state}">${agent.state}</span>${agent.reason ? html`<div class="dim">${agent.reason}</div>` : nothing}${lastFault(agent)}</td>
       <td>${agent.protocol}</td>
-      <td class="number">${agent.live}</td>
-      <td class="number">${agent.queued}</td>
+      <td class="number">${number(agent.live)}</td>
+      <td class="number">${number(agent.queued)}</td>
+      <td class="number">${agent.lately.first_event_p50 === null ? '–' : duration(agent.lately.first_event_p50)}</td>
+      <td class="number">${agent.lately.ended === 0 ? '–' : html`<span class=${failedPart(agent) >= MUCH ? 'bad' : ''}>${percent(failedPart(agent))}</span>`}</td>
       ${mayAct() ? html`<td>${drainButton(agent)}</td>` : nothing}</tr>`)}</tbody>
-  </table></div></section>`;
+  </table></div><p class="hint">First event (half of the turns are as fast) and failed: of this gateway in the last 15 minutes.</p></section>`;
 }
 
 /** Lets an agent take no new runs, or take them again. */

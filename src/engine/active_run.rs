@@ -13,7 +13,7 @@ use interlingua_core::call::{RunInfo, RunState, RunView};
 use interlingua_core::event::Millis;
 use interlingua_core::pending::Pending;
 use interlingua_core::run::RunError;
-use interlingua_core::{End, Event, Fault, FaultKind, Record, RunId, Step};
+use interlingua_core::{Blame, End, Event, Fault, FaultKind, Record, RunId, Step};
 
 use super::agent::Agent;
 use super::cancel_flag::CancelFlag;
@@ -22,7 +22,7 @@ use super::followers::Followers;
 use super::turn::Turn;
 use super::visibility::Visibility;
 use crate::clock;
-use crate::metrics::RunEnd;
+use crate::metrics::{LastFault, RunEnd};
 use crate::store::{DirtyFlag, Journal, StoredRun};
 
 /// Events are evicted once a run without readers has grown by so many bytes.
@@ -392,14 +392,22 @@ impl ActiveRun {
         }
 
         let run = state.record.run();
-        let code = run.error().map_or("", |error| {
-            let ours = FaultKind::ALL.iter().find(|kind| kind.code() == error.code);
-            ours.map_or("agent", |kind| kind.code())
-        });
-        let took = Duration::from_millis(run.finished_at.unwrap_or(run.created_at).saturating_sub(run.created_at));
+        let ours = |code: &str| FaultKind::ALL.iter().find(|kind| kind.code() == code);
+        let code = run.error().map_or("", |error| ours(&error.code).map_or("agent", |kind| kind.code()));
+        // A code that is none of ours is the agent's own.
+        let blame = run.error().map(|error| ours(&error.code).map_or(Blame::Upstream, |kind| kind.blame()));
+        let ended_at = run.finished_at.unwrap_or(run.created_at);
+        let took = Duration::from_millis(ended_at.saturating_sub(run.created_at));
         let protocol = &*state.about.protocol;
         let caller = state.caller.as_ref();
-        self.agent.metrics.run_ended(&RunEnd { protocol, outcome: end.as_str(), code, caller, took });
+        let metrics = &self.agent.metrics;
+        if let Some(error) = run.error().filter(|_| end == End::Failed) {
+            // What an agent says of its failure may repeat what its client said.
+            let message =
+                ours(&error.code).filter(|kind| **kind != FaultKind::AgentFailed).map(|_| error.message.clone());
+            metrics.note_fault(LastFault { at: ended_at, code: error.code.clone(), message });
+        }
+        metrics.run_ended(&RunEnd { protocol, outcome: end.as_str(), code, blame, caller, took });
     }
 
     /// How many readers it has now, and how many turns wait in it.

@@ -7,21 +7,24 @@ use std::time::Duration;
 
 use interlingua_core::call::{ATTACHMENTS, RunInfo, RunState, Target, attachment_key};
 use interlingua_core::{End, Event, Fault, FaultKind, RunId, Step};
+use tokio::time::Instant;
 
 use super::active_run::{ActiveRun, Publish};
 use super::commit;
 use super::deliveries::{Deliveries, StartReason};
 use super::faults::{self, store_fault};
-use super::follow::{Follower, settled};
+use super::follow::{self, Follower, settled};
 use super::retention::SharedRules;
 use super::run_access::RunAccess;
 use super::run_handle::RunHandle;
-use super::run_table::RunTable;
+use super::run_table::{HeldRun, RunTable};
 use super::scope::Scope;
 use crate::store::{Expect, Signal};
 
 /// How long a caller waits for a run to end that it has canceled. After that the run is shown as it stands.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the process that drives a run is given to stop it before it is asked again.
+const SIGNAL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// More attachments than any adapter gives a run.
 const MAX_ATTACHMENTS: usize = 100;
@@ -68,48 +71,61 @@ impl Canceller {
             return Ok(settled(&self.runs, self.find_again(run).await?).await);
         }
 
-        match run.run_state() {
-            RunState::Ended(_) => {
-                let run = settled(&self.runs, run).await;
-                self.withdraw(&run).await?;
-                return self.find_again(run).await;
+        let deadline = Instant::now() + CANCEL_TIMEOUT;
+        let mut run = run;
+        loop {
+            let is_elsewhere = match run.run_state() {
+                RunState::Ended(_) => {
+                    let run = settled(&self.runs, run).await;
+                    self.withdraw(&run).await?;
+                    return self.find_again(run).await;
+                }
+                RunState::Queued | RunState::Running => matches!(run, RunHandle::Stored(..)),
+                RunState::Waiting | RunState::WaitingForAuth => false,
+            };
+            if !is_elsewhere {
+                match self.runs.activate(run.clone()).await {
+                    Ok(held) => return self.end_held(&held, scope, deadline).await,
+                    // Another process has begun its next turn, and not written that yet.
+                    Err(fault) if fault.kind == FaultKind::Busy && self.runs.is_shared() => {}
+                    Err(fault) => return Err(fault),
+                }
             }
-            RunState::Queued | RunState::Running if matches!(run, RunHandle::Stored(..)) => {
-                return self.cancel_elsewhere(run).await;
-            }
-            _ => {}
-        }
 
-        let held = match self.runs.activate(run.clone()).await {
-            // Another process has begun its next turn, and not written that yet.
-            Err(fault) if fault.kind == FaultKind::Busy && self.runs.is_shared() => {
-                return self.cancel_elsewhere(run).await;
+            // It may have come to a pause, or to another process, before the one that had it learns of it.
+            run = self.signal_cancel(run).await?;
+            if run.run_state().is_ended() || Instant::now() >= deadline {
+                return Ok(run);
             }
-            held => held?,
-        };
+        }
+    }
+
+    /// Ends a run that this process drives, or that waits.
+    async fn end_held(&self, held: &HeldRun, scope: Option<&Scope>, deadline: Instant) -> Result<RunHandle, Fault> {
         if held.run_state().is_waiting() {
-            let run_scope = self.rules.scope_of(&held);
+            let run_scope = self.rules.scope_of(held);
             if let Some(scope) = run_scope.as_ref().or(scope) {
-                self.deliveries.start(&held, StartReason::RunContinues, scope).await?;
+                self.deliveries.start(held, StartReason::RunContinues, scope).await?;
             }
         }
 
         // Past that time the run is shown as it stands.
-        let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.end(&held)).await;
+        let _ = tokio::time::timeout_at(deadline, self.end(held)).await;
         Ok(held.handle())
     }
 
-    /// Stops a run that another process drives, and waits for its end.
-    async fn cancel_elsewhere(&self, run: RunHandle) -> Result<RunHandle, Fault> {
-        let followed = self.runs.follow_elsewhere(&run)?;
+    /// Asks the process that drives a run to stop it, and waits a moment for its end. Returns the run as it is then.
+    async fn signal_cancel(&self, run: RunHandle) -> Result<RunHandle, Fault> {
+        let followed = follow::follow_elsewhere(&self.runs, &run)?;
         let signaled = self.runs.store().signal(run.id(), Signal::Cancel).await;
         signaled.map_err(|error| store_fault(&error))?;
-        if let Some(copy) = followed {
-            let mut follower = Follower::new(&self.runs, RunHandle::InMemory(copy.pin()));
-            let end = follower.until(|step| matches!(step.event, Event::RunFinished { .. }));
-            // Past that time the run is shown as it stands.
-            let _ = tokio::time::timeout(CANCEL_TIMEOUT, end).await;
-        }
+        let end = async {
+            match followed {
+                Some(mut follower) => follower.until(|step| matches!(step.event, Event::RunFinished { .. })).await,
+                None => std::future::pending().await,
+            }
+        };
+        let _ = tokio::time::timeout(SIGNAL_INTERVAL, end).await;
         self.find_again(run).await
     }
 

@@ -219,8 +219,10 @@ impl Concluder {
         // The replica that has a lost run writes its session, too.
         while !run.is_lost() {
             let added = self.pending_index.add(&turn.session, run, asked).await;
-            let saved = self.runs.sessions().save(&turn.session).await;
-            let Err(fault) = added.and(saved) else { return };
+            // Refused because others have taken this replica's runs over: nothing more may be written of them.
+            let is_refused = added.is_err() && self.runs.is_shared();
+            let saved = if is_refused { added } else { added.and(self.runs.sessions().save(&turn.session).await) };
+            let Err(fault) = saved else { return };
             if !self.runs.is_shared() || fault.kind != FaultKind::Overloaded {
                 let (code, detail) = (fault.code(), fault.detail.as_deref());
                 return tracing::warn!(run = %run.id(), code, detail, "{}", fault.message);

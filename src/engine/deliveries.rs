@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use super::active_run::ActiveRun;
 use super::delivery::{Delivery, Outbox, Receiver, Start};
 use super::faults::store_fault;
-use super::follow::Follower;
+use super::follow::{self, Follower};
 use super::gate::Gate;
 use super::retention::SharedRules;
 use super::run_handle::RunHandle;
@@ -171,8 +171,9 @@ impl Deliveries {
             }
             Ok(Some(run)) if self.lock().is_under_way(&scope.document_key(document.key)) => {
                 // It was left by the process before this one, and goes on to the receiver as it is named now.
-                if let Ok(Some(copy)) = self.runs.copy_of(&run) {
-                    self.start_one(notifiers, &document, &copy, StartReason::Left(0), scope);
+                let follower = follow::follow_copy(&self.runs, &run).ok().flatten();
+                if let Some(copy) = follower.as_ref().and_then(Follower::active_run) {
+                    self.start_one(notifiers, &document, copy, StartReason::Left(0), scope);
                 }
             }
             Ok(Some(_)) | Err(_) => {}
@@ -182,11 +183,15 @@ impl Deliveries {
     /// Goes on with what a lost process has left of a run that has come to rest, unless that is under way.
     pub(super) async fn resume_left(&self, run: RunId, left: &Left, rules: &SharedRules) -> Result<(), Fault> {
         let Some(run) = self.runs.find(run).await? else { return Ok(()) };
-        let active = match &run {
-            RunHandle::InMemory(active) => Some(Arc::clone(active)),
-            RunHandle::Stored(..) => self.runs.copy_of(&run)?,
+        // Followed until its delivery follows it: who follows a copy last ends it.
+        let follower = match &run {
+            RunHandle::InMemory(_) => Follower::new(&self.runs, run.clone()),
+            RunHandle::Stored(..) => match follow::follow_copy(&self.runs, &run)? {
+                Some(follower) => follower,
+                None => return Ok(()),
+            },
         };
-        let Some((active, scope)) = active.and_then(|active| Some((Arc::clone(&active), rules.scope_of(&active)?)))
+        let Some((active, scope)) = follower.active_run().and_then(|active| Some((active, rules.scope_of(active)?)))
         else {
             return Ok(());
         };
@@ -199,7 +204,7 @@ impl Deliveries {
         let is_under_way = self.lock().is_under_way(&store_key);
         if !is_under_way && let Some(value) = stored_json::parse(&found.value) {
             let document = ReceiverDocument { key: &left.receiver, value: &value, version: found.version };
-            self.start_one(notifiers, &document, &active, StartReason::Left(left.from), &scope);
+            self.start_one(notifiers, &document, active, StartReason::Left(left.from), &scope);
         }
         Ok(())
     }
@@ -240,10 +245,10 @@ impl Deliveries {
 
         let found =
             self.outbox.store.get(notifiers.collection, &store_key).await.map_err(|error| store_fault(&error))?;
-        let Some((found, copy)) = found.zip(self.runs.copy_of(&run)?) else { return Ok(()) };
-        if let Some(value) = stored_json::parse(&found.value) {
+        let Some((found, follower)) = found.zip(follow::follow_copy(&self.runs, &run)?) else { return Ok(()) };
+        if let (Some(value), Some(copy)) = (stored_json::parse(&found.value), follower.active_run()) {
             let document = ReceiverDocument { key, value: &value, version: found.version };
-            self.start_one(notifiers, &document, &copy, StartReason::ReceiverNamedAgain, scope);
+            self.start_one(notifiers, &document, copy, StartReason::ReceiverNamedAgain, scope);
         }
         Ok(())
     }

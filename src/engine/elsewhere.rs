@@ -13,7 +13,7 @@ use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, Owner, Record, Run, RunId};
 use tokio::task::AbortHandle;
 
-use super::active_run::{ActiveRun, Publish, State};
+use super::active_run::{ActiveRun, PinnedRun, Publish, State};
 use super::session_table::SessionTable;
 use crate::store::{RunUpdate, Store};
 
@@ -39,19 +39,33 @@ impl RunsElsewhere {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The copy of a run, if it is followed here.
-    pub(super) fn get(&self, id: RunId) -> Option<Arc<ActiveRun>> {
-        self.lock().get(&id).map(|copy| Arc::clone(&copy.run))
-    }
-
     /// All copies.
     pub(super) fn all(&self) -> Vec<Arc<ActiveRun>> {
         self.lock().values().map(|copy| Arc::clone(&copy.run)).collect()
     }
 
-    /// Lets a copy grow from now on, unless there is another one of the run already: returns the one that grows.
-    pub(super) fn add(self: &Arc<Self>, run: &Arc<ActiveRun>) -> Arc<ActiveRun> {
+    /// Follows the copy of a run, if there is one. Pinned, with the follower's index: counted before anyone else can let go
+    /// of the copy.
+    pub(super) fn follow(&self, id: RunId) -> Option<(PinnedRun, usize)> {
+        let copies = self.lock();
+        let run = &copies.get(&id)?.run;
+        Some((run.pin(), run.add_follower(false)))
+    }
+
+    /// Lets a copy grow from now on, unless there is another one of the run already, and follows the one that grows.
+    pub(super) fn add_and_follow(self: &Arc<Self>, run: &Arc<ActiveRun>) -> (PinnedRun, usize) {
         let mut copies = self.lock();
+        let run = self.add_to(&mut copies, run);
+        (run.pin(), run.add_follower(false))
+    }
+
+    /// Lets the copy of a run that is followed grow from now on, unless there is another one of the run already.
+    pub(super) fn add(self: &Arc<Self>, run: &Arc<ActiveRun>) {
+        self.add_to(&mut self.lock(), run);
+    }
+
+    /// Returns the copy that grows.
+    fn add_to(self: &Arc<Self>, copies: &mut HashMap<RunId, Copy>, run: &Arc<ActiveRun>) -> Arc<ActiveRun> {
         if let Some(known) = copies.get(&run.id()) {
             return Arc::clone(&known.run);
         }

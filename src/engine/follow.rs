@@ -9,7 +9,7 @@ use interlingua_core::call::RunView;
 use interlingua_core::{Fault, Step};
 use tokio::time::{Instant, sleep};
 
-use super::active_run::{PinnedRun, Take};
+use super::active_run::{ActiveRun, PinnedRun, Take};
 use super::faults;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
@@ -43,6 +43,14 @@ impl Follower {
     /// Follows a run that is canceled when its last attached follower leaves.
     pub(super) fn attached(runs: &Arc<RunTable>, run: RunHandle) -> Self {
         Self::with_attachment(runs, run, true)
+    }
+
+    /// The run that is followed, if it is in memory.
+    pub(super) fn active_run(&self) -> Option<&Arc<ActiveRun>> {
+        match &self.source {
+            Source::InMemory(run, _) => Some(run),
+            Source::Stored(_) => None,
+        }
     }
 
     fn with_attachment(runs: &Arc<RunTable>, run: RunHandle, attached: bool) -> Self {
@@ -204,10 +212,25 @@ impl Drop for Follower {
     }
 }
 
+/// Follows a run that another replica may drive. `None`: nothing more will happen in it, or no other process uses the store.
+pub(super) fn follow_elsewhere(runs: &Arc<RunTable>, run: &RunHandle) -> Result<Option<Follower>, Fault> {
+    let counted = runs.count_elsewhere(run)?;
+    Ok(counted.map(|(run, index)| Follower { runs: Arc::clone(runs), source: Source::InMemory(run, index), next: 0 }))
+}
+
+/// Follows a copy of a stored run to its end: it grows if another replica may drive the run. `None`: the run is in memory.
+pub(super) fn follow_copy(runs: &Arc<RunTable>, run: &RunHandle) -> Result<Option<Follower>, Fault> {
+    if let Some(follower) = follow_elsewhere(runs, run)? {
+        return Ok(Some(follower));
+    }
+    let RunHandle::Stored(stored, pending) = run else { return Ok(None) };
+    Ok(Some(Follower::new(runs, RunHandle::InMemory(runs.copy(stored, pending)?.pin()))))
+}
+
 /// Follows a run that was found, wherever it is driven.
 pub(super) async fn follow(runs: &Arc<RunTable>, run: RunHandle) -> Result<Follower, Fault> {
-    if let Some(elsewhere) = runs.follow_elsewhere(&run)? {
-        return Ok(Follower::new(runs, RunHandle::InMemory(elsewhere.pin())));
+    if let Some(follower) = follow_elsewhere(runs, &run)? {
+        return Ok(follower);
     }
     if run.run_state().is_waiting() && matches!(run, RunHandle::Stored(..)) {
         // Its next turn may start while it is followed.

@@ -20,7 +20,7 @@ use super::complete::complete;
 use super::context::Outcome;
 use super::deliveries::{Deliveries, StartReason};
 use super::driver::Driver;
-use super::follow::Follower;
+use super::follow::{self, Follower};
 use super::linked_runs::RunLinker;
 use super::respond::Wanted;
 use super::run_access::RunAccess;
@@ -62,7 +62,7 @@ impl LaterTurns {
         scope: &Scope,
     ) -> Result<Answer, Fault> {
         if let Some(working) = self.working_in_line(id, scope).await? {
-            return self.start_in_line(&working, call, agent, scope).await;
+            return self.start_in_line(working, call, agent, scope).await;
         }
 
         let run = self.access.activate(id, scope).await?;
@@ -99,8 +99,8 @@ impl LaterTurns {
     }
 
     /// A run that works, if other replicas may have its next turns in line: all of them are taken in the order of that
-    /// line, also where the run is driven here. What is returned is for following it.
-    async fn working_in_line(&self, id: RunId, scope: &Scope) -> Result<Option<Arc<ActiveRun>>, Fault> {
+    /// line, also where the run is driven here.
+    async fn working_in_line(&self, id: RunId, scope: &Scope) -> Result<Option<Follower>, Fault> {
         if !self.runs.is_shared() {
             return Ok(None);
         }
@@ -108,22 +108,22 @@ impl LaterTurns {
         if !run.run_state().is_working() {
             return Ok(None);
         }
-        match &run {
-            RunHandle::InMemory(run) => Ok(Some(Arc::clone(run))),
-            RunHandle::Stored(..) => self.runs.follow_elsewhere(&run),
+        match run {
+            RunHandle::InMemory(_) => Ok(Some(Follower::new(&self.runs, run))),
+            RunHandle::Stored(..) => follow::follow_elsewhere(&self.runs, &run),
         }
     }
 
     /// Queues a turn of a run in the line of all replicas. It is taken here once those before it have ended.
     async fn start_in_line(
         &self,
-        run: &Arc<ActiveRun>,
+        follower: Follower,
         call: RunCall,
         agent: &Arc<Agent>,
         scope: &Scope,
     ) -> Result<Answer, Fault> {
-        let follower = Follower::new(&self.runs, RunHandle::InMemory(run.pin()));
-        check_continuable(run)?;
+        let Some(run) = follower.active_run().cloned() else { return Err(Fault::not_found("the run")) };
+        check_continuable(&run)?;
         let mut permits = TurnPermits::begin(&scope.caller, agent)?;
         let (delivery, policy, labels) = (call.delivery, call.policy, call.labels.clone());
         let session = self.runs.session_of(&RunHandle::InMemory(run.pin())).await?;

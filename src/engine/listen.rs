@@ -129,7 +129,7 @@ impl<'a> Listener<'a> {
             }
             fed?;
             if !has_room {
-                Box::pin(wait_for_room(self.run)).await?;
+                Box::pin(wait_for_room(self.run, self.store.shared().is_some())).await?;
             }
         }
     }

@@ -129,7 +129,7 @@ use self::unstored::UnstoredRuns;
 use crate::callers::Callers;
 use crate::metrics::{Levels, Metrics};
 use crate::ports::WebhookClient;
-use crate::store::{Health, ReplicaStatus, Shared, Store, StoreError};
+use crate::store::{Health, ReplicaStatus, Shared, Store, StoreError, StoreSizes};
 
 /// The longest wait that an adapter may ask for ([`Call::Wait`]).
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -340,6 +340,12 @@ impl Engine {
     #[must_use]
     pub fn levels(&self) -> Levels {
         operator::levels(&self.0.agents, &self.0.runs)
+    }
+
+    /// How large the store is, and how much it has to write yet.
+    #[must_use]
+    pub fn store_sizes(&self) -> StoreSizes {
+        self.0.runs.store().sizes()
     }
 
     /// How many runs are running in this process, by the protocol of their client.

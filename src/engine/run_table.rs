@@ -314,34 +314,26 @@ impl RunTable {
         }
     }
 
-    /// A run that another replica may drive, to be followed here. `None`: nothing more will happen in it, or no other
-    /// process uses the store.
-    pub(super) fn follow_elsewhere(&self, run: &RunHandle) -> Result<Option<Arc<ActiveRun>>, Fault> {
+    /// Counts a follower of a run that another replica may drive. `None`: nothing more will happen in it, or no other process
+    /// uses the store.
+    pub(super) fn count_elsewhere(&self, run: &RunHandle) -> Result<Option<(PinnedRun, usize)>, Fault> {
         let RunHandle::Stored(stored, pending) = run else { return Ok(None) };
         if !self.is_shared() || stored.info.state.is_ended() {
             return Ok(None);
         }
-        if let Some(known) = self.elsewhere.get(run.id()) {
+        if let Some(known) = self.elsewhere.follow(run.id()) {
             return Ok(Some(known));
         }
+        let copy = self.copy(stored, pending)?;
+        Ok(Some(self.elsewhere.add_and_follow(&copy)))
+    }
 
+    /// A copy of a stored run, which does not grow.
+    pub(super) fn copy(&self, stored: &StoredRun, pending: &[Pending]) -> Result<Arc<ActiveRun>, Fault> {
         let agent = self.agents.of_stored_run(&stored.record.run().agent);
         let copy = ActiveRun::from_stored(agent.ok_or_else(|| Fault::not_found("the run's agent"))?, stored);
         copy.update(Publish::Now, |state| state.pending = pending.to_vec());
-        Ok(Some(self.elsewhere.add(&copy)))
-    }
-
-    /// A copy of a stored run, to be followed to its end: it grows if another replica may drive the run.
-    pub(super) fn copy_of(&self, run: &RunHandle) -> Result<Option<Arc<ActiveRun>>, Fault> {
-        if let Some(copy) = self.follow_elsewhere(run)? {
-            return Ok(Some(copy));
-        }
-        let RunHandle::Stored(stored, pending) = run else { return Ok(None) };
-        let agent = self.agents.of_stored_run(&stored.record.run().agent);
-        let agent = agent.ok_or_else(|| Fault::not_found("the run's agent"))?;
-        let copy = ActiveRun::from_stored(agent, stored);
-        copy.update(Publish::Now, |state| state.pending = pending.to_vec());
-        Ok(Some(copy))
+        Ok(copy)
     }
 
     /// Brings a loaded run into memory unless it is there, and tells the store. `None`: it has been in memory since it

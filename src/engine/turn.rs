@@ -261,7 +261,7 @@ impl Turn {
     pub(super) fn note_first_event(&mut self) {
         let took = self.began_at.map(|began_at| began_at.elapsed());
         if let Some(took) = took.filter(|_| self.first_event.is_none()) {
-            self.agent.metrics.began_after(took);
+            self.agent.metrics.began_after(self.protocol, took);
             self.first_event = Some(took);
         }
     }

@@ -22,13 +22,22 @@ pub(super) async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<
     poll_fn(|context| Poll::Ready(poll(context))).await
 }
 
-/// Waits while the store or the readers are too far behind.
-pub(super) async fn wait_for_room(run: &Arc<ActiveRun>) -> Result<(), Fault> {
+/// Waits while the store or the readers are too far behind. A store that several processes share writes what is behind in the
+/// end, or this one loses the run, which ends the waiting too.
+pub(super) async fn wait_for_room(run: &Arc<ActiveRun>, is_shared: bool) -> Result<(), Fault> {
     run.notify();
     if run.state().is_behind(MAX_BACKLOG) {
         let written = poll_fn(|context| run.poll_written(context, MAX_BACKLOG));
-        let written = unless_canceled(run, async { Ok(timeout(WRITE_TIMEOUT, written).await) }).await?;
-        written.map_err(|_| faults::not_written())?;
+        let in_time = async {
+            if is_shared {
+                written.await;
+                return Ok(true);
+            }
+            Ok(timeout(WRITE_TIMEOUT, written).await.is_ok())
+        };
+        if !unless_canceled(run, in_time).await? {
+            return Err(faults::not_written());
+        }
     }
 
     let read = poll_fn(|context| run.poll_capacity(context, MAX_BACKLOG));

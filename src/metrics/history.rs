@@ -1,20 +1,15 @@
 //! What was counted lately: 15 minutes by second and 24 hours by minute, in memory.
 //!
-//! Counts are collected where runs end ([`Recent`]) and taken once a second by the keeper of the [`History`]. It is bounded:
-//! by the number of steps, and by the agents and protocols of the configuration. Not here: when it is taken, and who reads
-//! it (`crate::server`).
+//! What was counted is taken once a second by the keeper of the [`History`]. It is bounded: by the number of steps, and by
+//! [`MAX_NAMES`](super::recent::MAX_NAMES) agents and protocols in each. Not here: what is counted ([`super::recent`]), when it
+//! is taken, and who reads it (`crate::server`).
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::collections::{HashMap, VecDeque};
 
 use serde::Serialize;
 
-use super::histogram::{MAX_BOUNDS, bucket};
+use super::recent::{Buckets, Counted, Counts, EndedBy};
 use super::{DURATION_BOUNDS, FIRST_EVENT_BOUNDS};
-
-/// How runs end, in the order of the counts of a step.
-const OUTCOMES: [&str; 5] = ["completed", "incomplete", "failed", "canceled", "rejected"];
 
 /// How far back the history goes, and how fine it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,83 +54,26 @@ impl Window {
     }
 }
 
-/// Runs of an agent or over a protocol that ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+/// Of which runs a window is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Of {
     /// All of them.
-    pub ended: u64,
-    /// Those that failed.
-    pub failed: u64,
+    #[default]
+    All,
+    /// Those of the agent of this name.
+    Agent(String),
+    /// Those that began over the protocol of this name.
+    Protocol(String),
 }
 
-/// How many runs ended, by a name.
-pub type EndedBy = BTreeMap<String, Ended>;
-
-/// Values in the buckets of a histogram.
-type Buckets = [u32; MAX_BOUNDS + 1];
-
-/// What was counted in a time.
-#[derive(Clone, Debug, Default)]
-pub struct Counted {
-    outcomes: [u64; OUTCOMES.len()],
-    first: Buckets,
-    total: Buckets,
-    by_agent: EndedBy,
-    by_protocol: EndedBy,
-}
-
-impl Counted {
-    fn add(&mut self, other: &Self) {
-        for (sum, count) in self.outcomes.iter_mut().zip(other.outcomes) {
-            *sum += count;
+impl Of {
+    /// Their counts in a step. `None`: there are none.
+    fn find<'a>(&self, counted: &'a Counted) -> Option<&'a Counts> {
+        match self {
+            Self::All => Some(&counted.all),
+            Self::Agent(name) => counted.by_agent.get(name),
+            Self::Protocol(name) => counted.by_protocol.get(name),
         }
-        for (sums, counts) in [(&mut self.first, other.first), (&mut self.total, other.total)] {
-            for (sum, count) in sums.iter_mut().zip(counts) {
-                *sum = sum.saturating_add(count);
-            }
-        }
-        add_names(&mut self.by_agent, &other.by_agent);
-        add_names(&mut self.by_protocol, &other.by_protocol);
-    }
-}
-
-fn add_names(sums: &mut EndedBy, counts: &EndedBy) {
-    for (name, count) in counts {
-        let sum = sums.entry(name.clone()).or_default();
-        sum.ended += count.ended;
-        sum.failed += count.failed;
-    }
-}
-
-/// What was counted since it was last taken.
-#[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<Counted>);
-
-impl Recent {
-    pub(super) fn began_after(&self, time: Duration) {
-        self.change(|counted| counted.first[bucket(FIRST_EVENT_BOUNDS, time)] += 1);
-    }
-
-    pub(super) fn run_ended(&self, agent: &str, protocol: &str, outcome: &str, took: Duration) {
-        self.change(|counted| {
-            if let Some(index) = OUTCOMES.iter().position(|known| *known == outcome) {
-                counted.outcomes[index] += 1;
-            }
-            counted.total[bucket(DURATION_BOUNDS, took)] += 1;
-            for (names, name) in [(&mut counted.by_agent, agent), (&mut counted.by_protocol, protocol)] {
-                let count = names.entry(name.to_owned()).or_default();
-                count.ended += 1;
-                count.failed += u64::from(outcome == "failed");
-            }
-        });
-    }
-
-    pub(super) fn take(&self) -> Counted {
-        self.change(std::mem::take)
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Counted) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -144,11 +82,33 @@ impl Recent {
 struct Step {
     /// When it began, in milliseconds since 1970.
     at: u64,
-    /// The most runs at once.
-    live: usize,
-    /// The most memory in bytes.
-    memory: Option<u64>,
+    /// The most of what was there at once.
+    levels: Sampled,
     counted: Counted,
+}
+
+/// What there is at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sampled {
+    /// Runs under way.
+    pub live: usize,
+    /// The memory of the process in bytes. `None`: the system does not say.
+    pub memory: Option<u64>,
+    /// Runs that the store has to write yet.
+    pub store_owed: usize,
+    /// The size of the store in bytes.
+    pub store_bytes: u64,
+}
+
+impl Sampled {
+    fn most(self, other: Self) -> Self {
+        Self {
+            live: self.live.max(other.live),
+            memory: self.memory.max(other.memory),
+            store_owed: self.store_owed.max(other.store_owed),
+            store_bytes: self.store_bytes.max(other.store_bytes),
+        }
+    }
 }
 
 /// The latest steps of a window, the oldest first.
@@ -163,7 +123,7 @@ impl Ring {
         Self { window, steps: VecDeque::new() }
     }
 
-    fn add(&mut self, now: u64, live: usize, memory: Option<u64>, counted: &Counted) {
+    fn add(&mut self, now: u64, levels: Sampled, counted: &Counted) {
         let length = self.window.step_ms();
         // A clock that was set back counts into the latest step: times only rise.
         let at = (now - now % length).max(self.steps.back().map_or(0, |step| step.at));
@@ -175,8 +135,7 @@ impl Ring {
             self.steps.push_back(Step { at, ..Step::default() });
         }
         if let Some(step) = self.steps.back_mut() {
-            step.live = step.live.max(live);
-            step.memory = step.memory.max(memory);
+            step.levels = step.levels.most(levels);
             step.counted.add(counted);
         }
     }
@@ -187,11 +146,13 @@ impl Ring {
 pub struct History {
     seconds: Ring,
     minutes: Ring,
+    /// What was asked for since the last step.
+    lately: HashMap<Of, Lately>,
 }
 
 impl Default for History {
     fn default() -> Self {
-        Self { seconds: Ring::new(Window::Minutes), minutes: Ring::new(Window::Day) }
+        Self { seconds: Ring::new(Window::Minutes), minutes: Ring::new(Window::Day), lately: HashMap::new() }
     }
 }
 
@@ -210,6 +171,12 @@ pub struct Series {
     pub canceled: Vec<u64>,
     /// Runs that were rejected.
     pub rejected: Vec<u64>,
+    /// Failed runs whose client was to blame.
+    pub failed_client: Vec<u64>,
+    /// Failed runs whose agent, or the way to it, was to blame.
+    pub failed_upstream: Vec<u64>,
+    /// Failed runs of which this gateway was to blame.
+    pub failed_gateway: Vec<u64>,
     /// From the beginning of a turn to its first event: half of the turns were as fast.
     pub first_p50: Vec<Option<f64>>,
     /// The same for 95 % of the turns.
@@ -224,6 +191,10 @@ pub struct Series {
     pub total_p99: Vec<Option<f64>>,
     /// The most memory of the process in bytes.
     pub memory: Vec<Option<u64>>,
+    /// The most runs that the store still had to write.
+    pub store_owed: Vec<usize>,
+    /// The size of the store in bytes; 0 for one in memory.
+    pub store_bytes: Vec<u64>,
 }
 
 /// A window of the history.
@@ -241,30 +212,82 @@ pub struct Past {
 
 impl History {
     /// Adds what was counted up to `now`, in milliseconds since 1970.
-    pub fn add(&mut self, now: u64, live: usize, memory: Option<u64>, counted: &Counted) {
-        self.seconds.add(now, live, memory, counted);
-        self.minutes.add(now, live, memory, counted);
+    pub fn add(&mut self, now: u64, levels: Sampled, counted: &Counted) {
+        self.seconds.add(now, levels, counted);
+        self.minutes.add(now, levels, counted);
+        self.lately.clear();
     }
 
-    /// What is known of a window. Its latest step is still under way.
+    /// What is known of a window. Its latest step is still under way. Levels are always those of the whole gateway.
     #[must_use]
-    pub fn past(&self, window: Window) -> Past {
+    pub fn past(&self, window: Window, of: &Of) -> Past {
         let ring = if window == Window::Minutes { &self.seconds } else { &self.minutes };
-        let mut past = Past::default();
+        let (mut past, none) = (Past::default(), Counts::default());
         for step in &ring.steps {
             past.times.push(step.at);
-            past.series.push(step);
-            add_names(&mut past.by_agent, &step.counted.by_agent);
-            add_names(&mut past.by_protocol, &step.counted.by_protocol);
+            past.series.push(step.levels, of.find(&step.counted).unwrap_or(&none));
+            add_ended(&mut past.by_agent, &step.counted.by_agent);
+            add_ended(&mut past.by_protocol, &step.counted.by_protocol);
         }
         past
     }
+
+    /// What was counted of some runs in the last 15 minutes.
+    #[must_use]
+    pub fn lately(&mut self, of: &Of) -> Lately {
+        if let Some(known) = self.lately.get(of) {
+            return known.clone();
+        }
+
+        let (mut sum, mut ended) = (Counts::default(), Vec::new());
+        for step in &self.seconds.steps {
+            let counts = of.find(&step.counted);
+            ended.push((step.at, counts.map_or(0, Counts::ended)));
+            if let Some(counts) = counts {
+                sum.add(counts);
+            }
+        }
+        let lately = Lately {
+            ended: sum.ended(),
+            failed: sum.failed(),
+            first_event_p50: quantile(FIRST_EVENT_BOUNDS, &sum.first, 0.5),
+            per_minute: bars(&ended),
+        };
+        self.lately.insert(of.clone(), lately.clone());
+        lately
+    }
+}
+
+/// Some runs in the last 15 minutes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lately {
+    /// Runs that ended.
+    pub ended: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// From the beginning of a turn to its first event in milliseconds: half of the turns were as fast.
+    pub first_event_p50: Option<f64>,
+    /// Runs that ended in each of the last 15 minutes, the oldest first.
+    pub per_minute: Vec<u64>,
+}
+
+/// Sums by minute, of steps with their times; the last one ends with the latest step.
+fn bars(steps: &[(u64, u64)]) -> Vec<u64> {
+    let mut bars = vec![0; 15];
+    let Some((latest, _)) = steps.last() else { return bars };
+    for (at, count) in steps {
+        let ago = usize::try_from((latest - at) / 60_000).unwrap_or(usize::MAX);
+        if let Some(bar) = bars.iter_mut().rev().nth(ago) {
+            *bar += count;
+        }
+    }
+    bars
 }
 
 impl Series {
-    fn push(&mut self, step: &Step) {
-        let Counted { outcomes: [completed, incomplete, failed, canceled, rejected], first, total, .. } = &step.counted;
-        self.live.push(step.live);
+    fn push(&mut self, levels: Sampled, counts: &Counts) {
+        let Counts { outcomes: [completed, incomplete, failed, canceled, rejected], first, total, blames } = counts;
+        self.live.push(levels.live);
         self.completed.push(*completed);
         self.incomplete.push(*incomplete);
         self.failed.push(*failed);
@@ -276,7 +299,21 @@ impl Series {
         self.total_p50.push(quantile(DURATION_BOUNDS, total, 0.5));
         self.total_p95.push(quantile(DURATION_BOUNDS, total, 0.95));
         self.total_p99.push(quantile(DURATION_BOUNDS, total, 0.99));
-        self.memory.push(step.memory);
+        self.memory.push(levels.memory);
+        self.store_owed.push(levels.store_owed);
+        self.store_bytes.push(levels.store_bytes);
+        let [client, upstream, gateway] = blames;
+        self.failed_client.push(*client);
+        self.failed_upstream.push(*upstream);
+        self.failed_gateway.push(*gateway);
+    }
+}
+
+fn add_ended(sums: &mut EndedBy, counts: &super::recent::CountsBy) {
+    for (name, count) in counts {
+        let sum = sums.entry(name.clone()).or_default();
+        sum.ended += count.ended();
+        sum.failed += count.failed();
     }
 }
 
@@ -298,36 +335,66 @@ fn quantile(bounds: &[f64], buckets: &Buckets, part: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::histogram::MAX_BOUNDS;
+    use super::super::recent::{Ended, Recent};
     use super::*;
 
-    fn ended(outcome: &str, millis: u64) -> Counted {
+    fn ended(outcome: &'static str, millis: u64) -> Counted {
         let recent = Recent::default();
-        recent.run_ended("friday", "a2a", outcome, Duration::from_millis(millis));
+        recent.run_ended("friday", "a2a", outcome, None, Duration::from_millis(millis));
         recent.take()
     }
 
+    fn live(live: usize, memory: Option<u64>) -> Sampled {
+        Sampled { live, memory, ..Sampled::default() }
+    }
+
     #[test]
-    fn what_was_counted_is_taken_once() {
+    fn a_window_is_shown_of_one_agent_or_protocol_only() {
         let recent = Recent::default();
-        recent.run_ended("friday", "a2a", "failed", Duration::from_millis(10));
-        recent.began_after(Duration::from_millis(10));
-        assert_eq!(recent.take().by_agent["friday"], Ended { ended: 1, failed: 1 });
-        let next = recent.take();
-        assert!(next.by_agent.is_empty() && next.first == [0; MAX_BOUNDS + 1] && next.outcomes == [0; 5], "{next:?}");
+        for (agent, protocol, millis) in [("friday", "a2a", 10), ("demo", "a2a", 700), ("demo", "ag-ui", 700)] {
+            recent.run_ended(agent, protocol, "completed", None, Duration::from_millis(millis));
+            recent.began_after(agent, protocol, Duration::from_millis(millis));
+        }
+        recent.run_ended("demo", "ag-ui", "failed", Some(interlingua_core::Blame::Upstream), Duration::from_secs(1));
+        let mut history = History::default();
+        history.add(60_000, live(1, None), &recent.take());
+
+        let of = |of: Of| history.past(Window::Minutes, &of).series;
+        assert_eq!((of(Of::All).completed, of(Of::All).failed_upstream), (vec![3], vec![1]));
+        assert_eq!((of(Of::Agent("demo".into())).completed, of(Of::Agent("demo".into())).failed), (vec![2], vec![1]));
+        assert_eq!(of(Of::Protocol("a2a".into())).completed, [2]);
+        let slow = of(Of::Protocol("ag-ui".into())).first_p50[0].expect("measured");
+        assert!((500.0..=1000.0).contains(&slow), "{slow}");
+        let unknown = of(Of::Agent("unknown".into()));
+        assert_eq!((unknown.completed, unknown.live, unknown.first_p50), (vec![0], vec![1], vec![None]));
+
+        let lately = history.lately(&Of::Agent("demo".into()));
+        assert_eq!((lately.ended, lately.failed, lately.per_minute.iter().sum::<u64>()), (3, 1, 3));
+        assert_eq!(history.lately(&Of::Agent("unknown".into())).first_event_p50, None);
+    }
+
+    #[test]
+    fn runs_of_the_last_minutes_are_summed_up_by_minute() {
+        assert_eq!(bars(&[]), [0; 15]);
+        let bars = bars(&[(0, 9), (60_000, 1), (839_000, 2), (899_000, 3), (900_000, 4)]);
+        assert_eq!((bars[0], bars[13], bars[14]), (1, 2, 7), "{bars:?}");
     }
 
     #[test]
     fn seconds_are_summed_up_in_minutes() {
         let mut history = History::default();
-        history.add(60_000, 1, Some(7), &ended("completed", 10));
-        history.add(61_500, 3, None, &ended("failed", 10));
-        history.add(120_000, 2, Some(5), &Counted::default());
+        history.add(60_000, live(1, Some(7)), &ended("completed", 10));
+        history.add(61_500, live(3, None), &ended("failed", 10));
+        history.add(120_000, live(2, Some(5)), &Counted::default());
 
-        let seconds = history.past(Window::Minutes);
+        let seconds = history.past(Window::Minutes, &Of::All);
         assert_eq!(seconds.times, [60_000, 61_000, 120_000]);
         assert_eq!((seconds.series.completed, seconds.series.failed), (vec![1, 0, 0], vec![0, 1, 0]));
         assert_eq!(seconds.series.memory, [Some(7), None, Some(5)]);
-        let minutes = history.past(Window::Day);
+        let minutes = history.past(Window::Day, &Of::All);
         assert_eq!((minutes.times, minutes.series.live), (vec![60_000, 120_000], vec![3, 2]));
         assert_eq!((minutes.series.failed, minutes.series.memory), (vec![1, 0], vec![Some(7), Some(5)]));
         assert_eq!(minutes.by_agent["friday"], Ended { ended: 2, failed: 1 });
@@ -338,23 +405,24 @@ mod tests {
     fn it_keeps_no_more_than_its_windows() {
         let mut history = History::default();
         for second in 0..100_000 {
-            history.add(second * 1_000, 0, None, &Counted::default());
+            history.add(second * 1_000, live(0, None), &Counted::default());
         }
-        let (seconds, minutes) = (history.past(Window::Minutes).times, history.past(Window::Day).times);
+        let (seconds, minutes) =
+            (history.past(Window::Minutes, &Of::All).times, history.past(Window::Day, &Of::All).times);
         assert_eq!((seconds.len(), seconds[0], seconds[899]), (900, 99_100_000, 99_999_000));
         assert_eq!((minutes.len(), minutes[1_439]), (1_440, 99_960_000));
 
         // After a pause, what is too old is gone at once.
-        history.add(999_999_000, 0, None, &Counted::default());
-        assert_eq!(history.past(Window::Minutes).times, [999_999_000]);
+        history.add(999_999_000, live(0, None), &Counted::default());
+        assert_eq!(history.past(Window::Minutes, &Of::All).times, [999_999_000]);
     }
 
     #[test]
     fn times_rise_when_the_clock_is_set_back() {
         let mut history = History::default();
-        history.add(50_000, 1, None, &ended("completed", 10));
-        history.add(20_000, 2, None, &ended("canceled", 10));
-        let past = history.past(Window::Minutes);
+        history.add(50_000, live(1, None), &ended("completed", 10));
+        history.add(20_000, live(2, None), &ended("canceled", 10));
+        let past = history.past(Window::Minutes, &Of::All);
         assert_eq!((past.times, past.series.live), (vec![50_000], vec![2]));
         assert_eq!((past.series.completed, past.series.canceled), (vec![1], vec![1]));
     }
@@ -366,11 +434,11 @@ mod tests {
         for _ in 0..9 {
             counted.add(&ended("completed", 20));
         }
-        let half = quantile(DURATION_BOUNDS, &counted.total, 0.5).expect("a value");
-        let most = quantile(DURATION_BOUNDS, &counted.total, 0.99).expect("a value");
+        let half = quantile(DURATION_BOUNDS, &counted.all.total, 0.5).expect("a value");
+        let most = quantile(DURATION_BOUNDS, &counted.all.total, 0.99).expect("a value");
         assert!((5.0..25.0).contains(&half) && (25.0..=100.0).contains(&most), "{half} {most}");
 
-        let above = quantile(DURATION_BOUNDS, &ended("completed", 9_000_000).total, 0.5);
+        let above = quantile(DURATION_BOUNDS, &ended("completed", 9_000_000).all.total, 0.5);
         assert_eq!(above, Some(600_000.0), "the highest bound");
     }
 }

@@ -12,6 +12,7 @@ mod gen_ai;
 mod histogram;
 mod history;
 mod process;
+mod recent;
 mod store;
 mod text;
 
@@ -19,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use interlingua_core::Blame;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -32,8 +34,9 @@ use self::carried::Carried;
 pub use self::carried::ContentLost;
 pub use self::gen_ai::{Distribution, GenAiMetrics, TurnEnd, TurnSeries};
 pub use self::histogram::{Histogram, LocalCounts};
-pub use self::history::{Counted, Ended, EndedBy, History, Past, Series, Window};
+pub use self::history::{History, Lately, Of, Past, Sampled, Series, Window};
 pub use self::process::resident_memory;
+pub use self::recent::{Counted, Ended, EndedBy, LastFault};
 pub use self::store::{ReplicaLevels, StoreMetrics};
 pub use self::text::Format;
 
@@ -107,7 +110,7 @@ pub struct Metrics {
     run_duration: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     first_event: Family<AgentLabels, Histogram, fn() -> Histogram>,
     event_gap: Family<AgentLabels, Histogram, fn() -> Histogram>,
-    recent: history::Recent,
+    recent: recent::Recent,
     carried: Carried,
     streams_open: Family<RouteLabels, Gauge>,
     requests: Family<RequestLabels, Counter>,
@@ -190,6 +193,8 @@ pub struct RunEnd<'a> {
     pub outcome: &'static str,
     /// Our code for a failure, `agent` for a code that the agent made up, empty if there is none.
     pub code: &'static str,
+    /// Whose fault a failure is. `None`: there is none.
+    pub blame: Option<Blame>,
     /// Who began its last turn. `None`: they proved no name.
     pub caller: Option<&'a Arc<str>>,
     /// From its first input to its end.
@@ -219,7 +224,7 @@ impl AgentMetrics {
 
     /// Counts a run that ended.
     pub fn run_ended(&self, end: &RunEnd<'_>) {
-        self.metrics.recent.run_ended(&self.name, end.protocol, end.outcome, end.took);
+        self.metrics.recent.run_ended(&self.name, end.protocol, end.outcome, end.blame, end.took);
         let (agent, protocol) = (Arc::clone(&self.name), end.protocol.to_owned());
         let caller = self.metrics.callers.label(end.caller);
         let labels = RunLabels { agent, protocol, outcome: end.outcome, code: end.code, caller };
@@ -233,10 +238,15 @@ impl AgentMetrics {
         self.metrics.carried.canceled(&self.name, result);
     }
 
-    /// Counts how long the agent took from the beginning of a turn to its first event.
-    pub fn began_after(&self, time: Duration) {
+    /// Counts how long the agent took from the beginning of a turn over a protocol to its first event.
+    pub fn began_after(&self, protocol: &str, time: Duration) {
         self.first_event.observe(time);
-        self.metrics.recent.began_after(time);
+        self.metrics.recent.began_after(&self.name, protocol, time);
+    }
+
+    /// Notes why the agent's latest failed run failed.
+    pub fn note_fault(&self, fault: LastFault) {
+        self.metrics.recent.note_fault(&self.name, fault);
     }
 
     /// The pauses between what the agent sends.
@@ -268,7 +278,7 @@ impl Metrics {
             run_duration: Family::new_with_constructor(duration),
             first_event: Family::new_with_constructor(first_event),
             event_gap: Family::new_with_constructor(gap),
-            recent: history::Recent::default(),
+            recent: recent::Recent::default(),
             carried: Carried::default(),
             streams_open: Family::default(),
             requests: Family::default(),
@@ -409,6 +419,12 @@ impl Metrics {
     #[must_use]
     pub fn take_recent(&self) -> Counted {
         self.recent.take()
+    }
+
+    /// Why an agent's latest failed run failed. `None`: none has since the start.
+    #[must_use]
+    pub fn last_fault(&self, agent: &str) -> Option<LastFault> {
+        self.recent.last_fault(agent)
     }
 
     /// What a store counts.
@@ -552,7 +568,14 @@ mod tests {
         let metrics = Metrics::new();
         let agent = metrics.agent("a \"b\"\\\n");
         let took = Duration::from_secs(3);
-        agent.run_ended(&RunEnd { protocol: "a2a", outcome: "failed", code: "TIMEOUT", caller: None, took });
+        agent.run_ended(&RunEnd {
+            protocol: "a2a",
+            outcome: "failed",
+            code: "TIMEOUT",
+            blame: Some(Blame::Upstream),
+            caller: None,
+            took,
+        });
         let _stream = metrics.open_stream(&Arc::from("/x"), "a2a");
         drop(metrics.open_stream(&Arc::from("/x"), "a2a"));
         let upstream = UpstreamLevel {

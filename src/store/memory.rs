@@ -2,6 +2,7 @@
 //! serialized. Not here: storage that outlives the process ([`super::Sqlite`]).
 
 mod documents;
+mod find;
 mod own_bounds;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use interlingua_core::call::{Cursor, RunInfo, Tags};
+use interlingua_core::call::RunInfo;
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
@@ -22,7 +23,7 @@ use self::documents::{BATCH, Documents};
 use super::local::{Leases, Signals, lock};
 use super::{
     Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Journal, LoadCost, Query, Retention,
-    RetentionReport, RunHead, RunPage, Signal, Store, StoreError, StoreFuture, StoredRun, Version, before, fair,
+    RetentionReport, RunPage, Signal, Store, StoreError, StoreFuture, StoredRun, Version, before, fair,
 };
 
 /// A store that keeps everything in memory.
@@ -119,11 +120,6 @@ impl Run {
         let (Some((route, _)), RunData::Ended(stored)) = (&self.retention_owner, &self.data) else { return false };
         expired_before.iter().any(|(name, before)| **name == **route && stored.info.changed_at < *before)
     }
-}
-
-/// True if a run has all of these tags.
-fn has_tags(info: &RunInfo, tags: &Tags) -> bool {
-    tags.iter().all(|(name, value)| info.tags.get(name) == Some(value))
 }
 
 /// Reads a value from a run under its lock.
@@ -399,50 +395,7 @@ impl Store for Memory {
     }
 
     fn find(&self, query: Query) -> StoreFuture<RunPage> {
-        self.immediate(|store| {
-            let filter = &query.filter;
-            let wanted = |run: &Run| {
-                (query.agents.is_empty() || query.agents.iter().any(|agent| **agent == *run.agent))
-                    && query.owner.as_ref().is_none_or(|owner| **owner == *run.owner)
-                    && !run.data.is_hidden()
-                    && filter.session.as_ref().is_none_or(|session| **session == *run.session)
-                    && filter.protocol.as_ref().is_none_or(|protocol| **protocol == *run.protocol)
-                    && !run.is_expired(&query.expired_before)
-            };
-
-            // States and tags are read after the lock is released: they are behind the runs' own locks.
-            let candidates: Vec<(RunId, Run)> = {
-                let runs = lock(&store.runs);
-                runs.by_id.iter().filter(|(_, run)| wanted(run)).map(|(id, run)| (*id, run.clone())).collect()
-            };
-
-            let mut heads: Vec<RunHead> = candidates
-                .into_iter()
-                .filter(|(_, run)| filter.tags.is_empty() || run.data.with_info(|info| has_tags(info, &filter.tags)))
-                .map(|(id, run)| head(id, &run))
-                .filter(|head| query.text.as_ref().is_none_or(|text| has_text(head, text)))
-                .filter(|head| filter.states.is_empty() || filter.states.contains(&head.state))
-                .filter(|head| filter.changed_since.is_none_or(|since| head.changed_at >= since))
-                .collect();
-
-            let total = heads.len();
-            let place = |head: &RunHead| (filter.order.time(head.created_at, head.changed_at), head.id);
-            heads.sort_unstable_by_key(place);
-            if !filter.order.is_ascending() {
-                heads.reverse();
-            }
-            if let Some(Cursor { at, id }) = filter.cursor {
-                let follows = |place| if filter.order.is_ascending() { place > (at, id) } else { place < (at, id) };
-                heads.retain(|head| follows(place(head)));
-            }
-
-            let limit = if filter.limit == 0 { Query::LIMIT } else { filter.limit };
-            let more = heads.len() > limit;
-            heads.truncate(limit);
-
-            let next = heads.last().filter(|_| more).map(|head| head.cursor(filter.order));
-            RunPage { runs: heads, total, next }
-        })
+        self.immediate(|store| find::page(&store.runs, &query))
     }
 
     fn latest(&self, agents: Vec<String>, owner: String, session: String) -> StoreFuture<Option<RunId>> {
@@ -655,26 +608,4 @@ impl Store for Memory {
         *lock(&self.runs) = Runs::default();
         done
     }
-}
-
-fn head(id: RunId, run: &Run) -> RunHead {
-    run.data.with(|record, info| RunHead {
-        id,
-        agent: run.agent.to_string(),
-        session: run.session.to_string(),
-        state: info.state,
-        created_at: run.created_at,
-        changed_at: info.changed_at,
-        size: record.size() as u64,
-        protocol: info.protocol.clone(),
-        owner: info.owner.clone(),
-        events: record.len(),
-        preview: record.run().preview(),
-    })
-}
-
-fn has_text(head: &RunHead, text: &str) -> bool {
-    let wanted = text.to_ascii_lowercase();
-    let has = |value: &str| value.to_ascii_lowercase().contains(&wanted);
-    has(&head.preview) || has(&head.session) || has(&head.owner) || RunId::parse(text) == Some(head.id)
 }

@@ -6,7 +6,7 @@ use crate::support::agent::text_reply;
 use crate::support::gateway::{JSON, ROUTE, agent, user_turn};
 use crate::support::poll_until;
 use crate::support::process::{Process, binary};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Reply, Upstream};
 
 const KEY: &str = "an-admin-key-of-at-least-32-characters";
 
@@ -48,6 +48,18 @@ async fn runs_that_ended_are_in_both_windows_by_agent_and_protocol() {
         process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await.frames().await;
     }
 
+    for (query, completed) in
+        [("agent=friday", 3), ("protocol=agent-api", 3), ("agent=unknown", 0), ("protocol=a2a", 0)]
+    {
+        let read = poll_until("the runs that were chosen", async || {
+            let read: Value =
+                serde_json::from_str(&status_and_body(&process, &format!("?{query}")).await.1).expect("JSON");
+            // They are in the list of all agents as soon as they are counted.
+            (read["by_agent"][0]["ended"] == 3).then_some(read)
+        });
+        assert_eq!(sum(&read.await["series"]["completed"]), completed, "{query}");
+    }
+
     for (window, step) in [("15m", 1_000), ("24h", 60_000)] {
         let read = poll_until("three runs", async || {
             let (status, body) = status_and_body(&process, &format!("?window={window}")).await;
@@ -61,7 +73,9 @@ async fn runs_that_ended_are_in_both_windows_by_agent_and_protocol() {
         for (name, series) in read["series"].as_object().expect("series") {
             assert_eq!(series.as_array().expect("numbers").len(), steps, "{name}");
         }
-        assert_eq!(sum(&read["series"]["failed"]), 0, "{read}");
+        for none in ["failed", "failed_client", "failed_upstream", "failed_gateway"] {
+            assert_eq!(sum(&read["series"][none]), 0, "{read}");
+        }
         for (list, name) in [("by_agent", "friday"), ("by_protocol", "agent-api")] {
             let row = &read[list][0];
             assert_eq!((row["name"].as_str(), row["ended"].as_u64()), (Some(name), Some(3)), "{read}");
@@ -75,10 +89,39 @@ async fn runs_that_ended_are_in_both_windows_by_agent_and_protocol() {
 }
 
 #[tokio::test]
+async fn an_agent_is_shown_with_what_it_did_lately_and_its_last_fault() {
+    let upstream = Upstream::in_order([text_reply(&["hi"]), Reply::complete(503, &[], "down")]);
+    let (_folder, process) = process(&upstream, "");
+    let bearer = format!("Bearer {KEY}");
+    let agent = async || {
+        let answer = process.operate("GET", "/api/agents", &[("authorization", &bearer)], b"").await;
+        answer.json()["data"][0].clone()
+    };
+    assert_eq!(
+        (agent().await["last_fault"].clone(), agent().await["lately"]["ended"].as_u64()),
+        (Value::Null, Some(0))
+    );
+    for _ in 0..2 {
+        let body = user_turn("hello").to_string();
+        drop(process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await.response().await);
+    }
+
+    let shown = poll_until("the failed run", async || {
+        let agent = agent().await;
+        (agent["lately"]["failed"] == 1).then_some(agent)
+    });
+    let shown = shown.await;
+    assert_eq!(shown["lately"]["ended"], 2, "{shown}");
+    assert!(shown["lately"]["first_event_p50"].is_number(), "{shown}");
+    assert_eq!(shown["last_fault"]["code"], "UPSTREAM_UNREACHABLE", "{shown}");
+    assert!(shown["last_fault"]["at"].as_u64().is_some_and(|at| at > 0), "{shown}");
+}
+
+#[tokio::test]
 async fn only_known_windows_are_shown_and_only_to_those_who_may_look() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let (_folder, gateway) = process(&upstream, "");
-    for query in ["?window=1h", "?window=", "?windows=15m", "?window=15m&agent=friday"] {
+    for query in ["?window=1h", "?window=", "?windows=15m", "?agent=friday&protocol=a2a"] {
         let (status, body) = status_and_body(&gateway, query).await;
         assert_eq!(status, 400, "{query}: {body}");
     }

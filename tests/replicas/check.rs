@@ -8,7 +8,7 @@ use super::support::upstream::Upstream;
 use crate::support::agent::text_reply;
 
 /// The output of `interlingua check` and its exit code, for a URL.
-fn check(stand: &Stand, url: &str) -> (Option<i32>, String) {
+pub(super) fn check(stand: &Stand, url: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("gateway.toml"), stand.config(folder.path())).unwrap();
     write_url(folder.path(), url);

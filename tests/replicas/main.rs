@@ -13,6 +13,7 @@ mod continued;
 mod migrate;
 mod operators;
 mod outages;
+mod pooled;
 mod stopping;
 #[path = "../support/mod.rs"]
 mod support;

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::member::{Member, Stand};
-use crate::support::agent::{approval_request, text_reply, text_reply_until};
+use crate::support::agent::{
+    approval_request, closing_frames, opening_frames, text_delta, text_reply, text_reply_until,
+};
 use crate::support::gateway::{ROUTE, last_input_text, user_turn_in};
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};
@@ -54,6 +56,59 @@ async fn a_run_that_three_gateways_follow_is_stopped_on_a_fourth() {
     }
     for member in &stand.members {
         assert_eq!(member.events(&run).await, frames);
+    }
+}
+
+/// An agent is not read beyond a bound while the store cannot be reached, and its run goes on once that is over: a store that
+/// several gateways share is waited for as long as the run is this one's.
+#[tokio::test]
+async fn an_agent_that_says_much_during_an_outage_is_waited_for() {
+    let piece = "x".repeat(100_000);
+    let words: Vec<&str> = std::iter::once("one ").chain(std::iter::repeat_n(&*piece, 40)).collect();
+    let reply = opening_frames().iter().fold(Reply::events(), |reply, frame| reply.frame(frame));
+    let reply = reply.frame(&text_delta(words[0])).wait("on");
+    let reply = words[1..].iter().fold(reply, |reply, word| reply.frame(&text_delta(word)));
+    let reply = closing_frames(&words.concat()).iter().fold(reply, |reply, frame| reply.frame(frame)).done();
+    let stand = Stand::new(Upstream::always(reply), 2).await;
+    let started = start(&stand.members[0], "s", "hi").await;
+    let run = until_seen(&started, "one").await;
+
+    stand.members[0].replica.cut_off();
+    stand.agent.open("on");
+    // Longer than a store that no one shares is waited for.
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    stand.members[0].replica.reconnect();
+    let frames = started.end().await.frames;
+    assert_eq!(last(&frames)["status"], "completed", "{}", last(&frames));
+    assert!(last(&frames).to_string().len() > 4_000_000, "all of it");
+    assert_eq!(stand.members[1].events(&run).await.len(), frames.len());
+}
+
+/// A task is stopped on another gateway while its turn comes to a pause: it may be no one's, or anyone's, by then.
+#[tokio::test]
+async fn a_task_is_stopped_on_another_gateway_whenever_it_comes_to_a_pause() {
+    let agent = Upstream::with_handler(|request| approval_request(&last_input_text(&request.json())));
+    let route = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
+    let stand = Stand::with(agent, "", &format!("{ROUTE}{route}"), 3).await;
+    for number in 0..24 {
+        let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": format!("item-{number}") }] });
+        let body = json!({ "message": message, "configuration": { "returnImmediately": true } });
+        let sent = stand.members[0].post("/a2a/demo/message:send", &body).await;
+        let task = sent.json()["task"]["id"].as_str().unwrap_or_else(|| panic!("{}", sent.text())).to_owned();
+        tokio::time::sleep(Duration::from_millis(number)).await;
+
+        let begun = std::time::Instant::now();
+        let stopped = stand.members[1].post(&format!("/a2a/demo/tasks/{task}:cancel"), &json!({})).await;
+        assert_eq!(
+            (stopped.status, &stopped.json()["status"]["state"]),
+            (200, &json!("TASK_STATE_CANCELED")),
+            "{number}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(8), "{number}: {:?}", begun.elapsed());
+        for member in &stand.members {
+            let shown = member.get(&format!("/a2a/demo/tasks/{task}")).await.json();
+            assert_eq!(shown["status"]["state"], "TASK_STATE_CANCELED", "{number}: {shown}");
+        }
     }
 }
 

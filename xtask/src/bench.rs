@@ -1,12 +1,12 @@
-//! `cargo xtask bench`: the micro benchmarks, and the load rig against a release build. Methods and results are
-//! described in `benches/README.md`.
+//! `cargo xtask bench`: the micro benchmarks, the load rig, and what the console costs, each against a build of what is
+//! shipped. Methods and results are described in `benches/README.md`.
 
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::{process, root, target};
+use crate::{conformance, process, root, suites, target};
 
 const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
 const BENCH_LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -16,10 +16,12 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
         [] => {
             micro(&[])?;
             load(&[])?;
+            console()?;
         }
         ["micro", rest @ ..] => micro(rest)?,
         ["load", rest @ ..] => load(rest)?,
-        [other, ..] => bail!("unknown benchmark {other:?}, expected micro or load"),
+        ["console"] => console()?,
+        [other, ..] => bail!("unknown benchmark {other:?}, expected micro, load or console"),
     }
     Ok(true)
 }
@@ -44,4 +46,12 @@ fn load(rest: &[&str]) -> Result<()> {
     let mut rig = Command::new(folder.join("load-rig"));
     rig.arg("measure").arg("--gateway").arg(folder.join("interlingua")).args(rest);
     process::run(rig.current_dir(root()), BENCH_LIMIT)
+}
+
+/// Measures the console in a browser, and the gateway behind it. The budgets are part of the table that is printed.
+fn console() -> Result<()> {
+    cargo(&["build", "--profile", "dist", "--locked", "--package", "interlingua"], BUILD_LIMIT)?;
+    let suite = suites::ALL.iter().find(|suite| suite.name == "console").expect("the suite of the console");
+    conformance::run_scripts(suite, &["budgets.mjs"], &target().join("dist/interlingua"))?;
+    Ok(())
 }

@@ -49,6 +49,11 @@ pub(crate) fn by_name(names: &[&str]) -> Result<bool> {
 
 /// Runs one suite against the debug build of the gateway.
 pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
+    run_scripts(suite, suite.scripts, &target().join("debug/interlingua"))
+}
+
+/// Runs scripts of a suite against a build of the gateway.
+pub(crate) fn run_scripts(suite: &Suite, scripts: &[&str], binary: &Path) -> Result<Outcome> {
     let sources = root().join("tests/conformance").join(suite.name);
     let shared = root().join("tests/conformance/shared");
     let prepared = match suite.kind {
@@ -83,11 +88,11 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
     };
     // For a script that stands between the gateway and the upstream to disturb what they say.
     let proxy = free_address()?;
-    let gateway = Server::gateway(&sources.join("gateway.toml"), upstream.as_ref(), proxy, &scratch)?;
+    let gateway = Server::gateway(binary, &sources.join("gateway.toml"), upstream.as_ref(), proxy, &scratch)?;
 
     let (mut passed, mut failed) = (0, 0);
     let mut problems = Vec::new();
-    for script in suite.scripts {
+    for script in scripts {
         println!("{} {script}, gateway at {}", suite.name, gateway.url());
         let mut command = script_command(suite, script, &program, &sources, &folder);
         command
@@ -95,7 +100,7 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
             .env("GATEWAY_URL", gateway.url())
             .env("GATEWAY_LOG", &gateway.log)
             .env("PROXY_ADDRESS", proxy.to_string())
-            .env("INTERLINGUA", target().join("debug/interlingua"))
+            .env("INTERLINGUA", binary)
             .env("CONSOLE", root().join("console"))
             .env("PYTHONPATH", &shared)
             .env("PYTHONDONTWRITEBYTECODE", "1");
@@ -160,7 +165,13 @@ struct Server {
 }
 
 impl Server {
-    fn gateway(template: &Path, upstream: Option<&Server>, proxy: SocketAddr, scratch: &Path) -> Result<Self> {
+    fn gateway(
+        binary: &Path,
+        template: &Path,
+        upstream: Option<&Server>,
+        proxy: SocketAddr,
+        scratch: &Path,
+    ) -> Result<Self> {
         let address = free_address()?;
         let text = std::fs::read_to_string(template).with_context(|| format!("no {}", template.display()))?;
         let text = text
@@ -169,7 +180,7 @@ impl Server {
             .replace("{{proxy}}", &format!("http://{proxy}"));
         let config = scratch.join("gateway.toml");
         std::fs::write(&config, text)?;
-        let mut command = Command::new(target().join("debug/interlingua"));
+        let mut command = Command::new(binary);
         command.args(["serve", "--config"]).arg(config);
         Self::start("gateway", command, address, scratch, "/readyz", GATEWAY_READY_TIMEOUT)
     }

@@ -4,7 +4,8 @@
 //! cargo xtask test [--only NAME]…       all that CI runs
 //! cargo xtask check                     the same without the conformance suites
 //! cargo xtask conformance [NAME]…       conformance suites by name, also those CI skips; no name: lists them
-//! cargo xtask bench [micro|load …]      micro benchmarks, and the load rig against nginx (benches/README.md)
+//! cargo xtask bench [micro|load|console …]
+//!                                       micro benchmarks, the load rig against nginx, the console (benches/README.md)
 //! cargo xtask faults [NAME]…            fault scenarios against a release build; no name: all (faults/)
 //! cargo xtask matrix [--write] [--only CLIENT,AGENT,SCENARIO]
 //!                                       every pair of protocols, cut at every frame; --write: docs/matrix.md
@@ -84,7 +85,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["audit"] => steps::audit(),
         _ => bail!(
-            "usage: cargo xtask test [--only NAME]… | check | conformance [NAME]… | bench [micro|load …] | \
+            "usage: cargo xtask test [--only NAME]… | check | conformance [NAME]… | bench [micro|load|console …] | \
              faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | fuzz [--seconds N] [TARGET] | audit"
         ),
     }

@@ -132,7 +132,8 @@ fn tests() -> Result<Outcome> {
 fn replicas() -> Result<Outcome> {
     let mut test = Command::new("cargo");
     test.current_dir(root()).env("INTERLINGUA_TEST_REPLICAS", "hub");
-    test.args(["test", "--locked", "--package", "interlingua", "--test", "behaviour", "--no-fail-fast"]);
+    // Of the whole workspace, as the step before: built with the same features, nothing is compiled again.
+    test.args(["test", "--locked", "--workspace", "--test", "behaviour", "--no-fail-fast"]);
     process::run(&mut test, TESTS_LIMIT)?;
     Ok(Outcome::passed())
 }

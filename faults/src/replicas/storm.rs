@@ -17,6 +17,8 @@ use crate::Rig;
 use crate::check::Check;
 
 const DURATION: Duration = Duration::from_secs(120);
+/// For a long run: goes on until so many gateways were killed.
+const KILLS: &str = "INTERLINGUA_FAULTS_KILLS";
 const REPLICAS: usize = 3;
 /// Clients that resume by number, clients of A2A, and pairs of people who decide: 200 together.
 const MIX: Mix = Mix { clients: 168, words: (3, 16), pace: Duration::from_millis(400) };
@@ -32,8 +34,9 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let tasks = Tasks::start(&addresses, TASKS, &mut random)?;
     let deciders = Deciders::start(&addresses, DECIDERS, &mut random);
 
-    let (started, mut kills, mut killing) = (Instant::now(), 0, Ok(()));
-    while killing.is_ok() && started.elapsed() < DURATION {
+    let (started, mut kills, mut killing) = (Instant::now(), 0_u32, Ok(()));
+    let wanted: u32 = std::env::var(KILLS).ok().and_then(|kills| kills.parse().ok()).unwrap_or(0);
+    while killing.is_ok() && (started.elapsed() < DURATION || kills < wanted) {
         thread::sleep(random.between(Duration::from_millis(500), Duration::from_secs(5)));
         let gateway = &mut cluster.replicas[random.below(REPLICAS)].gateway;
         gateway.kill();

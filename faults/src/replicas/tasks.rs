@@ -209,15 +209,16 @@ struct Order {
 impl Order {
     fn of(seen: &Seen, got: &[Value]) -> Self {
         let end = seen.task.words + 2;
-        let (mut order, mut reached, mut last) = (Self { is_broken: false, again: 0 }, 0, None);
+        let (mut order, mut last) = (Self { is_broken: false, again: 0 }, None);
         for notification in got {
             let Some((first, to)) = positions(seen, notification, end) else { continue };
             // A task that failed need not have got to its last word.
             let is_end = first == end;
             let skips = !is_end || seen.end.as_ref().is_some_and(|end| end.ends_with("COMPLETED"));
-            order.is_broken |= skips && first > reached + 1;
+            // Also after a step back: who goes on sending there sends everything from there on, and no one else sends.
+            order.is_broken |= skips && first > last.unwrap_or(0) + 1;
             order.again += usize::from(last.is_some_and(|last| first <= last));
-            (reached, last) = (reached.max(to), Some(to));
+            last = Some(to);
         }
         order
     }

@@ -2,11 +2,12 @@
 //!
 //! Not here: the configuration in force as a whole, which operators read without the console ([`super::api`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 
 use super::State;
+use crate::metrics::{Lately, Of};
 use crate::store::Health;
 use crate::upstream::pool::EndpointStatus;
 
@@ -24,7 +25,10 @@ pub(super) fn gateway(state: &State) -> Value {
     }
     let traffic: Vec<Value> = protocols
         .iter()
-        .map(|protocol| json!({ "protocol": protocol, "live": running.get(*protocol).unwrap_or(&0) }))
+        .map(|protocol| {
+            let lately = lately(state, &Of::Protocol((*protocol).to_owned()));
+            json!({ "protocol": protocol, "live": running.get(*protocol).unwrap_or(&0), "lately": lately })
+        })
         .collect();
     let warnings: Vec<&String> = routes.iter().flat_map(|route| &route.mounted.warnings).collect();
     json!({
@@ -76,8 +80,23 @@ pub(super) fn agents(state: &State) -> Vec<Value> {
         agent["active"] = number(&levels.runs_active, &name).into();
         agent["live"] = agent["active"].clone();
         agent["queued"] = number(&levels.queue_depth, &name).into();
+        add_past(agent, state, &name);
     }
     agents
+}
+
+/// Adds how the agent's runs ended in the last 15 minutes, and why the latest of them failed.
+fn add_past(agent: &mut Value, state: &State, name: &str) {
+    agent["lately"] = json!(lately(state, &Of::Agent(name.to_owned())));
+    let fault = state.admin.observer.load().metrics().last_fault(name);
+    agent["last_fault"] = fault.map_or(Value::Null, |fault| {
+        let message = fault.message.map(|message| crate::secrets::mask(&message).into_owned());
+        json!({ "at": fault.at, "code": fault.code, "message": message })
+    });
+}
+
+fn lately(state: &State, of: &Of) -> Lately {
+    state.history.lock().unwrap_or_else(PoisonError::into_inner).lately(of)
 }
 
 fn add_endpoints(agent: &mut Value, endpoints: &[EndpointStatus]) {

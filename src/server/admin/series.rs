@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::State;
-use crate::metrics::{EndedBy, Past, Series, Window, resident_memory};
+use crate::metrics::{EndedBy, Of, Past, Sampled, Series, Window, resident_memory};
 
 /// A window of the history, with what is under way now.
 #[derive(Serialize)]
@@ -40,21 +40,29 @@ struct Row {
     failed: u64,
 }
 
-/// The window that a query asks for; without one, the shorter.
+/// The window that a query asks for; without one, the shorter. `agent` or `protocol` shows only their runs.
 ///
 /// # Errors
 /// Other parameters and values.
 pub(super) fn view(state: &State, query: &str) -> Result<View, Fault> {
     let mut window = Window::Minutes;
+    let mut of = Of::All;
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        if name != "window" {
-            return Err(Fault::invalid(name.into_owned(), "is not a parameter of this"));
+        match &*name {
+            "window" => {
+                window = Window::parse(&value).ok_or_else(|| Fault::invalid("window", "must be '15m' or '24h'"))?;
+            }
+            "agent" | "protocol" if of != Of::All => {
+                return Err(Fault::invalid(name.into_owned(), "cannot be combined: name an agent or a protocol"));
+            }
+            "agent" => of = Of::Agent(value.into_owned()),
+            "protocol" => of = Of::Protocol(value.into_owned()),
+            _ => return Err(Fault::invalid(name.into_owned(), "is not a parameter of this")),
         }
-        window = Window::parse(&value).ok_or_else(|| Fault::invalid("window", "must be '15m' or '24h'"))?;
     }
 
     let Past { times, series, by_agent, by_protocol } =
-        state.history.lock().unwrap_or_else(PoisonError::into_inner).past(window);
+        state.history.lock().unwrap_or_else(PoisonError::into_inner).past(window, &of);
     let engine = &state.admin.engine;
     let agents = engine.levels().runs_active.into_iter().map(|(name, live)| (name.to_string(), live)).collect();
     let mut protocols: HashMap<String, usize> = engine.running_by_protocol();
@@ -93,8 +101,15 @@ pub(super) async fn sample(state: &State) -> Infallible {
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         seconds.tick().await;
-        let (counted, live) = (metrics.take_recent(), state.admin.engine.working());
+        let (counted, engine) = (metrics.take_recent(), &state.admin.engine);
+        let sizes = engine.store_sizes();
+        let levels = Sampled {
+            live: engine.working(),
+            memory: resident_memory(),
+            store_owed: sizes.owed,
+            store_bytes: sizes.bytes,
+        };
         let mut history = state.history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.add(crate::clock::now(), live, resident_memory(), &counted);
+        history.add(crate::clock::now(), levels, &counted);
     }
 }

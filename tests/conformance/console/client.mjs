@@ -9,6 +9,7 @@ import { browser, complaints } from './browser.mjs'
 import { check, close } from './checks.mjs'
 
 const AREAS = [
+  'types',
   'pure',
   'signing-in',
   'runs',
@@ -21,6 +22,7 @@ const AREAS = [
   'metrics',
   'screens',
   'hostile',
+  'large',
 ]
 
 const chosen = process.env.AREAS?.split(',') ?? AREAS

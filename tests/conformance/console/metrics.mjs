@@ -27,7 +27,7 @@ await check('the screen Metrics shows what the gateway counts, and keeps up', as
   const before = sum((await read('15m')).series.completed)
   await (await say('hello')).text()
   await page.goto(`${CONSOLE_URL}#/metrics`)
-  assert.equal(await page.locator('.chart canvas').nth(4).waitFor().then(() => page.locator('.chart canvas').count()), 5)
+  assert.equal(await page.locator('.chart canvas').nth(6).waitFor().then(() => page.locator('.chart canvas').count()), 7)
   for (const [window, title] of [['15m', '15 min'], ['24h', '24 h']]) {
     await page.getByRole('button', { name: title }).click()
     await page.waitForFunction(([title, count]) => {
@@ -50,5 +50,35 @@ await check('the screen Metrics shows what the gateway counts, and keeps up', as
     assert.deepEqual(await violations(page), [], title)
     await page.screenshot({ path: `metrics-${window}.png`, fullPage: true })
   }
+  await page.context().close()
+})
+
+await check('the charts and counts of one agent or protocol are chosen by name and by the address', async () => {
+  const page = await signedIn()
+  await (await say('hello')).text()
+  await page.goto(`${CONSOLE_URL}#/metrics`)
+  await page.getByLabel('Runs').selectOption('protocol:agent-api')
+  await page.waitForFunction(() => location.hash.includes('protocol=agent-api'))
+  const completed = async name => {
+    const cell = page.getByRole('table', { name: 'Latest values', exact: true }).getByRole('row', { name }).locator('td')
+    return Number((await cell.textContent()).replaceAll(',', ''))
+  }
+  await page.waitForFunction(() => [...document.querySelectorAll('.panel h2')].some(one => one.textContent.includes('of all runs')))
+  assert.ok(await completed('Runs completed, in all') >= 1)
+  await page.goto(`${CONSOLE_URL}#/metrics?agent=unknown`)
+  await page.waitForFunction(() => document.querySelector('table[aria-label="Latest values"]')?.textContent.includes('Runs completed, in all0'))
+  await page.context().close()
+})
+
+await check('the Overview shows traffic, first events and failures of the last minutes', async () => {
+  const page = await signedIn()
+  await (await say('fail')).text()
+  await page.goto(`${CONSOLE_URL}#/`)
+  const row = page.getByRole('table', { name: 'Agents' }).getByRole('row').filter({ hasText: 'demo' })
+  await row.locator('.fault code').waitFor()
+  await page.waitForFunction(() => document.querySelectorAll('.wires path.busy').length >= 2)
+  assert.match(await row.textContent(), /\d+ (ms|s)/)
+  assert.deepEqual(await violations(page), [])
+  await page.screenshot({ path: 'overview-traffic.png' })
   await page.context().close()
 })
