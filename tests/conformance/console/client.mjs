@@ -14,6 +14,7 @@ const AREAS = [
   'runs',
   'prism',
   'pending',
+  'playground',
   'keyboard',
   'restart',
   'config',
