@@ -80,6 +80,26 @@ export async function call(method, path, body) {
 export const get = (path) => call('GET', path);
 export const post = (path, body = {}) => call('POST', path, body);
 
+/**
+ * Sends a request to a route as its clients do, and passes on what comes, as it comes.
+ * @param {any} sample
+ * @param {{signal: AbortSignal, head: (response: Response) => void, text: (piece: string) => void}} on
+ */
+export async function send({ method, path, headers, body }, on) {
+  const own = { ...headers, authorization: `Bearer ${session.value?.bearer}` };
+  const response = await fetch(`api/playground${path}`, {
+    method, headers: own, body: JSON.stringify(body), signal: on.signal, cache: 'no-store',
+  });
+  if (response.status === 401) expired();
+  on.head(response);
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = (await reader?.read()) ?? { done: true, value: '' };
+    if (done) return;
+    on.text(value);
+  }
+}
+
 function parse(text) {
   try {
     return JSON.parse(text);

@@ -13,14 +13,15 @@ import { overviewView } from './views/overview.js';
 import { runsView } from './views/runs.js';
 import { runView } from './views/run.js';
 import { pendingView } from './views/pending.js';
+import { playgroundView } from './views/playground.js';
 import { metricsView } from './views/metrics.js';
 import { configView } from './views/config.js';
 import { auditView } from './views/audit.js';
 
 const VIEWS = {
-  overview: overviewView, runs: runsView, pending: pendingView, metrics: metricsView, config: configView, audit: auditView,
+  overview: overviewView, runs: runsView, pending: pendingView, playground: playgroundView, metrics: metricsView, config: configView, audit: auditView,
 };
-const KEYS = { o: 'overview', r: 'runs', p: 'pending', m: 'metrics', c: 'config', a: 'audit' };
+const KEYS = { o: 'overview', r: 'runs', p: 'pending', y: 'playground', m: 'metrics', c: 'config', a: 'audit' };
 
 const theme = signal(localStorage.getItem('interlingua.theme') ?? 'system');
 const help = signal(false);

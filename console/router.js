@@ -5,7 +5,7 @@ import { signal } from './vendor/signals-core/signals-core.mjs';
 /** @typedef {{screen: string, id: string | null, query: URLSearchParams}} Place */
 
 export const SCREENS = {
-  overview: 'Overview', runs: 'Runs', pending: 'Pending', metrics: 'Metrics', config: 'Config', audit: 'Audit',
+  overview: 'Overview', runs: 'Runs', pending: 'Pending', playground: 'Playground', metrics: 'Metrics', config: 'Config', audit: 'Audit',
 };
 
 /**

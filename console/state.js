@@ -71,8 +71,12 @@ const matches = (run, filter) =>
   (!filter.state || stateOf(run) === filter.state || run.state === filter.state) &&
   (!filter.text || `${run.text}\n${run.session}\n${run.owner}\n${run.id}`.toLowerCase().includes(filter.text.toLowerCase()));
 
+/** The summaries that have changed last, whatever the filters are. */
+export const lately = signal(/** @type {any[]} */ ([]));
+
 /** Summaries that have changed: they move to the front. */
 function onSummaries(changed, removed) {
+  lately.value = changed;
   const state = runs.peek();
   const filter = JSON.parse(state.key || '{}');
   const gone = new Set([...removed, ...changed.map((run) => run.id)]);
@@ -89,7 +93,7 @@ function onSummaries(changed, removed) {
   if (same) {
     const before = open.summary;
     run.value = { ...open, summary: same };
-    if (before && (before.state !== same.state || before.pending !== same.pending)) loadDetail(same.id);
+    if (!before || (before.state !== same.state || before.pending !== same.pending)) loadDetail(same.id);
   }
   if (open && removed.includes(open.id)) run.value = { ...open, removed: true };
 }

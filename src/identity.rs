@@ -53,7 +53,7 @@ pub struct Claims {
     sub: String,
     /// The caller's name.
     name: String,
-    /// How the caller proved who it is: `key`, `jwt` or `certificate`.
+    /// How the caller proved who it is: `key`, `jwt`, `certificate`, or `console` by signing in there.
     caller_kind: &'static str,
     /// By whose word. Left out where there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,6 +82,7 @@ impl Claims {
             caller_kind: match kind {
                 "key" => "key",
                 "jwt" => "jwt",
+                "console" => "console",
                 _ => "certificate",
             },
             caller_issuer: (!caller_issuer.is_empty()).then_some(caller_issuer),

@@ -18,6 +18,8 @@ const tabOf = () => (Object.hasOwn(TABS, place.value.query.get('tab') ?? '') ? p
 effect(() => {
   const { screen, id } = place.value;
   if (!session.value) return;
+  // The playground follows the runs of its own conversation.
+  if (screen === 'playground') return;
   if (screen !== 'runs' || !id) return closeRun();
   const all = run.value?.id === id ? run.value.detail?.protocols : null;
   openRun(id, tabOf() === 'prism' && all ? all : ['agent-api']);

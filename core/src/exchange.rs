@@ -25,6 +25,7 @@ use crate::event::Millis;
 use crate::fault::Fault;
 use crate::id::RunId;
 use crate::loss::Loss;
+use crate::model::Role;
 use crate::out::{Head, Out};
 use crate::owner::Owner;
 use crate::push::PushNotifiers;
@@ -295,7 +296,7 @@ pub type Recognizes = fn(&ReadHeader<'_>) -> bool;
 /// Creates an exchange.
 pub type Open = Box<dyn Fn() -> Box<dyn Exchange> + Send + Sync>;
 
-/// Makes a sample request.
+/// Makes a sample request. With a thread, its call goes on with that session.
 pub type Sample = Box<dyn Fn(&SampleInput<'_>) -> SampleRequest + Send + Sync>;
 
 /// What a sample request asks for.
@@ -307,6 +308,19 @@ pub struct SampleInput<'a> {
     pub text: &'a str,
     /// An unused id, for protocols whose clients choose one.
     pub id: RunId,
+    /// The conversation that the request goes on with. `None`: it begins one.
+    pub thread: Option<SampleThread<'a>>,
+}
+
+/// A conversation, whatever protocols its requests came over.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleThread<'a> {
+    /// Its session.
+    pub session: &'a str,
+    /// The latest run of it.
+    pub previous: RunId,
+    /// What was said, for protocols whose clients send it again: by whom, and the text, the oldest first.
+    pub said: &'a [(Role, String)],
 }
 
 /// A request that runs an agent, as a client of the protocol would send it: streamed, if the protocol streams.
@@ -319,7 +333,7 @@ pub struct SampleRequest {
     /// The values of the path's parameters.
     pub params: Vec<(String, String)>,
     /// Headers beside `content-type: application/json`, names in lower case.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// The body.
     pub body: serde_json::Value,
 }
@@ -333,8 +347,8 @@ impl SampleRequest {
 
     /// The same with a header.
     #[must_use]
-    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
+    pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
     }
 

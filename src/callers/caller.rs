@@ -37,6 +37,8 @@ pub(super) enum Proof {
     None,
     /// It did not: an operator acts on its behalf.
     Operator,
+    /// By signing in to the console, where it tries a route.
+    Console,
     /// By the key of this id, which may expire.
     Key { id: KeyId, expires: Option<Millis> },
     /// By a token.
@@ -152,7 +154,7 @@ impl Caller {
             Proof::Key { expires, .. } => *expires,
             Proof::Token(token) => Some(token.expires),
             Proof::Certificate(Some(certificate)) => return certificate.changed().await,
-            Proof::None | Proof::Operator | Proof::Certificate(None) => None,
+            Proof::None | Proof::Operator | Proof::Console | Proof::Certificate(None) => None,
         };
         match expires {
             Some(expires) => tokio::time::sleep(rules::until(expires, clock::machine())).await,
@@ -163,7 +165,7 @@ impl Caller {
     fn check_proof(&self, now: Millis) -> Result<(), Reason> {
         let rules = self.rules.load();
         match &self.proof {
-            Proof::None | Proof::Operator => Ok(()),
+            Proof::None | Proof::Operator | Proof::Console => Ok(()),
             Proof::Key { id, .. } => rules.keys.check(id, now),
             Proof::Token(token) if !rules.has_issuer(&token.issuer) => Err(Reason::Method),
             Proof::Token(token) => token.check(now),
@@ -183,6 +185,7 @@ impl fmt::Debug for Caller {
 fn profile_of(rules: &Rules, name: &str, proof: &Proof) -> Arc<Profile> {
     match proof {
         Proof::None => rules.profiles.anonymous(),
+        Proof::Console => rules.profiles.open(),
         proof => rules.profiles.of(name, proof.scopes()),
     }
 }

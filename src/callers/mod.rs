@@ -64,6 +64,8 @@ const MAX_FAILURES_AT_ONCE: u32 = 50;
 const KEY: &str = "key";
 const JWT: &str = "jwt";
 const CERTIFICATE: &str = "cert";
+/// Those who try a route in the console: no credentials of clients prove it.
+const CONSOLE: &str = "console";
 
 /// All callers of a gateway.
 pub struct Callers {
@@ -250,11 +252,19 @@ impl Callers {
         Arc::new(Caller::new(owner, name.to_owned(), proof, &self.rules, usage))
     }
 
+    /// Someone who is signed in to the console, and tries routes there. What they make belongs to an owner of its own, which
+    /// no credentials of a client come to, and no table of `[callers]` limits it.
+    #[must_use]
+    pub fn in_console(&self, name: &str) -> Arc<Caller> {
+        self.caller(Owner::authenticated(CONSOLE, "", name), name, Proof::Console)
+    }
+
     /// The caller to whom something belongs, for what an operator does on its behalf. It proves nothing by itself, and
     /// what it uses is counted for that caller.
     #[must_use]
     pub fn acting_for(&self, owner: &Owner) -> Arc<Caller> {
         match identity(owner) {
+            Some((CONSOLE, _, name)) => self.caller(owner.clone(), &name, Proof::Console),
             Some((_, _, name)) => self.caller(owner.clone(), &name, Proof::Operator),
             None => self.anonymous(),
         }
@@ -356,6 +366,7 @@ impl Callers {
             return Arc::clone(&rules.profiles.anonymous().limits);
         }
         let of_name = || match identity(&Owner::from_key(base_key)) {
+            Some((CONSOLE, ..)) => Arc::clone(&rules.profiles.open().limits),
             Some((_, _, name)) => Arc::clone(&rules.profiles.of(&name, &[]).limits),
             None => Arc::default(),
         };
@@ -385,7 +396,7 @@ impl Callers {
 /// Kind, issuer and name of an owner whose identity was proven.
 fn identity(owner: &Owner) -> Option<(&'static str, String, String)> {
     let (kind, issuer, name) = owner.identity()?;
-    let kind = [KEY, JWT, CERTIFICATE].into_iter().find(|known| *known == kind)?;
+    let kind = [KEY, JWT, CERTIFICATE, CONSOLE].into_iter().find(|known| *known == kind)?;
     Some((kind, issuer, name))
 }
 

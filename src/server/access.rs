@@ -66,6 +66,17 @@ pub(super) async fn admit(
     Ok(Admitted { caller, rate, permits })
 }
 
+/// Someone who tries a route in the console, where they have signed in: none of the route's credentials are asked for. The
+/// route's rate counts.
+///
+/// # Errors
+/// Beyond a limit.
+pub(super) fn admit_operator(gateway: &Gateway, routed: &Routed, name: &str) -> Result<Admitted, Fault> {
+    let caller = gateway.callers.in_console(name);
+    let (rate, permits) = count(gateway, &routed.route, &caller)?;
+    Ok(Admitted { caller, rate, permits })
+}
+
 /// Whether the caller of a WebSocket may still send messages: by its rights and limits of this moment.
 ///
 /// # Errors

@@ -108,6 +108,30 @@ pub(super) async fn check_request(
     }
 }
 
+/// Checks the head of a request that someone sends from the console, where its host, its origin and who it is have been
+/// checked: the rest, as for clients of the route.
+///
+/// # Errors
+/// The first failure, in the order of this file.
+pub(super) fn check_operator(gateway: &Gateway, head: &RequestHead, name: &str) -> Result<Checked, Box<Refusal>> {
+    let Routing { reporter, destination, .. } = find(gateway, head);
+    let refused = |fault| Box::new(Refusal { reporter: reporter.clone(), fault });
+    guard::check_head_size(gateway, head).map_err(refused)?;
+    match destination {
+        Destination::Endpoint(routed) => {
+            if head.headers.contains_key("upgrade") {
+                let message = "the console opens no WebSockets: send the request without an upgrade";
+                return Err(refused(Fault::new(FaultKind::Unsupported, message)));
+            }
+            let admitted = access::admit_operator(gateway, &routed, name).map_err(refused)?;
+            let body = guard::check_body(gateway, &routed, head).map_err(refused)?;
+            Ok(Checked::Endpoint(routed, admitted, body))
+        }
+        Destination::Nowhere(fault) => Err(refused(fault)),
+        Destination::Preflight(..) | Destination::Own(_) => Err(refused(no_route(head))),
+    }
+}
+
 /// Finds where a request goes, and who reports what is wrong with it. Checks nothing.
 fn find(gateway: &Gateway, head: &RequestHead) -> Routing {
     let routes = gateway.routes.load();
@@ -147,6 +171,10 @@ fn wrong_method(head: &RequestHead, allow: Vec<&'static str>) -> Destination {
     let mut fault = Fault::new(FaultKind::MethodNotAllowed, message);
     fault.allow = allow;
     Destination::Nowhere(fault)
+}
+
+fn no_route(head: &RequestHead) -> Fault {
+    Fault::new(FaultKind::NoSuchPath, format!("no route is mounted at '{}'", head.uri.path()))
 }
 
 fn no_such_path(head: &RequestHead, reason: &str) -> Destination {

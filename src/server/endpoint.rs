@@ -9,7 +9,7 @@ use actix_web::web::Payload;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use tokio::time::Instant;
 
-use super::check::{self, Checked};
+use super::check::{self, Checked, Refusal};
 use super::connection::{ConnectionInfo, info_of};
 use super::readiness::readiness;
 use super::{Gateway, access, handle, request_log, websocket};
@@ -45,7 +45,26 @@ pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: 
         Some(checked) => Ok(checked),
         None => check::check_request(&gateway, request.head(), &info_of(&request)).await,
     };
+    answer(gateway, checked, request, payload).await
+}
 
+/// Answers a request that someone sends from the console, under this name.
+pub(super) async fn serve_operator(
+    gateway: Arc<Gateway>,
+    name: &str,
+    request: HttpRequest,
+    payload: Payload,
+) -> HttpResponse {
+    let checked = check::check_operator(&gateway, request.head(), name);
+    answer(gateway, checked, request, payload).await
+}
+
+async fn answer(
+    gateway: Arc<Gateway>,
+    checked: Result<Checked, Box<Refusal>>,
+    request: HttpRequest,
+    payload: Payload,
+) -> HttpResponse {
     match checked {
         Ok(Checked::Endpoint(routed, mut admitted, body)) => {
             let (route, rate) = (Arc::clone(&routed.route), admitted.rate.take());

@@ -15,7 +15,7 @@ use interlingua_core::call::{Page, Reply};
 use interlingua_core::exchange::Caller;
 use interlingua_core::out::Head;
 use interlingua_core::tree::{Bounds, check};
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request, RunId};
 use tokio::time::Instant;
 
 use super::access::{self, Admitted};
@@ -96,6 +96,9 @@ pub(super) async fn answer(
     }
 }
 
+/// The run whose steps a response has, attached to it.
+pub(super) struct RunOf(pub(super) RunId);
+
 /// A response that is streamed.
 fn stream(
     gateway: &Gateway,
@@ -107,7 +110,7 @@ fn stream(
 ) -> HttpResponse {
     let mut head = Head::default();
     exchange.head(&mut head);
-    let mut out = Out::new();
+    let (mut out, run) = (Out::new(), follower.run().id());
     follower.begin(attach, |view| exchange.begin(view, &mut out));
     let open = open_stream(gateway, route);
     let revoked = access::revoked(gateway, route, &admitted.caller);
@@ -116,6 +119,7 @@ fn stream(
 
     let body = StreamBody::new(steps, &gateway.unsent, admitted.permits);
     let mut response = builder(route, request.head(), &head).body(body);
+    response.extensions_mut().insert(RunOf(run));
     if request.version() < Version::HTTP_11 {
         // HTTP/1.0 has no chunked encoding: the stream ends with the connection.
         response.head_mut().no_chunking(true);

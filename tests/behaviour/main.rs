@@ -19,6 +19,7 @@ mod admin;
 mod admin_access;
 mod admin_console;
 mod admin_metrics;
+mod admin_playground;
 mod ag_kit;
 mod ag_ui;
 mod answers;

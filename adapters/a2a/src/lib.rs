@@ -220,7 +220,11 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
 
 /// A request as a client sends it, for the operator's console.
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
-    let message = json!({ "messageId": input.id.to_string(), "role": "ROLE_USER", "parts": [{ "text": input.text }] });
+    let mut message =
+        json!({ "messageId": input.id.to_string(), "role": "ROLE_USER", "parts": [{ "text": input.text }] });
+    if let Some(thread) = input.thread {
+        message["contextId"] = thread.session.into();
+    }
     let call = json!({
         "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": { "message": message },
     });

@@ -229,5 +229,7 @@ impl ProtocolAdapter for AgKit {
 /// A request as a client sends it, for the operator's console.
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
     let messages = json!([{ "role": "user", "content": input.text }]);
-    SampleRequest::post("/send-message", json!({ "conversationId": input.id.to_string(), "messages": messages }))
+    let id = input.id.to_string();
+    let conversation = input.thread.map_or(&*id, |thread| thread.session);
+    SampleRequest::post("/send-message", json!({ "conversationId": conversation, "messages": messages }))
 }

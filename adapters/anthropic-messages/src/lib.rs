@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use interlingua_core::capability::{ClientCapabilities, Media};
 use interlingua_core::exchange::{
-    Cors, Endpoint, Mount, Mounted, ProtocolAdapter, SampleInput, SampleRequest, sharing,
+    Cors, Endpoint, Mount, Mounted, ProtocolAdapter, Sample, SampleInput, SampleRequest, sharing,
 };
 use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
@@ -57,10 +57,14 @@ impl ProtocolAdapter for AnthropicMessages {
              \"max_tokens\":1024,\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'"
         )];
         let max_body = shared.options.max_body.map(Size::bytes);
+        let headers = shared.options.session.iter().filter(|place| !place.starts_with("metadata."));
+        // The general one, rather than that of one client.
+        let session = headers.max_by_key(|name| *name == "x-session-id").cloned();
         let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
         let mut cors = Cors::default();
         cors.expose_headers.push("request-id".to_owned());
-        Ok(Mounted { curl, max_body, cors, sample: Some(Box::new(sample)), ..mounted })
+        let sample: Sample = Box::new(move |input| sample(input, session.as_deref()));
+        Ok(Mounted { curl, max_body, cors, sample: Some(sample), ..mounted })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
@@ -96,9 +100,15 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
     table
 }
 
-/// A request as a client sends it, for the operator's console.
-fn sample(input: &SampleInput<'_>) -> SampleRequest {
-    let messages = json!([{ "role": "user", "content": input.text }]);
+/// A request as a client sends it, for the operator's console. `session`: the header that names sessions.
+fn sample(input: &SampleInput<'_>, session: Option<&str>) -> SampleRequest {
+    let said = input.thread.map_or(&[][..], |thread| thread.said);
+    let mut messages: Vec<_> = said.iter().map(|(role, text)| json!({ "role": role, "content": text })).collect();
+    messages.push(json!({ "role": "user", "content": input.text }));
     let body = json!({ "model": input.agent, "max_tokens": 4096, "messages": messages, "stream": true });
-    SampleRequest::post("/v1/messages", body).with_header("anthropic-version", "2023-06-01")
+    let request = SampleRequest::post("/v1/messages", body).with_header("anthropic-version", "2023-06-01");
+    match (input.thread, session) {
+        (Some(thread), Some(header)) => request.with_header(header.to_owned(), thread.session),
+        _ => request,
+    }
 }

@@ -55,12 +55,13 @@ impl ProtocolAdapter for ChatCompletions {
         )];
 
         let max_body = options.max_body.map(Size::bytes);
+        let session = options.session.iter().find(|name| name.contains('-')).cloned();
         let shared = Arc::new(Shared { options, names });
         let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
         Ok(Mounted {
             curl,
             max_body,
-            sample: Some(Box::new(sample)),
+            sample: Some(Box::new(move |input| sample(input, session.as_deref()))),
             cors: openai_api::cors(),
             openai_rate_limits: true,
             ..mounted
@@ -98,8 +99,15 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
     table
 }
 
-/// A request as a client sends it, for the operator's console.
-fn sample(input: &SampleInput<'_>) -> SampleRequest {
-    let messages = json!([{ "role": "user", "content": input.text }]);
-    SampleRequest::post("/chat/completions", json!({ "model": input.agent, "messages": messages, "stream": true }))
+/// A request as a client sends it, for the operator's console. `session`: the header that names sessions.
+fn sample(input: &SampleInput<'_>, session: Option<&str>) -> SampleRequest {
+    let said = input.thread.map_or(&[][..], |thread| thread.said);
+    let mut messages: Vec<_> = said.iter().map(|(role, text)| json!({ "role": role, "content": text })).collect();
+    messages.push(json!({ "role": "user", "content": input.text }));
+    let body = json!({ "model": input.agent, "messages": messages, "stream": true });
+    let request = SampleRequest::post("/chat/completions", body);
+    match (input.thread, session) {
+        (Some(thread), Some(header)) => request.with_header(header.to_owned(), thread.session),
+        _ => request,
+    }
 }

@@ -186,5 +186,8 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
 
 /// A request as a client sends it, for the operator's console.
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
-    SampleRequest::post("/agent/invoke", json!({ "user_id": input.id.to_string(), "query": input.text }))
+    // The user is called as the session is: a service that named it itself would keep it to another one.
+    let id = input.id.to_string();
+    let session = input.thread.map_or(&*id, |thread| thread.session);
+    SampleRequest::post("/agent/invoke", json!({ "user_id": session, "session_id": session, "query": input.text }))
 }

@@ -152,5 +152,9 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
 
 /// A request as a client sends it, for the operator's console.
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
-    SampleRequest::post("/process", json!({ "input": [{ "role": "user", "content": input.text }] }))
+    let mut body = json!({ "input": [{ "role": "user", "content": input.text }] });
+    if let Some(thread) = input.thread {
+        body["session_id"] = thread.session.into();
+    }
+    SampleRequest::post("/process", body)
 }

@@ -20,7 +20,7 @@ use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
 use super::answers::{answer_with, audit};
 use super::guard::{Who, identify};
-use super::{State, assets, feed, overview, pending, run_view, runs, series, sign_in};
+use super::{State, assets, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
 use crate::config::ConsoleRole;
 use crate::metrics::{Format, Levels};
@@ -28,10 +28,13 @@ use crate::observe::{Action, AuditEntry};
 
 /// The largest body, in bytes.
 const MAX_BODY: usize = 64 * 1024;
-/// The largest body that holds a configuration or the answers to open items, in bytes.
+/// The largest body that holds a configuration, a message or the answers to open items, in bytes.
 const MAX_LARGE_BODY: usize = 1024 * 1024;
 /// How long a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the paths of routes stand behind in the playground.
+pub(super) const PLAYGROUND: &str = "/api/playground";
 
 /// The most audit entries in one answer.
 const MAX_AUDIT: usize = 200;
@@ -78,6 +81,10 @@ pub(super) enum Target {
         drains: bool,
     },
     Pending,
+    /// A request to a route, whose path and method the route judges.
+    Playground,
+    /// A request as clients send it, and how to write it.
+    Sample,
     ConfigCheck,
     Audit,
     Series,
@@ -101,8 +108,10 @@ impl Target {
             "/api/feed" => Self::Feed,
             "/api/pending" => Self::Pending,
             "/api/config/check" => Self::ConfigCheck,
+            "/api/sample" => Self::Sample,
             "/api/audit" => Self::Audit,
             "/api/metrics" => Self::Series,
+            _ if is_in_playground(path) => Self::Playground,
             _ => match path.strip_prefix("/api/runs/") {
                 Some(rest) => Self::of_run(rest)?,
                 None => match path.strip_prefix("/api/agents/") {
@@ -137,7 +146,13 @@ impl Target {
 
     const fn methods(&self) -> &'static [&'static str] {
         match self {
-            Self::Cancel(_) | Self::Reload | Self::Decide(_) | Self::Drain { .. } | Self::ConfigCheck => &["POST"],
+            Self::Cancel(_)
+            | Self::Reload
+            | Self::Decide(_)
+            | Self::Drain { .. }
+            | Self::ConfigCheck
+            | Self::Sample => &["POST"],
+            Self::Playground => &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
             Self::Session => &["POST", "GET", "DELETE"],
             Self::Run(_) => &["GET", "HEAD", "DELETE"],
             Self::Log => &["GET", "HEAD", "PUT"],
@@ -151,7 +166,7 @@ impl Target {
     }
 
     const fn max_body(&self) -> usize {
-        if matches!(self, Self::Decide(_) | Self::ConfigCheck) { MAX_LARGE_BODY } else { MAX_BODY }
+        if matches!(self, Self::Decide(_) | Self::ConfigCheck | Self::Sample) { MAX_LARGE_BODY } else { MAX_BODY }
     }
 
     /// True for what only the console needs.
@@ -165,6 +180,8 @@ impl Target {
                 | Self::Export(_)
                 | Self::Decide(_)
                 | Self::Pending
+                | Self::Playground
+                | Self::Sample
                 | Self::ConfigCheck
                 | Self::Audit
                 | Self::Series
@@ -184,10 +201,15 @@ impl Target {
                 Some(ConsoleRole::View)
             }
             Self::Session | Self::ConfigCheck | Self::Audit | Self::Series => Some(ConsoleRole::View),
-            Self::Run(_) | Self::Decide(_) => Some(ConsoleRole::Act),
+            Self::Run(_) | Self::Decide(_) | Self::Playground | Self::Sample => Some(ConsoleRole::Act),
             _ => None,
         }
     }
+}
+
+/// True for the path of a route in the playground.
+pub(super) fn is_in_playground(path: &str) -> bool {
+    path.strip_prefix(PLAYGROUND).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Answers one request.
@@ -199,7 +221,7 @@ pub(super) async fn serve(state: &Arc<State>, request: &HttpRequest, payload: Pa
     }
 }
 
-fn with_headers(mut response: HttpResponse) -> HttpResponse {
+pub(super) fn with_headers(mut response: HttpResponse) -> HttpResponse {
     let headers = response.headers_mut();
     if !headers.contains_key("cache-control") {
         headers.insert(HeaderName::from_static("cache-control"), HeaderValue::from_static("no-store"));
@@ -355,6 +377,7 @@ async fn change(
             note(AuditEntry::new(Action::Decision).target(id.to_string()).detail("console"));
             Ok(answer_with(202, &json!({ "run": continued.to_string() })))
         }
+        Target::Sample => Ok(HttpResponse::Ok().json(samples::make(state, who, body).await?)),
         Target::Reload => {
             let reloaded = admin.reload.reload().await;
             Ok(match reloaded {

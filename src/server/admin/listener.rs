@@ -11,15 +11,16 @@ use actix_http::{Request, Response};
 use actix_server::{GracefulShutdownSignal, Server};
 use actix_service::{ServiceFactory, fn_service};
 use actix_web::body::BoxBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::rt::net::TcpStream;
-use actix_web::web::{self, Payload};
-use actix_web::{App, HttpRequest};
+use actix_web::web::Payload;
+use actix_web::{App, FromRequest as _};
 use tokio::time::Instant;
 
 use super::super::admission::{Connections, Limits};
 use super::super::connection::{ConnectionInfo, Socket};
 use super::super::listener::{RequestServices, Setup, http, on_connections, reporting};
-use super::{State, api};
+use super::{State, api, playground};
 use crate::config::ServerTimeouts;
 
 /// Connections that the kernel queues until they are accepted.
@@ -100,9 +101,19 @@ fn expect(state: &State, request: Request) -> Result<Request, Response<BoxBody>>
 
 /// The service that handles requests.
 fn request_service(state: Arc<State>) -> impl RequestServices {
-    let app = App::new().default_service(web::to(move |request: HttpRequest, payload: Payload| {
+    let logging = Arc::clone(&state);
+    let app = App::new().default_service(fn_service(move |request: ServiceRequest| {
         let state = Arc::clone(&state);
-        async move { api::serve(&state, &request, payload).await }
+        async move {
+            if api::is_in_playground(request.path()) {
+                return playground::serve(&state, request).await;
+            }
+            let (request, mut payload) = request.into_parts();
+            let payload = Payload::from_request(&request, &mut payload).await?;
+            let response = api::serve(&state, &request, payload).await;
+            Ok(ServiceResponse::new(request, response))
+        }
     }));
-    reporting(app, |_| None)
+    // What is the operators' own is no traffic; requests to routes are.
+    reporting(app, move |request| playground::begin_log(&logging, request))
 }

@@ -13,11 +13,14 @@ mod listener;
 mod overview;
 mod panes;
 mod pending;
+mod playground;
 mod run_view;
 mod runs;
+mod samples;
 mod series;
 mod sessions;
 mod sign_in;
+mod snippets;
 mod summaries;
 
 use std::net::{SocketAddr, TcpListener};

@@ -143,6 +143,7 @@ pub(super) fn routes(state: &State) -> Vec<Value> {
             "url": format!("{base}{}", route.path),
             "auth": if auth.is_empty() { "none".to_owned() } else { auth.join(", ") },
             "agents": agents,
+            "sample": route.mounted.sample.is_some(),
         })
     });
     shown.collect()

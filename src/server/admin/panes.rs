@@ -96,7 +96,7 @@ impl Pane {
 }
 
 /// What the run's client said first.
-fn said(view: RunView<'_>) -> String {
+pub(super) fn said(view: RunView<'_>) -> String {
     let first = view.run().turns.first();
     let message = first.and_then(|turn| turn.input.iter().rev().find(|message| !message.text().is_empty()));
     message.map_or_else(|| view.run().preview(), Message::text)
@@ -104,11 +104,11 @@ fn said(view: RunView<'_>) -> String {
 
 /// An exchange that has decoded the sample request of its protocol, and whether its answer is a stream.
 fn open_exchange(route: &Arc<Served>, agent: &str, text: &str) -> Option<(Box<dyn Exchange>, bool)> {
-    let sample = route.mounted.sample.as_ref()?(&SampleInput { agent, text, id: clock::new_id() });
+    let sample = route.mounted.sample.as_ref()?(&SampleInput { agent, text, id: clock::new_id(), thread: None });
     let is_it = |endpoint: &&Endpoint| endpoint.method == sample.method && endpoint.path == sample.endpoint;
     let mut exchange = (route.mounted.endpoints.iter().find(is_it)?.open)();
     let mut headers = vec![("content-type", "application/json")];
-    headers.extend(sample.headers.iter().map(|(name, value)| (*name, value.as_str())));
+    headers.extend(sample.headers.iter().map(|(name, value)| (&**name, value.as_str())));
     let caller = Caller { owner: Owner::anonymous(), authenticated: false };
     let body = serde_json::to_vec(&sample.body).ok()?;
     let decoded = exchange.decode(&Request {

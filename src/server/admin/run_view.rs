@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::State;
 use super::guard::Who;
-use super::panes::Pane;
-use super::pending;
+use super::panes::{Pane, said};
 use super::summaries::summary;
+use super::{pending, samples};
 use crate::engine::{RunHandle, WantedRuns, summary_of};
 use crate::store::Query;
 
@@ -43,6 +43,7 @@ pub(super) async fn detail(state: &Arc<State>, who: &Who, id: RunId) -> Result<V
         "run": shown,
         "texts": texts,
         "protocols": run.view_safe(|view| protocols(state, view)),
+        "curl": texts.then(|| run.view_safe(|view| curls(state, view))),
         "ids": { "UUID": id.to_string(), "Hexadecimal": id.0.simple().to_string() },
         "session": {
             "id": own.session,
@@ -61,6 +62,20 @@ fn protocols(state: &State, run: RunView<'_>) -> Vec<&'static str> {
     for route in state.admin.control.routes_of(&run.run().agent) {
         if !found.contains(&route.scope.protocol) && Pane::open(&route, run).is_some() {
             found.push(route.scope.protocol);
+        }
+    }
+    found
+}
+
+/// The request of the run's client as a shell command, for each protocol.
+fn curls(state: &State, view: RunView<'_>) -> Map<String, Value> {
+    let (agent, text) = (view.run().agent.as_str(), said(view));
+    let mut found = Map::new();
+    for route in state.admin.control.routes_of(agent) {
+        if !found.contains_key(route.scope.protocol)
+            && let Some(curl) = samples::curl(state, &route, agent, &text)
+        {
+            found.insert(route.scope.protocol.to_owned(), curl.into());
         }
     }
     found

@@ -22,7 +22,7 @@ export const [CONSOLE_URL, START_KEY] = LINK.split('#key=')
 export const HERE = path.dirname(fileURLToPath(import.meta.url))
 export const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
-export const SCREENS = { Overview: '', Runs: 'runs', Pending: 'pending', Metrics: 'metrics', Config: 'config', Audit: 'audit' }
+export const SCREENS = { Overview: '', Runs: 'runs', Pending: 'pending', Playground: 'playground', Metrics: 'metrics', Config: 'config', Audit: 'audit' }
 
 export const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM,

@@ -15,6 +15,7 @@ const AREAS = [
   'runs',
   'prism',
   'pending',
+  'playground',
   'keyboard',
   'restart',
   'config',

@@ -33,7 +33,7 @@ async function enterByKeys() {
 await check('keys go to every screen, through a list, a run and its tabs, and back', async () => {
   await (await say('by keyboard alone')).text()
   const page = await enterByKeys()
-  for (const [key, name] of [['r', 'Runs'], ['p', 'Pending'], ['m', 'Metrics'], ['c', 'Config'], ['a', 'Audit'], ['o', 'Overview'], ['r', 'Runs']]) {
+  for (const [key, name] of [['r', 'Runs'], ['p', 'Pending'], ['y', 'Playground'], ['m', 'Metrics'], ['c', 'Config'], ['a', 'Audit'], ['o', 'Overview'], ['r', 'Runs']]) {
     await page.keyboard.press('g')
     await page.keyboard.press(key)
     await heading(page, name).waitFor()

@@ -1,6 +1,7 @@
 // The same run on the wire of every protocol.
 
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 
 import { CONSOLE_URL, say, signedIn } from './browser.mjs'
 import { check } from './checks.mjs'
@@ -17,6 +18,10 @@ await check('the prism shows the frames that a client gets', async () => {
   await page.getByRole('status').filter({ hasText: 'copied' }).waitFor()
   const copied = await page.evaluate(() => navigator.clipboard.readText())
   assert.equal(copied, frames.map(frame => `${frame}\n\n`).join(''))
+  await pane.getByRole('button', { name: 'Copy curl' }).click()
+  await page.getByRole('status').filter({ hasText: 'curl copied' }).waitFor()
+  const command = await page.evaluate(() => navigator.clipboard.readText())
+  assert.match(execFileSync('sh', ['-c', command], { stdio: ['ignore', 'pipe', 'ignore'] }).toString(), /There you are/)
   for (const name of ['responses', 'chat-completions', 'anthropic-messages', 'a2a', 'ag-kit', 'ag-ui', 'hitl']) {
     await page.getByRole('region', { name, exact: true }).waitFor()
   }

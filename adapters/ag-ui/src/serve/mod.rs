@@ -122,9 +122,11 @@ impl ProtocolAdapter for AgUi {
 /// A request as a client sends it, for the operator's console.
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
     let (id, run) = (input.id.to_string(), format!("run-{}", input.id));
+    let thread = input.thread.map_or(&*id, |thread| thread.session);
     let message = json!({ "id": format!("msg-{}", input.id), "role": "user", "content": input.text });
     let body = json!({
-        "threadId": id, "runId": run, "messages": [message], "tools": [], "context": [], "state": {}, "forwardedProps": {},
+        "threadId": thread, "runId": run, "messages": [message], "tools": [], "context": [], "state": {},
+        "forwardedProps": {},
     });
     SampleRequest::post("", body).with_header("accept", "text/event-stream")
 }

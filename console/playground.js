@@ -1,0 +1,167 @@
+// The playground's conversation: what was sent to an agent, over which protocol, what came on the wire, and the run that
+// it began. What the agent says is read from the run, not from the wire. Not here: what it looks like (views/playground.js).
+
+import { computed, effect, signal, untracked } from './vendor/signals-core/signals-core.mjs';
+import { get, post, send, session, whenSignedOut } from './api.js';
+import { place } from './router.js';
+import { closeRun, grown, lately, openRun, run } from './state.js';
+
+/** Characters of an answer that are kept: the last ones. */
+const MOST = 2_000_000;
+
+/**
+ * @typedef {object} Wire
+ * @property {number} status      0: nothing has come yet
+ * @property {string} type
+ * @property {string} text        the last characters that came
+ * @property {number} size        characters that came
+ * @property {'sending' | 'done' | 'stopped' | 'broken'} end
+ */
+
+/**
+ * @typedef {object} Turn
+ * @property {string} key
+ * @property {string | null} text   `null`: the agent goes on after a decision
+ * @property {string} protocol
+ * @property {string | null} run    the run, once it is known
+ * @property {any} open             what is known of the run, as `run` of state.js
+ * @property {Wire | null} wire
+ */
+
+const fresh = () => ({
+  agent: '', owner: '', turns: /** @type {Turn[]} */ ([]), snippets: null, busy: false, error: '',
+});
+
+/** The conversation. Turns change in place; a new object is set whenever something has changed. */
+export const chat = signal(fresh());
+let abort = /** @type {AbortController | null} */ (null);
+
+const changed = (changes = {}) => { chat.value = { ...chat.peek(), ...changes }; };
+const last = () => chat.peek().turns.at(-1);
+
+/** Begins a conversation with an agent. */
+export function begin(agent) {
+  abort?.abort();
+  chat.value = { ...fresh(), agent };
+}
+
+whenSignedOut(() => {
+  abort?.abort();
+  chat.value = fresh();
+});
+
+/** Says something to the agent over a route. False: it was not sent. */
+export async function say(route, agent, text) {
+  if (chat.peek().agent !== agent) begin(agent);
+  const { turns } = chat.peek();
+  const runs = turns.map((turn) => turn.run).filter(Boolean);
+  changed({ busy: true, error: '' });
+  let sample;
+  try {
+    sample = await post('/sample', { route: route.path, protocol: route.protocol, agent, text, runs });
+  } catch (error) {
+    changed({ busy: false, error: error.message });
+    return false;
+  }
+
+  const wire = /** @type {Wire} */ ({ status: 0, type: '', text: '', size: 0, end: 'sending' });
+  const turn = { key: sample.id, text, protocol: route.protocol, run: null, open: null, wire };
+  changed({ turns: [...turns, turn], owner: sample.owner, snippets: sample.snippets });
+  abort = new AbortController();
+  exchange(sample, turn, abort.signal);
+  return true;
+}
+
+async function exchange(sample, turn, signal) {
+  const { wire } = turn;
+  try {
+    await send(sample, {
+      signal,
+      head: (response) => {
+        [wire.status, wire.type] = [response.status, response.headers.get('content-type') ?? ''];
+        const id = response.headers.get('x-interlingua-run');
+        if (id) follow(turn, id);
+        changed();
+      },
+      text: (piece) => {
+        wire.size += piece.length;
+        wire.text = (wire.text + piece).slice(-MOST);
+        changed();
+      },
+    });
+    wire.end = 'done';
+  } catch {
+    wire.end = signal.aborted ? 'stopped' : 'broken';
+  }
+  if (chat.peek().turns.includes(turn)) changed({ busy: false });
+}
+
+/** Ends the answer that is coming. Some protocols' runs outlive their client, so the run is canceled too. */
+export async function stop() {
+  const turn = last();
+  abort?.abort();
+  if (turn?.run) await post(`/runs/${turn.run}/cancel`).catch(() => null);
+}
+
+function follow(turn, id) {
+  turn.run = id;
+  if (isShown.peek()) openRun(id, ['agent-api']);
+}
+
+/** What was open when a decision was made is so no more. */
+async function refresh(turn) {
+  const detail = await get(`/runs/${turn.run}`).catch(() => null);
+  if (detail && turn.open) {
+    turn.open = { ...turn.open, detail };
+    changed();
+  }
+}
+
+// Runs of the conversation that the wire does not name: those of protocols that answer as a whole, and those that go on
+// after a decision, whoever made it.
+effect(() => {
+  const summaries = lately.value;
+  untracked(() => {
+    for (const summary of [...summaries].sort((one, other) => (one.id < other.id ? -1 : 1))) found(summary);
+  });
+});
+
+function found(summary) {
+  const { owner, agent, turns } = chat.peek();
+  const turn = last();
+  if (!turn || summary.agent !== agent || summary.owner.split('/')[0] !== owner) return;
+  // Ids are in the order of time.
+  if (turns.some((one) => one.run === summary.id) || summary.id < turn.key) return;
+  if (!turn.run) {
+    if (turn.wire?.end === 'sending' && summary.protocol === turn.protocol) follow(turn, summary.id);
+    return;
+  }
+  if (summary.session !== turn.open?.summary?.session || summary.id < turn.run) return;
+  const next = { key: summary.id, text: null, protocol: summary.protocol, run: null, open: null, wire: null };
+  changed({ turns: [...turns, next] });
+  refresh(turn);
+  follow(next, summary.id);
+}
+
+// The latest run is followed while its screen is shown.
+const isShown = computed(() => place.value.screen === 'playground' && session.value !== null);
+effect(() => {
+  if (!isShown.value) return;
+  untracked(() => {
+    const turn = last();
+    if (turn?.run) openRun(turn.run, ['agent-api']);
+    else closeRun();
+  });
+});
+
+effect(() => {
+  const open = run.value;
+  grown.value;
+  untracked(() => {
+    const turn = open && chat.peek().turns.find((one) => one.run === open.id);
+    // What is read again shows once it is as far as what is there.
+    if (!turn || open.frames.length < (turn.open?.frames.length ?? 0)) return;
+    turn.open = open;
+    changed();
+  });
+});

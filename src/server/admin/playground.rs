@@ -1,0 +1,136 @@
+//! The console's playground: any request of a client to any route, sent by someone who is signed in and may act.
+//!
+//! The route's own handler answers it, in the route's protocol and within its limits. What it makes belongs to an owner
+//! that no client can be. The request loses what it has of the console: the bearer, and the page it comes from. Not here:
+//! samples of such requests ([`super::samples`]).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use actix_web::FromRequest as _;
+use actix_web::HttpResponse;
+use actix_web::dev::{RequestHead, ServiceRequest, ServiceResponse};
+use actix_web::http::Uri;
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::web::Payload;
+use tokio::sync::watch;
+
+use super::super::connection::info_of;
+use super::super::handle::RunOf;
+use super::super::{Gateway, Phase, endpoint, request_log};
+use super::answers::audit;
+use super::guard::Who;
+use super::{State, api};
+use crate::observe::{Action, AuditEntry, RequestLog};
+
+/// Names the run that a response streams.
+const RUN: HeaderName = HeaderName::from_static("x-interlingua-run");
+
+/// Begins the log of a request to a route, as for those of clients.
+pub(super) fn begin_log(
+    state: &State,
+    request: &actix_http::Request,
+) -> Option<(Arc<RequestLog>, watch::Receiver<Phase>)> {
+    let gateway = gateway(state);
+    api::is_in_playground(request.path()).then(|| (request_log::begin(gateway, request), gateway.phase.clone()))
+}
+
+fn gateway(state: &State) -> &Arc<Gateway> {
+    &state.admin.control.0
+}
+
+/// Answers a request to a route.
+///
+/// # Errors
+/// If its body cannot be taken.
+pub(super) async fn serve(
+    state: &Arc<State>,
+    mut request: ServiceRequest,
+) -> Result<ServiceResponse, actix_web::Error> {
+    let connection = info_of(request.request());
+    let who = match api::judge(state, request.head(), &connection) {
+        Ok((_, who)) => who,
+        Err(fault) => {
+            let response = api::refuse(state, request.head(), &connection, &fault);
+            return Ok(request.into_response(response));
+        }
+    };
+    note(state, request.peer_addr(), &who, request.path());
+
+    become_clients(request.head_mut(), host_of(&state.admin.url));
+    let (request, mut body) = request.into_parts();
+    let payload = Payload::from_request(&request, &mut body).await?;
+    let mut response = endpoint::serve_operator(Arc::clone(gateway(state)), &who.name, request.clone(), payload).await;
+    let run = response.extensions().get::<RunOf>().and_then(|run| HeaderValue::from_str(&run.0.to_string()).ok());
+    if let Some(run) = run {
+        response.headers_mut().insert(RUN, run);
+    }
+    Ok(ServiceResponse::new(request, protected(response)))
+}
+
+fn note(state: &State, peer: Option<SocketAddr>, who: &Who, path: &str) {
+    audit(state, peer, &who.name, AuditEntry::new(Action::AdminCall).target(path).detail("playground"));
+}
+
+/// Makes the request what a client of the route would have sent to the listener of clients.
+fn become_clients(head: &mut RequestHead, host: &str) {
+    let own = head.uri.path_and_query().map_or("", |target| target.as_str());
+    let target = own.strip_prefix(api::PLAYGROUND).unwrap_or(own);
+    head.uri = target.parse::<Uri>().unwrap_or_default();
+    let is_of_console = |name: &str| {
+        matches!(name, "authorization" | "x-api-key" | "cookie" | "origin" | "referer" | "forwarded")
+            || name.starts_with("sec-")
+            || name.starts_with("x-forwarded-")
+    };
+    let removed: Vec<HeaderName> = head.headers.keys().filter(|name| is_of_console(name.as_str())).cloned().collect();
+    for name in removed {
+        head.headers.remove(name);
+    }
+    if let Ok(host) = HeaderValue::from_str(host) {
+        head.headers.insert(HeaderName::from_static("host"), host);
+    }
+}
+
+fn host_of(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, host)| host)
+}
+
+/// No page but the console's own reads it.
+fn protected(mut response: HttpResponse) -> HttpResponse {
+    let headers = response.headers_mut();
+    let of_cors = |name: &HeaderName| name.as_str().starts_with("access-control-");
+    let removed: Vec<HeaderName> = headers.keys().filter(|name| of_cors(name)).cloned().collect();
+    for name in removed {
+        headers.remove(name);
+    }
+    api::with_headers(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_client_would_send_is_left_of_a_request() {
+        let mut head = RequestHead::default();
+        head.uri = "/api/playground/v1/models?a=%2F".parse().expect("a path");
+        let sent = [
+            ("authorization", "Bearer il_console_x"),
+            ("x-api-key", "k"),
+            ("origin", "http://127.0.0.1:9090"),
+            ("sec-fetch-site", "same-origin"),
+            ("x-forwarded-host", "evil.example"),
+            ("host", "127.0.0.1:9090"),
+            ("x-session-id", "s"),
+        ];
+        for (name, value) in sent {
+            head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        become_clients(&mut head, "127.0.0.1:8080");
+        assert_eq!(head.uri, "/v1/models?a=%2F");
+        let mut left: Vec<(&str, &str)> =
+            head.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("text"))).collect();
+        left.sort_unstable();
+        assert_eq!(left, [("host", "127.0.0.1:8080"), ("x-session-id", "s")]);
+    }
+}

@@ -1,0 +1,138 @@
+//! Requests as clients send them, made by the sample of a route: for the playground, and to be copied.
+//!
+//! Not here: sending them ([`super::playground`]), and how they are written in a language ([`super::snippets`]).
+
+use std::sync::Arc;
+
+use interlingua_core::call::RunView;
+use interlingua_core::exchange::{SampleInput, SampleRequest, SampleThread};
+use interlingua_core::model::{MessageType, Role};
+use interlingua_core::{Fault, FaultKind, Owner, RunId};
+use serde_json::{Map, Value, json};
+
+use super::super::served::Served;
+use super::State;
+use super::guard::Who;
+use super::snippets::{self, Target};
+use crate::clock;
+use crate::engine::RunHandle;
+
+/// The most runs of a conversation that are sent again.
+const MAX_RUNS: usize = 100;
+
+/// What someone wants to say, and where.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// The path of the route.
+    route: String,
+    protocol: String,
+    agent: String,
+    text: String,
+    /// The runs of the conversation so far, the oldest first.
+    #[serde(default)]
+    runs: Vec<String>,
+}
+
+/// A request to a route, whose path is that of the route and the endpoint, with its snippets. Those begin a conversation
+/// of their own: no client may go on with one of the console.
+///
+/// # Errors
+/// What cannot be read, and routes, agents and runs that do not exist.
+pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Value, Fault> {
+    let wanted: Wanted = serde_json::from_slice(body).map_err(|error| {
+        let message = format!("write {{\"route\", \"protocol\", \"agent\", \"text\", \"runs\"}}: {error}");
+        Fault::new(FaultKind::Invalid, message)
+    })?;
+    let routes = state.admin.control.routes_of(&wanted.agent);
+    let is_it = |route: &&Arc<Served>| route.path == wanted.route && route.scope.protocol == wanted.protocol;
+    let route = routes.iter().find(is_it).ok_or_else(|| Fault::invalid("route", "has no such protocol or agent"))?;
+
+    let owner = state.admin.callers.in_console(&who.name).owner.clone();
+    let runs = conversation(state, &owner, &wanted.runs).await?;
+    let said: Vec<(Role, String)> = runs.iter().flat_map(|run| run.view_safe(said)).collect();
+    let latest = runs.last().map(|run| (run.id(), run.view(|view| view.run().session_id.clone())));
+    let thread = latest.as_ref().map(|(previous, session)| SampleThread { session, previous: *previous, said: &said });
+
+    let id = clock::new_id();
+    let input = SampleInput { agent: &wanted.agent, text: &wanted.text, id, thread };
+    let none = || Fault::invalid("protocol", "has no sample request with these options");
+    let sample = sample(route, &input).ok_or_else(none)?;
+    let alone = SampleInput { thread: None, ..input };
+    let mut headers: Map<String, Value> =
+        sample.headers.iter().map(|(name, value)| (name.to_string(), value.as_str().into())).collect();
+    headers.insert("content-type".to_owned(), "application/json".into());
+    Ok(json!({
+        "id": id.to_string(),
+        "owner": owner.base_key(),
+        "method": sample.method.as_str(),
+        "path": format!("{}{}", route.path, sample.path()),
+        "headers": headers,
+        "body": sample.body,
+        "snippets": snippets(state, route, &alone),
+    }))
+}
+
+/// A shell command that sends a text to an agent over a route. `None`: the protocol has no sample request.
+pub(super) fn curl(state: &State, route: &Served, agent: &str, text: &str) -> Option<String> {
+    let input = SampleInput { agent, text, id: clock::new_id(), thread: None };
+    Some(snippets::curl(&target(state, route), &sample(route, &input)?))
+}
+
+fn sample(route: &Served, input: &SampleInput<'_>) -> Option<SampleRequest> {
+    Some(route.mounted.sample.as_ref()?(input))
+}
+
+fn snippets(state: &State, route: &Served, input: &SampleInput<'_>) -> Option<Value> {
+    let (target, sample) = (target(state, route), sample(route, input)?);
+    Some(json!({
+        "curl": snippets::curl(&target, &sample),
+        "python": snippets::python(&target, &sample, input.text),
+        "typescript": snippets::typescript(&target, &sample, input.text),
+    }))
+}
+
+fn target(state: &State, route: &Served) -> Target {
+    let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
+    Target { url: format!("{base}{}", route.path), protocol: route.scope.protocol, auth: route.auth }
+}
+
+/// The runs of a conversation in the console.
+///
+/// # Errors
+/// If one of them is not one of this person's, or is gone.
+async fn conversation(state: &State, owner: &Owner, ids: &[String]) -> Result<Vec<RunHandle>, Fault> {
+    let operator = state.admin.engine.operator();
+    let mut runs = Vec::new();
+    for id in &ids[ids.len().saturating_sub(MAX_RUNS)..] {
+        let id = RunId::parse(id).ok_or_else(|| Fault::invalid("runs", "has what is no id of a run"))?;
+        let run = operator.find(id).await?;
+        if run.view(|view| Owner::base_of(&view.info.owner) != owner.base_key()) {
+            return Err(Fault::not_found("a run of this conversation"));
+        }
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+/// What was said in a run: in each turn the words of the user, and those of the agent.
+fn said(view: RunView<'_>) -> Vec<(Role, String)> {
+    let run = view.run();
+    let mut said = Vec::new();
+    for (number, turn) in run.turns.iter().enumerate() {
+        let is_users = |message: &&interlingua_core::model::Message| message.role == Some(Role::User);
+        let asked = turn.input.iter().rev().filter(is_users).map(|message| message.text());
+        said.extend(asked.filter(|text| !text.is_empty()).take(1).map(|text| (Role::User, text)));
+        let texts: Vec<String> = run
+            .messages_of(number)
+            .iter()
+            .filter(|message| message.kind == MessageType::Message)
+            .map(interlingua_core::run::Message::text)
+            .filter(|text| !text.is_empty())
+            .collect();
+        if !texts.is_empty() {
+            said.push((Role::Assistant, texts.join("\n\n")));
+        }
+    }
+    said
+}
