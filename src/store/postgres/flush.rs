@@ -142,7 +142,7 @@ impl Flush {
         let mut room = Room::default();
         while work.front().is_some_and(|(_, next)| room.takes(next)) {
             let Some((asked, next)) = work.pop_front() else { break };
-            if asked != replica && !matches!(next, Work::Touch(_) | Work::Close(_)) {
+            if asked != replica && next.follows_from_earlier() {
                 next.fail(&StoreError::Fenced);
                 continue;
             }
