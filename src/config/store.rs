@@ -14,8 +14,8 @@ use super::settings::{PostgresStore, Retention, Store, StoreKind};
 use super::store_table::{RetentionTable, StoreTable};
 use super::validator::Validator;
 
-/// What PostgreSQL takes as a name, in bytes.
-const MAX_SCHEMA: usize = 63;
+/// PostgreSQL takes names of 63 bytes, and the channel on which gateways notify each other is called "interlingua " and this.
+const MAX_SCHEMA: usize = 51;
 /// Writing, listening, and at least one for reading.
 const MIN_CONNECTIONS: u64 = 3;
 const MAX_CONNECTIONS: u64 = 100;
@@ -63,8 +63,10 @@ fn postgres(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Option<Pos
         return None;
     }
 
-    if schema.value.is_empty() || schema.value.len() > MAX_SCHEMA || schema.value.contains('\0') {
-        let label = format!("must have between 1 and {MAX_SCHEMA} bytes");
+    if !is_schema_name(&schema.value) {
+        let label = format!(
+            "must have at most {MAX_SCHEMA} of A-Z, a-z, 0-9, \"_\" and \"-\", and begin with a letter or \"_\""
+        );
         validator.report(Diagnostic::error("\"schema\" cannot be a name").at(&schema.span).label(label));
     }
     let lease = validator.within(lease, "lease", MIN_LEASE, MAX_LEASE);
@@ -75,6 +77,13 @@ fn postgres(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Option<Pos
         lease,
         connections: usize::try_from(connections).unwrap_or(usize::MAX),
     })
+}
+
+/// The name stands in the bodies of functions, too, where no quoting keeps all other characters apart from the code.
+fn is_schema_name(name: &str) -> bool {
+    name.len() <= MAX_SCHEMA
+        && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
 fn read_url(

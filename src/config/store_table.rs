@@ -23,6 +23,7 @@ pub(super) struct StoreTable {
     /// `postgres://user:password@host/database`.
     pub(super) url: Option<Located<SecretTable>>,
     /// The schema of the database that all tables are in. Gateways with the same schema are one.
+    #[schemars(length(max = 51), regex(pattern = "^[A-Za-z_][A-Za-z0-9_-]*$"))]
     pub(super) schema: Located<String>,
     /// How long a gateway may be cut off from the database before others take its runs over, which fail then.
     pub(super) lease: Located<Period>,

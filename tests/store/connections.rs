@@ -167,6 +167,24 @@ fn a_host_that_accepts_and_says_nothing_is_given_up() {
 }
 
 #[test]
+fn a_check_names_the_right_that_is_missing() {
+    let server = Server::start(&Options::fast()).unwrap();
+    open(&format!("postgres://postgres@{}/postgres?sslmode=disable", server.address())).unwrap();
+    let sql = |sql: &str| server.sql("postgres", sql).unwrap();
+    let options = crate::postgres_options(&format!("postgres://writer@{}/postgres?sslmode=disable", server.address()));
+    let check = || Postgres::check(&options);
+    sql("CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA interlingua TO writer;
+         GRANT SELECT, INSERT, DELETE ON ALL TABLES IN SCHEMA interlingua TO writer");
+    let refused = check().unwrap_err().to_string();
+    assert!(refused.contains("no right to UPDATE"), "{refused}");
+    sql("GRANT UPDATE ON ALL TABLES IN SCHEMA interlingua TO writer");
+    let refused = check().unwrap_err().to_string();
+    assert!(refused.contains("no right to USAGE versions"), "{refused}");
+    sql("GRANT USAGE ON ALL SEQUENCES IN SCHEMA interlingua TO writer");
+    check().unwrap();
+}
+
+#[test]
 fn the_url_is_never_in_an_error() {
     for url in
         ["postgres://u:s3cret@h/d?sslmode=odd", "postgres://u:s3cr@et@h/d", "u:s3cret", "postgres://u:s3cret@:x/d"]

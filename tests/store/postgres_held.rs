@@ -114,6 +114,21 @@ async fn a_replica_hands_out_what_it_holds_and_does_not_have_and_nothing_else() 
 }
 
 #[tokio::test]
+async fn a_waiting_run_that_was_forgotten_and_then_claimed_keeps_its_holder() {
+    let database = interlingua_testing_postgres::database();
+    let store = open(database.url()).await;
+    open_run(&store, &RunSpec::default(), RunState::Waiting, 5).await;
+    database.sql("UPDATE interlingua.runs SET holder = (SELECT id FROM interlingua.replicas)").unwrap();
+    // It is compared once in a lease, and not asked for yet.
+    tokio::time::sleep(LEASE * 3).await;
+
+    let claimed = ActiveRun::restore(Arc::unwrap_or_clone(store.load(id(1)).await.unwrap().unwrap()));
+    store.open(&claimed.journal(), claimed.claim()).await.unwrap();
+    assert_eq!(store.recover().await.unwrap(), []);
+    assert_eq!(database.sql("SELECT count(*) FROM interlingua.runs WHERE holder IS NOT NULL").unwrap(), "1");
+}
+
+#[tokio::test]
 async fn a_run_that_is_given_up_keeps_all_that_was_published() {
     let database = interlingua_testing_postgres::database();
     let store = open(database.url()).await;

@@ -12,6 +12,16 @@ use crate::store::StoreError;
 /// The oldest version of PostgreSQL, as its `server_version_num`.
 const OLDEST: i32 = 140_000;
 
+/// A right that a gateway needs, and does not have.
+const MISSING_RIGHT: &str = "
+    SELECT r.name, t.tablename::text FROM pg_catalog.pg_tables t, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r(name)
+    WHERE t.schemaname = $1 AND t.tablename <> 'migrations'
+      AND NOT has_table_privilege(format('%I.%I', t.schemaname, t.tablename), r.name)
+    UNION ALL
+    SELECT 'USAGE', s.sequencename::text FROM pg_catalog.pg_sequences s
+    WHERE s.schemaname = $1 AND NOT has_sequence_privilege(format('%I.%I', s.schemaname, s.sequencename), 'USAGE')
+    LIMIT 1";
+
 /// Connects and looks. Returns what is there, for people.
 pub(super) async fn check(options: &PostgresOptions) -> Result<String, StoreError> {
     let connector = Connector::new(options)?;
@@ -55,11 +65,11 @@ pub(super) async fn state(database: &Database, schema: &str) -> Result<String, S
         };
     };
 
-    let may = "SELECT bool_and(has_table_privilege(format('%I.%I', schemaname, tablename), 'INSERT'))
-               FROM pg_catalog.pg_tables WHERE schemaname = $1";
-    let row = database.row(may, &[(&schema, Type::TEXT)]).await.map_err(sql)?;
-    if !row.is_some_and(|row| row.get::<_, Option<bool>>(0).unwrap_or(false)) {
-        return Err(unusable(format!("the role of the URL may not write the tables of schema {schema}")));
+    if let Some(row) = database.row(MISSING_RIGHT, &[(&schema, Type::TEXT)]).await.map_err(sql)? {
+        let (right, name): (String, String) = (row.get(0), row.get(1));
+        return Err(unusable(format!(
+            "the role of the URL may not write the tables of schema {schema}: it has no right to {right} {name}"
+        )));
     }
     Ok(format!("schema {schema} of version {version}"))
 }

@@ -114,6 +114,8 @@ impl Connector {
         listener.batch(&format!("LISTEN \"{channel}\"")).await.map_err(sql)?;
         sender.rows("SELECT pg_notify($1, 'r')", &[(&channel, Type::TEXT)]).await.map_err(sql)?;
         let is_pooled = tokio::time::timeout(NOTICE_TIMEOUT, notices.runs.notified()).await.is_err();
+        // A session behind a pooler is the next client's, and would go on listening.
+        let _ = listener.batch("UNLISTEN *").await;
         self.set_pooled(is_pooled);
         Ok(())
     }
@@ -232,7 +234,8 @@ impl Notices {
     fn notice(&self, payload: &str) {
         for kind in payload.chars() {
             match kind {
-                't' => self.turns.notify_waiters(),
+                // One task looks for all, and may be looking at this moment.
+                't' => self.turns.notify_one(),
                 'r' => self.runs.notify_one(),
                 'l' => self.lines.notify_one(),
                 's' => self.signals.notify_one(),

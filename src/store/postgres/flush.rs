@@ -8,7 +8,7 @@ mod answers;
 mod halves;
 mod room;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -142,7 +142,7 @@ impl Flush {
         let mut room = Room::default();
         while work.front().is_some_and(|(_, next)| room.takes(next)) {
             let Some((asked, next)) = work.pop_front() else { break };
-            if asked != replica && !matches!(next, Work::Touch(_) | Work::Close(_)) {
+            if asked != replica && next.follows_from_earlier() {
                 next.fail(&StoreError::Fenced);
                 continue;
             }
@@ -400,20 +400,13 @@ impl Flush {
 
     async fn heads(&self, database: &Database) -> Result<Vec<Row>, Error> {
         // Of several states of one run in one flush, the last one counts; what it grew by is added up.
-        let mut heads: Vec<&super::tracked::Head> = Vec::new();
-        let mut added: Vec<i64> = Vec::new();
+        let mut latest: BTreeMap<Uuid, (&super::tracked::Head, i64)> = BTreeMap::new();
         for head in &self.runs.heads {
-            match heads.iter().position(|known| known.id == head.id) {
-                Some(place) => {
-                    heads[place] = head;
-                    added[place] += head.added;
-                }
-                None => {
-                    heads.push(head);
-                    added.push(head.added);
-                }
-            }
+            let (_, added) = latest.get(&head.id).copied().unwrap_or((head, 0));
+            latest.insert(head.id, (head, added + head.added));
         }
+        // In the order of the runs, so that flushes of several replicas do not wait for each other in a circle.
+        let (heads, added): (Vec<_>, Vec<_>) = latest.into_values().unzip();
         if heads.is_empty() {
             return Ok(Vec::new());
         }

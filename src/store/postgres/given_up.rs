@@ -1,6 +1,8 @@
 //! Runs that this replica holds by the database, and does not have: those that it gives up because the database refuses
 //! them, and those that it was given without learning of it. Not here: runs of other replicas ([`super::recover`]).
 
+use std::collections::HashSet;
+
 use interlingua_core::id::RunId;
 use tokio_postgres::Error;
 use tokio_postgres::types::{ToSql, Type};
@@ -26,7 +28,7 @@ const FIND: &str = "
 /// A run that waits has not gone on: no one was answered that it may.
 const RELEASE: &str = "
     UPDATE il.runs SET holder = NULL
-    WHERE holder = $1 AND id = ANY ($2) AND state IN ('waiting', 'waiting_for_auth')";
+    WHERE holder = $1 AND id = ANY ($2) AND state IN ('waiting', 'waiting_for_auth') RETURNING id";
 const STILL_HELD: &str = "
     SELECT id FROM il.runs WHERE holder = $1 AND id = ANY ($2) AND NOT ended ORDER BY created_at, id";
 
@@ -48,8 +50,19 @@ pub(super) async fn find(database: &Database, replica: Uuid, known: &[Uuid]) -> 
     Ok(database.rows(FIND, &parameters).await?.iter().map(|row| row.get(0)).collect())
 }
 
+/// Releases those of these runs that wait, and returns the others. Between two flushes: after the next one this replica
+/// may have claimed them.
+pub(super) async fn release(database: &Database, replica: Uuid, mut runs: Vec<Uuid>) -> Result<Vec<Uuid>, Error> {
+    if !runs.is_empty() {
+        let released = database.rows(RELEASE, &[(&replica, Type::UUID), (&runs, Type::UUID_ARRAY)]).await?;
+        let released: HashSet<Uuid> = released.iter().map(|row| row.get(0)).collect();
+        runs.retain(|run| !released.contains(run));
+    }
+    Ok(runs)
+}
+
 /// Runs that the database says this replica holds, and that it does not have. They are handed out as those of lost
-/// replicas; one that waits is released.
+/// replicas; those that wait were released.
 pub(super) async fn recover(inner: &Inner, replica: Uuid) -> Result<Vec<RunId>, StoreError> {
     let forgotten = inner.handed_out.take_forgotten();
     if forgotten.is_empty() {
@@ -58,7 +71,6 @@ pub(super) async fn recover(inner: &Inner, replica: Uuid) -> Result<Vec<RunId>, 
 
     let found = inner.reads.read(async |database| {
         let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&replica, Type::UUID), (&forgotten, Type::UUID_ARRAY)];
-        database.rows(RELEASE, &parameters).await?;
         Ok(database.rows(STILL_HELD, &parameters).await?)
     });
     let found: Vec<RunId> = found.await?.iter().map(|row| RunId(row.get(0))).collect();

@@ -31,11 +31,16 @@ impl HandedOut {
         lock(&self.0).since.extend(runs.map(|run| (run, now)));
     }
 
-    /// Notes what this replica holds and does not have.
-    pub(super) fn set_forgotten(&self, runs: Vec<Uuid>) {
+    /// Those of these runs that the engine was not handed a moment ago.
+    pub(super) fn without_handed_out(&self, runs: Vec<Uuid>) -> Vec<Uuid> {
         let mut state = lock(&self.0);
         state.since.retain(|_, since| since.elapsed() < OPENING_TIMEOUT);
-        state.forgotten = runs.into_iter().filter(|run| !state.since.contains_key(run)).collect();
+        runs.into_iter().filter(|run| !state.since.contains_key(run)).collect()
+    }
+
+    /// Notes what this replica holds and does not have.
+    pub(super) fn set_forgotten(&self, runs: Vec<Uuid>) {
+        lock(&self.0).forgotten = runs;
     }
 
     pub(super) fn take_forgotten(&self) -> Vec<Uuid> {

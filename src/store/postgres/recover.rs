@@ -67,7 +67,7 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
         // Transactions need a connection of their own.
         let database = inner.connector.connect().await?;
         while fold_one(&database).await.map_err(|error| store_error(&error))? {}
-        inner.notices.turns.notify_waiters();
+        inner.notices.turns.notify_one();
     }
 
     let claimed = inner.reads.read(async |database| {

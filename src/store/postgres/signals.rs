@@ -100,7 +100,7 @@ pub(super) async fn listen(inner: Arc<Inner>) {
             // Something may have been missed.
             inner.notices.signals.notify_one();
             inner.notices.runs.notify_one();
-            inner.notices.turns.notify_waiters();
+            inner.notices.turns.notify_one();
             tokio::select! {
                 () = inner.notices.lost.notified() => {}
                 () = until_unnoticed(&inner) => inner.connector.set_pooled(true),

@@ -105,6 +105,12 @@ impl Work {
         matches!(self, Self::Open { claim: Claim::New, .. } | Self::QueueTurn { continues: None, .. })
     }
 
+    /// True if a caller may have decided it by what the replica had, so that another one must not write it. A place in a
+    /// line is asked for before anything is decided, and of its runs a replica writes only those that it has.
+    pub(super) const fn follows_from_earlier(&self) -> bool {
+        !matches!(self, Self::QueueTurn { continues: None, .. } | Self::Touch(_) | Self::Close(_))
+    }
+
     /// Answers with an error.
     pub(super) fn fail(self, error: &StoreError) {
         fn send<T>(reply: Reply<T>, error: &StoreError) {

@@ -326,7 +326,11 @@ impl Writer {
         }
         let Some(database) = &self.database else { return };
         let known: Vec<Uuid> = self.runs.by_id.keys().map(|run| run.0).chain(self.refused.iter().copied()).collect();
-        match given_up::find(database, self.replica, &known).await {
+        let forgotten = async {
+            let found = given_up::find(database, self.replica, &known).await?;
+            given_up::release(database, self.replica, self.inner.handed_out.without_handed_out(found)).await
+        };
+        match forgotten.await {
             Ok(forgotten) => self.inner.handed_out.set_forgotten(forgotten),
             Err(error) => tracing::debug!(error = describe(&error), "held runs cannot be looked up now"),
         }
