@@ -54,6 +54,8 @@ export function playgroundView() {
           <div class="field"><label for="protocol">Protocol</label><select id="protocol" .value=${nameOf(route, open)} ?disabled=${busy} @change=${(event) => refine({ protocol: event.target.value })}>
             ${open.map((one) => html`<option .value=${nameOf(one, open)} ?selected=${one === route}>${nameOf(one, open)}</option>`)}</select></div>
         </div>
+        ${open.some((one) => one.protocol === 'agent-api') ? nothing
+          : html`<p class="note">No route of this agent has the protocol agent-api: what it says shows on the wire only.</p>`}
         ${conversation(agent)}
         ${mayAct() ? composer(route, agent) : html`<p class="note">Your role may view, and not send anything.</p>`}
       </section>
@@ -97,12 +99,13 @@ const sessionOf = (turn) => turn?.open?.summary?.session;
 
 function turnOf(turn, before) {
   const { open, wire } = turn;
-  const anew = sessionOf(before) && sessionOf(turn) && sessionOf(before) !== sessionOf(turn);
+  const moves = !turn.anew && sessionOf(before) && sessionOf(turn) && sessionOf(before) !== sessionOf(turn);
   const cards = open ? entries(open.folded, open.detail && { ...open.detail, turns: [] }) : [];
   return html`<div class="turn">
     <p class="over"><span class="tag">${turn.protocol}</span>
       ${turn.text === null ? html`<span class="dim">goes on after the decision</span>` : nothing}
-      ${anew ? html`<span class="dim">in a session of its own, with what was said before</span>` : nothing}
+      ${turn.anew ? html`<span class="dim">begins anew: this route keeps its sessions apart</span>` : nothing}
+      ${moves ? html`<span class="dim">in a session of its own, with what was said before</span>` : nothing}
       <span class="space"></span>${turn.run ? html`<a href=${link('runs', turn.run)}>Open run</a>` : nothing}</p>
     ${turn.text === null ? nothing : html`<div class="card input"><header><b>user</b></header><pre dir="auto">${turn.text}</pre></div>`}
     ${open?.detail?.texts === false ? html`<p class="note">Texts are hidden for your role: see the wire.</p>` : nothing}

@@ -128,6 +128,26 @@ async fn every_protocol_answers_and_a_conversation_goes_on_over_another_one() {
 }
 
 #[tokio::test]
+async fn a_route_with_sessions_of_its_own_begins_a_conversation_and_goes_on_with_it() {
+    let stand = Stand::new("", "auth = \"none\"\nshared_sessions = false");
+    let bearer = stand.bearer(KEY).await;
+    let mut runs: Vec<String> = Vec::new();
+    for (protocol, goes_on, said) in [
+        ("agent-api", false, ""),
+        ("responses", false, ""),
+        ("agent-api", true, "message 2 of yours"),
+        ("responses", true, "message 2 of yours"),
+    ] {
+        let sample = stand.sample(&bearer, protocol, "history", &runs).await;
+        assert_eq!(sample["goes_on"], goes_on, "{protocol}");
+        let (_, run) = stand.say(&bearer, protocol, "history", &runs).await;
+        let export = stand.ask("GET", &format!("/api/runs/{}/export", id_of(&run)), &bearer, &Value::Null).await;
+        assert!(export.text().contains(said), "{protocol}: {}", export.text());
+        runs.push(id_of(&run));
+    }
+}
+
+#[tokio::test]
 async fn only_those_who_may_act_send_requests_and_no_client_has_what_they_make() {
     let stand = Stand::new("", "");
     let (view, act) = (stand.bearer_of("vera").await, stand.bearer_of("ada").await);

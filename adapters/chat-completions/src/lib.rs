@@ -111,3 +111,33 @@ fn sample(input: &SampleInput<'_>, session: Option<&str>) -> SampleRequest {
         _ => request,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::RunId;
+    use interlingua_core::exchange::SampleThread;
+    use interlingua_core::model::Role;
+
+    use super::*;
+
+    #[test]
+    fn a_sample_that_goes_on_sends_what_was_said_and_names_the_session_where_the_route_reads_it() {
+        let said = [(Role::User, "one".to_owned()), (Role::Assistant, "two".to_owned())];
+        let id = RunId::parse("00000000-0000-7000-8000-000000000000").expect("an id");
+        let thread = SampleThread { session: "s1", previous: id, said: &said };
+        let input = SampleInput { agent: "demo", text: "three", id, thread: Some(thread) };
+        let made = sample(&input, Some("x-chat"));
+        assert_eq!(made.headers, [("x-chat".into(), "s1".to_owned())]);
+        let messages = json!([
+            { "role": "user", "content": "one" },
+            { "role": "assistant", "content": "two" },
+            { "role": "user", "content": "three" },
+        ]);
+        assert_eq!(made.body["messages"], messages);
+
+        assert!(sample(&input, None).headers.is_empty());
+        let alone = sample(&SampleInput { thread: None, ..input }, Some("x-chat"));
+        assert!(alone.headers.is_empty());
+        assert_eq!(alone.body["messages"].as_array().map(Vec::len), Some(1));
+    }
+}

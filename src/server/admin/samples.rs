@@ -49,7 +49,13 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Value,
     let route = routes.iter().find(is_it).ok_or_else(|| Fault::invalid("route", "has no such protocol or agent"))?;
 
     let owner = state.admin.callers.in_console(&who.name).owner.clone();
-    let runs = conversation(state, &owner, &wanted.runs).await?;
+    let mut runs = conversation(state, &owner, &wanted.runs).await?;
+    // A route may keep its sessions apart from those of others: it cannot go on with theirs.
+    let here = match &route.partition {
+        Some(path) => owner.clone().on_route(path),
+        None => owner.clone(),
+    };
+    runs.retain(|run| run.view(|view| view.info.owner == here.key()));
     let said: Vec<(Role, String)> = runs.iter().flat_map(|run| run.view_safe(said)).collect();
     let latest = runs.last().map(|run| (run.id(), run.view(|view| view.run().session_id.clone())));
     let thread = latest.as_ref().map(|(previous, session)| SampleThread { session, previous: *previous, said: &said });
@@ -65,6 +71,7 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Value,
     Ok(json!({
         "id": id.to_string(),
         "owner": owner.base_key(),
+        "goes_on": !runs.is_empty(),
         "method": sample.method.as_str(),
         "path": format!("{}{}", route.path, sample.path()),
         "headers": headers,

@@ -139,7 +139,7 @@ pub(super) fn python(target: &Target, sample: &SampleRequest, text: &str) -> Str
             };
             format!(
                 "import asyncio\n{}import uuid\n\nimport httpx\nfrom a2a.client import A2ACardResolver, ClientConfig, ClientFactory\n\
-                 from a2a.types import Message, Part, Role, SendMessageRequest\n\n\nasync def main():\n    \
+                 from a2a.types.a2a_pb2 import Message, Part, Role, SendMessageRequest\n\n\nasync def main():\n    \
                  async with httpx.AsyncClient({headers}timeout=None) as http:\n        \
                  card = await A2ACardResolver(http, {url}).get_agent_card()\n        \
                  client = ClientFactory(ClientConfig(streaming=True, httpx_client=http)).create(card)\n        \
