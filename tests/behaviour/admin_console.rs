@@ -147,11 +147,18 @@ async fn a_decision_is_taken_once_and_the_agent_goes_on() {
     let path = format!("/api/runs/{id}/decide");
     let decide = |decision: &str| json!({ "items": [{ "id": "ask-1", "decision": decision }] });
     let unclear = stand.ask("POST", &path, &bearer, &decide("perhaps")).await;
-    assert!((400..500).contains(&unclear.status), "{}", unclear.text());
+    assert_eq!((unclear.status, unclear.json()["field"].as_str()), (422, Some("items")), "{}", unclear.text());
+    let edited = json!({ "items": [{ "id": "ask-1", "decision": "edit" }] });
+    let edited = stand.ask("POST", &path, &bearer, &edited).await;
+    assert_eq!((edited.status, edited.json()["field"].as_str()), (422, Some("arguments")), "{}", edited.text());
+    let of_run = stand.ask("GET", &format!("/api/pending?run={id}"), &bearer, &Value::Null).await.json();
+    assert_eq!((of_run["total"].as_u64(), of_run["data"][0]["protocol"].as_str()), (Some(1), Some("agent-api")));
     let decided = stand.ask("POST", &path, &bearer, &decide("accept")).await;
     assert_eq!(decided.status, 202, "{}", decided.text());
-    let again = stand.ask("POST", &path, &bearer, &decide("reject")).await;
+    let ada = stand.key_of("ada").await;
+    let again = stand.ask("POST", &path, &stand.bearer(&ada).await, &decide("reject")).await;
     assert_eq!(again.status, 409, "{}", again.text());
+    assert!(again.text().contains("accepted by operator"), "it says who was faster: {}", again.text());
     crate::support::poll_until("the second turn", async || (upstream.requests().len() == 2).then_some(())).await;
     assert!(
         upstream.requests()[1].json().to_string().contains("\"approve\":true"),

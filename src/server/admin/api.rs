@@ -351,8 +351,8 @@ async fn change(
             Ok(ok(&checked.map_err(failed)?))
         }
         Target::Decide(id) => {
-            let continued = pending::decide(state, id, body).await?;
-            note(AuditEntry::new(Action::Decision).target(id.to_string()).detail("console"));
+            let (continued, decided) = pending::decide(state, id, &who.name, body).await.map_err(naming_a_field)?;
+            note(AuditEntry::new(Action::Decision).target(id.to_string()).detail(&decided));
             Ok(answer_with(202, &json!({ "run": continued.to_string() })))
         }
         Target::Reload => {
@@ -388,6 +388,11 @@ async fn change(
         }
         _ => unreachable!("the other paths only allow GET"),
     }
+}
+
+/// A decision that cannot be taken as it is written names the field.
+fn naming_a_field(fault: Fault) -> Fault {
+    if fault.kind == FaultKind::Invalid && fault.field.is_none() { fault.with_field("items") } else { fault }
 }
 
 /// As clients' `/readyz`, with the reasons. An agent without any server is one, too.
@@ -453,7 +458,12 @@ pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionI
         _ => {}
     }
 
-    let mut response = answer_with(fault.kind.status(), &json!({ "detail": fault.message, "code": code }));
+    let mut body = json!({ "detail": fault.message, "code": code });
+    if let Some(field) = &fault.field {
+        body["field"] = field.to_string().into();
+    }
+    let is_decision = path.ends_with("/decide") && fault.kind == FaultKind::Invalid;
+    let mut response = answer_with(if is_decision { 422 } else { fault.kind.status() }, &body);
     let mut header = |name: &'static str, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             response.headers_mut().insert(HeaderName::from_static(name), value);

@@ -17,6 +17,7 @@ mod run_view;
 mod runs;
 mod series;
 mod sessions;
+mod shared;
 mod sign_in;
 mod summaries;
 
@@ -86,6 +87,10 @@ struct State {
     sessions: Sessions,
     /// The SHA-256 of the key of this start.
     start_key: Option<[u8; 32]>,
+    /// What the streams of all pages read together.
+    shared: shared::Shared,
+    /// Who decided what here lately.
+    deciders: pending::Deciders,
     /// Runs that were deleted here, for pages that show them.
     deleted: summaries::Deleted,
     /// What was counted lately.
@@ -119,8 +124,18 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
     let start_key = admin.start_key.as_ref().map(|key| Sha256::digest(key).into());
     let streams = Arc::new(Semaphore::new(feed::MAX_STREAMS));
     let (sessions, deleted) = (Sessions::default(), summaries::Deleted::default());
-    let state =
-        Arc::new(State { admin, hosts, failures, sessions, start_key, deleted, history: Mutex::default(), streams });
+    let state = Arc::new(State {
+        admin,
+        hosts,
+        failures,
+        sessions,
+        start_key,
+        shared: shared::Shared::default(),
+        deciders: pending::Deciders::default(),
+        deleted,
+        history: Mutex::default(),
+        streams,
+    });
     let server = listener::listen(listener, &state)?;
     let handle = server.handle();
     actix_web::rt::spawn(async move {

@@ -35,9 +35,9 @@ pub(super) async fn detail(state: &Arc<State>, who: &Who, id: RunId) -> Result<V
     };
     let query = Query { agents: vec![own.agent.clone()], owner: Some(own.owner.clone()), filter, ..Query::default() };
     let siblings = operator.list(WantedRuns { query, pending: false }).await?;
-    let items = pending::of_run(state, id, texts).await?;
+    let items = pending::of_run(state, &run, texts).await?;
     let mut shown = summary(&own, texts);
-    shown["pending"] = items.len().into();
+    shown["pending"] = items.as_array().map_or(0, Vec::len).into();
 
     Ok(json!({
         "run": shown,
