@@ -4,12 +4,14 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { post, mayAct } from '../api.js';
 import { counted } from '../format.js';
 import { link } from '../router.js';
-import { agents, fail, gateway, pendingCount, routes } from '../state.js';
-import { ask, loading } from '../ui.js';
+import { agents, fail, gateway, loadGateway, pendingCount, routes, unknown } from '../state.js';
+import { ask, failed, loading } from '../ui.js';
 
 export function overviewView() {
   const about = gateway.value;
-  if (!about || !agents.value || !routes.value) return html`<h1>Overview</h1>${loading('the gateway')}`;
+  if (!about || !agents.value || !routes.value) {
+    return html`<h1>Overview</h1>${unknown.value ? failed(unknown.value, loadGateway) : loading('the gateway')}`;
+  }
   return html`
     <h1>Overview</h1>
     ${attention(about)}
