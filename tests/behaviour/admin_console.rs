@@ -10,16 +10,17 @@ use crate::support::http::Response;
 use crate::support::process::{Process, binary};
 use crate::support::upstream::Upstream;
 
-const KEY: &str = "an-admin-key-of-at-least-32-characters";
+pub(crate) const KEY: &str = "an-admin-key-of-at-least-32-characters";
 const SOME_RUN: &str = "00000000-0000-7000-8000-000000000000";
 
-struct Stand {
-    process: Process,
+/// A gateway with a console, callers of both roles, and an agent.
+pub(crate) struct Stand {
+    pub(crate) process: Process,
     folder: tempfile::TempDir,
 }
 
 impl Stand {
-    fn new(upstream: &Upstream, admin: &str) -> Self {
+    pub(crate) fn new(upstream: &Upstream, admin: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let config = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n\
@@ -35,31 +36,31 @@ impl Stand {
     }
 
     /// A key of a caller, which the gateway knows within a second.
-    async fn key_of(&self, caller: &str) -> String {
+    pub(crate) async fn key_of(&self, caller: &str) -> String {
         let key = new_key(self.folder.path(), caller);
         tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
         key
     }
 
-    async fn sign_in(&self, key: &str) -> Response {
+    pub(crate) async fn sign_in(&self, key: &str) -> Response {
         let body = json!({ "key": key }).to_string();
         self.process.operate("POST", "/api/session", JSON, body.as_bytes()).await
     }
 
-    async fn bearer(&self, key: &str) -> String {
+    pub(crate) async fn bearer(&self, key: &str) -> String {
         let answer = self.sign_in(key).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         format!("Bearer {}", answer.json()["bearer"].as_str().expect("a bearer"))
     }
 
-    async fn ask(&self, method: &str, path: &str, bearer: &str, body: &Value) -> Response {
+    pub(crate) async fn ask(&self, method: &str, path: &str, bearer: &str, body: &Value) -> Response {
         let headers = [("authorization", bearer), ("content-type", "application/json")];
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.process.operate(method, path, &headers, body.as_bytes()).await
     }
 
     /// Runs the agent once, and returns the id of the run.
-    async fn run(&self, text: &str) -> String {
+    pub(crate) async fn run(&self, text: &str) -> String {
         let body = user_turn(text).to_string();
         let mut stream = self.process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await;
         let frames = stream.frames().await;

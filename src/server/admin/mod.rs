@@ -10,6 +10,7 @@ mod assets;
 mod feed;
 mod guard;
 mod listener;
+mod opened;
 mod overview;
 mod panes;
 mod pending;
@@ -91,6 +92,8 @@ struct State {
     shared: shared::Shared,
     /// Who decided what here lately.
     deciders: pending::Deciders,
+    /// Whose runs were opened, and by whom.
+    opened: opened::Opened,
     /// Runs that were deleted here, for pages that show them.
     deleted: summaries::Deleted,
     /// What was counted lately.
@@ -131,6 +134,7 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
         sessions,
         start_key,
         shared: shared::Shared::default(),
+        opened: opened::Opened::default(),
         deciders: pending::Deciders::default(),
         deleted,
         history: Mutex::default(),

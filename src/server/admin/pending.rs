@@ -53,25 +53,27 @@ impl Deciders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes who decides items, before it is done: whoever comes second is told at once.
-    fn note(&self, run: RunId, items: &[Decided], who: &str) {
+    /// Notes who decides items, before it is done: the second one learns it at once. Returns the items of which no one
+    /// else is noted.
+    fn note(&self, run: RunId, items: &[(String, Decision)], who: &str) -> Vec<String> {
         let mut known = self.lock();
-        for item in items {
-            let is_known = known.iter().any(|decider| decider.run == run && decider.item == item.id);
+        let mut noted = Vec::new();
+        for (item, decision) in items {
+            let is_known = known.iter().any(|decider| decider.run == run && decider.item == *item);
             if !is_known {
-                known.push_back(Decider { run, item: item.id.clone(), who: who.to_owned(), decision: item.decision });
+                known.push_back(Decider { run, item: item.clone(), who: who.to_owned(), decision: *decision });
+                noted.push(item.clone());
             }
         }
         while known.len() > MAX_DECIDERS {
             known.pop_front();
         }
+        noted
     }
 
     /// It came to nothing: the items can be decided again.
-    fn forget(&self, run: RunId, items: &[String], who: &str) {
-        let is_it =
-            |decider: &Decider| decider.run == run && decider.who == who && items.iter().any(|id| *id == decider.item);
-        self.lock().retain(|decider| !is_it(decider));
+    fn forget(&self, run: RunId, items: &[String]) {
+        self.lock().retain(|decider| decider.run != run || !items.contains(&decider.item));
     }
 
     /// By whom an item was decided, in words.
@@ -205,29 +207,31 @@ pub(super) async fn decide(state: &Arc<State>, id: RunId, who: &str, body: &[u8]
         return Err(too_late(state, &run, &closed.id));
     }
 
-    let ids: Vec<String> = items.iter().map(|item| item.id.clone()).collect();
-    let decided: Vec<String> = items.iter().map(|item| format!("{} {}", item.decision.as_str(), item.id)).collect();
+    let wanted: Vec<(String, Decision)> = items.iter().map(|item| (item.id.clone(), item.decision)).collect();
+    let decided: Vec<String> = wanted.iter().map(|(item, decision)| format!("{} {item}", decision.as_str())).collect();
     let scope = operator.in_scope_of(&run, scope_of(state, &run)?);
-    state.deciders.note(id, &items, who);
+    let noted = state.deciders.note(id, &wanted, who);
     let answered = async {
         let answers = items.into_iter().map(answer).collect::<Result<Vec<_>, _>>()?;
         state.admin.engine.answer(operator.decision(&run, answers), &scope).await
     };
-    match answered.await {
-        Ok(EngineAnswer::Run(run) | EngineAnswer::Waiting(run)) => Ok((run.id(), decided.join(", "))),
-        Ok(_) => Ok((id, decided.join(", "))),
+    let continued = match answered.await {
+        Ok(EngineAnswer::Run(run) | EngineAnswer::Waiting(run)) => run.id(),
+        Ok(_) => id,
         Err(fault) => {
-            // Whoever was faster may have begun already, and is not forgotten.
-            let is_open = operator
-                .open_of(&run)
-                .await
-                .is_ok_and(|open| open.is_some_and(|open| open.items.iter().any(|item| ids.contains(&item.item.id))));
-            let first = ids.first().map(String::as_str).unwrap_or_default();
-            state.deciders.forget(id, &ids, who);
-            let is_taken = matches!(fault.kind, FaultKind::Conflict | FaultKind::Busy) && !is_open;
-            Err(if is_taken { too_late(state, &run, first) } else { fault })
+            state.deciders.forget(id, &noted);
+            let open = operator.open_of(&run).await.unwrap_or_default();
+            let is_open = |item: &str| open.iter().flat_map(|open| &open.items).any(|open| open.item.id == item);
+            let closed = wanted.iter().find(|(item, _)| !is_open(item));
+            let is_late = matches!(fault.kind, FaultKind::Conflict | FaultKind::Busy);
+            return Err(closed.filter(|_| is_late).map_or(fault, |(item, _)| too_late(state, &run, item)));
         }
-    }
+    };
+    // What was noted of an earlier attempt, whose answer the agent did not take, is over.
+    let items: Vec<String> = wanted.iter().map(|(item, _)| item.clone()).collect();
+    state.deciders.forget(id, &items);
+    state.deciders.note(id, &wanted, who);
+    Ok((continued, decided.join(", ")))
 }
 
 /// The item is not open: says who decided it, as far as it is known.

@@ -182,3 +182,68 @@ impl Watch {
         text.push_str(&format!("event: runs\ndata: {}\n\n", json!({ "changed": shown, "removed": [] })));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::call::RunState;
+
+    use super::*;
+
+    fn run(number: u128, changed_at: Millis) -> RunSummary {
+        RunSummary {
+            id: RunId(uuid::Uuid::from_u128(number)),
+            agent: "demo".to_owned(),
+            protocol: "agent-api".to_owned(),
+            owner: String::new(),
+            session: String::new(),
+            state: RunState::Running,
+            code: None,
+            created_at: changed_at,
+            changed_at,
+            events: 1,
+            pending: 0,
+            asks: None,
+            text: String::new(),
+        }
+    }
+
+    fn watch() -> Watch {
+        let (sent, since) = (HashMap::new(), 0);
+        Watch {
+            runs: true,
+            texts: true,
+            since,
+            sent,
+            open: None,
+            deleted: 0,
+            pending: None,
+            overview: None,
+            looked_at: None,
+        }
+    }
+
+    fn sent(watch: &mut Watch, runs: &[RunSummary], has_more: bool) -> String {
+        let mut text = String::new();
+        watch.add_runs(runs, has_more, &mut text);
+        text
+    }
+
+    #[test]
+    fn a_run_that_was_written_late_is_sent_and_what_was_sent_is_not_sent_again() {
+        let (mut watch, now) = (watch(), crate::clock::now());
+        assert!(sent(&mut watch, &[run(2, now)], false).contains("000000000002"));
+        assert_eq!(sent(&mut watch, &[run(2, now)], false), "");
+        let late = sent(&mut watch, &[run(2, now), run(1, now - 500)], false);
+        assert!(late.contains("000000000001") && !late.contains("000000000002"), "{late}");
+    }
+
+    #[test]
+    fn more_changes_than_fit_are_announced() {
+        let (mut watch, now) = (watch(), crate::clock::now());
+        let many: Vec<RunSummary> = (0..MAX_CHANGES as u128).map(|number| run(number, now)).collect();
+        assert!(sent(&mut watch, &many, true).contains("event: missed"));
+        let mut next = vec![run(9999, now)];
+        next.extend(many.into_iter().take(MAX_CHANGES - 1));
+        assert!(!sent(&mut watch, &next, true).contains("event: missed"), "the oldest that fits was sent before");
+    }
+}
