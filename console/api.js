@@ -148,3 +148,6 @@ export async function begin() {
   channel.postMessage({ ask: true });
   await new Promise((resolve) => { setTimeout(resolve, 60); });
 }
+
+// A link with a key that is pasted into a page that is open.
+addEventListener('hashchange', () => { if (/[#&]key=/.test(location.hash)) begin(); });

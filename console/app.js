@@ -5,7 +5,7 @@ import { effect, signal } from './vendor/signals-core/signals-core.mjs';
 import { begin, session, signOut } from './api.js';
 import { connection } from './feed.js';
 import { duration } from './format.js';
-import { SCREENS, go, link, place } from './router.js';
+import { SCREENS, go, lastList, link, place } from './router.js';
 import { gateway, now, pendingCount, problem, startFeed } from './state.js';
 import { confirmation, dialogs, icon } from './ui.js';
 import { signInView } from './views/signin.js';
@@ -97,7 +97,7 @@ function onKey(event) {
   if (document.querySelector('dialog[open]')) return;
   if (event.key === 'Escape') {
     if (typing) target.blur();
-    else if (place.value.screen === 'runs' && place.value.id) go(link('runs'));
+    else if (place.value.screen === 'runs' && place.value.id) go(lastList());
     return;
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey || !session.value) return;

@@ -5,6 +5,7 @@ import { signal } from './vendor/signals-core/signals-core.mjs';
 import { offset } from './format.js';
 import { empty, fold } from './fold.js';
 import { jsonOf } from './sse.js';
+import { run } from './state.js';
 
 const SPEEDS = [1, 2, 5, 10, 50];
 /** `null`: the run is shown as it is. */
@@ -15,6 +16,11 @@ let since = 0;
 function tick(open) {
   const state = playing.peek();
   if (!state || state.id !== open.id) return;
+  // Someone who has left the run does not watch it.
+  if (run.peek()?.id !== open.id) {
+    playing.value = null;
+    return;
+  }
   const at = state.at + (performance.now() - since) * state.speed;
   since = performance.now();
   const began = open.frames[0]?.at ?? 0;

@@ -35,7 +35,15 @@ export function link(screen, id = null, query = {}) {
 }
 
 export const place = signal(parse(location.hash));
-addEventListener('hashchange', () => { place.value = parse(location.hash); });
+addEventListener('hashchange', () => {
+  place.value = parse(location.hash);
+  remember();
+});
+
+/** The list of runs with the filters that it had last. */
+let list = '#/runs';
+const remember = () => { if (place.value.screen === 'runs' && !place.value.id) list = location.hash; };
+export const lastList = () => list;
 
 export const go = (hash) => { location.hash = hash; };
 
@@ -45,4 +53,7 @@ export function refine(changes) {
   const next = { ...Object.fromEntries(query), ...changes };
   history.replaceState(null, '', link(screen, id, next));
   place.value = parse(location.hash);
+  remember();
 }
+
+remember();

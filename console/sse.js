@@ -5,7 +5,8 @@
 
 /** A parser of one stream. It keeps the piece of a line that is not complete. */
 export class EventStreamParser {
-  #rest = '';
+  /** The pieces of the line that is not complete: joined once, as a line may have megabytes. */
+  #rest = /** @type {string[]} */ ([]);
   #lines = /** @type {string[]} */ ([]);
 
   /**
@@ -15,8 +16,10 @@ export class EventStreamParser {
    */
   push(text) {
     const events = [];
-    const lines = (this.#rest + text).split('\n');
-    this.#rest = lines.pop() ?? '';
+    this.#rest.push(text);
+    if (!text.includes('\n')) return events;
+    const lines = this.#rest.join('').split('\n');
+    this.#rest = [lines.pop() ?? ''];
 
     for (const raw of lines) {
       const line = raw.endsWith('\r') ? raw.slice(0, -1) : raw;

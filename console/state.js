@@ -1,7 +1,7 @@
 // What the page knows: signals that the views read, and how changes of the gateway reach them.
 // Not here: requests (api.js), the stream (feed.js), what it looks like (views/).
 
-import { effect, signal, untracked } from './vendor/signals-core/signals-core.mjs';
+import { batch, effect, signal, untracked } from './vendor/signals-core/signals-core.mjs';
 import { get, session, whenSignedOut } from './api.js';
 import { Feed } from './feed.js';
 import { empty, fold } from './fold.js';
@@ -23,26 +23,38 @@ export const problem = signal(/** @type {string | null} */ (null));
 
 export const fail = (error) => { problem.value = error instanceof Error ? error.message : String(error); };
 
-/** The list of runs that match the filters: newest change first. */
-export const runs = signal({
-  key: '', rows: /** @type {any[]} */ ([]), total: 0, next: null, loading: false, error: null, fresh: 0,
-});
+/**
+ * The list of runs that match the filters: newest change first. `size`: how many rows were loaded. `newest`: the latest
+ * change when they were; a run that was created later is new. `fresh`: the new ones.
+ */
+const NO_RUNS = {
+  key: '', rows: /** @type {any[]} */ ([]), total: 0, next: /** @type {string | null} */ (null), size: 0, newest: 0,
+  loading: false, error: /** @type {string | null} */ (null), fresh: /** @type {Set<string>} */ (new Set()),
+};
+export const runs = signal(NO_RUNS);
 
 export const FILTERS = ['text', 'agent', 'protocol', 'state'];
 const PAGE = 200;
+/** How long a text may still be typed before it is looked for. */
+const TYPING = 200;
+/** The number of runs, or what was missed, is asked for again after this pause at the earliest. */
+const RECOUNT = 2000;
 
 const filterOf = (query) => Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? '']).filter(([, value]) => value));
+const pageOf = (key, more) => get(`/runs?${new URLSearchParams({ ...JSON.parse(key || '{}'), ...more })}`);
 
 /** Loads the first page for the filters of the address. */
 export async function loadRuns(query) {
-  const filter = filterOf(query);
-  const key = JSON.stringify(filter);
+  const key = JSON.stringify(filterOf(query));
   const before = runs.peek();
   runs.value = { ...before, key, loading: true, error: null, rows: before.key === key ? before.rows : [] };
   try {
-    const page = await get(`/runs?${new URLSearchParams({ ...filter, limit: String(PAGE) })}`);
+    const page = await pageOf(key, { limit: String(PAGE) });
     if (runs.peek().key !== key) return;
-    runs.value = { key, rows: page.data, total: page.total, next: page.next, loading: false, error: null, fresh: 0 };
+    runs.value = {
+      ...NO_RUNS, key, rows: page.data, total: page.total, next: page.next, size: page.data.length,
+      newest: page.data[0]?.changed_at ?? 0, fresh: new Set(),
+    };
   } catch (error) {
     if (runs.peek().key === key) runs.value = { ...runs.peek(), loading: false, error: error.message };
   }
@@ -54,15 +66,38 @@ export async function moreRuns() {
   if (!next || loading || error) return;
   runs.value = { ...runs.peek(), loading: true };
   try {
-    const page = await get(`/runs?${new URLSearchParams({ ...JSON.parse(key || '{}'), limit: String(PAGE), cursor: next })}`);
+    const page = await pageOf(key, { limit: String(PAGE), cursor: next });
     const state = runs.peek();
     if (state.key !== key) return;
     const known = new Set(state.rows.map((row) => row.id));
     const rows = [...state.rows, ...page.data.filter((row) => !known.has(row.id))];
-    runs.value = { ...state, rows, next: page.next, total: page.total, loading: false };
+    runs.value = { ...state, rows, next: page.next, total: page.total, size: rows.length, loading: false };
   } catch (error) {
     if (runs.peek().key === key) runs.value = { ...runs.peek(), loading: false, error: error.message };
   }
+}
+
+let recounting = 0;
+
+/** Asks how many there are, where changes alone do not tell. */
+function recount() {
+  recounting ||= setTimeout(async () => {
+    const { key } = runs.peek();
+    const page = isListed() ? await pageOf(key, { limit: '1' }).catch(() => null) : null;
+    recounting = 0;
+    if (page && runs.peek().key === key) runs.value = { ...runs.peek(), total: page.total };
+  }, RECOUNT);
+}
+
+let reloading = 0;
+
+/** Changes were too many for the stream: the list is loaded again. */
+function reload() {
+  reloading ||= setTimeout(() => {
+    reloading = 0;
+    if (isListed()) loadRuns(place.peek().query);
+    missed.value += 1;
+  }, RECOUNT / 2);
 }
 
 const matches = (run, filter) =>
@@ -74,26 +109,53 @@ const matches = (run, filter) =>
 /** The summaries that have changed last, whatever the filters are. */
 export const lately = signal(/** @type {any[]} */ ([]));
 
-/** Summaries that have changed: they move to the front. */
-function onSummaries(changed, removed) {
-  lately.value = changed;
-  const state = runs.peek();
+const isListed = () => place.peek().screen === 'runs' && !place.peek().id;
+
+/**
+ * The list after changes. Runs that changed move to the front; as many rows are kept as were loaded, so a page that is open
+ * for days does not grow.
+ * @param {typeof NO_RUNS} state
+ * @param {any[]} changed
+ * @param {string[]} removed
+ */
+export function merged(state, changed, removed) {
   const filter = JSON.parse(state.key || '{}');
   const gone = new Set([...removed, ...changed.map((run) => run.id)]);
   const known = new Set(state.rows.map((row) => row.id));
   const front = changed.filter((run) => matches(run, filter));
-  const added = front.filter((run) => !known.has(run.id)).length;
-  const lost = state.rows.filter((row) => gone.has(row.id)).length - (front.length - added);
+  const added = front.filter((run) => !known.has(run.id) && !state.fresh.has(run.id) && run.created_at > state.newest);
+  const lost = state.rows.filter((row) => gone.has(row.id)).length - front.filter((run) => known.has(run.id)).length;
   const rows = [...front, ...state.rows.filter((row) => !gone.has(row.id))];
-  rows.sort((one, other) => other.changed_at - one.changed_at);
-  runs.value = { ...state, rows, total: state.total + added - Math.max(0, lost), fresh: state.fresh + added };
+  rows.sort((one, other) => other.changed_at - one.changed_at || (other.id > one.id ? 1 : -1));
+  const most = Math.max(PAGE, state.size);
+  let { next } = state;
+  if (rows.length > most) {
+    rows.length = most;
+    next = `${rows[most - 1].changed_at}_${rows[most - 1].id}`;
+  }
+  const fresh = added.length > 0 ? new Set([...state.fresh, ...added.map((run) => run.id)]) : state.fresh;
+  return { ...state, rows, next, fresh, total: state.total + added.length - lost };
+}
+
+/** Summaries that have changed. */
+function onSummaries(changed, removed) {
+  lately.value = changed;
+  if (isListed()) {
+    const state = runs.peek();
+    runs.value = merged(state, changed, removed);
+    // A run that was not loaded may match now, or no longer: how many there are is not known here.
+    const known = new Set(state.rows.map((row) => row.id));
+    const isUnknown = (run) => !known.has(run.id) && run.created_at <= state.newest;
+    if (JSON.parse(state.key || '{}').state && changed.some(isUnknown)) recount();
+    if (removed.some((id) => !known.has(id))) recount();
+  }
 
   const open = run.peek();
   const same = open && changed.find((one) => one.id === open.id);
   if (same) {
     const before = open.summary;
     run.value = { ...open, summary: same };
-    if (!before || (before.state !== same.state || before.pending !== same.pending)) loadDetail(same.id);
+    if (!before || before.state !== same.state || before.pending !== same.pending) loadDetailSoon(same.id);
   }
   if (open && removed.includes(open.id)) run.value = { ...open, removed: true };
 }
@@ -129,12 +191,22 @@ export async function loadDetail(id) {
   }
 }
 
+let loadingDetail = 0;
+
+/** Turns of a finished run come all at once: what is known of the run is loaded once for all of them. */
+function loadDetailSoon(id) {
+  loadingDetail ||= setTimeout(() => {
+    loadingDetail = 0;
+    if (run.peek()?.id === id) loadDetail(id);
+  }, 150);
+}
+
 function onRunEvent(number, event) {
   const open = run.peek();
   if (!open || number < open.frames.length) return;
   open.frames.push(event);
   for (const frame of jsonOf(event.frames['agent-api'] ?? '')) fold(open.folded, frame, event.at);
-  if (event.kind === 'turn_started' || event.kind === 'run_finished') loadDetail(open.id);
+  if (event.kind === 'turn_started' || event.kind === 'run_finished') loadDetailSoon(open.id);
   grown.value += 1;
 }
 
@@ -156,8 +228,7 @@ function onOpen(wasAway) {
   if (last?.before) last.frames = { ...last.before };
   if (!wasAway) return;
   missed.value += 1;
-  const { screen, query } = place.peek();
-  if (screen === 'runs') loadRuns(query);
+  if (isListed()) loadRuns(place.peek().query);
   const open = run.peek();
   if (open) loadDetail(open.id);
 }
@@ -169,10 +240,38 @@ function onGone(id) {
 
 whenSignedOut(() => {
   run.value = null;
-  runs.value = { key: '', rows: [], total: 0, next: null, loading: false, error: null, fresh: 0 };
+  runs.value = NO_RUNS;
   gateway.value = agents.value = routes.value = problem.value = null;
   pendingCount.value = 0;
 });
+
+/** What a reload of the configuration changed is asked for. */
+function onGateway(about) {
+  const before = gateway.peek();
+  gateway.value = about;
+  if (JSON.stringify(before?.reload) !== JSON.stringify(about.reload)) {
+    get('/routes').then((found) => { routes.value = found.data; }).catch(fail);
+  }
+}
+
+/** Why the gateway itself is not known; empty if it is. */
+export const unknown = signal('');
+
+/** Loads what every screen shows. */
+export async function loadGateway() {
+  unknown.value = '';
+  try {
+    const [about, some, paths, open] = await Promise.all(['/gateway', '/agents', '/routes', '/pending?limit=1'].map(get));
+    batch(() => {
+      gateway.value = about;
+      agents.value = some.data;
+      routes.value = paths.data;
+      pendingCount.value = open.total;
+    });
+  } catch (error) {
+    unknown.value = error.message;
+  }
+}
 
 const onEvent = (event) => {
   const data = JSON.parse(event.data);
@@ -181,6 +280,8 @@ const onEvent = (event) => {
   else if (event.event === 'runs') onSummaries(data.changed, data.removed);
   else if (event.event === 'pending') pendingCount.value = data.count;
   else if (event.event === 'agents') agents.value = data.data;
+  else if (event.event === 'gateway') onGateway(data);
+  else if (event.event === 'missed') reload();
 };
 const feed = new Feed({ event: onEvent, open: onOpen, gone: onGone });
 
@@ -198,16 +299,20 @@ export function startFeed() {
 
   effect(() => {
     if (!session.value) return;
-    Promise.all([get('/gateway'), get('/agents'), get('/routes'), get('/pending?limit=1')]).then(([about, some, paths, open]) => {
-      gateway.value = about;
-      agents.value = some.data;
-      routes.value = paths.data;
-      pendingCount.value = open.total;
-    }).catch(fail);
+    missed.value;
+    untracked(loadGateway);
   });
 
+  let typing = 0;
   effect(() => {
-    const { screen, query } = place.value;
-    if (session.value && screen === 'runs') untracked(() => loadRuns(query));
+    const { screen, id, query } = place.value;
+    clearTimeout(typing);
+    if (!session.value || screen !== 'runs' || id) return;
+    untracked(() => {
+      const { key } = runs.peek();
+      const isTyped = key !== '' && (JSON.parse(key).text ?? '') !== (query.get('text') ?? '');
+      if (isTyped) typing = setTimeout(() => loadRuns(query), TYPING);
+      else loadRuns(query);
+    });
   });
 }

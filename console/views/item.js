@@ -1,132 +1,215 @@
-// An open item: what is asked, and the decisions that are offered. Used by Pending and by the timeline of a run.
+// Open items of a run: what is asked, and the decisions that are offered. Used by Pending and by the timeline of a run.
+// What one turn asks is decided together: an agent takes all its answers in one request.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { signal } from '../vendor/signals-core/signals-core.mjs';
-import { mayAct, post, whenSignedOut } from '../api.js';
-import { ago, ahead, pretty } from '../format.js';
+import { get, mayAct, post, whenSignedOut } from '../api.js';
+import { ago, ahead, bytes, pretty } from '../format.js';
 import { link } from '../router.js';
 import { now } from '../state.js';
-import { fieldsOf, schemaForm } from './schema.js';
+import { fieldsOf, missingOf, schemaForm } from './schema.js';
 
-/** The item that is being edited or answered, and what its field has. */
-const open = signal(/** @type {null | {id: string, decision: string, text: string, error: string, busy: boolean}} */ (null));
-/** Items that were decided here, until the gateway no longer lists them. */
+/** @typedef {{decision: string, text: string, error: string, busy: boolean}} Choice */
+
+/** What was chosen for an item and is not sent yet, with what its field has. */
+const choices = signal(/** @type {Map<string, Choice>} */ (new Map()));
+/** What became of items that were decided: shown for a moment after the gateway no longer lists them. */
 export const decided = signal(/** @type {Map<string, string>} */ (new Map()));
+/** For how long. An item that is listed by then is open again: its agent did not take the answer. */
+const SHOWN_FOR = 6000;
 
-const mark = (id, words) => { decided.value = new Map([...decided.value, [id, words]]); };
-
-/** Agents name their items, and some count from one in every session. */
-export const keyOf = (item) => `${item.run}/${item.id}`;
+/** Agents name their items, some count from one in every session, and some ask again with the same name. */
+export const keyOf = (item) => `${item.run}/${item.id}/${item.asked_at}`;
 
 whenSignedOut(() => {
-  open.value = null;
+  choices.value = new Map();
   decided.value = new Map();
 });
 
+function choose(key, choice) {
+  const next = new Map(choices.value);
+  if (choice) next.set(key, choice);
+  else next.delete(key);
+  choices.value = next;
+}
+
+function mark(key, words) {
+  choose(key, null);
+  decided.value = new Map([...decided.value, [key, words]]);
+  setTimeout(() => {
+    const next = new Map(decided.value);
+    next.delete(key);
+    decided.value = next;
+  }, SHOWN_FOR);
+}
+
+/** Says of items that someone was deciding here, and that are listed no longer, that it is too late. */
+export function tooLate(items) {
+  for (const item of items) {
+    if (choices.peek().has(keyOf(item)) && !choices.peek().get(keyOf(item)).busy) {
+      mark(keyOf(item), 'This was decided or withdrawn meanwhile.');
+    }
+  }
+}
+
 const NAMES = { accept: 'Accept', edit: 'Edit', respond: 'Respond', reject: 'Reject' };
 
-async function decide(item, answer) {
-  open.value = { ...(open.value ?? { decision: answer.decision, text: '' }), id: keyOf(item), error: '', busy: true };
+/** The fields of a decision: the schema is that of an approval's arguments, or that of the answer to a question. */
+const fieldsFor = (item, decision) =>
+  (decision === (item.kind === 'input' ? 'respond' : 'edit') ? fieldsOf(item) : null);
+
+/** The answer to an item as the gateway takes it. */
+function answerOf(item, { decision, text }) {
+  if (decision === 'edit') return { id: item.id, decision, arguments: JSON.stringify(JSON.parse(text)) };
+  if (fieldsFor(item, decision)) return { id: item.id, decision, payload: JSON.parse(text) };
+  return text ? { id: item.id, decision, text } : { id: item.id, decision };
+}
+
+/** Sends what was chosen for these items of one run, in one request. */
+async function send(items) {
+  const chosen = items.map((item) => choices.value.get(keyOf(item)));
+  items.forEach((item, index) => choose(keyOf(item), { ...chosen[index], error: '', busy: true }));
+  const fail = (item, message) => choose(keyOf(item), { ...choices.value.get(keyOf(item)), error: message, busy: false });
   try {
-    await post(`/runs/${item.run}/decide`, { items: [{ id: item.id, ...answer }] });
-    mark(keyOf(item), `${answer.decision} sent`);
-    open.value = null;
+    await post(`/runs/${items[0].run}/decide`, { items: items.map((item, index) => answerOf(item, chosen[index])) });
+    items.forEach((item, index) => mark(keyOf(item), `${chosen[index].decision} sent`));
   } catch (error) {
-    if (error.status === 409) {
-      mark(keyOf(item), error.message);
-      open.value = null;
-    } else {
-      open.value = { ...open.value, id: keyOf(item), error: error.message, busy: false };
+    const open = error.status === 409 || error.status === 404 ? await stillOpen(items[0].run) : null;
+    for (const item of items) {
+      if (open && !open.has(keyOf(item))) mark(keyOf(item), error.message);
+      else fail(item, error.message);
     }
   }
 }
 
-/** Sends what the field has, if it can be read. */
-function send(item, event) {
-  event.preventDefault();
-  const { decision, text } = open.value;
-  if (decision === 'edit') {
-    try {
-      const value = fieldsOf(item) ? text : JSON.stringify(JSON.parse(text));
-      decide(item, { decision, arguments: value });
-    } catch (error) {
-      open.value = { ...open.value, error: `This is not JSON: ${error.message}` };
-    }
-    return;
+/** The items of a run that are open. A refusal may have other reasons than that someone was faster. */
+async function stillOpen(run) {
+  try {
+    const { data } = await get(`/pending?run=${run}`);
+    return new Set(data.map(keyOf));
+  } catch {
+    return null;
   }
-  decide(item, { decision, text });
 }
 
-function begin(item, decision) {
-  const text = decision === 'edit' ? pretty(item.arguments) : '';
-  open.value = { id: keyOf(item), decision, text, error: '', busy: false };
+function press(item, decision, alone) {
+  const key = keyOf(item);
+  if (!alone && choices.value.get(key)?.decision === decision) return choose(key, null);
+  const text = decision === 'edit' ? pretty(item.arguments) : fieldsFor(item, decision) ? '{}' : '';
+  choose(key, { decision, text, error: '', busy: false });
+  if (alone && !hasField(item, { decision })) send([item]);
 }
 
-function press(item, decision) {
-  const needsText = decision === 'edit' || decision === 'respond' || (decision === 'reject' && item.kind !== 'input');
-  if (needsText) begin(item, decision);
-  else decide(item, { decision });
-}
-
-const problemOf = ({ decision, text }) => {
+/** What is wrong with what a field has. */
+function problemOf(item, { decision, text }) {
+  const fields = fieldsFor(item, decision);
+  if (fields) return missingOf(fields, text);
   if (decision !== 'edit') return '';
   try {
     JSON.parse(text);
     return '';
   } catch (error) {
-    return error.message;
+    return `This is not JSON: ${error.message}`;
   }
-};
+}
 
-function editor(item) {
-  const { decision, text, error, busy } = open.value;
-  const problem = problemOf(open.value);
-  const label = decision === 'edit' ? 'Arguments' : 'Text';
-  const change = (value) => { open.value = { ...open.value, text: value, error: '' }; };
-  const fields = decision === 'edit' ? fieldsOf(item) : null;
+const hasField = (item, { decision }) =>
+  decision === 'edit' || decision === 'respond' || (decision === 'reject' && item.kind !== 'input');
+
+/** The field of the chosen decision. */
+function field(item, choice) {
+  const { decision, text, error } = choice;
+  const problem = problemOf(item, choice);
+  const change = (value) => choose(keyOf(item), { ...choices.value.get(keyOf(item)), text: value, error: '' });
+  const fields = fieldsFor(item, decision);
+  const code = decision === 'edit';
   return html`
-    <form class="editor" @submit=${(event) => send(item, event)}>
-      ${fields ? schemaForm(fields, text, change) : html`
-        <label>${label}
-          <textarea rows=${decision === 'edit' ? 8 : 3} spellcheck=${decision !== 'edit'} class=${decision === 'edit' ? 'code' : ''}
-            aria-invalid=${problem ? 'true' : 'false'} .value=${text} @input=${(event) => change(event.target.value)}></textarea>
-        </label>`}
-      ${problem || error ? html`<p class="wrong" role=${error ? 'alert' : 'status'}>${error || problem}</p>` : nothing}
+    ${fields ? schemaForm(fields, text, change) : html`
+      <label>${code ? 'Arguments' : 'Text'}
+        <textarea rows=${code ? 8 : 3} spellcheck=${!code} class=${code ? 'code' : ''}
+          aria-invalid=${problem ? 'true' : 'false'} .value=${text} @input=${(event) => change(event.target.value)}></textarea>
+      </label>`}
+    ${problem && !error ? html`<p class="wrong" role="status">${problem}</p>` : nothing}
+    ${decision === 'reject' ? html`<span class="dim">A reason is optional.</span>` : nothing}`;
+}
+
+const isExpired = (item) => item.expires_at !== null && item.expires_at <= now.value;
+
+/**
+ * The form that sends: the field of one item, or what was chosen for all items of a turn. A call of the client's own tool
+ * need not be answered here.
+ */
+function form(items, body) {
+  const chosen = items.filter((item) => choices.value.has(keyOf(item)));
+  const choiceOf = (item) => choices.value.get(keyOf(item));
+  const busy = chosen.some((item) => choiceOf(item).busy);
+  const ready = chosen.length > 0 && chosen.every((item) => !problemOf(item, choiceOf(item)))
+    && items.every((item) => item.kind === 'tool' || choiceOf(item));
+  const cancel = () => items.forEach((item) => choose(keyOf(item), null));
+  const submit = (event) => {
+    event.preventDefault();
+    if (ready && !busy) send(chosen);
+  };
+  return html`
+    <form class="editor" @submit=${submit}>${body}
       <div class="buttons">
-        <button class="primary" ?disabled=${busy || Boolean(problem)}>Send decision</button>
-        <button type="button" class="quiet" @click=${() => { open.value = null; }}>Cancel</button>
-        ${decision === 'reject' ? html`<span class="dim">A reason is optional.</span>` : nothing}
+        <button class="primary" ?disabled=${busy || !ready}>Send decision</button>
+        ${chosen.length > 0 ? html`<button type="button" class="quiet" ?disabled=${busy} @click=${cancel}>Cancel</button>` : nothing}
       </div>
     </form>`;
 }
 
 /**
- * @param {any} item
- * @param {boolean} alone  false within the timeline of its run
+ * The open items of one run: a card for each, and one button that sends what was decided if there are several.
+ * @param {any[]} items   of one run
+ * @param {boolean} listed  false within the timeline of their run
  */
-export function itemCard(item, alone = true) {
-  const done = decided.value.get(keyOf(item));
-  const editing = open.value?.id === keyOf(item) ? open.value : null;
-  const expired = item.expires_at !== null && item.expires_at <= now.value;
+export function itemGroup(items, listed = true) {
+  const open = items.filter((item) => !decided.value.has(keyOf(item)));
+  if (open.length < 2) return html`${repeat(items, keyOf, (item) => itemCard(item, listed, true))}`;
+  const active = open.filter((item) => !isExpired(item));
+  const count = active.filter((item) => choices.value.has(keyOf(item))).length;
   return html`
-    <article tabindex=${alone ? 0 : nothing} aria-label=${item.name} class="item">
+    <section class="together" aria-label=${`${open.length} items of one turn`}>
+      ${repeat(items, keyOf, (item) => itemCard(item, listed, false))}
+      ${mayAct() && active.length > 0 ? form(active, html`<p class="dim" role="status">
+        The agent asked these together and takes the answers together: ${count} of ${active.length} decided.</p>`) : nothing}
+    </section>`;
+}
+
+/** @param {any} item  @param {boolean} listed  @param {boolean} alone  whether it is the only one of its turn */
+function itemCard(item, listed, alone) {
+  const key = keyOf(item);
+  const done = decided.value.get(key);
+  const choice = choices.value.get(key);
+  const expired = isExpired(item);
+  const editing = choice && hasField(item, choice) && !done;
+  return html`
+    <article tabindex=${listed ? 0 : nothing} aria-label=${item.name} class="item">
       <header>
         <b>${item.name}</b> <span class="kind">${item.kind}</span>
         <span class="dim">${item.agent} · asked over ${item.protocol} by ${item.owner}, ${ago(item.asked_at, now.value)}${
           item.expires_at ? html` · <span class=${expired ? 'bad' : ''}>expires ${ahead(item.expires_at, now.value)}</span>` : nothing}</span>
         <span class="space"></span>
-        ${alone ? html`<a href=${link('runs', item.run)}>Open run</a>` : nothing}
+        ${listed ? html`<a href=${link('runs', item.run)}>Open run</a>` : nothing}
       </header>
       ${item.message ? html`<p class="prompt" dir="auto">${item.message}</p>` : nothing}
-      ${item.arguments ? argumentList(item.arguments) : nothing}
-      ${done ? html`<p class="done" role="status">${done}</p>` : editing && editing.decision in NAMES && !(editing.busy && !editing.text) ? editor(item) : html`
+      ${item.arguments ? argumentList(item.arguments) : item.arguments === null && item.arguments_bytes
+        ? html`<p class="dim">Arguments of ${bytes(item.arguments_bytes)} are hidden for your role.</p>` : nothing}
+      ${choice?.error && !done ? html`<p class="wrong" role="alert">${choice.error}</p>` : nothing}
+      ${done ? html`<p class="done" role="status">${done}</p>`
+        : editing && alone ? form([item], field(item, choice))
+          : html`
         <div class="buttons">
           ${mayAct() && !expired ? item.decisions.map((decision) => html`
-            <button class=${decision === 'accept' ? 'primary' : decision === 'reject' ? 'danger' : ''} ?disabled=${editing?.busy}
-              @click=${() => press(item, decision)}>${NAMES[decision]}</button>`) : nothing}
+            <button type="button" class=${decision === 'accept' ? 'primary' : decision === 'reject' ? 'danger' : ''} ?disabled=${choice?.busy}
+              aria-pressed=${alone ? nothing : choice?.decision === decision ? 'true' : 'false'}
+              @click=${() => press(item, decision, alone)}>${NAMES[decision]}</button>`) : nothing}
           ${mayAct() ? nothing : html`<span class="dim">Your role may view only.</span>`}
           <span class="dim learns">${item.learns}</span>
-        </div>`}
+        </div>
+        ${editing ? html`<div class="editor">${field(item, choice)}</div>` : nothing}`}
     </article>`;
 }
 

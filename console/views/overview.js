@@ -4,8 +4,8 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { post, mayAct } from '../api.js';
 import { ago, counted, duration, number } from '../format.js';
 import { link } from '../router.js';
-import { agents, fail, gateway, now, pendingCount, routes } from '../state.js';
-import { ask, loading } from '../ui.js';
+import { agents, fail, gateway, loadGateway, now, pendingCount, routes, unknown } from '../state.js';
+import { ask, failed, loading } from '../ui.js';
 import { bars, hub } from './picture.js';
 
 /** From which part of its runs on the failures of an agent need attention. */
@@ -17,7 +17,9 @@ const traffic = ({ live, lately }) => live + lately.ended;
 
 export function overviewView() {
   const about = gateway.value;
-  if (!about || !agents.value || !routes.value) return html`<h1>Overview</h1>${loading('the gateway')}`;
+  if (!about || !agents.value || !routes.value) {
+    return html`<h1>Overview</h1>${unknown.value ? failed(unknown.value, loadGateway) : loading('the gateway')}`;
+  }
   return html`
     <h1>Overview</h1>
     ${attention(about)}

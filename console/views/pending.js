@@ -7,7 +7,7 @@ import { get, session, whenSignedOut } from '../api.js';
 import { place } from '../router.js';
 import { missed, pendingCount } from '../state.js';
 import { empty, failed, loading } from '../ui.js';
-import { decided, itemCard, keyOf } from './item.js';
+import { decided, itemGroup, keyOf, tooLate } from './item.js';
 
 const items = signal(/** @type {any[] | null} */ (null));
 const error = signal('');
@@ -17,18 +17,22 @@ async function load() {
   try {
     const page = await get('/pending?limit=200');
     const listed = new Set(page.data.map(keyOf));
+    const gone = (items.peek() ?? []).filter((item) => !listed.has(keyOf(item)));
+    tooLate(gone);
     // What was decided here stays for a moment, so that one sees what became of it.
-    const kept = (items.peek() ?? []).filter((item) => decided.peek().has(keyOf(item)) && !listed.has(keyOf(item)));
+    const kept = gone.filter((item) => decided.peek().has(keyOf(item)));
     items.value = [...kept, ...page.data].sort((one, other) => one.asked_at - other.asked_at);
     error.value = '';
-    if (kept.length > 0) setTimeout(forget, 4000, kept.map(keyOf));
   } catch (problem) {
     error.value = problem.message;
   }
 }
 
-function forget(ids) {
-  items.value = (items.peek() ?? []).filter((item) => !ids.includes(keyOf(item)));
+/** Items with those of the same run: they are decided together. */
+function byRun(all) {
+  const runs = new Map();
+  for (const item of all) runs.set(item.run, [...(runs.get(item.run) ?? []), item]);
+  return [...runs];
 }
 
 effect(() => {
@@ -47,5 +51,5 @@ export function pendingView() {
     ${error.value && !all ? failed(error.value, load)
       : !all ? loading('open items')
         : all.length === 0 ? empty('Nothing waits for a decision.', 'Questions and approvals of every agent appear here, whatever protocol their client speaks.')
-          : html`<div class="items">${repeat(all, keyOf, (item) => itemCard(item))}</div>`}`;
+          : html`<div class="items">${repeat(byRun(all), ([run]) => run, ([, group]) => itemGroup(group))}</div>`}`;
 }

@@ -19,24 +19,43 @@ const LONG = 20_000;
 const selected = signal(/** @type {number | null} */ (null));
 let of = '';
 
-/** For each pane the events that have frames there, and their bytes: counted once for each event. */
+/**
+ * For each pane the events that have frames there, and their bytes: counted once for each event, but for the latest, which
+ * may be given more frames once a run waits or is over.
+ */
 const counted = new WeakMap();
 
 function index(open, protocols) {
   let known = counted.get(open.frames);
   if (!known) {
-    known = { upto: 0, panes: Object.fromEntries(protocols.map((name) => [name, { events: [], bytes: 0 }])) };
+    known = { upto: 0, panes: Object.fromEntries(protocols.map((name) => [name, { events: [], bytes: 0, last: 0 }])) };
     counted.set(open.frames, known);
   }
+  recount(known, open, protocols);
   for (; known.upto < open.frames.length; known.upto += 1) {
     const { frames } = open.frames[known.upto];
     for (const name of protocols) {
+      known.panes[name].last = frames[name]?.length ?? 0;
       if (!frames[name]) continue;
       known.panes[name].events.push(known.upto);
       known.panes[name].bytes += frames[name].length;
     }
   }
   return known.panes;
+}
+
+/** Counts the latest event again. */
+function recount(known, open, protocols) {
+  if (known.upto === 0) return;
+  const { frames } = open.frames[known.upto - 1];
+  for (const name of protocols) {
+    const pane = known.panes[name];
+    const now = frames[name]?.length ?? 0;
+    if (pane.last === 0 && now > 0) pane.events.push(known.upto - 1);
+    if (pane.last > 0 && now === 0) pane.events.pop();
+    pane.bytes += now - pane.last;
+    pane.last = now;
+  }
 }
 
 /** How many of the sorted numbers are smaller. */

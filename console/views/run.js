@@ -4,8 +4,8 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { effect } from '../vendor/signals-core/signals-core.mjs';
 import { mayAct, post, call, get, session } from '../api.js';
 import { ago, counted, duration } from '../format.js';
-import { go, link, place, refine } from '../router.js';
-import { closeRun, grown, loadDetail, now, openRun, run } from '../state.js';
+import { go, lastList, place, refine } from '../router.js';
+import { closeRun, fail, grown, loadDetail, now, openRun, run } from '../state.js';
 import { ask, empty, failed, loading, stateBadge } from '../ui.js';
 import { detailsTab } from './details.js';
 import { prismTab } from './prism.js';
@@ -36,7 +36,7 @@ export function runView() {
   const tab = tabOf();
   return html`
     <div class="head">
-      <a class="back" href="#/runs" aria-label="All runs">←</a>
+      <a class="back" href=${lastList()} aria-label="All runs">←</a>
       <h1>Run</h1>
       <span role="status" aria-label="State">${stateBadge(summary)}</span>
       <span class="space"></span>
@@ -75,10 +75,10 @@ function actions(summary) {
   const remove = () => ask('Delete run', 'The run and what it said are deleted for its owner too. This cannot be undone.',
     async () => {
       await call('DELETE', `/runs/${id}`);
-      go(link('runs'));
+      go(lastList());
     });
   return html`
-    <button @click=${() => save(id)}>Export</button>
+    <button @click=${() => save(id).catch(fail)}>Export</button>
     ${mayAct() && isLive(summary) ? html`<button @click=${cancel}>Cancel run</button>` : nothing}
     ${mayAct() && !isLive(summary) ? html`<button class="danger" @click=${remove}>Delete run</button>` : nothing}`;
 }

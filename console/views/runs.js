@@ -23,12 +23,15 @@ function onScroll(event) {
   if (list.scrollTop + 3 * list.clientHeight > rows.length * ROW) moreRuns();
 }
 
-let typing = 0;
-const filter = (name, value) => {
-  refine({ [name]: value });
-  clearTimeout(typing);
-  typing = setTimeout(() => loadRuns(place.peek().query), name === 'text' ? 200 : 0);
-};
+// A change of the address loads the list (state.js).
+const filter = (name, value) => refine({ [name]: value });
+
+/** Begins the list again with what is new. */
+function showNew() {
+  loadRuns(place.peek().query);
+  top.value = 0;
+  document.querySelector('.scroller')?.scrollTo(0, 0);
+}
 
 const field = (name, label, values) => html`
   <label>${label}
@@ -43,7 +46,7 @@ export function runsView() {
   return html`
     <div class="head">
       <h1>Runs</h1><span class="total">${number(total)}</span>
-      ${fresh > 0 ? html`<span class="fresh" role="status">${number(fresh)} new</span>` : nothing}
+      <span role="status">${fresh.size > 0 ? html`<button class="quiet fresh" @click=${showNew}>▲ ${number(fresh.size)} new</button>` : nothing}</span>
     </div>
     <form class="filters" role="search" @submit=${(event) => event.preventDefault()}>
       <label>Search

@@ -22,6 +22,13 @@ function read(text) {
   }
 }
 
+/** What is missing of the fields, in words; empty if nothing is. */
+export function missingOf(fields, text) {
+  const value = read(text);
+  const missing = fields.filter(({ name, required }) => required && value[name] === undefined).map(({ title }) => title);
+  return missing.length > 0 ? `Missing: ${missing.join(', ')}` : '';
+}
+
 /**
  * @param {any[]} fields
  * @param {string} text  the arguments as JSON
@@ -29,14 +36,16 @@ function read(text) {
  */
 export function schemaForm(fields, text, change) {
   const value = read(text);
-  const set = (name, one) => change(JSON.stringify({ ...value, [name]: one }));
+  // A field that was emptied is left out: it has no value.
+  const set = (name, one) => change(JSON.stringify({ ...value, [name]: Number.isNaN(one) ? undefined : one }));
   return html`<div class="schema">${fields.map((field) => html`<label>${field.title}${field.required ? ' *' : ''}
     ${input(field, value[field.name], set)}${field.rule.description ? html`<span class="hint">${field.rule.description}</span>` : ''}</label>`)}</div>`;
 }
 
 function input({ name, rule, required }, value, set) {
   if (Array.isArray(rule.enum)) {
-    return html`<select ?required=${required} @change=${(event) => set(name, rule.enum[event.target.selectedIndex])}>
+    return html`<select ?required=${required} @change=${(event) => set(name, event.target.selectedIndex > 0 ? rule.enum[event.target.selectedIndex - 1] : undefined)}>
+      <option value="" ?selected=${!rule.enum.includes(value)}>–</option>
       ${rule.enum.map((one) => html`<option ?selected=${one === value}>${String(one)}</option>`)}</select>`;
   }
   if (rule.type === 'boolean') {

@@ -7,7 +7,7 @@ import { cards, dataOf, isCall, isOutput, textOf } from '../fold.js';
 import { bytes, duration, offset, pretty, safeLink } from '../format.js';
 import { replayAt, replayControls } from '../replay.js';
 import { empty } from '../ui.js';
-import { itemCard } from './item.js';
+import { itemGroup } from './item.js';
 
 /** A longer text is shown in part, until someone asks for all of it. */
 const CLIP = 20_000;
@@ -55,8 +55,9 @@ export function entries(folded, detail) {
     found.push({ key: message.id, at: message.from, kind: kindOf(message), body: () => messageCard(message, output) });
   }
   found.sort((one, other) => one.at - other.at);
-  for (const item of detail?.pending ?? []) {
-    found.push({ key: `item-${item.id}`, at: item.asked_at, kind: 'question', body: () => itemCard(item, false) });
+  const items = detail?.pending ?? [];
+  if (items.length > 0) {
+    found.push({ key: 'items', at: items[0].asked_at, kind: 'question', body: () => itemGroup(items, false) });
   }
   if (folded.error) found.push({ key: 'error', at: folded.last, kind: 'error', body: () => errorCard(folded.error, detail) });
   return found;

@@ -26,7 +26,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let head = "[server]\nlisten = \"{{listen}}\"\n[store]\nkind = \"memory\"\nretention = { runs = 500 }\n";
     let file = format!(
-        "{head}[admin]\nlisten = \"{admin}\"\n{}",
+        "{head}[admin]\nlisten = \"{admin}\"\nconsole = false\n{}",
         ROUTES.replace("\"demo\" }", "\"demo\", options = { pace_ms = 0 } }")
     );
     let gateway = Gateway::start(rig, &file)?;

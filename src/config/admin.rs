@@ -69,11 +69,12 @@ fn check_reach(
                 .at(span)
                 .label("add key = { env = \"NAME\" }, client_ca in tls, or listen on 127.0.0.1"),
         );
-    } else if table.tls.is_none() {
+    } else if table.tls.is_none() && !table.behind_proxy {
         validator.report(
-            Diagnostic::warning("the admin key is sent unencrypted beyond this machine")
+            Diagnostic::error("the admin key would be sent unencrypted beyond this machine")
                 .at(span)
-                .label("set tls = { cert = \"…\", key = \"…\" }, or listen on 127.0.0.1"),
+                .label("set tls = { cert = \"…\", key = \"…\" }, or listen on 127.0.0.1")
+                .help("or set behind_proxy = true if a proxy in front of the listener has TLS"),
         );
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct AdminTable {
     /// Encrypts connections. A certificate of an authority in `client_ca` is accepted instead of the key, and asked for
     /// if there is no key. Not encrypted by default.
     pub(super) tls: Option<Located<Table<TlsTable>>>,
+    /// True if a proxy in front of the listener has TLS. Beyond loopback, this or `tls` is required.
+    pub(super) behind_proxy: bool,
     /// Whether the console is served: a page for operators, approvers and developers.
     pub(super) console: bool,
     /// Who sees in the console what people and agents say: `all` who may sign in, those who may `act`, or `none`.
@@ -36,6 +38,7 @@ impl Default for AdminTable {
             listen: "127.0.0.1:9090".to_owned().into(),
             key: None,
             tls: None,
+            behind_proxy: false,
             console: true,
             texts: ConsoleTexts::All,
         }

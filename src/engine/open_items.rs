@@ -90,6 +90,15 @@ pub(super) fn key(session: &Session) -> String {
     owned_key(key.owner(), key.as_str())
 }
 
+/// The open items of one session. `None`: it asks nothing.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn of_session(store: &Arc<dyn Store>, session: &Session) -> Result<Option<OpenItems>, Fault> {
+    let found = store.get(COLLECTION, &key(session)).await.map_err(|error| store_fault(&error))?;
+    Ok(found.and_then(|document| serde_json::from_slice(&document.value).ok()))
+}
+
 /// The sessions that ask something, in no order that means anything.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use interlingua_core::answer::{Answer, AnswerPolicy};
-use interlingua_core::call::{Busy, Cursor, Delivery, Filter, RunCall, RunState, Thread};
+use interlingua_core::call::{Busy, Cursor, Delivery, Filter, Order, RunCall, RunState, Thread};
 use interlingua_core::event::Millis;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Call, Fault, Owner, RunId, RunPolicy};
@@ -152,7 +152,8 @@ impl Operator {
         Ok(Summaries { runs, total: found.total, next: found.next })
     }
 
-    /// The runs that changed at this time or later, and those under way in this process. `open`: all open items.
+    /// The runs that changed at this time or later, the latest change first, and those under way in this process. True:
+    /// there are more. `open`: all open items.
     ///
     /// # Errors
     /// Those of the store.
@@ -161,13 +162,14 @@ impl Operator {
         since: Millis,
         limit: usize,
         open: &[OpenItems],
-    ) -> Result<Vec<RunSummary>, Fault> {
-        let filter = Filter { changed_since: Some(since), limit, ..Filter::default() };
-        let mut found = self.page(Query { filter, ..Query::default() }, &asking(open)).await?.runs;
+    ) -> Result<(Vec<RunSummary>, bool), Fault> {
+        let filter = Filter { changed_since: Some(since), limit, order: Order::LatestChange, ..Filter::default() };
+        let page = self.page(Query { filter, ..Query::default() }, &asking(open)).await?;
+        let (mut found, has_more) = (page.runs, page.next.is_some());
         let known: Vec<RunId> = found.iter().map(|run| run.id).collect();
         let live = self.runs.active().into_iter().filter(|run| !known.contains(&run.id()));
         found.extend(live.take(limit).map(|run| summary_of(&RunHandle::InMemory(run.pin()))));
-        Ok(found)
+        Ok((found, has_more))
     }
 
     /// Every open item of every session.
@@ -176,6 +178,29 @@ impl Operator {
     /// Those of the store.
     pub async fn open_items(&self) -> Result<Vec<OpenItems>, Fault> {
         open_items::list(self.runs.store()).await
+    }
+
+    /// The open items of one run, as its session has them now.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn open_of(&self, run: &RunHandle) -> Result<Option<OpenItems>, Fault> {
+        let session = self.runs.session_of(run).await?;
+        let open = open_items::of_session(self.runs.store(), &session).await?;
+        let of_run = |mut open: OpenItems| {
+            open.items.retain(|item| item.run == run.id());
+            open
+        };
+        Ok(open.map(of_run).filter(|open| !open.items.is_empty()))
+    }
+
+    /// The protocols of these runs' clients, without loading the runs.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn protocols_of(&self, runs: Vec<RunId>) -> Result<HashMap<RunId, String>, Fault> {
+        let heads = self.runs.store().heads(runs).await.map_err(|error| store_fault(&error))?;
+        Ok(heads.into_iter().map(|run| (run.record.run().id, run.info.protocol)).collect())
     }
 
     /// The call that answers items of a run as its owner would, in the background.

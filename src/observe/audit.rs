@@ -152,20 +152,28 @@ const MAX_RECENT: usize = 1000;
 
 /// The latest entries, whether they are written to a file or not. Clones are one list.
 #[derive(Clone, Default)]
-pub(super) struct RecentAudit(Arc<Mutex<VecDeque<AuditEntry>>>);
+pub(super) struct RecentAudit(Arc<Mutex<(u64, VecDeque<AuditEntry>)>>);
 
 impl RecentAudit {
     pub(super) fn add(&self, entry: &AuditEntry) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() >= MAX_RECENT {
-            entries.pop_back();
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.1.len() >= MAX_RECENT {
+            recent.1.pop_back();
         }
-        entries.push_front(entry.clone());
+        recent.0 += 1;
+        recent.1.push_front(entry.clone());
     }
 
-    /// The latest ones first.
-    pub(super) fn latest(&self, count: usize) -> Vec<AuditEntry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().take(count).cloned().collect()
+    /// The latest ones first, of those before this number, and the number of the last one if there are more.
+    pub(super) fn latest(&self, before: u64, count: usize) -> (Vec<AuditEntry>, Option<u64>) {
+        let recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (added, entries) = (recent.0, &recent.1);
+        // The first has the number `added`.
+        let skipped = usize::try_from(added.saturating_sub(before.saturating_sub(1))).unwrap_or(usize::MAX);
+        let found: Vec<AuditEntry> = entries.iter().skip(skipped).take(count).cloned().collect();
+        let end = skipped.saturating_add(found.len());
+        let next = (end < entries.len()).then(|| added - end as u64 + 1);
+        (found, next)
     }
 }
 

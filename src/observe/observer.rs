@@ -97,8 +97,8 @@ impl Observer {
 
     /// The latest audit entries, the newest first: at most 1,000 since the start of the gateway.
     #[must_use]
-    pub fn recent_audit(&self, count: usize) -> Vec<AuditEntry> {
-        self.recent.latest(count)
+    pub fn recent_audit(&self, before: u64, count: usize) -> (Vec<AuditEntry>, Option<u64>) {
+        self.recent.latest(before, count)
     }
 
     /// Notes an entry, and writes it to the audit log, if there is one.

@@ -36,7 +36,7 @@ fn audit(folder: &tempfile::TempDir) -> Vec<Value> {
 #[tokio::test]
 async fn operators_see_what_is_under_way_and_can_stop_it() {
     let upstream = Upstream::always(text_reply_then_hang(&["hi"]));
-    let (folder, process) = process(&upstream, "");
+    let (folder, process) = process(&upstream, "console = false");
     let body = user_turn("a private question");
     let mut stream = process.open("POST", "/agents/friday/process", JSON, body.to_string().as_bytes()).await;
     stream.read_until("hi").await;
@@ -132,7 +132,7 @@ async fn a_client_without_the_key_or_a_foreign_page_is_refused_everywhere() {
 #[tokio::test]
 async fn the_log_level_changes_while_the_gateway_runs() {
     let upstream = Upstream::always(text_reply(&["hi"]));
-    let (folder, process) = process(&upstream, "");
+    let (folder, process) = process(&upstream, "console = false");
     assert_eq!(process.operate("GET", "/api/log", &[], b"").await.json(), json!({ "filter": "warn" }));
     let set = async |filter: &str| {
         process.operate("PUT", "/api/log", JSON, json!({ "filter": filter }).to_string().as_bytes()).await

@@ -92,7 +92,7 @@ async fn a_refused_client_is_not_asked_for_its_body() {
 #[tokio::test]
 async fn slow_and_silent_operators_are_closed() {
     let folder = tempfile::tempdir().expect("a folder");
-    let process = process(folder.path(), "");
+    let process = process(folder.path(), "console = false");
     let admin = process.admin();
     let ends = async |sent: Vec<u8>| {
         let began = Instant::now();
@@ -135,7 +135,7 @@ async fn a_bounded_number_of_operators_is_connected() {
     let process = process(folder.path(), "");
     let mut open = Vec::new();
     let refused = loop {
-        assert!(open.len() <= 64, "more than 64 connections");
+        assert!(open.len() <= 128, "more than 128 connections");
         let mut exchange = Exchange::send(process.admin(), &request("GET", "/healthz", &[], b"")).await;
         let response = exchange.read_response().await;
         if response.status != 200 {
@@ -143,7 +143,7 @@ async fn a_bounded_number_of_operators_is_connected() {
         }
         open.push(exchange);
     };
-    assert_eq!((refused.status, open.len()), (503, 64), "{}", refused.text());
+    assert_eq!((refused.status, open.len()), (503, 128), "{}", refused.text());
     // Clients have their own.
     assert_eq!(process.open("GET", "/healthz", &[], b"").await.response().await.status, 200);
     drop(open);

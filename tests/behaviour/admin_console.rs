@@ -10,16 +10,17 @@ use crate::support::http::Response;
 use crate::support::process::{Process, binary};
 use crate::support::upstream::Upstream;
 
-const KEY: &str = "an-admin-key-of-at-least-32-characters";
+pub(crate) const KEY: &str = "an-admin-key-of-at-least-32-characters";
 const SOME_RUN: &str = "00000000-0000-7000-8000-000000000000";
 
-struct Stand {
-    process: Process,
+/// A gateway with a console, callers of both roles, and an agent.
+pub(crate) struct Stand {
+    pub(crate) process: Process,
     folder: tempfile::TempDir,
 }
 
 impl Stand {
-    fn new(upstream: &Upstream, admin: &str) -> Self {
+    pub(crate) fn new(upstream: &Upstream, admin: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let config = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n\
@@ -35,31 +36,31 @@ impl Stand {
     }
 
     /// A key of a caller, which the gateway knows within a second.
-    async fn key_of(&self, caller: &str) -> String {
+    pub(crate) async fn key_of(&self, caller: &str) -> String {
         let key = new_key(self.folder.path(), caller);
         tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
         key
     }
 
-    async fn sign_in(&self, key: &str) -> Response {
+    pub(crate) async fn sign_in(&self, key: &str) -> Response {
         let body = json!({ "key": key }).to_string();
         self.process.operate("POST", "/api/session", JSON, body.as_bytes()).await
     }
 
-    async fn bearer(&self, key: &str) -> String {
+    pub(crate) async fn bearer(&self, key: &str) -> String {
         let answer = self.sign_in(key).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         format!("Bearer {}", answer.json()["bearer"].as_str().expect("a bearer"))
     }
 
-    async fn ask(&self, method: &str, path: &str, bearer: &str, body: &Value) -> Response {
+    pub(crate) async fn ask(&self, method: &str, path: &str, bearer: &str, body: &Value) -> Response {
         let headers = [("authorization", bearer), ("content-type", "application/json")];
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.process.operate(method, path, &headers, body.as_bytes()).await
     }
 
     /// Runs the agent once, and returns the id of the run.
-    async fn run(&self, text: &str) -> String {
+    pub(crate) async fn run(&self, text: &str) -> String {
         let body = user_turn(text).to_string();
         let mut stream = self.process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await;
         let frames = stream.frames().await;
@@ -147,11 +148,18 @@ async fn a_decision_is_taken_once_and_the_agent_goes_on() {
     let path = format!("/api/runs/{id}/decide");
     let decide = |decision: &str| json!({ "items": [{ "id": "ask-1", "decision": decision }] });
     let unclear = stand.ask("POST", &path, &bearer, &decide("perhaps")).await;
-    assert!((400..500).contains(&unclear.status), "{}", unclear.text());
+    assert_eq!((unclear.status, unclear.json()["field"].as_str()), (422, Some("items")), "{}", unclear.text());
+    let edited = json!({ "items": [{ "id": "ask-1", "decision": "edit" }] });
+    let edited = stand.ask("POST", &path, &bearer, &edited).await;
+    assert_eq!((edited.status, edited.json()["field"].as_str()), (422, Some("arguments")), "{}", edited.text());
+    let of_run = stand.ask("GET", &format!("/api/pending?run={id}"), &bearer, &Value::Null).await.json();
+    assert_eq!((of_run["total"].as_u64(), of_run["data"][0]["protocol"].as_str()), (Some(1), Some("agent-api")));
     let decided = stand.ask("POST", &path, &bearer, &decide("accept")).await;
     assert_eq!(decided.status, 202, "{}", decided.text());
-    let again = stand.ask("POST", &path, &bearer, &decide("reject")).await;
+    let ada = stand.key_of("ada").await;
+    let again = stand.ask("POST", &path, &stand.bearer(&ada).await, &decide("reject")).await;
     assert_eq!(again.status, 409, "{}", again.text());
+    assert!(again.text().contains("accepted by operator"), "it says who was faster: {}", again.text());
     crate::support::poll_until("the second turn", async || (upstream.requests().len() == 2).then_some(())).await;
     assert!(
         upstream.requests()[1].json().to_string().contains("\"approve\":true"),

@@ -18,6 +18,8 @@ mod access_log;
 mod admin;
 mod admin_access;
 mod admin_console;
+mod admin_feed;
+mod admin_matrix;
 mod admin_metrics;
 mod admin_playground;
 mod ag_kit;

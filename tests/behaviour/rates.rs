@@ -119,7 +119,7 @@ fn write_config(folder: &Path, upstream: &Upstream, rate: (&str, u32), route: &s
     let friday = agent("friday", &upstream.url("/process"), &format!("description = \"{description}\""), "");
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n[admin]\n\
-         listen = \"127.0.0.1:0\"\n{AUTH}[callers.ann]\n\
+         listen = \"127.0.0.1:0\"\nconsole = false\n{AUTH}[callers.ann]\n\
          limits = {{ rate = \"{rate}\", burst = {burst}, tokens_per_day = 6 }}\n\
          {friday}{ROUTE}limits = {{ rate = \"{route}\", burst = 3 }}\n"
     );

@@ -13,7 +13,7 @@ use crate::support::transcript::Transcript;
 use crate::support::upstream::Upstream;
 
 const HEAD: &str = "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\nworkers = 1\n[store]\nkind = \"memory\"\n\
-    [admin]\nlisten = \"127.0.0.1:0\"\n[observe]\naudit = \"audit.jsonl\"\n";
+    [admin]\nlisten = \"127.0.0.1:0\"\nconsole = false\n[observe]\naudit = \"audit.jsonl\"\n";
 
 fn write(folder: &Path, agents: &[String]) {
     let config = format!("{HEAD}{}{ROUTE}", agents.concat());

@@ -314,7 +314,7 @@ async fn the_binary_says_https_keeps_the_old_pair_and_repeats_no_key() {
 async fn a_reload_replaces_the_certificate_and_failed_handshakes_are_counted() {
     let (folder, authority) = folder();
     let path = folder.path();
-    let server = "[admin]\nlisten = \"127.0.0.1:0\"";
+    let server = "[admin]\nlisten = \"127.0.0.1:0\"\nconsole = false";
     std::fs::write(path.join("gateway.toml"), config("", server, "")).expect("a file");
     let process = Process::start_logging(path);
     let client = client(&authority, None, &VERSIONS);

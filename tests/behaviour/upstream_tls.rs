@@ -210,7 +210,7 @@ async fn a_tunnel_that_the_proxy_refuses_has_sent_nothing() {
 
 fn process_in(folder: &Path, agents: &str, environment: &[(&str, String)]) -> Process {
     let head = "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n\
-        [admin]\nlisten = \"127.0.0.1:0\"\n";
+        [admin]\nlisten = \"127.0.0.1:0\"\nconsole = false\n";
     fs::write(folder.join("gateway.toml"), format!("{head}{agents}{ROUTE}")).expect("a file");
     let mut command = binary(folder);
     command.args(["--log", "warn"]).stderr(Stdio::null());

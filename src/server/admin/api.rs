@@ -19,7 +19,7 @@ use super::super::connection::{ConnectionInfo, info_of};
 use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
 use super::answers::{answer_with, audit};
-use super::guard::{Who, identify};
+use super::guard::{Who, identify, known};
 use super::{State, assets, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
 use crate::config::ConsoleRole;
@@ -165,6 +165,27 @@ impl Target {
         matches!(self, Self::Healthz | Self::Readyz)
     }
 
+    /// Refuses parameters where a path has none. Those that have some read them by name.
+    fn check_query(&self, query: &str) -> Result<(), Fault> {
+        let reads_it = matches!(
+            self,
+            Self::Healthz
+                | Self::Readyz
+                | Self::Metrics
+                | Self::Asset
+                | Self::Runs
+                | Self::Feed
+                | Self::Export(_)
+                | Self::Pending
+                | Self::Audit
+                | Self::Series
+        );
+        match url::form_urlencoded::parse(query.as_bytes()).next() {
+            Some((name, _)) if !reads_it => Err(Fault::invalid(name.into_owned(), "is not a parameter of this")),
+            _ => Ok(()),
+        }
+    }
+
     const fn max_body(&self) -> usize {
         if matches!(self, Self::Decide(_) | Self::ConfigCheck | Self::Sample) { MAX_LARGE_BODY } else { MAX_BODY }
     }
@@ -254,10 +275,9 @@ pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionIn
         target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", head.uri.path())))?;
     if !is_open {
         who.check(target.role(&head.method))?;
-        // Someone who is signed in with a role that may only look changes nothing anywhere on the listener.
+        // With a console there is always a key, so whatever changes something on the listener needs one, on loopback too.
         let is_change = head.method != Method::GET && head.method != Method::HEAD;
-        if is_change && !matches!(target, Target::Session | Target::ConfigCheck) && who.role == Some(ConsoleRole::View)
-        {
+        if is_change && state.admin.console && !matches!(target, Target::Session | Target::ConfigCheck) {
             who.check(Some(ConsoleRole::Act))?;
         }
     }
@@ -272,6 +292,7 @@ async fn answer(
 ) -> Result<HttpResponse, Fault> {
     let head = request.head();
     let (target, who) = judge(state, head, connection)?;
+    target.check_query(head.uri.query().unwrap_or_default())?;
     let body = read_body(request, payload, target.max_body()).await?;
     connection.clock.on_body_end();
     if head.method == Method::GET || head.method == Method::HEAD {
@@ -296,9 +317,7 @@ fn show(state: &State, request: &HttpRequest, target: &Target, who: &Who) -> Res
         Target::Agents => ok(&json!({ "data": overview::agents(state) })),
         Target::Callers => ok(&admin.reload.callers()),
         Target::Log => ok(&json!({ "filter": admin.log.current() })),
-        Target::Audit => {
-            ok(&json!({ "data": admin.observer.load().recent_audit(MAX_AUDIT), "total": null, "next": null }))
-        }
+        Target::Audit => ok(&audit_page(state, request.query_string())?),
         Target::Series => HttpResponse::Ok().json(series::view(state, request.query_string())?),
         Target::Asset => {
             let served = assets::serve(request.path(), request.headers());
@@ -312,6 +331,25 @@ fn show(state: &State, request: &HttpRequest, target: &Target, who: &Who) -> Res
     })
 }
 
+/// A page of the audit log, the latest first. A cursor is the number of the entry that the page before ended with.
+fn audit_page(state: &State, query: &str) -> Result<Value, Fault> {
+    let (mut limit, mut before) = (MAX_AUDIT, u64::MAX);
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*name {
+            "limit" => {
+                let read = value.parse().ok().filter(|limit| (1..=MAX_AUDIT).contains(limit));
+                limit = read.ok_or_else(|| Fault::invalid("limit", format!("must be between 1 and {MAX_AUDIT}")))?;
+            }
+            "cursor" => {
+                before = value.parse().map_err(|_| Fault::invalid("cursor", "is not the start of a page"))?;
+            }
+            other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
+        }
+    }
+    let (entries, next) = state.admin.observer.load().recent_audit(before, limit);
+    Ok(json!({ "data": entries, "total": null, "next": next.map(|next| next.to_string()) }))
+}
+
 /// Answers what the store has to be asked for.
 async fn read_runs(
     state: &Arc<State>,
@@ -323,17 +361,23 @@ async fn read_runs(
     match target {
         Target::Feed => {
             let last = request.headers().get("last-event-id").and_then(|value| value.to_str().ok());
-            feed::open(state, who, feed::Wanted::parse(query, last)?).await
+            let wanted = feed::Wanted::parse(query, last)?;
+            if let Some(run) = wanted.run() {
+                let run = state.admin.engine.operator().find(run).await?;
+                state.opened.note(state, request.peer_addr(), &who, &run);
+            }
+            feed::open(state, who, wanted).await
         }
         Target::Run(id) => {
-            let detail = run_view::detail(state, &who, *id).await?;
-            audit(state, request.peer_addr(), &who.name, AuditEntry::new(Action::RunOpened).target(id.to_string()));
-            Ok(ok(&detail))
+            let run = state.admin.engine.operator().find(*id).await?;
+            state.opened.note(state, request.peer_addr(), &who, &run);
+            Ok(ok(&run_view::detail(state, texts, *id).await?))
         }
         Target::Export(id) => {
+            let texts = !run_view::is_masked(query)? && texts;
             let run = state.admin.engine.operator().find(*id).await?;
-            audit(state, request.peer_addr(), &who.name, AuditEntry::new(Action::RunOpened).target(id.to_string()));
-            Ok(ok(&run_view::export(state, &who, *id, &run).await?))
+            state.opened.note(state, request.peer_addr(), &who, &run);
+            Ok(ok(&run_view::export(state, texts, *id, &run).await?))
         }
         Target::Pending => Ok(ok(&pending::list(state, query, texts).await?)),
         _ => Ok(ok(&runs::list(state, query, texts).await?)),
@@ -373,8 +417,8 @@ async fn change(
             Ok(ok(&checked.map_err(failed)?))
         }
         Target::Decide(id) => {
-            let continued = pending::decide(state, id, body).await?;
-            note(AuditEntry::new(Action::Decision).target(id.to_string()).detail("console"));
+            let (continued, decided) = pending::decide(state, id, &who.name, body).await.map_err(naming_a_field)?;
+            note(AuditEntry::new(Action::Decision).target(id.to_string()).detail(&decided));
             Ok(answer_with(202, &json!({ "run": continued.to_string() })))
         }
         Target::Sample => Ok(HttpResponse::Ok().json(samples::make(state, who, body).await?)),
@@ -411,6 +455,11 @@ async fn change(
         }
         _ => unreachable!("the other paths only allow GET"),
     }
+}
+
+/// A decision that cannot be taken as it is written names the field.
+fn naming_a_field(fault: Fault) -> Fault {
+    if fault.kind == FaultKind::Invalid && fault.field.is_none() { fault.with_field("items") } else { fault }
 }
 
 /// As clients' `/readyz`, with the reasons. An agent without any server is one, too.
@@ -466,17 +515,24 @@ async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) ->
 pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionInfo, fault: &Fault) -> HttpResponse {
     let (code, path, peer) = (fault.code(), head.uri.path(), Some(connection.peer));
     tracing::debug!(path, code, "admin request refused: {}", fault.message);
+    let name = || known(state, head, connection).map_or_else(|| "operator".to_owned(), |who| who.name);
     match fault.kind {
         FaultKind::Unauthenticated => {
             audit(state, peer, "operator", AuditEntry::new(Action::CredentialRefused).target(path).detail("admin"));
         }
         FaultKind::Forbidden | FaultKind::Misdirected | FaultKind::RateLimited => {
-            audit(state, peer, "operator", AuditEntry::new(Action::AdminCall).target(path).detail(code));
+            audit(state, peer, &name(), AuditEntry::new(Action::AdminCall).target(path).detail(code));
         }
         _ => {}
     }
 
-    let mut response = answer_with(fault.kind.status(), &json!({ "detail": fault.message, "code": code }));
+    let mut body = json!({ "detail": fault.message, "code": code });
+    if let Some(field) = &fault.field {
+        body["field"] = field.to_string().into();
+    }
+    // What is wrong with a decision is in its body: a parameter in the address is refused as everywhere.
+    let is_decision = path.ends_with("/decide") && head.uri.query().is_none() && fault.kind == FaultKind::Invalid;
+    let mut response = answer_with(if is_decision { 422 } else { fault.kind.status() }, &body);
     let mut header = |name: &'static str, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             response.headers_mut().insert(HeaderName::from_static(name), value);

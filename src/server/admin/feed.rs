@@ -46,6 +46,11 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// The run that is followed.
+    pub(super) const fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
     /// Reads the query, and the number that a browser sends when it resumes.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ use super::sessions::{self, SignedIn};
 use crate::callers::{Credential, bearer};
 use crate::config::{ConsoleRole, ConsoleTexts};
 
+const SIGN_IN: &str = "this needs a sign-in to the console, or its key: Authorization: Bearer …";
+
 /// Who sends a request.
 #[derive(Clone)]
 pub(super) struct Who {
@@ -28,6 +30,8 @@ pub(super) struct Who {
     pub(super) name: String,
     /// How they signed in. `None`: they showed the key or a certificate itself.
     pub(super) session: Option<SignedIn>,
+    /// The SHA-256 of the key that they showed itself.
+    key: Option<[u8; 32]>,
 }
 
 impl Who {
@@ -37,7 +41,12 @@ impl Who {
     }
 
     fn operator(role: Option<ConsoleRole>) -> Self {
-        Self { role, name: "operator".to_owned(), session: None }
+        Self { role, name: "operator".to_owned(), session: None, key: None }
+    }
+
+    /// What tells this sign-in from others. Of the bearer nothing can be read in it.
+    pub(super) fn session_name(&self) -> String {
+        self.session.as_ref().map_or_else(|| self.name.clone(), SignedIn::fingerprint)
     }
 
     /// True if they may read what people and agents say.
@@ -56,41 +65,55 @@ impl Who {
     pub(super) fn check(&self, needed: Option<ConsoleRole>) -> Result<(), Fault> {
         match (needed, self.role) {
             (None, _) => Ok(()),
-            (Some(_), None) => Err(Fault::new(FaultKind::Unauthenticated, "sign in to the console first")),
+            (Some(_), None) => Err(Fault::new(FaultKind::Unauthenticated, SIGN_IN)),
             (Some(needed), Some(role)) if role >= needed => Ok(()),
             (Some(_), Some(_)) => Err(Fault::new(FaultKind::Forbidden, "your role may view, and not change anything")),
         }
     }
 }
 
-/// Who sends a request, by its certificate, its key, or the bearer of a session.
+fn token_of(head: &RequestHead) -> Option<&str> {
+    match credential(&head.headers, "authorization") {
+        Credential::One(header) => bearer(header),
+        Credential::None | Credential::Invalid => None,
+    }
+}
+
+/// Who sends a request, by its certificate, its key, or the bearer of a session. `None`: it shows none of them.
+pub(super) fn known(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Option<Who> {
+    let admin_key = state.admin.key.load();
+    if let Some(token) = token_of(head) {
+        if let Some(session) = state.sessions.find(token, Instant::now())
+            && let Some(role) = session.role(admin_key.as_deref(), state.start_key.as_ref())
+        {
+            return Some(Who { role: Some(role), name: session.name.to_string(), session: Some(session), key: None });
+        }
+        if is_key(token, [admin_key.as_deref(), state.start_key.as_ref()]) {
+            let key = Some(Sha256::digest(token).into());
+            return Some(Who { key, ..Who::operator(Some(ConsoleRole::Act)) });
+        }
+    }
+    let shows_certificate = asks_certificate(state) && connection.valid_certificate().is_some();
+    shows_certificate.then(|| Who::operator(Some(ConsoleRole::Act)))
+}
+
+fn asks_certificate(state: &State) -> bool {
+    state.admin.tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some())
+}
+
+/// Who sends a request.
 ///
 /// # Errors
 /// If the listener asks for credentials and it shows none, or wrong ones, in the same words; or if its address has shown
 /// too many wrong keys.
 pub(super) fn identify(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Result<Who, Fault> {
-    let admin_key = state.admin.key.load();
-    let asks_certificate = state.admin.tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some());
-    let token = match credential(&head.headers, "authorization") {
-        Credential::One(header) => bearer(header),
-        Credential::None | Credential::Invalid => None,
-    };
-
-    if let Some(token) = token {
-        if let Some(session) = state.sessions.find(token, Instant::now())
-            && let Some(role) = session.role(admin_key.as_deref(), state.start_key.as_ref())
-        {
-            return Ok(Who { role: Some(role), name: session.name.to_string(), session: Some(session) });
-        }
-        if is_key(token, [admin_key.as_deref(), state.start_key.as_ref()]) {
-            return Ok(Who::operator(Some(ConsoleRole::Act)));
-        }
+    if let Some(who) = known(state, head, connection) {
+        return Ok(who);
     }
-    if asks_certificate && connection.valid_certificate().is_some() {
-        return Ok(Who::operator(Some(ConsoleRole::Act)));
-    }
+    let (token, asks_key, asks_certificate) =
+        (token_of(head), state.admin.key.load().is_some(), asks_certificate(state));
     // Nothing is asked for, so nothing shown is wrong; what needs a sign-in is refused by its role.
-    if admin_key.is_none() && !asks_certificate {
+    if !asks_key && !asks_certificate {
         return Ok(Who::operator(None));
     }
 
@@ -98,17 +121,18 @@ pub(super) fn identify(state: &State, head: &RequestHead, connection: &Connectio
     if token.is_some_and(|token| !sessions::is_bearer(token)) {
         count_failure(state, connection)?;
     }
-    Err(Fault::new(FaultKind::Unauthenticated, refusal(admin_key.is_some() || token.is_some(), asks_certificate)))
+    Err(Fault::new(FaultKind::Unauthenticated, refusal(asks_key || token.is_some(), asks_certificate)))
 }
 
-/// True while a request's credentials hold: a stream goes on for long. Following it is a use of the session.
+/// True while a request's credentials hold, and allow the same: a stream goes on for long. Following it is a use of the
+/// session. A page whose role has changed opens another stream, in which it sees what it may see now.
 pub(super) fn is_valid(state: &State, who: &Who) -> bool {
-    let key = state.admin.key.load();
-    let is_session_valid = |session: &SignedIn| {
-        state.sessions.is_in_use(session, Instant::now())
-            && session.role(key.as_deref(), state.start_key.as_ref()).is_some()
-    };
-    who.session.as_ref().is_none_or(is_session_valid)
+    let (key, start_key) = (state.admin.key.load(), state.start_key.as_ref());
+    if let Some(session) = &who.session {
+        return state.sessions.is_in_use(session, Instant::now())
+            && session.role(key.as_deref(), start_key) == who.role;
+    }
+    who.key.is_none_or(|shown| [key.as_deref(), start_key].into_iter().flatten().any(|known| *known == shown))
 }
 
 /// Counts a wrong key of an address.

@@ -25,8 +25,8 @@ use crate::config::ServerTimeouts;
 
 /// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 64;
-/// Connections at once; more are refused.
-const MAX_CONNECTIONS: usize = 64;
+/// Connections at once; more are refused. Pages that follow changes leave room for probes and for what pages ask.
+const MAX_CONNECTIONS: usize = 2 * super::feed::MAX_STREAMS;
 /// Connections of one other machine.
 const MAX_PER_ADDRESS: usize = 16;
 /// How long operators may take. There are no WebSockets.

@@ -10,6 +10,7 @@ mod assets;
 mod feed;
 mod guard;
 mod listener;
+mod opened;
 mod overview;
 mod panes;
 mod pending;
@@ -19,6 +20,7 @@ mod runs;
 mod samples;
 mod series;
 mod sessions;
+mod shared;
 mod sign_in;
 mod snippets;
 mod summaries;
@@ -89,6 +91,12 @@ struct State {
     sessions: Sessions,
     /// The SHA-256 of the key of this start.
     start_key: Option<[u8; 32]>,
+    /// What the streams of all pages read together.
+    shared: shared::Shared,
+    /// Who decided what here lately.
+    deciders: pending::Deciders,
+    /// Whose runs were opened, and by whom.
+    opened: opened::Opened,
     /// Runs that were deleted here, for pages that show them.
     deleted: summaries::Deleted,
     /// What was counted lately.
@@ -122,8 +130,19 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
     let start_key = admin.start_key.as_ref().map(|key| Sha256::digest(key).into());
     let streams = Arc::new(Semaphore::new(feed::MAX_STREAMS));
     let (sessions, deleted) = (Sessions::default(), summaries::Deleted::default());
-    let state =
-        Arc::new(State { admin, hosts, failures, sessions, start_key, deleted, history: Mutex::default(), streams });
+    let state = Arc::new(State {
+        admin,
+        hosts,
+        failures,
+        sessions,
+        start_key,
+        shared: shared::Shared::default(),
+        opened: opened::Opened::default(),
+        deciders: pending::Deciders::default(),
+        deleted,
+        history: Mutex::default(),
+        streams,
+    });
     let server = listener::listen(listener, &state)?;
     let handle = server.handle();
     actix_web::rt::spawn(async move {

@@ -105,7 +105,7 @@ fn add_endpoints(agent: &mut Value, endpoints: &[EndpointStatus]) {
     let reason = endpoints.iter().find_map(|endpoint| endpoint.reason.as_ref());
     agent["host"] = if hosts.is_empty() { "built in".into() } else { hosts.join(", ").into() };
     agent["state"] = if is_failing { "failing".into() } else { "ready".into() };
-    agent["reason"] = reason.map_or(Value::Null, |reason| crate::secrets::mask(&format!("{reason:?}")).into());
+    agent["reason"] = reason.map_or(Value::Null, |reason| crate::secrets::mask(&reason.to_string()).into());
     if !endpoints.is_empty() {
         agent["endpoints"] = endpoints.iter().map(endpoint).collect();
     }
@@ -116,7 +116,7 @@ fn endpoint(status: &EndpointStatus) -> Value {
         "key": status.key.as_str(),
         "url": status.url,
         "state": status.state,
-        "reason": status.reason.as_ref().map(|reason| crate::secrets::mask(&format!("{reason:?}")).into_owned()),
+        "reason": status.reason.as_ref().map(|reason| crate::secrets::mask(&reason.to_string()).into_owned()),
         "active": status.active,
         "queued": status.queued,
         "requests": status.requests,

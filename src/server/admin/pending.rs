@@ -1,6 +1,7 @@
 //! Open items of all sessions, and decisions about them, which are those of the run's own owner.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::answer::{Answer, AnswerBody, NOT_TAKEN};
 use interlingua_core::pending::{Decision, PendingKind};
@@ -13,6 +14,8 @@ use crate::engine::{Answer as EngineAnswer, OpenItem, OpenItems, RunHandle, Scop
 
 /// The most items in one answer.
 const MAX_ITEMS: usize = 200;
+/// Decisions that are remembered.
+const MAX_DECIDERS: usize = 1000;
 
 /// What is decided about a run's items.
 #[derive(Deserialize)]
@@ -34,49 +37,118 @@ struct Decided {
     payload: Option<Box<serde_json::value::RawValue>>,
 }
 
-/// A page of open items, the oldest first.
+/// Who decided which items here lately: for those who come too late.
+#[derive(Default)]
+pub(super) struct Deciders(Mutex<VecDeque<Decider>>);
+
+struct Decider {
+    run: RunId,
+    item: String,
+    who: String,
+    decision: Decision,
+}
+
+impl Deciders {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Decider>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes who decides items, before it is done: the second one learns it at once. Returns the items of which no one
+    /// else is noted.
+    fn note(&self, run: RunId, items: &[(String, Decision)], who: &str) -> Vec<String> {
+        let mut known = self.lock();
+        let mut noted = Vec::new();
+        for (item, decision) in items {
+            let is_known = known.iter().any(|decider| decider.run == run && decider.item == *item);
+            if !is_known {
+                known.push_back(Decider { run, item: item.clone(), who: who.to_owned(), decision: *decision });
+                noted.push(item.clone());
+            }
+        }
+        while known.len() > MAX_DECIDERS {
+            known.pop_front();
+        }
+        noted
+    }
+
+    /// It came to nothing: the items can be decided again.
+    fn forget(&self, run: RunId, items: &[String]) {
+        self.lock().retain(|decider| decider.run != run || !items.contains(&decider.item));
+    }
+
+    /// By whom an item was decided, in words.
+    fn by(&self, run: RunId, item: &str) -> Option<String> {
+        let known = self.lock();
+        let decider = known.iter().rev().find(|decider| decider.run == run && decider.item == item)?;
+        Some(format!("{} by {}", past(decider.decision), decider.who))
+    }
+}
+
+const fn past(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Accept => "accepted",
+        Decision::Edit => "edited",
+        Decision::Respond => "answered",
+        Decision::Reject => "rejected",
+        Decision::Cancel => "canceled",
+    }
+}
+
+/// A page of open items, the oldest first: `?limit`, and `?run` for those of one run.
 ///
 /// # Errors
 /// Those of the store, and parameters that are unknown.
 pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Value, Fault> {
-    let mut limit = MAX_ITEMS;
+    let (mut limit, mut run) = (MAX_ITEMS, None);
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        if name != "limit" {
-            return Err(Fault::invalid(name.into_owned(), "is not a parameter of this"));
+        match &*name {
+            "limit" => {
+                let read = value.parse().ok().filter(|limit| (1..=MAX_ITEMS).contains(limit));
+                limit = read.ok_or_else(|| Fault::invalid("limit", format!("must be between 1 and {MAX_ITEMS}")))?;
+            }
+            "run" => {
+                let id = RunId::parse(&value).ok_or_else(|| Fault::invalid("run", "is not the id of a run"))?;
+                run = Some(id);
+            }
+            other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
         }
-        let read = value.parse().ok().filter(|limit| (1..=MAX_ITEMS).contains(limit));
-        limit = read.ok_or_else(|| Fault::invalid("limit", format!("must be between 1 and {MAX_ITEMS}")))?;
     }
 
-    let open = state.admin.engine.operator().open_items().await?;
-    let mut all: Vec<(&OpenItems, &OpenItem)> =
-        open.iter().flat_map(|session| session.items.iter().map(move |item| (session, item))).collect();
-    all.sort_by_key(|(_, item)| item.asked_at);
-    let mut shown = Vec::new();
-    for (session, item) in all.iter().take(limit) {
-        shown.push(view(state, session, item, texts).await);
-    }
-    Ok(json!({ "data": shown, "total": all.len(), "next": null }))
+    let operator = state.admin.engine.operator();
+    let open = match run {
+        Some(run) => operator.open_of(&operator.find(run).await?).await?.into_iter().collect(),
+        None => operator.open_items().await?,
+    };
+    page(state, &open, limit, texts).await
 }
 
 /// The open items of a run.
 ///
 /// # Errors
 /// Those of the store.
-pub(super) async fn of_run(state: &State, run: RunId, texts: bool) -> Result<Vec<Value>, Fault> {
-    let open = state.admin.engine.operator().open_items().await?;
-    let mut shown = Vec::new();
-    for session in &open {
-        for item in session.items.iter().filter(|item| item.run == run) {
-            shown.push(view(state, session, item, texts).await);
-        }
-    }
-    Ok(shown)
+pub(super) async fn of_run(state: &State, run: &RunHandle, texts: bool) -> Result<Value, Fault> {
+    let open: Vec<OpenItems> = state.admin.engine.operator().open_of(run).await?.into_iter().collect();
+    Ok(page(state, &open, MAX_ITEMS, texts).await?["data"].take())
 }
 
-async fn view(state: &State, session: &OpenItems, open: &OpenItem, texts: bool) -> Value {
-    let run = state.admin.engine.operator().find(open.run).await.ok();
-    let protocol = run.as_ref().map(|run| run.view(|view| view.info.protocol.clone())).unwrap_or_default();
+async fn page(state: &State, open: &[OpenItems], limit: usize, texts: bool) -> Result<Value, Fault> {
+    let mut all: Vec<(&OpenItems, &OpenItem)> =
+        open.iter().flat_map(|session| session.items.iter().map(move |item| (session, item))).collect();
+    all.sort_by_key(|(_, item)| item.asked_at);
+    let total = all.len();
+    all.truncate(limit);
+    let mut runs: Vec<RunId> = all.iter().map(|(_, item)| item.run).collect();
+    runs.sort_unstable();
+    runs.dedup();
+    let protocols = state.admin.engine.operator().protocols_of(runs).await?;
+    let shown: Vec<Value> = all
+        .iter()
+        .map(|(session, item)| view(session, item, protocols.get(&item.run).map_or("", String::as_str), texts))
+        .collect();
+    Ok(json!({ "data": shown, "total": total, "next": null }))
+}
+
+fn view(session: &OpenItems, open: &OpenItem, protocol: &str, texts: bool) -> Value {
     let item = &open.item;
     let schema = match item.kind {
         PendingKind::Input => item.response_schema.as_ref(),
@@ -99,7 +171,7 @@ async fn view(state: &State, session: &OpenItems, open: &OpenItem, texts: bool) 
         "owner": Owner::from_key(&session.owner).principal(),
         "run": open.run.to_string(),
         "protocol": protocol,
-        "learns": learns(&protocol),
+        "learns": learns(protocol),
     })
 }
 
@@ -113,49 +185,67 @@ fn learns(protocol: &str) -> &'static str {
     }
 }
 
-/// Decides items of a run. Returns the run that continues.
+/// Decides items of a run. Returns the run that continues, and what was decided, for the audit log.
 ///
 /// # Errors
 /// What cannot be read or is not offered (with the field), what was decided already or has expired.
-pub(super) async fn decide(state: &Arc<State>, id: RunId, body: &[u8]) -> Result<RunId, Fault> {
+pub(super) async fn decide(state: &Arc<State>, id: RunId, who: &str, body: &[u8]) -> Result<(RunId, String), Fault> {
     let decisions: Decisions = serde_json::from_slice(body).map_err(|error| {
         Fault::new(FaultKind::Invalid, format!("write {{\"items\": [{{\"id\", \"decision\"}}]}}: {error}"))
             .with_field("items")
     })?;
-    if decisions.items.is_empty() {
+    let items = decisions.items;
+    if items.is_empty() {
         return Err(Fault::invalid("items", "names no item"));
     }
 
     let operator = state.admin.engine.operator();
     let run = operator.find(id).await?;
-    check_open(state, id, &decisions.items).await?;
-    let answers = decisions.items.into_iter().map(answer).collect::<Result<Vec<_>, _>>()?;
+    let open = operator.open_of(&run).await?;
+    let is_open = |wanted: &Decided| open.iter().flat_map(|open| &open.items).any(|open| open.item.id == wanted.id);
+    if let Some(closed) = items.iter().find(|wanted| !is_open(wanted)) {
+        return Err(too_late(state, &run, &closed.id));
+    }
+
+    let wanted: Vec<(String, Decision)> = items.iter().map(|item| (item.id.clone(), item.decision)).collect();
+    let decided: Vec<String> = wanted.iter().map(|(item, decision)| format!("{} {item}", decision.as_str())).collect();
     let scope = operator.in_scope_of(&run, scope_of(state, &run)?);
-    let call = operator.decision(&run, answers);
-    let answered = state.admin.engine.answer(call, &scope).await?;
-    let continued = match answered {
-        EngineAnswer::Run(run) | EngineAnswer::Waiting(run) => run.id(),
-        _ => id,
+    let noted = state.deciders.note(id, &wanted, who);
+    let answered = async {
+        let answers = items.into_iter().map(answer).collect::<Result<Vec<_>, _>>()?;
+        state.admin.engine.answer(operator.decision(&run, answers), &scope).await
     };
-    Ok(continued)
+    let continued = match answered.await {
+        Ok(EngineAnswer::Run(run) | EngineAnswer::Waiting(run)) => run.id(),
+        Ok(_) => id,
+        Err(fault) => {
+            state.deciders.forget(id, &noted);
+            let open = operator.open_of(&run).await.unwrap_or_default();
+            let is_open = |item: &str| open.iter().flat_map(|open| &open.items).any(|open| open.item.id == item);
+            let closed = wanted.iter().find(|(item, _)| !is_open(item));
+            let is_late = matches!(fault.kind, FaultKind::Conflict | FaultKind::Busy);
+            return Err(closed.filter(|_| is_late).map_or(fault, |(item, _)| too_late(state, &run, item)));
+        }
+    };
+    // What was noted of an earlier attempt, whose answer the agent did not take, is over.
+    let items: Vec<String> = wanted.iter().map(|(item, _)| item.clone()).collect();
+    state.deciders.forget(id, &items);
+    state.deciders.note(id, &wanted, who);
+    Ok((continued, decided.join(", ")))
 }
 
-/// Checks that the items are open.
-///
-/// # Errors
-/// If one of them was decided meanwhile, was withdrawn, or never was one of the run.
-async fn check_open(state: &State, run: RunId, items: &[Decided]) -> Result<(), Fault> {
-    let open = state.admin.engine.operator().open_items().await?;
-    let is_open = |wanted: &Decided| {
-        open.iter().flat_map(|session| &session.items).any(|open| open.run == run && open.item.id == wanted.id)
+/// The item is not open: says who decided it, as far as it is known.
+fn too_late(state: &State, run: &RunHandle, item: &str) -> Fault {
+    let (id, answered_by) = run.view(|view| {
+        let turns = &view.run().turns;
+        (view.run().id, turns.iter().rev().find_map(|turn| turn.answered_by))
+    });
+    let message = match (state.deciders.by(id, item), answered_by) {
+        (Some(by), _) => format!("'{item}' was {by} already"),
+        (None, Some(run)) => format!("'{item}' was answered already, by run '{run}' of its client"),
+        (None, None) => format!("'{item}' is not open: it was answered or withdrawn meanwhile"),
     };
-    match items.iter().find(|wanted| !is_open(wanted)) {
-        None => Ok(()),
-        Some(closed) => {
-            let message = format!("'{}' is not open: it was decided or withdrawn meanwhile", closed.id);
-            Err(Fault::new(FaultKind::Conflict, message).with_code(NOT_TAKEN))
-        }
-    }
+    Fault::new(FaultKind::Conflict, message).with_code(NOT_TAKEN)
 }
 
 fn answer(decided: Decided) -> Result<Answer, Fault> {

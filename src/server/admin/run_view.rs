@@ -8,7 +8,6 @@ use interlingua_core::{Fault, RunId};
 use serde_json::{Map, Value, json};
 
 use super::State;
-use super::guard::Who;
 use super::panes::{Pane, said};
 use super::summaries::summary;
 use super::{pending, samples};
@@ -22,10 +21,9 @@ const MAX_SIBLINGS: usize = 20;
 ///
 /// # Errors
 /// If there is no such run, or the store fails.
-pub(super) async fn detail(state: &Arc<State>, who: &Who, id: RunId) -> Result<Value, Fault> {
+pub(super) async fn detail(state: &Arc<State>, texts: bool, id: RunId) -> Result<Value, Fault> {
     let operator = state.admin.engine.operator();
     let run = operator.find(id).await?;
-    let texts = who.reads(state.admin.texts);
     let own = summary_of(&run);
     let filter = Filter {
         session: Some(own.session.clone()),
@@ -35,9 +33,9 @@ pub(super) async fn detail(state: &Arc<State>, who: &Who, id: RunId) -> Result<V
     };
     let query = Query { agents: vec![own.agent.clone()], owner: Some(own.owner.clone()), filter, ..Query::default() };
     let siblings = operator.list(WantedRuns { query, pending: false }).await?;
-    let items = pending::of_run(state, id, texts).await?;
+    let items = pending::of_run(state, &run, texts).await?;
     let mut shown = summary(&own, texts);
-    shown["pending"] = items.len().into();
+    shown["pending"] = items.as_array().map_or(0, Vec::len).into();
 
     Ok(json!({
         "run": shown,
@@ -121,13 +119,29 @@ fn advice(view: RunView<'_>) -> Option<&'static str> {
     })
 }
 
+/// Whether an export is asked for without texts: `?mask`, or `?mask=1`.
+///
+/// # Errors
+/// Other parameters and values.
+pub(super) fn is_masked(query: &str) -> Result<bool, Fault> {
+    let mut is_masked = false;
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match (&*name, &*value) {
+            ("mask", "" | "1" | "true") => is_masked = true,
+            ("mask", "0" | "false") => is_masked = false,
+            ("mask", _) => return Err(Fault::invalid("mask", "must be 1 or 0")),
+            (other, _) => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
+        }
+    }
+    Ok(is_masked)
+}
+
 /// The run in one file: what the console knows of it, and its events with their frames.
 ///
 /// # Errors
 /// As [`detail`].
-pub(super) async fn export(state: &Arc<State>, who: &Who, id: RunId, run: &RunHandle) -> Result<Value, Fault> {
-    let detail = detail(state, who, id).await?;
-    let texts = who.reads(state.admin.texts);
+pub(super) async fn export(state: &Arc<State>, texts: bool, id: RunId, run: &RunHandle) -> Result<Value, Fault> {
+    let detail = detail(state, texts, id).await?;
     let agent = run.view(|view| view.run().agent.clone());
     let mut panes: Vec<Pane> = Vec::new();
     for route in state.admin.control.routes_of(&agent) {
@@ -141,7 +155,16 @@ pub(super) async fn export(state: &Arc<State>, who: &Who, id: RunId, run: &RunHa
                 panes.iter_mut().map(|pane| (pane.protocol().to_owned(), pane.step(view, step).into())).collect();
             json!({ "event": step.sequence, "at": step.at, "kind": super::feed::kind(step.event), "frames": frames })
         });
-        steps.collect()
+        let mut events: Vec<Value> = steps.collect();
+        // What a protocol writes once a run waits or is over belongs to the latest event, as in the stream.
+        if let Some(last) = events.last_mut() {
+            for pane in &mut panes {
+                let more = pane.pause(view);
+                let frames = &mut last["frames"][pane.protocol()];
+                *frames = format!("{}{more}", frames.as_str().unwrap_or_default()).into();
+            }
+        }
+        events
     });
     Ok(json!({ "interlingua": env!("CARGO_PKG_VERSION"), "detail": detail, "events": events }))
 }

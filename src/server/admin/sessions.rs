@@ -125,6 +125,11 @@ fn hash(bearer: &str) -> [u8; 32] {
 }
 
 impl SignedIn {
+    /// A name of this sign-in, from the hash of its bearer.
+    pub(super) fn fingerprint(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.bearer)
+    }
+
     /// What they may do at the moment. `None`: nothing any more, because their key was revoked or replaced.
     pub(super) fn role(&self, admin_key: Option<&[u8; 32]>, start_key: Option<&[u8; 32]>) -> Option<ConsoleRole> {
         match &self.proof {

@@ -5,23 +5,23 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use interlingua_core::event::Millis;
 use interlingua_core::{FaultKind, RunId};
 use serde_json::{Value, json};
 
 use super::State;
+use super::shared::{OVERVIEW_INTERVAL, Overview};
 use crate::engine::RunSummary;
 
 /// Summaries in one message at most: the rest follows with the next.
 const MAX_CHANGES: usize = 200;
 /// For how long the page's knowledge of a run is remembered without a change, in milliseconds.
 const FORGET_AFTER: Millis = 60_000;
-/// The changes of this time before a stream begins are part of it, in milliseconds.
+/// The changes of this time before the latest one are looked at again, in milliseconds: a run may be written later than one
+/// that changed after it, by another gateway too, whose clock differs. What was sent before is not sent again.
 const OVERLAP: Millis = 2000;
-/// How often agents, and whether the open run still exists, are looked at.
-const AGENTS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A summary as JSON. `texts`: whether its reader may see what people say.
 pub(super) fn summary(run: &RunSummary, texts: bool) -> Value {
@@ -79,7 +79,7 @@ impl Deleted {
 pub(super) struct Watch {
     runs: bool,
     texts: bool,
-    /// The latest change that was sent.
+    /// When changes were last looked for.
     since: Millis,
     /// Of runs that may change without a later `changed_at`: events and open items.
     sent: HashMap<RunId, (Millis, u64, usize)>,
@@ -88,17 +88,17 @@ pub(super) struct Watch {
     /// Deleted runs that were sent.
     deleted: u64,
     pending: Option<usize>,
-    agents: Vec<Value>,
-    agents_at: Option<Instant>,
+    overview: Option<Arc<Overview>>,
+    looked_at: Option<Instant>,
 }
 
 impl Watch {
     pub(super) fn new(state: &State, runs: bool, open: Option<RunId>, texts: bool) -> Self {
-        let agents = Vec::new();
         // What changed while a page opened its next stream is sent again.
-        let since = crate::clock::now().saturating_sub(OVERLAP);
+        let since = crate::clock::now();
         let deleted = state.deleted.count();
-        Self { runs, texts, since, sent: HashMap::new(), open, deleted, pending: None, agents, agents_at: None }
+        let sent = HashMap::new();
+        Self { runs, texts, since, sent, open, deleted, pending: None, overview: None, looked_at: None }
     }
 
     /// What has changed since the last call, as frames of a stream. Empty: nothing.
@@ -106,26 +106,25 @@ impl Watch {
         let mut text = String::new();
         let operator = state.admin.engine.operator();
         // Read once for the count and for the summaries.
-        if let Ok(open) = operator.open_items().await {
+        if let Ok(open) = state.shared.open_items(state).await {
             let pending = open.iter().map(|session| session.items.len()).sum();
             if self.pending != Some(pending) {
                 self.pending = Some(pending);
                 text.push_str(&format!("event: pending\ndata: {}\n\n", json!({ "count": pending })));
             }
+            let now = crate::clock::now();
             if self.runs
-                && let Ok(found) = operator.changed_since(self.since, MAX_CHANGES, &open).await
+                && let Ok((found, has_more)) =
+                    operator.changed_since(self.since.saturating_sub(OVERLAP), MAX_CHANGES, &open).await
             {
-                self.add_runs(&found, &mut text);
+                self.add_runs(&found, has_more, &mut text);
+                self.since = now;
             }
         }
         let mut removed = self.removed(state);
-        if self.agents_at.is_none_or(|at| at.elapsed() >= AGENTS_INTERVAL) {
-            self.agents_at = Some(Instant::now());
-            let agents = super::overview::agents(state);
-            if agents != self.agents {
-                text.push_str(&format!("event: agents\ndata: {}\n\n", json!({ "data": agents })));
-                self.agents = agents;
-            }
+        if self.looked_at.is_none_or(|at| at.elapsed() >= OVERVIEW_INTERVAL) {
+            self.looked_at = Some(Instant::now());
+            self.add_overview(state.shared.overview(state).await, &mut text);
             // It may be deleted by its owner, or because its time is over.
             if let Some(open) = self.open
                 && let Err(fault) = operator.find(open).await
@@ -142,6 +141,17 @@ impl Watch {
         text
     }
 
+    fn add_overview(&mut self, overview: Arc<Overview>, text: &mut String) {
+        let before = self.overview.as_ref();
+        if before.is_none_or(|before| before.agents != overview.agents) {
+            text.push_str(&format!("event: agents\ndata: {}\n\n", json!({ "data": overview.agents })));
+        }
+        if before.is_none_or(|before| before.gateway != overview.gateway) {
+            text.push_str(&format!("event: gateway\ndata: {}\n\n", overview.gateway));
+        }
+        self.overview = Some(overview);
+    }
+
     /// What was deleted since the last call.
     fn removed(&mut self, state: &State) -> Vec<RunId> {
         let (removed, count) = state.deleted.since(self.deleted);
@@ -149,21 +159,91 @@ impl Watch {
         removed
     }
 
-    fn add_runs(&mut self, found: &[RunSummary], text: &mut String) {
+    /// `has_more`: there are changes that are older than these.
+    fn add_runs(&mut self, found: &[RunSummary], has_more: bool, text: &mut String) {
         let key = |run: &RunSummary| (run.changed_at, run.events, run.pending);
         let changed: Vec<&RunSummary> = found.iter().filter(|run| self.sent.get(&run.id) != Some(&key(run))).collect();
         if changed.is_empty() {
             return;
         }
+        // What is older than the oldest that fits was sent, unless that one is new, too.
+        let oldest = found.get(MAX_CHANGES - 1);
+        if has_more && oldest.is_some_and(|run| self.sent.get(&run.id) != Some(&key(run))) {
+            text.push_str("event: missed\ndata: {}\n\n");
+        }
 
         let shown: Vec<Value> = changed.iter().map(|run| summary(run, self.texts)).collect();
         for run in &changed {
             self.sent.insert(run.id, key(run));
-            self.since = self.since.max(run.changed_at);
         }
         // What has not changed for a while is sent again only if it changes, and then `changed_at` is later.
-        let since = self.since;
-        self.sent.retain(|_, (changed_at, ..)| changed_at.saturating_add(FORGET_AFTER) >= since);
+        let now = crate::clock::now();
+        self.sent.retain(|_, (changed_at, ..)| changed_at.saturating_add(FORGET_AFTER) >= now);
         text.push_str(&format!("event: runs\ndata: {}\n\n", json!({ "changed": shown, "removed": [] })));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::call::RunState;
+
+    use super::*;
+
+    fn run(number: u128, changed_at: Millis) -> RunSummary {
+        RunSummary {
+            id: RunId(uuid::Uuid::from_u128(number)),
+            agent: "demo".to_owned(),
+            protocol: "agent-api".to_owned(),
+            owner: String::new(),
+            session: String::new(),
+            state: RunState::Running,
+            code: None,
+            created_at: changed_at,
+            changed_at,
+            events: 1,
+            pending: 0,
+            asks: None,
+            text: String::new(),
+        }
+    }
+
+    fn watch() -> Watch {
+        let (sent, since) = (HashMap::new(), 0);
+        Watch {
+            runs: true,
+            texts: true,
+            since,
+            sent,
+            open: None,
+            deleted: 0,
+            pending: None,
+            overview: None,
+            looked_at: None,
+        }
+    }
+
+    fn sent(watch: &mut Watch, runs: &[RunSummary], has_more: bool) -> String {
+        let mut text = String::new();
+        watch.add_runs(runs, has_more, &mut text);
+        text
+    }
+
+    #[test]
+    fn a_run_that_was_written_late_is_sent_and_what_was_sent_is_not_sent_again() {
+        let (mut watch, now) = (watch(), crate::clock::now());
+        assert!(sent(&mut watch, &[run(2, now)], false).contains("000000000002"));
+        assert_eq!(sent(&mut watch, &[run(2, now)], false), "");
+        let late = sent(&mut watch, &[run(2, now), run(1, now - 500)], false);
+        assert!(late.contains("000000000001") && !late.contains("000000000002"), "{late}");
+    }
+
+    #[test]
+    fn more_changes_than_fit_are_announced() {
+        let (mut watch, now) = (watch(), crate::clock::now());
+        let many: Vec<RunSummary> = (0..MAX_CHANGES as u128).map(|number| run(number, now)).collect();
+        assert!(sent(&mut watch, &many, true).contains("event: missed"));
+        let mut next = vec![run(9999, now)];
+        next.extend(many.into_iter().take(MAX_CHANGES - 1));
+        assert!(!sent(&mut watch, &next, true).contains("event: missed"), "the oldest that fits was sent before");
     }
 }

@@ -47,6 +47,7 @@ const WORDS: &[Word] = &[
     word("component", "a call of a component, and its output", component),
     word("client tool", "a call of your first tool; answer with its output", client_tool),
     word("approval", "a request to approve a call; accept, edit, respond or reject", approval),
+    word("approvals", "two such requests at once; each is decided, and all are sent together", approvals),
     word("question", "a question with a schema for your answer", question),
     word("login", "a request to log in somewhere", login),
     word("image", "a picture", image),
@@ -335,18 +336,29 @@ fn client_tool(scenario: &mut Scenario<'_>) {
 
 fn approval(scenario: &mut Scenario<'_>) {
     scenario.say("I would like to send a mail. May I?");
-    scenario.ask(replies::Item {
+    scenario.ask(mail_to("ada@example.com"));
+    scenario.silent = true;
+}
+
+fn approvals(scenario: &mut Scenario<'_>) {
+    scenario.say("I would like to send two mails. May I?");
+    scenario.ask(mail_to("ada@example.com"));
+    scenario.ask(mail_to("bob@example.com"));
+    scenario.silent = true;
+}
+
+fn mail_to(address: &str) -> replies::Item {
+    replies::Item {
         kind: PendingKind::Approval,
         name: "send_mail",
-        arguments: json!({ "to": "ada@example.com", "subject": "Hello from the demo agent" }),
+        arguments: json!({ "to": address, "subject": "Hello from the demo agent" }),
         server_label: "mailer",
         reason: "tool_call",
         message: "Send this mail?",
         decisions: &[Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject],
         response_schema: None,
         payload: None,
-    });
-    scenario.silent = true;
+    }
 }
 
 fn question(scenario: &mut Scenario<'_>) {

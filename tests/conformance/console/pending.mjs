@@ -20,8 +20,10 @@ async function asked(page, protocol, words = 'approval') {
 
 /** Leaves nothing open of what other tests asked. */
 async function rejectAll(page) {
-  for (const item of await pending(page)) {
-    await api(page, 'POST', `/runs/${item.run}/decide`, { items: [{ id: item.id, decision: 'reject' }] })
+  const open = await pending(page)
+  for (const run of new Set(open.map(item => item.run))) {
+    const items = open.filter(item => item.run === run).map(({ id }) => ({ id, decision: 'reject' }))
+    await api(page, 'POST', `/runs/${run}/decide`, { items })
   }
   await until(async () => `${(await pending(page)).length} open`, '0 open')
 }
@@ -141,8 +143,13 @@ await check('a question with a schema is answered', async () => {
   const item = await asked(page, 'agent-api', 'question')
   await card(page, item).waitFor()
   await page.screenshot({ path: 'pending-question.png' })
-  await decide(page, item, 'Respond', 'green')
-  await until(() => said(page, item.session), 'You answered: ')
+  const article = card(page, item)
+  await article.getByRole('button', { name: 'Respond' }).click()
+  const send = article.getByRole('button', { name: 'Send decision' })
+  assert.ok(await send.isDisabled(), 'nothing is chosen yet')
+  await article.getByLabel('colour').selectOption('green')
+  await send.click()
+  await until(() => said(page, item.session), 'green')
   await page.context().close()
 })
 
@@ -164,4 +171,52 @@ await check('two tabs decide the same item: one effect, and the other is shown s
   const details = await Promise.all(data.map(run => api(first, 'GET', `/runs/${run.id}`)))
   assert.equal(details.reduce((sum, detail) => sum + detail.json.turns.length, 0), 2, 'one turn asks, and one goes on')
   await first.context().close()
+})
+
+await check('items of one turn are decided one by one and sent together', async () => {
+  const page = await signedIn()
+  await rejectAll(page)
+  await page.goto(`${CONSOLE_URL}#/pending`)
+  await (await clients['agent-api']('approvals', `together-${Date.now()}`)).text()
+  const group = page.getByRole('region', { name: '2 items of one turn' })
+  await group.waitFor()
+  const [ada, bob] = ['ada', 'bob'].map(name => group.getByRole('article').filter({ hasText: `${name}@example.com` }))
+  const send = group.getByRole('button', { name: 'Send decision' })
+  await ada.getByRole('button', { name: 'Accept' }).click()
+  await group.getByText('1 of 2 decided').waitFor()
+  assert.ok(await send.isDisabled(), 'the agent takes all answers at once')
+  await bob.getByRole('button', { name: 'Reject' }).click()
+  await bob.getByLabel('Text').fill('not him')
+  await page.screenshot({ path: 'pending-together.png' })
+  const [{ session }] = await pending(page)
+  await send.click()
+  await page.getByText('accept sent').waitFor()
+  await page.getByText('reject sent').waitFor()
+  await until(() => said(page, session), SENT)
+  await until(() => said(page, session), 'not him')
+  await page.getByText('Nothing waits for a decision.').waitFor()
+  await page.context().close()
+})
+
+await check('a refusal that is no decision leaves the item open, and a field that is open is not lost', async () => {
+  const page = await signedIn()
+  await rejectAll(page)
+  await page.goto(`${CONSOLE_URL}#/pending`)
+  const [first, second] = [await asked(page, 'agent-api'), await asked(page, 'hitl')]
+  await card(page, first).waitFor()
+  await card(page, second).getByRole('button', { name: 'Edit' }).click()
+  await card(page, second).getByLabel('Arguments').fill(EDITED)
+  await page.route('**/decide', route => route.fulfill({
+    status: 409, contentType: 'application/json', body: '{"detail":"the session has a run under way","code":"BUSY"}',
+  }))
+  await card(page, first).getByRole('button', { name: 'Accept' }).click()
+  await card(page, first).getByRole('alert').filter({ hasText: 'a run under way' }).waitFor()
+  await page.unroute('**/decide')
+  await card(page, first).getByRole('button', { name: 'Accept' }).click()
+  await card(page, first).getByText('accept sent').waitFor()
+  await until(() => said(page, first.session), SENT)
+  assert.equal(await card(page, second).getByLabel('Arguments').inputValue(), EDITED)
+  await card(page, second).getByRole('button', { name: 'Send decision' }).click()
+  await until(() => said(page, second.session), 'sent to eve@example.com')
+  await page.context().close()
 })

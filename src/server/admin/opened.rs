@@ -1,0 +1,40 @@
+//! Who opened whose run: one entry of the audit log for a person and a run, and not one for each look at it.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use interlingua_core::{Owner, RunId};
+
+use super::State;
+use super::answers::audit;
+use super::guard::Who;
+use crate::engine::RunHandle;
+use crate::observe::{Action, AuditEntry};
+
+/// What was opened is remembered so often. Beyond that, it is noted again.
+const MAX_OPENED: usize = 1000;
+
+/// What was opened lately.
+#[derive(Default)]
+pub(super) struct Opened(Mutex<VecDeque<(String, RunId)>>);
+
+impl Opened {
+    /// Notes in the audit log that someone opened a run, and whose it is, the first time in a session.
+    pub(super) fn note(&self, state: &State, peer: Option<SocketAddr>, who: &Who, run: &RunHandle) {
+        let opened = (who.session_name(), run.id());
+        {
+            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.contains(&opened) {
+                return;
+            }
+            if known.len() >= MAX_OPENED {
+                known.pop_front();
+            }
+            known.push_back(opened);
+        }
+        let owner = run.view(|view| Owner::from_key(&view.info.owner).principal().to_string());
+        let entry = AuditEntry::new(Action::RunOpened).target(run.id().to_string()).detail(format!("of {owner}"));
+        audit(state, peer, &who.name, entry);
+    }
+}

@@ -1,0 +1,138 @@
+//! Every path of the admin listener: the role, host, origin, method, body and parameters that it takes, and no others.
+
+use serde_json::{Value, json};
+
+use crate::admin_console::{KEY, Stand};
+use crate::support::agent::text_reply;
+use crate::support::gateway::{JSON, ROUTE, agent};
+use crate::support::http::{Exchange, request};
+use crate::support::process::{Process, binary};
+use crate::support::upstream::Upstream;
+
+const RUN: &str = "/api/runs/00000000-0000-7000-8000-000000000000";
+
+/// Method, path, whether the role `act` is needed, and a method that the path does not have.
+fn paths() -> Vec<(&'static str, String, bool, &'static str)> {
+    let read =
+        ["gateway", "config", "routes", "agents", "runs", "callers", "log", "pending", "audit", "metrics", "feed"];
+    let mut paths: Vec<_> = read.iter().map(|name| ("GET", format!("/api/{name}"), false, "PATCH")).collect();
+    paths.extend([
+        ("GET", "/metrics".to_owned(), false, "POST"),
+        ("GET", "/api/session".to_owned(), false, "PUT"),
+        ("GET", RUN.to_owned(), false, "POST"),
+        ("GET", format!("{RUN}/export"), false, "POST"),
+        ("DELETE", RUN.to_owned(), true, "PUT"),
+        ("POST", format!("{RUN}/cancel"), true, "GET"),
+        ("POST", format!("{RUN}/decide"), true, "GET"),
+        ("POST", "/api/agents/unknown/drain".to_owned(), true, "GET"),
+        ("POST", "/api/agents/unknown/resume".to_owned(), true, "DELETE"),
+        ("POST", "/api/config/check".to_owned(), false, "GET"),
+        ("POST", "/api/reload".to_owned(), true, "GET"),
+        ("PUT", "/api/log".to_owned(), true, "POST"),
+    ]);
+    paths
+}
+
+#[tokio::test]
+async fn every_path_takes_its_role_host_origin_method_and_body_only() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let stand = Stand::new(&upstream, "");
+    let (vera, ada) = (stand.key_of("vera").await, stand.key_of("ada").await);
+    let (view, act) = (stand.bearer(&vera).await, stand.bearer(&ada).await);
+    let operator = format!("Bearer {KEY}");
+    for (method, path, needs_act, wrong_method) in paths() {
+        let status = async |method: &str, path: &str, headers: &[(&str, &str)], body: &str| {
+            let sent = request(method, path, headers, body.as_bytes());
+            let mut exchange = Exchange::send(stand.process.admin(), &sent).await;
+            exchange.status().await
+        };
+        let what = format!("{method} {path}");
+        let viewer = ("authorization", view.as_str());
+        for (bearer, may) in [(&view, !needs_act), (&act, true), (&operator, true)] {
+            let got = status(method, &path, &[("authorization", bearer.as_str())], "").await;
+            assert_eq!(got != 403, may, "{what} as {bearer}: {got}");
+            assert!(![401, 405, 415, 421].contains(&got), "{what} as {bearer}: {got}");
+        }
+        let key = ("authorization", operator.as_str());
+        assert_eq!(status(method, &path, &[], "").await, 401, "{what}: nothing shown");
+        assert_eq!(status(method, &path, &[("authorization", "Basic eDp5")], "").await, 401, "{what}: no bearer");
+        for foreign in [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
+            assert_eq!(status(method, &path, &[key, foreign], "").await, 403, "{what}: {foreign:?}");
+        }
+        assert_eq!(status(wrong_method, &path, &[key], "").await, 405, "{wrong_method} {path}");
+        let rebound = String::from_utf8(request(method, &path, &[key], b"")).expect("text");
+        let rebound = rebound.replacen("host: localhost", "host: rebound.example", 1);
+        assert_eq!(Exchange::send(stand.process.admin(), rebound.as_bytes()).await.status().await, 421, "{what}");
+        if method != "GET" {
+            let form = ("content-type", "application/x-www-form-urlencoded");
+            let got = status(method, &path, &[key, form], "{}").await;
+            assert_eq!(got, 415, "{what}: a form");
+        }
+        if path != "/metrics" {
+            assert_eq!(status(method, &format!("{path}?color=red"), &[key], "").await, 400, "{what}: a parameter");
+        }
+        if needs_act {
+            assert_eq!(status(method, &path, &[viewer, JSON[0]], "{}").await, 403, "{what}: a viewer");
+        }
+    }
+    // Who was refused, and not only that someone was.
+    let audit = stand.ask("GET", "/api/audit?limit=200", &operator, &Value::Null).await.json();
+    let refused = |entry: &&Value| entry["what"] == "admin_call" && entry["who"] == "vera";
+    assert!(audit["data"].as_array().expect("entries").iter().any(|entry| refused(&entry)), "{audit}");
+}
+
+#[tokio::test]
+async fn the_audit_log_has_pages_and_notes_whose_run_was_opened_once() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let stand = Stand::new(&upstream, "");
+    let bearer = stand.bearer(KEY).await;
+    let id = stand.run("hello").await;
+    for _ in 0..3 {
+        assert_eq!(stand.ask("GET", &format!("/api/runs/{id}"), &bearer, &Value::Null).await.status, 200);
+    }
+    let all = stand.ask("GET", "/api/audit", &bearer, &Value::Null).await.json()["data"].clone();
+    let all = all.as_array().expect("entries");
+    let opened: Vec<&Value> = all.iter().filter(|entry| entry["what"] == "run_opened").collect();
+    assert_eq!((opened.len(), opened[0]["target"].as_str()), (1, Some(&*id)), "{opened:?}");
+    assert!(opened[0]["detail"].as_str().is_some_and(|detail| detail.starts_with("of ")), "{opened:?}");
+
+    let (mut seen, mut next) = (Vec::new(), None::<String>);
+    loop {
+        let cursor = next.map(|next| format!("&cursor={next}")).unwrap_or_default();
+        let page = stand.ask("GET", &format!("/api/audit?limit=1{cursor}"), &bearer, &Value::Null).await.json();
+        seen.extend(page["data"].as_array().expect("entries").iter().cloned());
+        match page["next"].as_str() {
+            Some(cursor) => next = Some(cursor.to_owned()),
+            None => break,
+        }
+    }
+    assert_eq!(&seen, all);
+    for query in ["limit=0", "limit=201", "cursor=x", "color=red"] {
+        assert_eq!(
+            stand.ask("GET", &format!("/api/audit?{query}"), &bearer, &Value::Null).await.status,
+            400,
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn on_loopback_without_a_key_a_change_needs_the_key_of_the_start() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n{}{ROUTE}",
+        agent("friday", &upstream.url("/process"), "", "")
+    );
+    std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
+    let mut command = binary(folder.path());
+    command.args(["--log", "warn"]).stderr(std::process::Stdio::null());
+    let process = Process::spawn(command);
+    assert_eq!(process.operate("GET", "/api/agents", &[], b"").await.status, 200, "reading shows no texts");
+    let body = json!({ "filter": "info" }).to_string();
+    for (method, path, _, _) in paths().into_iter().filter(|(_, _, needs_act, _)| *needs_act) {
+        let refused = process.operate(method, &path, JSON, body.as_bytes()).await;
+        assert_eq!(refused.status, 401, "{method} {path}: {}", refused.text());
+    }
+}
