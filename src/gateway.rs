@@ -100,6 +100,8 @@ pub struct Running {
     /// Bound, and not served yet.
     admin_listener: Option<TcpListener>,
     admin: Option<AdminServer>,
+    /// For the console, which shows runs in the canonical model.
+    agent_api: server::MountFor,
 }
 
 impl Gateway {
@@ -318,7 +320,19 @@ impl Gateway {
             admin_tls,
             admin_console: settings.admin.as_ref().map(|admin| (admin.console, admin.texts)).unwrap_or_default(),
         };
-        Ok(Running { address: server.address, parts, store, server, admin_listener, admin: None })
+        let agent_api = self.mount_for("agent-api");
+        Ok(Running { address: server.address, parts, store, server, admin_listener, admin: None, agent_api })
+    }
+
+    /// Mounts a protocol for any agent, with its default options.
+    fn mount_for(&self, protocol: &str) -> server::MountFor {
+        let mount = self.clients.iter().find(|client| client.name == protocol).map(|client| client.mount);
+        Arc::new(move |agent| {
+            let card = AgentCard { name: agent.to_owned(), ..AgentCard::default() };
+            let place =
+                Mount { path: String::new(), agents: vec![Arc::new(card)], public_url: None, schemes: Vec::new() };
+            mount?(&place, &config::Options::default()).ok()
+        })
     }
 
     /// The way to an agent, apart from any running gateway.

@@ -13,7 +13,7 @@ use super::tree::{self, Rejected, TomlValue};
 /// A protocol's own options, deserialized and validated.
 ///
 /// They have the type that the protocol was [declared](super::ClientProtocol::new) with.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Options(Arc<toml::Table>);
 
 impl Options {

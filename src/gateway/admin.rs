@@ -45,6 +45,7 @@ impl Running {
             texts,
             start_key: start_key.clone(),
             started: clock::now(),
+            agent_api: self.agent_api.clone(),
         };
         let admin = server::listen_admin(listener, admin)?;
         let address = admin.address;

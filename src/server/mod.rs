@@ -45,7 +45,7 @@ use crate::engine::Engine;
 use crate::observe::SharedObserver;
 use crate::tls::SharedTls;
 
-pub use self::admin::{Admin, AdminServer, listen as listen_admin};
+pub use self::admin::{Admin, AdminServer, MountFor, listen as listen_admin};
 pub use self::hosts::AllowedHosts;
 pub use self::routes::{Routes, SharedRoutes};
 pub use self::served::Served;

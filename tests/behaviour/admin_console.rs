@@ -21,13 +21,18 @@ pub(crate) struct Stand {
 
 impl Stand {
     pub(crate) fn new(upstream: &Upstream, admin: &str) -> Self {
+        Self::with_route(upstream, admin, ROUTE)
+    }
+
+    /// With another route than that of the Agent API.
+    pub(crate) fn with_route(upstream: &Upstream, admin: &str, route: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let config = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n\
              [auth]\nkeys = \"keys.toml\"\n[callers.vera]\nconsole = \"view\"\n[callers.ada]\nconsole = \"act\"\n\
              [admin]\nlisten = \"127.0.0.1:0\"\nkey = {{ env = \"ADMIN_KEY\" }}\n{admin}\n{}{}",
             agent("friday", &upstream.url("/process"), "", ""),
-            ROUTE.trim_end().to_owned() + "\nauth = \"none\"\n",
+            route.trim_end().to_owned() + "\nauth = \"none\"\n",
         );
         std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
         let mut command = binary(folder.path());

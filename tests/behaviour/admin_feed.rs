@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::admin_console::{KEY, Stand};
 use crate::support::agent::text_reply;
+use crate::support::gateway::JSON;
 use crate::support::http::{Exchange, request};
 use crate::support::poll_until;
 use crate::support::upstream::Upstream;
@@ -58,6 +59,26 @@ async fn a_run_is_followed_from_the_event_that_a_page_had_last() {
     let last = [("last-event-id", "5")];
     let rest = events_of(&mut follow(&stand, &bearer, &format!("{query}&after=3"), &last).await).await;
     assert_eq!(rest, all[6..]);
+}
+
+#[tokio::test]
+async fn the_page_reads_runs_of_an_agent_that_no_route_serves_over_the_agent_api() {
+    let upstream = Upstream::always(text_reply(&["one ", "two"]));
+    let route = "[[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\nagents = [\"friday\"]\n";
+    let stand = Stand::with_route(&upstream, "", route);
+    let bearer = stand.bearer(KEY).await;
+    let body = json!({ "model": "friday", "input": "count" }).to_string();
+    let answer = stand.process.open("POST", "/v1/responses", JSON, body.as_bytes()).await.response().await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let runs = stand.ask("GET", "/api/runs", &bearer, &Value::Null).await.json();
+    let id = runs["data"][0]["id"].as_str().expect("a run");
+
+    let query = format!("run={id}&protocols=agent-api,responses");
+    let events = events_of(&mut follow(&stand, &bearer, &query, &[]).await).await;
+    for protocol in ["agent-api", "responses"] {
+        let frames: String = events.iter().map(|(_, data)| data["frames"][protocol].as_str().unwrap_or("")).collect();
+        assert!(frames.contains("one two"), "{protocol}: {frames}");
+    }
 }
 
 #[tokio::test]

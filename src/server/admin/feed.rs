@@ -20,7 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::State;
 use super::guard::{Who, is_valid};
-use super::panes::Pane;
+use super::panes::{Encoding, Pane};
 use super::summaries::Watch;
 use crate::engine::{Follower, RunHandle, Take};
 
@@ -78,6 +78,9 @@ impl Wanted {
         Ok(wanted)
     }
 }
+
+/// The protocol that the page reads.
+const AGENT_API: &str = "agent-api";
 
 /// The page has left.
 struct Left;
@@ -161,10 +164,19 @@ async fn run(
     }
 }
 
-/// The panes for these protocols, in their order: the first route of the agent for each.
+/// The panes for these protocols, in their order: the first route of the agent for each. The page itself reads the Agent API,
+/// whether a route has it or not.
 fn panes_of(state: &State, run: &RunHandle, protocols: &[String]) -> Vec<Pane> {
-    let routes = state.admin.control.routes_of(&run.view(|view| view.run().agent.clone()));
-    let of = |protocol: &String| routes.iter().find(|route| route.scope.protocol == protocol);
+    let agent = run.view(|view| view.run().agent.clone());
+    let routes = state.admin.control.routes_of(&agent);
+    let own = |protocol: &String| {
+        let mounted = (protocol == AGENT_API).then(|| (state.admin.agent_api)(&agent)).flatten();
+        mounted.map(|mounted| Encoding::Own(AGENT_API, mounted.into()))
+    };
+    let of = |protocol: &String| {
+        let route = routes.iter().find(|route| route.scope.protocol == protocol);
+        route.map(|route| Encoding::Route(Arc::clone(route))).or_else(|| own(protocol))
+    };
     run.view_safe(|view| protocols.iter().filter_map(|protocol| Pane::open(of(protocol)?, view)).collect())
 }
 

@@ -33,6 +33,7 @@ use std::time::Duration;
 use actix_web::dev::ServerHandle;
 use arc_swap::ArcSwapOption;
 use interlingua_core::event::Millis;
+use interlingua_core::exchange::Mounted;
 use interlingua_core::rate::Rate;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
@@ -53,6 +54,9 @@ const MAX_WRONG_KEYS: NonZeroU32 = match NonZeroU32::new(10) {
     Some(count) => count,
     None => NonZeroU32::MIN,
 };
+
+/// Mounts a protocol for the agent of a name. `None`: it cannot be mounted.
+pub type MountFor = Arc<dyn Fn(&str) -> Option<Mounted> + Send + Sync>;
 
 /// What operators see and change.
 pub struct Admin {
@@ -82,6 +86,8 @@ pub struct Admin {
     pub start_key: Option<String>,
     /// When the gateway began to serve.
     pub started: Millis,
+    /// Mounts the Agent API for an agent: runs are shown in it, whatever the routes are.
+    pub agent_api: MountFor,
 }
 
 struct State {

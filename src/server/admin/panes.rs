@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Delivery, DocumentCall, Reply, RunView};
-use interlingua_core::exchange::{Caller, Request, SampleInput};
+use interlingua_core::exchange::{Caller, Mounted, Request, SampleInput};
 use interlingua_core::model::Message;
 use interlingua_core::{Call, Endpoint, Exchange, Fault, Flow, Next, Out, Owner, Step};
 
@@ -17,9 +17,33 @@ use crate::clock;
 /// How often an exchange may look something up before it runs the agent.
 const MAX_LOOKUPS: usize = 8;
 
+/// How a protocol is mounted: by a route, or for the console alone.
+#[derive(Clone)]
+pub(super) enum Encoding {
+    Route(Arc<Served>),
+    /// The protocol's name, and its endpoints.
+    Own(&'static str, Arc<Mounted>),
+}
+
+impl Encoding {
+    fn protocol(&self) -> &'static str {
+        match self {
+            Self::Route(route) => route.scope.protocol,
+            Self::Own(protocol, _) => protocol,
+        }
+    }
+
+    fn mounted(&self) -> &Mounted {
+        match self {
+            Self::Route(route) => &route.mounted,
+            Self::Own(_, mounted) => mounted,
+        }
+    }
+}
+
 /// One protocol of a run's agent.
 pub(super) struct Pane {
-    route: Arc<Served>,
+    encoding: Encoding,
     agent: String,
     /// What the run's client said: some protocols repeat it.
     text: String,
@@ -34,25 +58,16 @@ pub(super) struct Pane {
 }
 
 impl Pane {
-    /// A pane for a route. `None`: its protocol has no sample request, or the sample is none of a run.
-    pub(super) fn open(route: &Arc<Served>, run: RunView<'_>) -> Option<Self> {
+    /// A pane for a protocol. `None`: its protocol has no sample request, or the sample is none of a run.
+    pub(super) fn open(encoding: Encoding, run: RunView<'_>) -> Option<Self> {
         let (agent, text) = (run.run().agent.clone(), said(run));
-        let (exchange, streams) = open_exchange(route, &agent, &text)?;
-        Some(Self {
-            route: Arc::clone(route),
-            agent,
-            text,
-            exchange,
-            out: Out::new(),
-            streams,
-            closed: false,
-            begun: false,
-        })
+        let (exchange, streams) = open_exchange(encoding.mounted(), &agent, &text)?;
+        Some(Self { encoding, agent, text, exchange, out: Out::new(), streams, closed: false, begun: false })
     }
 
     /// The name of the protocol.
     pub(super) fn protocol(&self) -> &'static str {
-        self.route.scope.protocol
+        self.encoding.protocol()
     }
 
     /// The frames of one event.
@@ -84,7 +99,7 @@ impl Pane {
     }
 
     fn reopen(&mut self) {
-        if let Some((exchange, streams)) = open_exchange(&self.route, &self.agent, &self.text) {
+        if let Some((exchange, streams)) = open_exchange(self.encoding.mounted(), &self.agent, &self.text) {
             (self.exchange, self.streams, self.closed, self.begun) = (exchange, streams, false, false);
         }
     }
@@ -103,10 +118,10 @@ pub(super) fn said(view: RunView<'_>) -> String {
 }
 
 /// An exchange that has decoded the sample request of its protocol, and whether its answer is a stream.
-fn open_exchange(route: &Arc<Served>, agent: &str, text: &str) -> Option<(Box<dyn Exchange>, bool)> {
-    let sample = route.mounted.sample.as_ref()?(&SampleInput { agent, text, id: clock::new_id(), thread: None });
+fn open_exchange(mounted: &Mounted, agent: &str, text: &str) -> Option<(Box<dyn Exchange>, bool)> {
+    let sample = mounted.sample.as_ref()?(&SampleInput { agent, text, id: clock::new_id(), thread: None });
     let is_it = |endpoint: &&Endpoint| endpoint.method == sample.method && endpoint.path == sample.endpoint;
-    let mut exchange = (route.mounted.endpoints.iter().find(is_it)?.open)();
+    let mut exchange = (mounted.endpoints.iter().find(is_it)?.open)();
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(sample.headers.iter().map(|(name, value)| (&**name, value.as_str())));
     let caller = Caller { owner: Owner::anonymous(), authenticated: false };

@@ -8,7 +8,7 @@ use interlingua_core::{Fault, RunId};
 use serde_json::{Map, Value, json};
 
 use super::State;
-use super::panes::{Pane, said};
+use super::panes::{Encoding, Pane, said};
 use super::summaries::summary;
 use super::{pending, samples};
 use crate::engine::{RunHandle, WantedRuns, summary_of};
@@ -58,7 +58,7 @@ pub(super) async fn detail(state: &Arc<State>, texts: bool, id: RunId) -> Result
 fn protocols(state: &State, run: RunView<'_>) -> Vec<&'static str> {
     let mut found: Vec<&'static str> = Vec::new();
     for route in state.admin.control.routes_of(&run.run().agent) {
-        if !found.contains(&route.scope.protocol) && Pane::open(&route, run).is_some() {
+        if !found.contains(&route.scope.protocol) && Pane::open(Encoding::Route(Arc::clone(&route)), run).is_some() {
             found.push(route.scope.protocol);
         }
     }
@@ -146,7 +146,7 @@ pub(super) async fn export(state: &Arc<State>, texts: bool, id: RunId, run: &Run
     let mut panes: Vec<Pane> = Vec::new();
     for route in state.admin.control.routes_of(&agent) {
         let is_new = panes.iter().all(|pane| pane.protocol() != route.scope.protocol);
-        let pane = || run.view_safe(|view| Pane::open(&route, view));
+        let pane = || run.view_safe(|view| Pane::open(Encoding::Route(Arc::clone(&route)), view));
         panes.extend(is_new.then(pane).flatten().filter(|_| texts));
     }
     let events: Vec<Value> = run.view_safe(|view| {
