@@ -11,7 +11,7 @@ import { confirmation, dialogs, icon } from './ui.js';
 import { signInView } from './views/signin.js';
 import { overviewView } from './views/overview.js';
 import { runsView } from './views/runs.js';
-import { runView } from './views/run.js';
+import { openDropped, runView } from './views/run.js';
 import { pendingView } from './views/pending.js';
 import { playgroundView } from './views/playground.js';
 import { metricsView } from './views/metrics.js';
@@ -158,6 +158,13 @@ effect(() => {
 effect(() => { document.documentElement.dataset.theme = isDark() ? 'dark' : 'light'; });
 dark.addEventListener('change', () => { theme.value = theme.peek(); document.documentElement.dataset.theme = isDark() ? 'dark' : 'light'; });
 addEventListener('keydown', onKey);
+addEventListener('dragover', (event) => { if (session.value) event.preventDefault(); });
+addEventListener('drop', (event) => {
+  // A file that is dropped is never opened by the browser itself.
+  event.preventDefault();
+  const file = event.dataTransfer?.files[0];
+  if (session.value && file) openDropped(file);
+});
 addEventListener('hashchange', () => {
   // The focus goes to the new screen, so that screen readers read it.
   requestAnimationFrame(() => requestAnimationFrame(() => {

@@ -27,7 +27,12 @@ function decode(text) {
   }
 }
 
-/** The link to a screen. */
+/**
+ * The link to a screen.
+ * @param {string} screen
+ * @param {string | null} id
+ * @param {Record<string, any>} query
+ */
 export function link(screen, id = null, query = {}) {
   const path = screen === 'overview' ? '#/' : `#/${screen}${id ? `/${encodeURIComponent(id)}` : ''}`;
   const given = Object.entries(query).filter(([, value]) => value !== '' && value !== null && value !== undefined);

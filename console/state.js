@@ -5,6 +5,7 @@ import { batch, effect, signal, untracked } from './vendor/signals-core/signals-
 import { get, session, whenSignedOut } from './api.js';
 import { Feed } from './feed.js';
 import { empty, fold } from './fold.js';
+import { forgetPictures } from './media.js';
 import { place } from './router.js';
 import { jsonOf } from './sse.js';
 import { stateOf } from './format.js';
@@ -155,7 +156,8 @@ function onSummaries(changed, removed) {
   if (same) {
     const before = open.summary;
     run.value = { ...open, summary: same };
-    if (!before || before.state !== same.state || before.pending !== same.pending) loadDetailSoon(same.id);
+    const isOther = !before || before.state !== same.state || before.pending !== same.pending;
+    if (isOther || (open.detail && open.detail.pending.length !== same.pending)) loadDetailSoon();
   }
   if (open && removed.includes(open.id)) run.value = { ...open, removed: true };
 }
@@ -173,6 +175,7 @@ export function openRun(id, protocols) {
   const open = run.peek();
   const key = protocols.join();
   if (open?.id === id && (open.removed || open.protocols.join() === key)) return;
+  if (open?.id !== id) forgetPictures();
   const keeps = open?.id === id ? { detail: open.detail, summary: open.summary } : { detail: null, summary: null };
   run.value = { id, protocols, folded: empty(), frames: [], error: null, removed: false, ...keeps };
   if (!keeps.detail) loadDetail(id);
@@ -180,24 +183,69 @@ export function openRun(id, protocols) {
 
 export const closeRun = () => { run.value = null; };
 
+/** The place of a run that is shown from an exported file. */
+export const FILE = 'file';
+
+/**
+ * Shows a run from what a console has exported. Nothing of it is asked for.
+ * @param {string} text  the file
+ */
+export function openFile(text) {
+  let read = /** @type {any} */ (null);
+  try {
+    read = JSON.parse(text);
+  } catch {
+    // As with any other file that is none.
+  }
+  const isRun = (detail) => typeof detail?.run?.state === 'string' && Array.isArray(detail.turns) && Array.isArray(detail.protocols);
+  const isEvent = (event) => Number.isFinite(event?.at) && typeof event.kind === 'string' && event.frames && typeof event.frames === 'object';
+  if (!read?.interlingua || !isRun(read.detail) || !Array.isArray(read.events) || !read.events.every(isEvent)) {
+    throw new Error('This is no run that a console has exported.');
+  }
+  forgetPictures();
+  const folded = empty();
+  for (const event of read.events) {
+    for (const frame of jsonOf(event.frames['agent-api'] ?? '')) fold(folded, frame, event.at);
+  }
+  // What it asked is open elsewhere, if anywhere.
+  const detail = { ...read.detail, pending: [] };
+  const summary = { ...detail.run, pending: 0 };
+  run.value = {
+    id: FILE, isFile: true, protocols: Object.keys(read.events[0]?.frames ?? {}), folded, frames: read.events,
+    detail, summary, error: null, removed: false,
+  };
+}
+
+/** Answers may come in another order than they were asked for: an older one is not shown after a newer one. */
+let asked = 0;
+let shown = 0;
+
 export async function loadDetail(id) {
+  asked += 1;
+  const number = asked;
+  const change = (changes) => {
+    const open = run.peek();
+    if (open?.id !== id || number < shown) return;
+    shown = number;
+    run.value = { ...open, ...changes };
+  };
   try {
     const detail = await get(`/runs/${id}`);
-    const open = run.peek();
-    if (open?.id === id) run.value = { ...open, detail, summary: detail.run };
+    change({ detail, summary: detail.run });
   } catch (error) {
-    const open = run.peek();
-    if (open?.id === id) run.value = { ...open, error: error.message, removed: error.status === 404 };
+    change({ error: error.message, removed: error.status === 404 });
   }
 }
 
 let loadingDetail = 0;
 
 /** Turns of a finished run come all at once: what is known of the run is loaded once for all of them. */
-function loadDetailSoon(id) {
+function loadDetailSoon() {
   loadingDetail ||= setTimeout(() => {
     loadingDetail = 0;
-    if (run.peek()?.id === id) loadDetail(id);
+    // Another one may have been opened meanwhile, and waits for its own.
+    const open = run.peek();
+    if (open) loadDetail(open.id);
   }, 150);
 }
 
@@ -206,7 +254,7 @@ function onRunEvent(number, event) {
   if (!open || number < open.frames.length) return;
   open.frames.push(event);
   for (const frame of jsonOf(event.frames['agent-api'] ?? '')) fold(open.folded, frame, event.at);
-  if (event.kind === 'turn_started' || event.kind === 'run_finished') loadDetailSoon(open.id);
+  if (event.kind === 'turn_started' || event.kind === 'run_finished') loadDetailSoon();
   grown.value += 1;
 }
 
@@ -230,7 +278,7 @@ function onOpen(wasAway) {
   missed.value += 1;
   if (isListed()) loadRuns(place.peek().query);
   const open = run.peek();
-  if (open) loadDetail(open.id);
+  if (open && !open.isFile) loadDetail(open.id);
 }
 
 function onGone(id) {
@@ -293,7 +341,7 @@ export function startFeed() {
       return;
     }
     const open = run.value;
-    const wanted = { runs: true, run: open && !open.removed ? open.id : null, protocols: open?.protocols ?? [] };
+    const wanted = { runs: true, run: open && !open.removed && !open.isFile ? open.id : null, protocols: open?.protocols ?? [] };
     untracked(() => feed.follow(wanted, (open?.frames.length ?? 0) - 1));
   });
 

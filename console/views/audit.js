@@ -30,7 +30,7 @@ export function auditView() {
     <h1>Audit</h1>
     ${error.value && !all ? failed(error.value, load) : !all ? loading('entries')
       : all.length === 0 ? empty('No entries yet.', 'Sign-ins, refusals and changes appear here.')
-        : html`<div class="scroll"><table aria-label="Audit">
+        : html`<div class="scroll" tabindex="0" role="region" aria-label="Audit, table"><table aria-label="Audit">
           <thead><tr><th scope="col">Time</th><th scope="col">What</th><th scope="col">Who</th><th scope="col">From</th><th scope="col">Target</th><th scope="col">Detail</th></tr></thead>
           <tbody>${all.map((entry) => html`<tr><td class="number">${entry.time}</td><td><b>${entry.what}</b>${entry.count ? html` ×${entry.count}` : nothing}</td>
             <td>${entry.who ?? ''}</td><td>${entry.from ?? ''}</td><td><code>${entry.target ?? ''}</code></td><td>${entry.detail ?? ''}</td></tr>`)}</tbody>

@@ -3,6 +3,7 @@
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { effect, signal, untracked } from '../vendor/signals-core/signals-core.mjs';
 import { get, post, session, whenSignedOut } from '../api.js';
+import { diff, nearChanges } from '../diff.js';
 import { pretty, stamp } from '../format.js';
 import { place } from '../router.js';
 import { fail } from '../state.js';
@@ -50,7 +51,7 @@ export function configView() {
           @input=${(event) => { text.value = event.target.value; result.value = null; }}></textarea>
         <div class="buttons"><button class="primary" ?disabled=${busy.value} @click=${check}>Check</button>
           <span class="dim">Nothing is applied.</span></div>
-        ${result.value ? findings(result.value) : nothing}
+        ${result.value ? html`${findings(result.value)}${difference()}` : nothing}
       </section>
       <section class="panel">
         <h2>In force</h2>
@@ -68,4 +69,15 @@ function findings({ errors, warnings, routes }) {
     <ul aria-label="Errors" class="findings" ?hidden=${errors.length === 0}>${errors.map((error) => html`<li>${error.line ? html`<code>${error.line}:${error.column}</code> ` : nothing}${error.message}</li>`)}</ul>
     ${warnings.length > 0 ? html`<h3>Warnings</h3><ul class="findings">${warnings.map((warning) => html`<li>${warning.message}</li>`)}</ul>` : nothing}
     ${errors.length === 0 ? html`<ul class="findings">${routes.map((route) => html`<li>${route.protocol} <code>${route.path}</code></li>`)}</ul>` : nothing}`;
+}
+
+/** The lines in which the text differs from the file in force. */
+function difference() {
+  const before = config.value.source;
+  if (typeof before !== 'string') return nothing;
+  const lines = diff(before, text.value);
+  if (lines.every(({ mark }) => mark === ' ')) return html`<p class="dim">It is the file in force.</p>`;
+  return html`<h3>Difference from the file in force</h3>
+    <pre class="tall diff" tabindex="0" role="region" aria-label="Difference">${nearChanges(lines, 2).map((line) =>
+      (line === null ? html`<span class="dim">…</span>\n` : html`<span class=${line.mark === '+' ? 'added' : line.mark === '-' ? 'removed' : ''}>${line.mark} ${line.text}</span>\n`))}</pre>`;
 }

@@ -4,8 +4,8 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { effect } from '../vendor/signals-core/signals-core.mjs';
 import { mayAct, post, call, get, session } from '../api.js';
 import { ago, counted, duration } from '../format.js';
-import { go, lastList, place, refine } from '../router.js';
-import { closeRun, fail, grown, loadDetail, now, openRun, run } from '../state.js';
+import { go, lastList, link, place, refine } from '../router.js';
+import { FILE, closeRun, fail, grown, loadDetail, now, openFile, openRun, run } from '../state.js';
 import { ask, empty, failed, loading, stateBadge } from '../ui.js';
 import { detailsTab } from './details.js';
 import { prismTab } from './prism.js';
@@ -21,12 +21,14 @@ effect(() => {
   // The playground follows the runs of its own conversation.
   if (screen === 'playground') return;
   if (screen !== 'runs' || !id) return closeRun();
+  if (id === FILE) return run.value?.isFile ? undefined : closeRun();
   const all = run.value?.id === id ? run.value.detail?.protocols : null;
   openRun(id, tabOf() === 'prism' && all ? all : ['agent-api']);
 });
 
 export function runView() {
   const open = run.value;
+  if (!open && place.value.id === FILE) return empty('No file is open.', html`Drop an exported run on this page. <a href="#/runs">All runs</a>`);
   if (!open) return loading('the run');
   if (open.removed && !open.detail) return gone();
   if (open.error && !open.detail) return failed(open.error, () => loadDetail(open.id));
@@ -40,7 +42,7 @@ export function runView() {
       <h1>Run</h1>
       <span role="status" aria-label="State">${stateBadge(summary)}</span>
       <span class="space"></span>
-      ${actions(summary)}
+      ${open.isFile ? html`<span class="dim">from a file</span>` : actions(summary)}
     </div>
     ${open.removed ? html`<p class="problem" role="status">This run was deleted. What is shown is what this page had of it.</p>` : nothing}
     <p class="facts">${summary.agent} · ${summary.protocol} · ${summary.owner} · ${counted(open.frames.length || summary.events, 'event')}
@@ -91,4 +93,15 @@ async function save(id) {
   anchor.download = `run-${id}.json`;
   anchor.click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** Opens an exported file, and goes to where it is shown. */
+export async function openDropped(file) {
+  try {
+    openFile(await file.text());
+    if (place.peek().id === FILE) refine({ tab: '' });
+    else go(link('runs', FILE));
+  } catch (error) {
+    fail(error);
+  }
 }

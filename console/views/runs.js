@@ -8,6 +8,7 @@ import { STATES, ago, counted, duration, number } from '../format.js';
 import { link, place, refine } from '../router.js';
 import { agents, gateway, loadRuns, moreRuns, now, runs } from '../state.js';
 import { empty, failed, loading, stateBadge } from '../ui.js';
+import { openDropped } from './run.js';
 
 const ROW = 44;
 /** Rows above and below what is seen. */
@@ -47,6 +48,9 @@ export function runsView() {
     <div class="head">
       <h1>Runs</h1><span class="total">${number(total)}</span>
       <span role="status">${fresh.size > 0 ? html`<button class="quiet fresh" @click=${showNew}>▲ ${number(fresh.size)} new</button>` : nothing}</span>
+      <span class="space"></span>
+      <label class="button">Open export<input type="file" accept="application/json,.json" class="out-of-sight"
+        @change=${(event) => { const [file] = event.target.files; event.target.value = ''; if (file) openDropped(file); }}></label>
     </div>
     <form class="filters" role="search" @submit=${(event) => event.preventDefault()}>
       <label>Search

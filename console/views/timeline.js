@@ -4,17 +4,15 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { signal } from '../vendor/signals-core/signals-core.mjs';
 import { cards, dataOf, isCall, isOutput, textOf } from '../fold.js';
-import { bytes, duration, offset, pretty, safeLink } from '../format.js';
+import { bytes, duration, offset, pretty } from '../format.js';
 import { replayAt, replayControls } from '../replay.js';
 import { empty } from '../ui.js';
+import { contentsOf, long } from './contents.js';
 import { itemGroup } from './item.js';
 
-/** A longer text is shown in part, until someone asks for all of it. */
-const CLIP = 20_000;
 /** Cards that are drawn at most; earlier ones when asked for. */
 const MOST = 120;
 
-const whole = signal(/** @type {Set<string>} */ (new Set()));
 const earlier = signal(0);
 
 export function timelineTab(open, detail) {
@@ -106,32 +104,3 @@ function approvalCard(message) {
 const errorCard = (error, detail) => html`<header><b>Failed</b> ${error.code ? html`<code class="bad">${error.code}</code>` : nothing}</header>
   <p>${error.message}</p>
   ${detail?.advice ? html`<p class="hint">${detail.advice}</p>` : nothing}`;
-
-function contentsOf(contents, id) {
-  return contents.filter(Boolean).map((content, index) => {
-    const text = content.text ?? '';
-    if (text) return long(text, `${id}-${index}`);
-    const link = fileOf(content);
-    if (link) return link;
-    const value = content.value ?? content.data;
-    return value ? long(pretty(value), `${id}-${index}`) : nothing;
-  });
-}
-
-function fileOf(content) {
-  const value = content.value ?? content;
-  const url = value.image_url ?? value.file_url ?? value.audio_url ?? null;
-  if (!url) return null;
-  const safe = safeLink(url);
-  const name = value.filename ?? content.type;
-  return safe
-    ? html`<p><a href=${safe} target="_blank" rel="noopener noreferrer">${name}</a> <span class="dim">${content.type}</span></p>`
-    : html`<p>${name} <span class="dim">${content.type}, ${bytes(String(url).length)} within the event</span></p>`;
-}
-
-function long(text, key) {
-  if (text.length <= CLIP || whole.value.has(key)) return html`<pre dir="auto">${text}</pre>`;
-  const all = () => { whole.value = new Set([...whole.value, key]); };
-  return html`<pre dir="auto">${text.slice(0, CLIP)}…</pre>
-    <button class="quiet" @click=${all}>Show all ${bytes(text.length)}</button>`;
-}

@@ -53,6 +53,12 @@ await check('errors of a configuration are listed with their positions, and noth
   await errors.getByText('5:').waitFor()
   await page.screenshot({ path: 'config-errors.png' })
 
+  const before = await field.inputValue()
+  assert.ok(before.includes('nonsense'))
+  const difference = page.getByRole('region', { name: 'Difference' })
+  await difference.getByText('+ nonsense = 1').waitFor()
+  await difference.getByText('- [agents.friday]').waitFor()
+
   await field.fill('[server\nlisten = 1')
   await button.click()
   await errors.getByText('1:').first().waitFor()

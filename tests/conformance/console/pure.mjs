@@ -49,3 +49,29 @@ await check('what the page folds is what the final response says', async () => {
     }
   }
 })
+
+await check('a difference has every line of both texts, and no more changes than are needed', async () => {
+  const { diff, nearChanges } = await own('diff.js')
+  const texts = ['', 'a', 'a\nb\nc', 'a\nc', 'b\na\nc\nd', 'x\nb\ny\nc', 'c\nb\na', 'a\nb\nc\nd\ne\nf\ng\nh', 'a\nb\nc\nd\nE\nf\ng\nh']
+  for (const before of texts) {
+    for (const after of texts) {
+      const lines = diff(before, after)
+      const side = mark => lines.filter(line => line.mark !== mark).map(line => line.text).join('\n')
+      assert.deepEqual([side('+'), side('-')], [before, after])
+    }
+  }
+  const changes = (before, after) => diff(before, after).filter(({ mark }) => mark !== ' ').length
+  assert.deepEqual([changes(texts[2], texts[3]), changes(texts[7], texts[8]), changes(texts[2], texts[6])], [1, 2, 4])
+  assert.deepEqual(nearChanges(diff(texts[7], texts[8]), 1).map(line => line && line.mark + line.text), [null, ' d', '-e', '+E', ' f', null])
+  const many = Array.from({ length: 5000 }, (_, index) => `line ${index}`).join('\n')
+  assert.equal(diff(many, many.replaceAll('line', 'row')).length, 10_000)
+})
+
+await check('a long text is split into blocks that are the text', async () => {
+  const { blocksOf } = await own('blocks.js')
+  for (const text of ['', 'a', 'word '.repeat(9000), 'x'.repeat(50_000), '\u{1f600}'.repeat(20_000), `${'line\n'.repeat(3000)}end`]) {
+    const blocks = blocksOf(text)
+    assert.equal(blocks.join(''), text)
+    assert.ok(blocks.every(block => block.length <= 8_001 && block.isWellFormed()))
+  }
+})

@@ -1,9 +1,10 @@
 // Runs as they happen: the list of runs, and the timeline of one that is open.
 
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { another, api, clients, connection, CONSOLE_URL, heading, say, signedIn } from './browser.mjs'
+import { another, api, clients, connection, CONSOLE_URL, Gateway, heading, open, say, signedIn, violations } from './browser.mjs'
 import { check } from './checks.mjs'
 
 /** A run that takes three seconds: the stream of its client, and its page. */
@@ -131,4 +132,47 @@ await check('a run is canceled from its page, deleted after a question, and othe
   await other.reload()
   await other.getByText('There is no such run.').waitFor()
   await page.context().close()
+})
+
+await check('an exported run is opened in another console, from the file alone', async () => {
+  const page = await signedIn()
+  await (await say('tool')).text()
+  const [run] = (await api(page, 'GET', '/runs?limit=1')).json.data
+  await page.goto(`${CONSOLE_URL}#/runs/${run.id}`)
+  await heading(page, 'Run').waitFor()
+  const log = page.getByRole('log', { name: 'Timeline' })
+  await log.locator('.card.call').first().waitFor()
+  const shown = await log.innerText()
+  const download = page.waitForEvent('download')
+  await page.getByRole('button', { name: 'Export' }).click()
+  const file = 'exported-run.json'
+  await (await download).saveAs(file)
+  await page.context().close()
+
+  const gateway = await new Gateway('[server]\nlisten = "{{listen}}"\n[store]\nkind = "memory"\n[admin]\nlisten = "{{admin}}"\n[agents.other]\nupstream = { protocol = "demo" }\n').start()
+  const other = await open()
+  await other.goto(`${gateway.console}#key=${gateway.key}`)
+  await connection(other, 'live')
+  await other.goto(`${gateway.console}#/runs`)
+  await other.getByLabel('Open export').setInputFiles(file)
+  await heading(other, 'Run').waitFor()
+  assert.equal(await other.getByRole('log', { name: 'Timeline' }).innerText(), shown)
+  await other.getByRole('tab', { name: 'Prism' }).click()
+  await other.getByRole('region', { name: 'responses' }).getByText('response.completed').first().waitFor()
+  assert.deepEqual(await violations(other), [])
+  assert.equal(await other.getByRole('button', { name: 'Delete run' }).count(), 0)
+
+  // Dropped on any screen, and what is no export is refused in words.
+  await other.goto(`${gateway.console}#/`)
+  const drop = text => other.evaluate(text => {
+    const data = new DataTransfer()
+    data.items.add(new File([text], 'run.json'))
+    dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }))
+  }, text)
+  await drop('{"interlingua": "x", "detail": {"run": {}}}')
+  await other.getByRole('alert').getByText('This is no run').waitFor()
+  await drop(readFileSync(file, 'utf8'))
+  await other.getByRole('log', { name: 'Timeline' }).waitFor()
+  await other.context().close()
+  await gateway.remove()
 })

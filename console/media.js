@@ -1,0 +1,34 @@
+// Pictures that are part of an event, as blobs of this page: a data URL may be large, and only kinds that hold no scripts are
+// shown. Not here: links to other hosts, which the page never loads.
+
+/** Never SVG, which may hold scripts. */
+const PICTURE = /^data:(image\/(?:png|jpeg|gif|webp|avif|bmp));base64,([A-Za-z0-9+/=\s]*)$/;
+const MAX_BYTES = 16 * 1024 * 1024;
+/** The URL of the blob of each picture, by its data URL. */
+const blobs = /** @type {Map<string, string>} */ (new Map());
+
+/**
+ * The URL of a blob with the bytes of a data URL.
+ * @param {string} url
+ * @returns {string | null} nothing if it is no picture that may be shown
+ */
+export function pictureOf(url) {
+  const known = blobs.get(url);
+  if (known) return known;
+  const [, type, text] = PICTURE.exec(url) ?? [];
+  if (!type || text.length > MAX_BYTES * 1.4) return null;
+  try {
+    const bytes = Uint8Array.from(atob(text.replace(/\s/g, '')), (character) => character.charCodeAt(0));
+    const made = URL.createObjectURL(new Blob([bytes], { type }));
+    blobs.set(url, made);
+    return made;
+  } catch {
+    return null;
+  }
+}
+
+/** Lets go of all pictures: another run is shown. */
+export function forgetPictures() {
+  for (const made of blobs.values()) URL.revokeObjectURL(made);
+  blobs.clear();
+}

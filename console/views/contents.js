@@ -1,0 +1,52 @@
+// The contents of a message: texts, pictures, files, and what else an agent sends, as JSON. A long text is shown in part until
+// someone asks for all of it, and then laid out where it is seen.
+
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { signal } from '../vendor/signals-core/signals-core.mjs';
+import { whenSignedOut } from '../api.js';
+import { blocksOf } from '../blocks.js';
+import { bytes, pretty, safeLink } from '../format.js';
+import { pictureOf } from '../media.js';
+
+/** A longer text is shown in part, until someone asks for all of it. */
+const CLIP = 20_000;
+
+const whole = signal(/** @type {Set<string>} */ (new Set()));
+whenSignedOut(() => { whole.value = new Set(); });
+
+/**
+ * @param {any[]} contents
+ * @param {string} id  of their message: what was asked for is shown whole again
+ */
+export function contentsOf(contents, id) {
+  return contents.filter(Boolean).map((content, index) => {
+    const text = content.text ?? '';
+    if (text) return long(text, `${id}-${index}`);
+    const file = fileOf(content);
+    if (file) return file;
+    const value = content.value ?? content.data;
+    return value ? long(pretty(value), `${id}-${index}`) : nothing;
+  });
+}
+
+function fileOf(content) {
+  const value = content.value ?? content;
+  const url = value.image_url ?? value.file_url ?? value.audio_url ?? null;
+  if (!url) return null;
+  const name = value.filename ?? content.type;
+  const picture = pictureOf(String(url));
+  if (picture) return html`<img class="picture-of" src=${picture} alt=${name} loading="lazy">`;
+  const safe = safeLink(url);
+  return safe
+    ? html`<p><a href=${safe} target="_blank" rel="noopener noreferrer">${name}</a> <span class="dim">${content.type}</span></p>`
+    : html`<p>${name} <span class="dim">${content.type}, ${bytes(String(url).length)} within the event</span></p>`;
+}
+
+/** A text, or its beginning and a button for all of it. `key` names it. */
+export function long(text, key) {
+  if (text.length <= CLIP) return html`<pre dir="auto">${text}</pre>`;
+  if (whole.value.has(key)) return html`<pre dir="auto">${blocksOf(text).map((block) => html`<span class="block">${block}</span>`)}</pre>`;
+  const all = () => { whole.value = new Set([...whole.value, key]); };
+  return html`<pre dir="auto">${text.slice(0, CLIP)}…</pre>
+    <button class="quiet" @click=${all}>Show all ${bytes(text.length)}</button>`;
+}
