@@ -211,7 +211,7 @@ export function openFile(text) {
   const detail = { ...read.detail, pending: [] };
   const summary = { ...detail.run, pending: 0 };
   run.value = {
-    id: FILE, isFile: true, protocols: Object.keys(read.events[0]?.frames ?? {}), folded, frames: read.events,
+    id: FILE, isFile: true, protocols: detail.protocols, folded, frames: read.events,
     detail, summary, error: null, removed: false,
   };
 }
