@@ -135,7 +135,9 @@ function found(summary) {
   // Ids are in the order of time.
   if (turns.some((one) => one.run === summary.id) || summary.id < turn.key) return;
   if (!turn.run) {
-    if (turn.wire?.end === 'sending' && summary.protocol === turn.protocol) follow(turn, summary.id);
+    // Its answer may be there before its summary is.
+    const hasBegun = turn.wire && turn.wire.end !== 'broken' && turn.wire.status < 400;
+    if (hasBegun && summary.protocol === turn.protocol) follow(turn, summary.id);
     return;
   }
   if (summary.session !== turn.open?.summary?.session || summary.id < turn.run) return;
