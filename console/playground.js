@@ -22,7 +22,7 @@ const MOST = 2_000_000;
  * @typedef {object} Turn
  * @property {string} key
  * @property {string | null} text   `null`: the agent goes on after a decision
- * @property {boolean} anew         the route knows nothing of the conversation before
+ * @property {boolean} isNew        the route knows nothing of the conversation before
  * @property {string} protocol
  * @property {string | null} run    the run, once it is known
  * @property {any} open             what is known of the run, as `run` of state.js
@@ -66,8 +66,8 @@ export async function say(route, agent, text) {
   }
 
   const wire = /** @type {Wire} */ ({ status: 0, type: '', text: '', size: 0, end: 'sending' });
-  const anew = runs.length > 0 && !sample.goes_on;
-  const turn = { key: sample.id, text, anew, protocol: route.protocol, run: null, open: null, wire };
+  const isNew = runs.length > 0 && !sample.goes_on;
+  const turn = { key: sample.id, text, isNew, protocol: route.protocol, run: null, open: null, wire };
   changed({ turns: [...turns, turn], owner: sample.owner, snippets: sample.snippets });
   abort = new AbortController();
   exchange(sample, turn, abort.signal);
@@ -141,7 +141,7 @@ function found(summary) {
     return;
   }
   if (summary.session !== turn.open?.summary?.session || summary.id < turn.run) return;
-  const next = { key: summary.id, text: null, anew: false, protocol: summary.protocol, run: null, open: null, wire: null };
+  const next = { key: summary.id, text: null, isNew: false, protocol: summary.protocol, run: null, open: null, wire: null };
   changed({ turns: [...turns, next] });
   refresh(turn);
   follow(next, summary.id);

@@ -99,12 +99,12 @@ const sessionOf = (turn) => turn?.open?.summary?.session;
 
 function turnOf(turn, before) {
   const { open, wire } = turn;
-  const moves = !turn.anew && sessionOf(before) && sessionOf(turn) && sessionOf(before) !== sessionOf(turn);
+  const moves = !turn.isNew && sessionOf(before) && sessionOf(turn) && sessionOf(before) !== sessionOf(turn);
   const cards = open ? entries(open.folded, open.detail && { ...open.detail, turns: [] }) : [];
   return html`<div class="turn">
     <p class="over"><span class="tag">${turn.protocol}</span>
       ${turn.text === null ? html`<span class="dim">goes on after the decision</span>` : nothing}
-      ${turn.anew ? html`<span class="dim">begins anew: this route keeps its sessions apart</span>` : nothing}
+      ${turn.isNew ? html`<span class="dim">a new conversation: this route keeps its sessions apart</span>` : nothing}
       ${moves ? html`<span class="dim">in a session of its own, with what was said before</span>` : nothing}
       <span class="space"></span>${turn.run ? html`<a href=${link('runs', turn.run)}>Open run</a>` : nothing}</p>
     ${turn.text === null ? nothing : html`<div class="card input"><header><b>user</b></header><pre dir="auto">${turn.text}</pre></div>`}
