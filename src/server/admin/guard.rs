@@ -44,7 +44,7 @@ impl Who {
         Self { role, name: "operator".to_owned(), session: None, key: None }
     }
 
-    /// What tells this sign-in from others. Of the bearer nothing can be read in it.
+    /// Distinguishes this sign-in from others. Nothing of the bearer can be read in it.
     pub(super) fn session_name(&self) -> String {
         self.session.as_ref().map_or_else(|| self.name.clone(), SignedIn::fingerprint)
     }
