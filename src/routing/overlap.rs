@@ -47,7 +47,8 @@ impl Overlap {
 
 /// All overlaps, ordered by the later mount.
 pub(super) fn find<R: Clone>(table: &Table<R>, mounts: &[MountPoint<R>], bound: &[Paths]) -> Vec<Overlap> {
-    let search = Search { mounts };
+    let patterns = bound.iter().flat_map(|paths| paths.below.iter().chain(&paths.at_root));
+    let search = Search { mounts, longest: patterns.map(|(_, pattern)| pattern.len()).max().unwrap_or(0) };
     let below = |one: &RouteEndpoints<R>| bound[one.mount].below.as_slice();
     let at_root = |one: &RouteEndpoints<R>| bound[one.mount].at_root.as_slice();
     let mut overlaps = Vec::new();
@@ -85,6 +86,8 @@ pub(super) fn find<R: Clone>(table: &Table<R>, mounts: &[MountPoint<R>], bound: 
 
 struct Search<'t, R> {
     mounts: &'t [MountPoint<R>],
+    /// The number of segments of the longest pattern.
+    longest: usize,
 }
 
 impl<R> Search<'_, R> {
@@ -120,8 +123,9 @@ impl<R> Search<'_, R> {
                     continue;
                 }
 
-                let Some(path) = pattern.unify(other_pattern) else { continue };
-                if has_method(one, endpoint.method, &path) && has_method(other, endpoint.method, &path) {
+                let serves =
+                    |path: &String| [one, other].iter().all(|endpoints| has_method(endpoints, endpoint.method, path));
+                if let Some(path) = pattern.unify(other_pattern, self.longest).find(serves) {
                     let request = format!("{} {path}", endpoint.method.as_str());
                     let is_common = kind == OverlapKind::Shared
                         && endpoint.common.is_some()

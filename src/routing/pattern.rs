@@ -120,8 +120,24 @@ impl Pattern {
         path
     }
 
-    /// A path that both patterns match. `None` if there is none.
-    pub(super) fn unify(&self, other: &Self) -> Option<String> {
+    /// The number of segments. The rest of a path counts as one.
+    pub(super) fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Paths that both patterns match, the shortest first. Only if both end with the rest of a path there are several,
+    /// up to one with more than `longest` segments: the shorter ones may belong to other, more specific patterns.
+    pub(super) fn unify(&self, other: &Self, longest: usize) -> impl Iterator<Item = String> {
+        let ends_with_rest = |pattern: &Self| pattern.segments.last() == Some(&Segment::Rest);
+        let is_open = ends_with_rest(self) && ends_with_rest(other);
+        std::iter::successors(self.shortest_common(other), move |path| {
+            let (_, last) = path.rsplit_once('/')?;
+            (is_open && path.matches('/').count() <= longest).then(|| format!("{path}/{last}"))
+        })
+    }
+
+    /// The shortest path that both patterns match. `None` if there is none.
+    fn shortest_common(&self, other: &Self) -> Option<String> {
         let (mut ones, mut others) = (self.segments.iter(), other.segments.iter());
         let (mut names, mut other_names) = (self.names.iter(), other.names.iter());
         let mut path = String::new();
@@ -277,11 +293,26 @@ pub(super) fn decode_param(value: &str) -> String {
 mod tests {
     use super::*;
 
+    fn parse(path: &str) -> Pattern {
+        Pattern::parse(path).unwrap_or_else(|error| panic!("{path} {error}"))
+    }
+
     fn unified(one: &str, other: &str) -> Option<String> {
-        let parse = |path| Pattern::parse(path).unwrap_or_else(|error| panic!("{path} {error}"));
         let (one, other) = (parse(one), parse(other));
-        assert_eq!(one.unify(&other).is_some(), other.unify(&one).is_some());
-        one.unify(&other)
+        assert_eq!(one.shortest_common(&other).is_some(), other.shortest_common(&one).is_some());
+        one.unify(&other, 0).next()
+    }
+
+    #[test]
+    fn where_the_rest_of_a_path_is_open_longer_paths_are_tried_too() {
+        for (one, other, expected) in [
+            ("/a/{*r}", "/{*s}", vec!["/a/{s}", "/a/{s}/{s}", "/a/{s}/{s}/{s}"]),
+            ("/{*s}", "/a/{*r}", vec!["/a/{s}", "/a/{s}/{s}", "/a/{s}/{s}/{s}"]),
+            ("/a/{*r}", "/{b}/c", vec!["/a/c"]),
+            ("/a/{x}", "/{*r}", vec!["/a/{r}"]),
+        ] {
+            assert_eq!(parse(one).unify(&parse(other), 3).collect::<Vec<_>>(), expected, "{one} {other}");
+        }
     }
 
     #[test]
