@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 /// One set of scripts against one configuration of the gateway.
+#[derive(Clone)]
 pub(crate) struct Suite {
     /// Its folder in `tests/conformance/` and its name for `--only`.
     pub(crate) name: &'static str,
@@ -39,6 +40,7 @@ impl Upstream {
 }
 
 /// The interpreter of the scripts. A script `*.py` of a suite in Node is run by the installed Python, without packages. Packages are pinned in `requirements.txt` or `package.json` of the folder.
+#[derive(Clone)]
 pub(crate) enum Kind {
     Python,
     Node,

@@ -27,7 +27,7 @@ const CONFIG = store => `[server]\nlisten = "{{listen}}"\n[store]\n${store}\nret
 [agents.demo]\nupstream = { protocol = "demo" }\n${route('agent-api', '/agents/{agent}')}${route('responses', '/v1')}${route('a2a', '/a2a/{agent}')}${
   route('ag-ui', '/ag-ui/{agent}')}${route('ag-kit', '/ag-kit/{agent}')}`
 
-const agent = new http.Agent({ keepAlive: true, maxSockets: 16 })
+const agent = new http.Agent({ keepAlive: true, maxSockets: 64 })
 
 /** Sends a request and reads the whole answer: its status, size and text. */
 function request(url, { method = 'GET', headers = {}, body } = {}) {
@@ -47,10 +47,10 @@ const say = (gateway, text, session) => request(`${gateway.url}/agents/demo/proc
   method: 'POST', body: JSON.stringify({ session_id: session, input: [{ role: 'user', content: [{ type: 'text', text }] }] }),
 })
 
-/** Runs, 16 at a time. */
+/** Runs, 64 at a time: an answer of the demo agent takes its time. */
 async function seed(gateway, count, text = number => `run number ${number}`) {
   let next = 0
-  await Promise.all(Array.from({ length: 16 }, async () => {
+  await Promise.all(Array.from({ length: 64 }, async () => {
     while (next < count) {
       const number = next
       next += 1
