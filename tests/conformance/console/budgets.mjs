@@ -15,6 +15,8 @@ const RUNS = Number(process.env.RUNS ?? 10_000)
 const STORED = Number(process.env.STORED ?? 100_000)
 const ROUNDS = Number(process.env.ROUNDS ?? 5)
 const TICKS = 100
+/** Clients that make runs side by side: an answer of the demo agent takes its time. */
+const CLIENTS = 64
 
 const rows = []
 const note = (what, value, budget, met) => { rows.push([what, value, budget, met]); console.log(`  ${met ? 'met   ' : 'MISSED'}  ${what}: ${value} (${budget})`) }
@@ -27,7 +29,7 @@ const CONFIG = store => `[server]\nlisten = "{{listen}}"\n[store]\n${store}\nret
 [agents.demo]\nupstream = { protocol = "demo" }\n${route('agent-api', '/agents/{agent}')}${route('responses', '/v1')}${route('a2a', '/a2a/{agent}')}${
   route('ag-ui', '/ag-ui/{agent}')}${route('ag-kit', '/ag-kit/{agent}')}`
 
-const agent = new http.Agent({ keepAlive: true, maxSockets: 64 })
+const agent = new http.Agent({ keepAlive: true, maxSockets: CLIENTS })
 
 /** Sends a request and reads the whole answer: its status, size and text. */
 function request(url, { method = 'GET', headers = {}, body } = {}) {
@@ -47,10 +49,10 @@ const say = (gateway, text, session) => request(`${gateway.url}/agents/demo/proc
   method: 'POST', body: JSON.stringify({ session_id: session, input: [{ role: 'user', content: [{ type: 'text', text }] }] }),
 })
 
-/** Runs, 64 at a time: an answer of the demo agent takes its time. */
+/** Makes runs, as many at a time as there are clients. */
 async function seed(gateway, count, text = number => `run number ${number}`) {
   let next = 0
-  await Promise.all(Array.from({ length: 64 }, async () => {
+  await Promise.all(Array.from({ length: CLIENTS }, async () => {
     while (next < count) {
       const number = next
       next += 1
