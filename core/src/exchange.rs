@@ -308,6 +308,8 @@ pub struct SampleInput<'a> {
     pub text: &'a str,
     /// An unused id, for protocols whose clients choose one.
     pub id: RunId,
+    /// The id of the user's message, for protocols whose clients choose one. `None`: one that is made of `id`.
+    pub message: Option<&'a str>,
     /// The conversation that the request goes on with. `None`: it begins one.
     pub thread: Option<SampleThread<'a>>,
 }
@@ -317,8 +319,8 @@ pub struct SampleInput<'a> {
 pub struct SampleThread<'a> {
     /// Its session.
     pub session: &'a str,
-    /// The latest run of it.
-    pub previous: RunId,
+    /// The run to go on from, for protocols whose clients name one. `None`: the request names none.
+    pub previous: Option<RunId>,
     /// What was said, for protocols whose clients send it again: by whom, and the text, the oldest first.
     pub said: &'a [(Role, String)],
 }

@@ -18,7 +18,7 @@ async fn follow(stand: &Stand, bearer: &str, query: &str, more: &[(&str, &str)])
 }
 
 /// The name, the id and the data of an event.
-fn read(event: &str) -> (String, Option<u64>, Value) {
+pub(crate) fn read(event: &str) -> (String, Option<u64>, Value) {
     let line = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
     let data = line("data: ").and_then(|data| serde_json::from_str(data).ok()).unwrap_or(Value::Null);
     (line("event: ").unwrap_or_default().to_owned(), line("id: ").and_then(|id| id.parse().ok()), data)

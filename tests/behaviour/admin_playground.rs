@@ -12,16 +12,16 @@ use crate::support::pairs::{MOUNTS, routes_with};
 use crate::support::poll_until;
 use crate::support::process::{Process, binary};
 
-const KEY: &str = "an-admin-key-of-at-least-32-characters";
+pub(crate) const KEY: &str = "an-admin-key-of-at-least-32-characters";
 
 /// A gateway with all protocols, at which two people may sign in.
-struct Stand {
-    process: Process,
+pub(crate) struct Stand {
+    pub(crate) process: Process,
     folder: tempfile::TempDir,
 }
 
 impl Stand {
-    fn new(server: &str, route: &str) -> Self {
+    pub(crate) fn new(server: &str, route: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let config = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n{server}\n[store]\nkind = \"memory\"\n\
@@ -35,7 +35,7 @@ impl Stand {
         Self { process: Process::spawn(command), folder }
     }
 
-    async fn bearer(&self, key: &str) -> String {
+    pub(crate) async fn bearer(&self, key: &str) -> String {
         let body = json!({ "key": key }).to_string();
         let answer = self.process.operate("POST", "/api/session", JSON, body.as_bytes()).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -56,13 +56,13 @@ impl Stand {
         panic!("the key of {caller} is not known")
     }
 
-    async fn ask(&self, method: &str, path: &str, bearer: &str, body: &Value) -> Response {
+    pub(crate) async fn ask(&self, method: &str, path: &str, bearer: &str, body: &Value) -> Response {
         let headers = [("authorization", bearer), ("content-type", "application/json")];
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.process.operate(method, path, &headers, body.as_bytes()).await
     }
 
-    async fn sample(&self, bearer: &str, protocol: &str, text: &str, runs: &[String]) -> Value {
+    pub(crate) async fn sample(&self, bearer: &str, protocol: &str, text: &str, runs: &[String]) -> Value {
         let (_, path) = MOUNTS.iter().find(|(name, _)| *name == protocol).expect("a protocol");
         let wanted = json!({
             "route": path.replace("{agent}", "demo"), "protocol": protocol, "agent": "demo", "text": text, "runs": runs,
@@ -72,7 +72,7 @@ impl Stand {
         answer.json()
     }
 
-    async fn open(&self, bearer: &str, sample: &Value) -> Exchange {
+    pub(crate) async fn open(&self, bearer: &str, sample: &Value) -> Exchange {
         let mut headers = vec![("authorization", bearer)];
         let own = sample["headers"].as_object().expect("headers").iter();
         headers.extend(own.map(|(name, value)| (name.as_str(), value.as_str().expect("text"))));

@@ -22,6 +22,7 @@ mod admin_feed;
 mod admin_matrix;
 mod admin_metrics;
 mod admin_playground;
+mod admin_prism;
 mod ag_kit;
 mod ag_ui;
 mod answers;

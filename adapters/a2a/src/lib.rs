@@ -220,8 +220,8 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
 
 /// A request as a client sends it, for the operator's console.
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
-    let mut message =
-        json!({ "messageId": input.id.to_string(), "role": "ROLE_USER", "parts": [{ "text": input.text }] });
+    let id = input.message.map_or_else(|| input.id.to_string(), str::to_owned);
+    let mut message = json!({ "messageId": id, "role": "ROLE_USER", "parts": [{ "text": input.text }] });
     if let Some(thread) = input.thread {
         message["contextId"] = thread.session.into();
     }

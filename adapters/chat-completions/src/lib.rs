@@ -124,8 +124,8 @@ mod tests {
     fn a_sample_that_goes_on_sends_what_was_said_and_names_the_session_where_the_route_reads_it() {
         let said = [(Role::User, "one".to_owned()), (Role::Assistant, "two".to_owned())];
         let id = RunId::parse("00000000-0000-7000-8000-000000000000").expect("an id");
-        let thread = SampleThread { session: "s1", previous: id, said: &said };
-        let input = SampleInput { agent: "demo", text: "three", id, thread: Some(thread) };
+        let thread = SampleThread { session: "s1", previous: Some(id), said: &said };
+        let input = SampleInput { agent: "demo", text: "three", id, message: None, thread: Some(thread) };
         let made = sample(&input, Some("x-chat"));
         assert_eq!(made.headers, [("x-chat".into(), "s1".to_owned())]);
         let messages = json!([

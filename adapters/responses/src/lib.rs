@@ -139,8 +139,8 @@ fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
 /// A request as a client sends it, for the operator's console.
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
     let mut body = json!({ "model": input.agent, "input": input.text, "stream": true });
-    if let Some(thread) = input.thread {
-        body["previous_response_id"] = thread.previous.to_prefixed(ids::RESPONSE_PREFIX).into();
+    if let Some(previous) = input.thread.and_then(|thread| thread.previous) {
+        body["previous_response_id"] = previous.to_prefixed(ids::RESPONSE_PREFIX).into();
     }
     SampleRequest::post("/responses", body)
 }

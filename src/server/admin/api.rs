@@ -20,7 +20,7 @@ use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
 use super::answers::{answer_with, audit};
 use super::guard::{Who, identify, known};
-use super::{State, assets, feed, overview, pending, run_view, runs, samples, series, sign_in};
+use super::{State, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
 use crate::config::ConsoleRole;
 use crate::metrics::{Format, Levels};
@@ -374,10 +374,10 @@ async fn read_runs(
             Ok(ok(&run_view::detail(state, texts, *id).await?))
         }
         Target::Export(id) => {
-            let texts = !run_view::is_masked(query)? && texts;
+            let texts = !export::is_masked(query)? && texts;
             let run = state.admin.engine.operator().find(*id).await?;
             state.opened.note(state, request.peer_addr(), &who, &run);
-            Ok(ok(&run_view::export(state, texts, *id, &run).await?))
+            export::file(state, texts, *id, run).await
         }
         Target::Pending => Ok(ok(&pending::list(state, query, texts).await?)),
         _ => Ok(ok(&runs::list(state, query, texts).await?)),

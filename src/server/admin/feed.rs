@@ -2,7 +2,7 @@
 //! every event of one run with its frames in several protocols.
 //!
 //! A page that does not read skips summaries, which are sent again whole, and never slows a run down: it follows
-//! detached. Not here: what a summary holds ([`super::summaries`]), and how frames are made ([`super::panes`]).
+//! detached. Not here: what a summary holds ([`super::summaries`]), and how frames are made ([`super::prism`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -12,17 +12,16 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use actix_web::web::Bytes;
 use futures_util::stream;
-use interlingua_core::event::{Event, Millis};
 use interlingua_core::{Fault, FaultKind, RunId};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::time::MissedTickBehavior;
 
 use super::State;
 use super::guard::{Who, is_valid};
-use super::panes::{Encoding, Pane};
+use super::prism::{Frames, Prism, Shown};
 use super::summaries::Watch;
-use crate::engine::{Follower, RunHandle, Take};
+use crate::engine::{Follower, Take};
 
 /// Changes are looked for this often.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -78,9 +77,6 @@ impl Wanted {
         Ok(wanted)
     }
 }
-
-/// The protocol that the page reads.
-const AGENT_API: &str = "agent-api";
 
 /// The page has left.
 struct Left;
@@ -150,11 +146,10 @@ async fn run(
     sender: &Sender<Bytes>,
 ) -> Result<(), Left> {
     let Some(mut follower) = follower else { return Ok(()) };
-    let texts = who.reads(state.admin.texts);
-    let mut panes = if texts { panes_of(state, &follower.run(), &wanted.protocols) } else { Vec::new() };
+    let mut prism = Prism::open(state, &follower.run(), &wanted.protocols, who.reads(state.admin.texts));
     let first = wanted.after.map_or(0, |after| after.saturating_add(1));
     loop {
-        let (text, goes_on) = next_events(&mut follower, &mut panes, first).await;
+        let (text, goes_on) = next_events(state, &mut follower, &mut prism, first).await;
         if !text.is_empty() && sender.send(text.into()).await.is_err() {
             return Err(Left);
         }
@@ -164,86 +159,58 @@ async fn run(
     }
 }
 
-/// The panes for these protocols, in their order: the first route of the agent for each. The page itself reads the Agent API,
-/// whether a route has it or not.
-fn panes_of(state: &State, run: &RunHandle, protocols: &[String]) -> Vec<Pane> {
-    let agent = run.view(|view| view.run().agent.clone());
-    let routes = state.admin.control.routes_of(&agent);
-    let own = |protocol: &String| {
-        let mounted = (protocol == AGENT_API).then(|| (state.admin.agent_api)(&agent)).flatten();
-        mounted.map(|mounted| Encoding::Own(AGENT_API, mounted.into()))
-    };
-    let of = |protocol: &String| {
-        let route = routes.iter().find(|route| route.scope.protocol == protocol);
-        route.map(|route| Encoding::Route(Arc::clone(route))).or_else(|| own(protocol))
-    };
-    run.view_safe(|view| protocols.iter().filter_map(|protocol| Pane::open(of(protocol)?, view)).collect())
-}
-
 /// Waits for the next steps and encodes them. False: there will never be another one.
-async fn next_events(follower: &mut Follower, panes: &mut [Pane], first: u64) -> (String, bool) {
+async fn next_events(state: &Arc<State>, follower: &mut Follower, prism: &mut Prism, first: u64) -> (String, bool) {
     let mut text = String::new();
-    let mut last: Option<(u64, Millis)> = None;
+    // A step that begins another turn: what protocols write before it is not there yet.
+    let mut held = None;
+    let mut is_paused = false;
     let goes_on = poll_fn(|context| {
-        let polled = follower.poll_steps(context, &mut |view, step| {
-            let frames = panes.iter_mut().map(|pane| (pane.protocol().to_owned(), pane.step(view, step).into()));
-            let frames: Map<String, Value> = frames.collect();
-            if step.sequence >= first {
-                push(&mut text, step.sequence, step.at, kind(step.event), frames);
+        let polled = follower.poll_steps(context, &mut |view, step| match prism.step(view, step) {
+            Some(shown) => {
+                push(&mut text, &shown, first);
+                if text.len() >= MAX_BATCH { Take::Enough } else { Take::More }
             }
-            last = Some((step.sequence, step.at));
-            if text.len() >= MAX_BATCH { Take::Enough } else { Take::More }
+            None => {
+                held = Some(step.sequence);
+                Take::Enough
+            }
         });
-        if polled.is_pending() {
-            let paused = follower.if_paused(|view| pauses(panes, |pane| pane.pause(view)));
-            if let Some(frames) = paused.filter(|frames| !frames.is_empty()) {
-                push_more(&mut text, frames);
-                return Poll::Ready(true);
-            }
+        if polled.is_pending() && prism.is_to_pause() && follower.if_paused(|_| ()).is_some() {
+            is_paused = true;
+            return Poll::Ready(true);
         }
         polled
     })
     .await;
 
-    if !goes_on {
-        let run = follower.run();
-        let frames = run.view_safe(|view| pauses(panes, |pane| pane.pause(view)));
-        if !frames.is_empty() {
-            push_more(&mut text, frames);
+    let run = follower.run();
+    if let Some(sequence) = held {
+        let more = prism.pause(state, &run).await;
+        if sequence >= first {
+            push_more(&mut text, more);
         }
+        let shown = run.view_safe(|view| view.record.step(sequence).and_then(|step| prism.step(view, step)));
+        if let Some(shown) = shown {
+            push(&mut text, &shown, first);
+        }
+    }
+    if is_paused || (!goes_on && prism.is_to_pause()) {
+        push_more(&mut text, prism.pause(state, &run).await);
     }
     (text, goes_on)
 }
 
-/// What panes write when no step comes.
-fn pauses(panes: &mut [Pane], mut write: impl FnMut(&mut Pane) -> String) -> Map<String, Value> {
-    let written = panes.iter_mut().map(|pane| (pane.protocol().to_owned(), write(pane)));
-    written.filter(|(_, frames)| !frames.is_empty()).map(|(name, frames)| (name, frames.into())).collect()
-}
-
-fn push(text: &mut String, number: u64, at: Millis, kind: &str, frames: Map<String, Value>) {
-    let data = json!({ "event": number, "at": at, "kind": kind, "frames": frames });
-    text.push_str(&format!("event: event\nid: {number}\ndata: {data}\n\n"));
+/// `first`: the page has the events before.
+fn push(text: &mut String, shown: &Shown, first: u64) {
+    if shown.number >= first {
+        text.push_str(&format!("event: event\nid: {}\ndata: {}\n\n", shown.number, shown.to_json()));
+    }
 }
 
 /// Frames that belong to the latest event, written after it.
-fn push_more(text: &mut String, frames: Map<String, Value>) {
-    text.push_str(&format!("event: more\ndata: {}\n\n", json!({ "frames": frames })));
-}
-
-/// The name of an event's kind.
-pub(super) const fn kind(event: Event) -> &'static str {
-    match event {
-        Event::RunStarted => "run_started",
-        Event::TurnStarted { .. } => "turn_started",
-        Event::AnswerStarted { .. } => "answer_started",
-        Event::MessageStarted { .. } => "message_started",
-        Event::ContentStarted { .. } => "content_started",
-        Event::ContentDelta { .. } => "content_delta",
-        Event::ContentReplaced { .. } => "content_replaced",
-        Event::ContentFinished { .. } => "content_finished",
-        Event::MessageFinished { .. } => "message_finished",
-        Event::TurnFinished { .. } => "turn_finished",
-        Event::RunFinished { .. } => "run_finished",
+fn push_more(text: &mut String, frames: Frames) {
+    if !frames.is_empty() {
+        text.push_str(&format!("event: more\ndata: {}\n\n", json!({ "frames": frames })));
     }
 }

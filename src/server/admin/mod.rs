@@ -7,14 +7,17 @@
 mod answers;
 mod api;
 mod assets;
+mod export;
 mod feed;
 mod guard;
 mod listener;
+mod mask;
 mod opened;
 mod overview;
 mod panes;
 mod pending;
 mod playground;
+mod prism;
 mod run_view;
 mod runs;
 mod samples;

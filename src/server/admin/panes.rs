@@ -1,17 +1,20 @@
-//! A run in several protocols at once: each pane encodes it as a client of its protocol would get it, step by step.
+//! A run in one protocol: a pane encodes it as a client of its protocol would get it, step by step.
 //!
 //! An exchange is opened with the sample request of its protocol, which is decoded and not sent anywhere; the run's own
-//! steps are what it encodes. What a step added to the output is the frames of that event. Not here: where steps come
-//! from ([`super::feed`]).
+//! steps are what it encodes. What a step added to the output is the frames of that event. Not here: several protocols at
+//! once, and where steps come from ([`super::prism`]).
 
 use std::sync::Arc;
 
 use interlingua_core::call::{Delivery, DocumentCall, Reply, RunView};
-use interlingua_core::exchange::{Caller, Mounted, Request, SampleInput};
+use interlingua_core::exchange::{Caller, Mounted, Request, SampleInput, SampleThread};
 use interlingua_core::model::Message;
-use interlingua_core::{Call, Endpoint, Exchange, Fault, Flow, Next, Out, Owner, Step};
+use interlingua_core::{Call, Endpoint, Exchange, Fault, Flow, Next, Out, Owner, RunId, Step};
+
+use uuid::Uuid;
 
 use super::super::served::Served;
+use super::mask;
 use crate::clock;
 
 /// How often an exchange may look something up before it runs the agent.
@@ -44,9 +47,6 @@ impl Encoding {
 /// One protocol of a run's agent.
 pub(super) struct Pane {
     encoding: Encoding,
-    agent: String,
-    /// What the run's client said: some protocols repeat it.
-    text: String,
     exchange: Box<dyn Exchange>,
     out: Out,
     /// False: the protocol shows a whole answer after each turn.
@@ -55,14 +55,37 @@ pub(super) struct Pane {
     closed: bool,
     /// Whether the response has begun.
     begun: bool,
+    /// How often it was opened again.
+    opened: u128,
+    /// True: what people and agents say is replaced. Only for the Agent API.
+    masked: bool,
+}
+
+/// What a pane has written, or what it has to know before it can.
+pub(super) enum Written {
+    Frames(String),
+    Asks(Call),
 }
 
 impl Pane {
     /// A pane for a protocol. `None`: its protocol has no sample request, or the sample is none of a run.
     pub(super) fn open(encoding: Encoding, run: RunView<'_>) -> Option<Self> {
-        let (agent, text) = (run.run().agent.clone(), said(run));
-        let (exchange, streams) = open_exchange(encoding.mounted(), &agent, &text)?;
-        Some(Self { encoding, agent, text, exchange, out: Out::new(), streams, closed: false, begun: false })
+        let (exchange, streams) = open_exchange(encoding.mounted(), run, run.run().id)?;
+        Some(Self {
+            encoding,
+            exchange,
+            out: Out::new(),
+            streams,
+            closed: false,
+            begun: false,
+            opened: 0,
+            masked: false,
+        })
+    }
+
+    /// A pane that shows the events and hides what is said.
+    pub(super) fn masked(self) -> Self {
+        Self { masked: true, ..self }
     }
 
     /// The name of the protocol.
@@ -73,7 +96,7 @@ impl Pane {
     /// The frames of one event.
     pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> String {
         if self.closed {
-            self.reopen();
+            self.reopen(view);
         }
         if self.streams && !self.closed {
             if !self.begun {
@@ -82,24 +105,51 @@ impl Pane {
             }
             self.closed = self.exchange.encode(step, &mut self.out) != Flow::More;
         }
-        self.take()
+        let frames = self.take();
+        if self.masked { mask::frames(&frames, step.message().map(|(_, message)| &message.kind)) } else { frames }
     }
 
-    /// The frames that follow once a run waits between two turns, or a whole answer.
-    pub(super) fn pause(&mut self, view: RunView<'_>) -> String {
+    /// What follows once a run waits between two turns, or has ended: a whole answer, where the protocol does not stream.
+    pub(super) fn pause(&mut self, view: RunView<'_>) -> Written {
         if self.closed {
-            return String::new();
+            return Written::Frames(String::new());
         }
-        if self.streams {
-            self.closed = self.exchange.pause(view, &mut self.out) != Flow::More;
-        } else if self.exchange.reply(Reply::Run(view), &mut self.out).is_ok() {
-            self.closed = true;
+        if !self.streams {
+            return self.reply(Reply::Run(view));
         }
-        self.take()
+        self.closed = self.exchange.pause(view, &mut self.out) != Flow::More;
+        let frames = self.take();
+        Written::Frames(if self.masked { mask::frames(&frames, None) } else { frames })
     }
 
-    fn reopen(&mut self) {
-        if let Some((exchange, streams)) = open_exchange(self.encoding.mounted(), &self.agent, &self.text) {
+    /// Goes on after what was asked is known.
+    pub(super) fn reply(&mut self, reply: Reply<'_>) -> Written {
+        self.closed = true;
+        match self.exchange.reply(reply, &mut self.out) {
+            Ok(Next::Call(call)) => Written::Asks(call),
+            Ok(Next::Done) => Written::Frames(self.take()),
+            Err(fault) => self.fail(&fault),
+        }
+    }
+
+    /// Goes on although what was asked for cannot be had.
+    pub(super) fn fail(&mut self, fault: &Fault) -> Written {
+        self.closed = true;
+        match self.exchange.on_not_found(fault) {
+            Some(call) => Written::Asks(call),
+            None => {
+                self.out = Out::new();
+                self.exchange.fail(fault, &mut self.out);
+                Written::Frames(self.take())
+            }
+        }
+    }
+
+    fn reopen(&mut self, view: RunView<'_>) {
+        self.opened += 1;
+        // The same each time the run is shown.
+        let id = RunId(Uuid::from_u128(view.run().id.0.as_u128().wrapping_add(self.opened)));
+        if let Some((exchange, streams)) = open_exchange(self.encoding.mounted(), view, id) {
             (self.exchange, self.streams, self.closed, self.begun) = (exchange, streams, false, false);
         }
     }
@@ -117,9 +167,14 @@ pub(super) fn said(view: RunView<'_>) -> String {
     message.map_or_else(|| view.run().preview(), Message::text)
 }
 
-/// An exchange that has decoded the sample request of its protocol, and whether its answer is a stream.
-fn open_exchange(mounted: &Mounted, agent: &str, text: &str) -> Option<(Box<dyn Exchange>, bool)> {
-    let sample = mounted.sample.as_ref()?(&SampleInput { agent, text, id: clock::new_id(), thread: None });
+/// An exchange that has decoded the sample request of its protocol, in the run's session and with the ids that its client
+/// chose, and whether its answer is a stream. `id`: that of the request.
+fn open_exchange(mounted: &Mounted, view: RunView<'_>, id: RunId) -> Option<(Box<dyn Exchange>, bool)> {
+    let (run, text) = (view.run(), said(view));
+    let thread = SampleThread { session: &run.session_id, previous: view.info.previous, said: &[] };
+    let message = run.turns.first().and_then(|turn| turn.input.last()?.id.as_deref());
+    let input = SampleInput { agent: &run.agent, text: &text, id, message, thread: Some(thread) };
+    let sample = mounted.sample.as_ref()?(&input);
     let is_it = |endpoint: &&Endpoint| endpoint.method == sample.method && endpoint.path == sample.endpoint;
     let mut exchange = (mounted.endpoints.iter().find(is_it)?.open)();
     let mut headers = vec![("content-type", "application/json")];
@@ -136,7 +191,7 @@ fn open_exchange(mounted: &Mounted, agent: &str, text: &str) -> Option<(Box<dyn 
         base_url: "",
         caller: &caller,
         now: clock::now(),
-        new_id: clock::new_id(),
+        new_id: id,
     });
 
     let mut call = decoded.ok()?;

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::State;
 use super::panes::{Encoding, Pane, said};
 use super::summaries::summary;
-use super::{pending, samples};
-use crate::engine::{RunHandle, WantedRuns, summary_of};
+use super::{mask, pending, samples};
+use crate::engine::{WantedRuns, summary_of};
 use crate::store::Query;
 
 /// The most runs of a session that are listed.
@@ -89,14 +89,15 @@ fn turns(view: RunView<'_>, texts: bool) -> Vec<Value> {
             "error": turn.error,
             "usage": turn.usage,
             "answered_by": turn.answered_by.map(|run| run.to_string()),
-            "input": texts.then(|| input(turn)),
+            "input": input(turn, texts),
         })
     });
     shown.collect()
 }
 
-fn input(turn: &Turn) -> Value {
-    turn.input.iter().map(|message| serde_json::to_value(message).unwrap_or_default()).collect()
+fn input(turn: &Turn, texts: bool) -> Value {
+    let whole = |message| serde_json::to_value(message).unwrap_or_default();
+    turn.input.iter().map(|message| if texts { whole(message) } else { mask::message(message) }).collect()
 }
 
 fn request(view: RunView<'_>) -> Value {
@@ -117,54 +118,4 @@ fn advice(view: RunView<'_>) -> Option<&'static str> {
         "GATEWAY_SHUTTING_DOWN" => "The gateway stopped before the run ended. A longer `drain` gives runs more time.",
         _ => return None,
     })
-}
-
-/// Whether an export is asked for without texts: `?mask`, or `?mask=1`.
-///
-/// # Errors
-/// Other parameters and values.
-pub(super) fn is_masked(query: &str) -> Result<bool, Fault> {
-    let mut is_masked = false;
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        match (&*name, &*value) {
-            ("mask", "" | "1" | "true") => is_masked = true,
-            ("mask", "0" | "false") => is_masked = false,
-            ("mask", _) => return Err(Fault::invalid("mask", "must be 1 or 0")),
-            (other, _) => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
-        }
-    }
-    Ok(is_masked)
-}
-
-/// The run in one file: what the console knows of it, and its events with their frames.
-///
-/// # Errors
-/// As [`detail`].
-pub(super) async fn export(state: &Arc<State>, texts: bool, id: RunId, run: &RunHandle) -> Result<Value, Fault> {
-    let detail = detail(state, texts, id).await?;
-    let agent = run.view(|view| view.run().agent.clone());
-    let mut panes: Vec<Pane> = Vec::new();
-    for route in state.admin.control.routes_of(&agent) {
-        let is_new = panes.iter().all(|pane| pane.protocol() != route.scope.protocol);
-        let pane = || run.view_safe(|view| Pane::open(Encoding::Route(Arc::clone(&route)), view));
-        panes.extend(is_new.then(pane).flatten().filter(|_| texts));
-    }
-    let events: Vec<Value> = run.view_safe(|view| {
-        let steps = view.record.steps(0).map(|step| {
-            let frames: Map<String, Value> =
-                panes.iter_mut().map(|pane| (pane.protocol().to_owned(), pane.step(view, step).into())).collect();
-            json!({ "event": step.sequence, "at": step.at, "kind": super::feed::kind(step.event), "frames": frames })
-        });
-        let mut events: Vec<Value> = steps.collect();
-        // What a protocol writes once a run waits or is over belongs to the latest event, as in the stream.
-        if let Some(last) = events.last_mut() {
-            for pane in &mut panes {
-                let more = pane.pause(view);
-                let frames = &mut last["frames"][pane.protocol()];
-                *frames = format!("{}{more}", frames.as_str().unwrap_or_default()).into();
-            }
-        }
-        events
-    });
-    Ok(json!({ "interlingua": env!("CARGO_PKG_VERSION"), "detail": detail, "events": events }))
 }

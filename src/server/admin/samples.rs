@@ -58,10 +58,11 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Value,
     runs.retain(|run| run.view(|view| view.info.owner == here.key()));
     let said: Vec<(Role, String)> = runs.iter().flat_map(|run| run.view_safe(said)).collect();
     let latest = runs.last().map(|run| (run.id(), run.view(|view| view.run().session_id.clone())));
-    let thread = latest.as_ref().map(|(previous, session)| SampleThread { session, previous: *previous, said: &said });
+    let thread =
+        latest.as_ref().map(|(previous, session)| SampleThread { session, previous: Some(*previous), said: &said });
 
     let id = clock::new_id();
-    let input = SampleInput { agent: &wanted.agent, text: &wanted.text, id, thread };
+    let input = SampleInput { agent: &wanted.agent, text: &wanted.text, id, message: None, thread };
     let none = || Fault::invalid("protocol", "has no sample request with these options");
     let sample = sample(route, &input).ok_or_else(none)?;
     let alone = SampleInput { thread: None, ..input };
@@ -82,7 +83,7 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Value,
 
 /// A shell command that sends a text to an agent over a route. `None`: the protocol has no sample request.
 pub(super) fn curl(state: &State, route: &Served, agent: &str, text: &str) -> Option<String> {
-    let input = SampleInput { agent, text, id: clock::new_id(), thread: None };
+    let input = SampleInput { agent, text, id: clock::new_id(), message: None, thread: None };
     Some(snippets::curl(&target(state, route), &sample(route, &input)?))
 }
 

@@ -123,7 +123,8 @@ impl ProtocolAdapter for AgUi {
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
     let (id, run) = (input.id.to_string(), format!("run-{}", input.id));
     let thread = input.thread.map_or(&*id, |thread| thread.session);
-    let message = json!({ "id": format!("msg-{}", input.id), "role": "user", "content": input.text });
+    let message = input.message.map_or_else(|| format!("msg-{}", input.id), str::to_owned);
+    let message = json!({ "id": message, "role": "user", "content": input.text });
     let body = json!({
         "threadId": thread, "runId": run, "messages": [message], "tools": [], "context": [], "state": {},
         "forwardedProps": {},

@@ -1,0 +1,230 @@
+//! A run in several protocols at once, event by event: what the stream of a page and an exported file hold of it.
+//!
+//! Between two turns a client of some protocols gets an end, and a client of others its whole answer. A run that waits is
+//! shown as it stands; of a run that has gone on, what it was then is made again. Not here: one protocol
+//! ([`super::panes`]).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use interlingua_core::call::{DocumentCall, Reply, RunInfo, RunState, RunView, SessionCall, SessionItem, SessionView};
+use interlingua_core::event::Millis;
+use interlingua_core::pending::{Pending, PendingKind};
+use interlingua_core::{Call, Event, Fault, Record, Step};
+use serde_json::{Map, Value, json};
+
+use super::panes::{Encoding, Pane, Written};
+use super::{State, pending};
+use crate::engine::{Answer, RunHandle};
+
+/// The protocol that the page reads.
+pub(super) const AGENT_API: &str = "agent-api";
+/// How often a pane may look something up for one answer.
+const MAX_LOOKUPS: usize = 4;
+
+/// Frames by protocol.
+pub(super) type Frames = Map<String, Value>;
+
+/// One event of a run, with its frames.
+pub(super) struct Shown {
+    pub(super) number: u64,
+    pub(super) at: Millis,
+    pub(super) kind: &'static str,
+    pub(super) frames: Frames,
+}
+
+impl Shown {
+    /// Adds frames that were written after those of the event.
+    pub(super) fn add(&mut self, more: Frames) {
+        for (name, text) in more {
+            let before = self.frames.get(&name).and_then(Value::as_str).unwrap_or_default();
+            let all = format!("{before}{}", text.as_str().unwrap_or_default());
+            self.frames.insert(name, all.into());
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "event": self.number, "at": self.at, "kind": self.kind, "frames": self.frames })
+    }
+}
+
+/// The panes of a run, and how far they are.
+pub(super) struct Prism {
+    panes: Vec<Pane>,
+    /// The step before which they wrote last what belongs to a pause.
+    paused_at: Option<u64>,
+    next: u64,
+}
+
+impl Prism {
+    /// The panes for these protocols, in their order: the first route of the agent for each. The page itself reads the Agent
+    /// API, whether a route has it or not. Without `texts` it is the only one, and has no texts.
+    pub(super) fn open(state: &State, run: &RunHandle, protocols: &[String], texts: bool) -> Self {
+        let agent = run.view(|view| view.run().agent.clone());
+        let routes = state.admin.control.routes_of(&agent);
+        let own = |protocol: &str| {
+            let mounted = (protocol == AGENT_API).then(|| (state.admin.agent_api)(&agent)).flatten();
+            mounted.map(|mounted| Encoding::Own(AGENT_API, mounted.into()))
+        };
+        let of = |protocol: &str| {
+            let route = routes.iter().find(|route| route.scope.protocol == protocol);
+            route.map(|route| Encoding::Route(Arc::clone(route))).or_else(|| own(protocol))
+        };
+        let wanted = protocols.iter().filter(|protocol| texts || *protocol == AGENT_API);
+        let panes = run.view_safe(|view| wanted.filter_map(|protocol| Pane::open(of(protocol)?, view)).collect());
+        Self { panes, paused_at: None, next: 0 }.masked_unless(texts)
+    }
+
+    fn masked_unless(self, texts: bool) -> Self {
+        if texts {
+            return self;
+        }
+        Self { panes: self.panes.into_iter().map(Pane::masked).collect(), ..self }
+    }
+
+    /// The next event. `None`: a turn begins, and before it [`Self::pause`] has to be called.
+    pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> Option<Shown> {
+        self.next = step.sequence;
+        if matches!(step.event, Event::TurnStarted { turn } if turn > 0) && self.is_to_pause() {
+            return None;
+        }
+        let frames = self.panes.iter_mut().map(|pane| (pane.protocol().to_owned(), pane.step(view, step).into()));
+        let shown = Shown { number: step.sequence, at: step.at, kind: kind(step.event), frames: frames.collect() };
+        self.next = step.sequence + 1;
+        Some(shown)
+    }
+
+    /// True if nothing was written yet for a pause after the steps so far.
+    pub(super) fn is_to_pause(&self) -> bool {
+        self.paused_at != Some(self.next)
+    }
+
+    /// What protocols write once a run waits, or has ended. It belongs to the latest event. Protocols that write nothing are
+    /// left out.
+    pub(super) async fn pause(&mut self, state: &Arc<State>, run: &RunHandle) -> Frames {
+        self.paused_at = Some(self.next);
+        let (mut frames, mut asking) = (Frames::new(), Vec::new());
+        let next = self.next;
+        let then = run.view_safe(|view| {
+            let then = Then::new(view, next);
+            for (index, pane) in self.panes.iter_mut().enumerate() {
+                match pane.pause(then.as_ref().map_or(view, Then::view)) {
+                    Written::Frames(text) => add(&mut frames, pane, text),
+                    Written::Asks(call) => asking.push((index, call)),
+                }
+            }
+            then
+        });
+        for (index, call) in asking {
+            let pane = &mut self.panes[index];
+            let text = answered(state, run, then.as_ref(), pane, call).await;
+            add(&mut frames, pane, text);
+        }
+        frames
+    }
+}
+
+fn add(frames: &mut Frames, pane: &Pane, text: String) {
+    if !text.is_empty() {
+        frames.insert(pane.protocol().to_owned(), text.into());
+    }
+}
+
+/// A run as it was before its next turn began.
+struct Then {
+    record: Record,
+    info: RunInfo,
+    pending: Vec<Pending>,
+}
+
+impl Then {
+    /// `None`: it has not gone on since.
+    fn new(view: RunView<'_>, steps: u64) -> Option<Self> {
+        if steps >= view.record.len() {
+            return None;
+        }
+        let mut record = view.record.clone();
+        record.rewind(steps);
+        let pending = record.run().pending();
+        let waits_for_login = pending.iter().any(|item| item.kind == PendingKind::Auth);
+        let mut info = view.info.clone();
+        info.state = if waits_for_login { RunState::WaitingForAuth } else { RunState::Waiting };
+        info.changed_at = record.now();
+        Some(Self { record, info, pending })
+    }
+
+    const fn view(&self) -> RunView<'_> {
+        RunView { record: &self.record, info: &self.info, pending: self.pending.as_slice() }
+    }
+}
+
+/// Answers what a pane asks until it has written its frames.
+async fn answered(state: &Arc<State>, run: &RunHandle, then: Option<&Then>, pane: &mut Pane, call: Call) -> String {
+    let mut call = call;
+    for _ in 0..MAX_LOOKUPS {
+        let written = match &call {
+            Call::Session(SessionCall::Get { session }) => match session_then(state, run, then, session).await {
+                Ok(view) => pane.reply(Reply::Session(&[view])),
+                Err(fault) => pane.fail(&fault),
+            },
+            Call::Document(DocumentCall::Get { .. } | DocumentCall::List { .. }) => pane.reply(Reply::Documents(&[])),
+            _ => pane.reply(Reply::Done),
+        };
+        match written {
+            Written::Frames(text) => return text,
+            Written::Asks(next) => call = next,
+        }
+    }
+    String::new()
+}
+
+/// The run's session as it was then, without what was said in it later.
+///
+/// # Errors
+/// If it is gone, or the store fails.
+async fn session_then(
+    state: &State,
+    run: &RunHandle,
+    then: Option<&Then>,
+    session: &str,
+) -> Result<SessionView, Fault> {
+    let scope = state.admin.engine.operator().in_scope_of(run, pending::scope_of(state, run)?);
+    let call = Call::Session(SessionCall::Get { session: session.to_owned() });
+    let Answer::Sessions(views) = state.admin.engine.answer(call, &scope).await? else {
+        return Err(Fault::unexpected_reply());
+    };
+    let mut view = views.into_iter().next().ok_or_else(|| Fault::not_found("the session"))?;
+
+    let is_of_run = |item: &SessionItem| item.run == Some(run.id());
+    let last = match then {
+        None => view.items.iter().rposition(is_of_run),
+        // Its later turns are in the session, too.
+        Some(then) => {
+            let said: HashSet<String> = then.record.run().conversation().filter_map(|message| message.id).collect();
+            let is_said = |item: &SessionItem| item.message.id.as_ref().is_some_and(|id| said.contains(id));
+            view.items.iter().rposition(|item| is_of_run(item) && is_said(item))
+        }
+    };
+    match last {
+        Some(last) => view.items.truncate(last + 1),
+        None => view.items.retain(|item| item.run.is_some_and(|other| other < run.id())),
+    }
+    Ok(view)
+}
+
+/// The name of an event's kind.
+const fn kind(event: Event) -> &'static str {
+    match event {
+        Event::RunStarted => "run_started",
+        Event::TurnStarted { .. } => "turn_started",
+        Event::AnswerStarted { .. } => "answer_started",
+        Event::MessageStarted { .. } => "message_started",
+        Event::ContentStarted { .. } => "content_started",
+        Event::ContentDelta { .. } => "content_delta",
+        Event::ContentReplaced { .. } => "content_replaced",
+        Event::ContentFinished { .. } => "content_finished",
+        Event::MessageFinished { .. } => "message_finished",
+        Event::TurnFinished { .. } => "turn_finished",
+        Event::RunFinished { .. } => "run_finished",
+    }
+}
