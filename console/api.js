@@ -77,6 +77,19 @@ export async function call(method, path, body) {
   throw new ApiError(response.status, read?.code ?? '', read?.detail ?? `The gateway answered ${response.status}.`, read);
 }
 
+/** A file of the gateway, as it is. */
+export async function file(path) {
+  const headers = { authorization: `Bearer ${session.value?.bearer}` };
+  const response = await fetch(`api${path}`, { headers, cache: 'no-store' }).catch(() => null);
+  if (!response) throw new ApiError(0, 'OFFLINE', 'The gateway does not answer.', null);
+  if (response.status === 401) expired();
+  if (!response.ok) {
+    const read = parse(await response.text());
+    throw new ApiError(response.status, read?.code ?? '', read?.detail ?? `The gateway answered ${response.status}.`, read);
+  }
+  return response.blob();
+}
+
 export const get = (path) => call('GET', path);
 export const post = (path, body = {}) => call('POST', path, body);
 

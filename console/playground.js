@@ -2,9 +2,9 @@
 // it began. What the agent says is read from the run, not from the wire. Not here: what it looks like (views/playground.js).
 
 import { computed, effect, signal, untracked } from './vendor/signals-core/signals-core.mjs';
-import { get, post, send, session, whenSignedOut } from './api.js';
+import { post, send, session, whenSignedOut } from './api.js';
 import { place } from './router.js';
-import { closeRun, grown, lately, openRun, run } from './state.js';
+import { closeRun, detailOf, grown, lately, openRun, run } from './state.js';
 
 /** Characters of an answer that are kept: the last ones. */
 const MOST = 2_000_000;
@@ -30,7 +30,8 @@ const MOST = 2_000_000;
  */
 
 const fresh = () => ({
-  agent: '', owner: '', turns: /** @type {Turn[]} */ ([]), snippets: null, busy: false, error: '',
+  agent: '', owner: '', turns: /** @type {Turn[]} */ ([]),
+  snippets: /** @type {import('./types.d.ts').Snippets | null} */ (null), busy: false, error: '',
 });
 
 /** The conversation. Turns change in place; a new object is set whenever something has changed. */
@@ -57,6 +58,7 @@ export async function say(route, agent, text) {
   const { turns } = chat.peek();
   const runs = turns.map((turn) => turn.run).filter(Boolean);
   changed({ busy: true, error: '' });
+  /** @type {import('./types.d.ts').Sample} */
   let sample;
   try {
     sample = await post('/sample', { route: route.path, protocol: route.protocol, agent, text, runs });
@@ -112,7 +114,7 @@ function follow(turn, id) {
 
 /** What was open when a decision was made is so no more. */
 async function refresh(turn) {
-  const detail = await get(`/runs/${turn.run}`).catch(() => null);
+  const detail = await detailOf(turn.run).catch(() => null);
   if (detail && turn.open) {
     turn.open = { ...turn.open, detail };
     changed();

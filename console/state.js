@@ -13,10 +13,18 @@ import { stateOf } from './format.js';
 export const now = signal(Date.now());
 setInterval(() => { if (!document.hidden) now.value = Date.now(); }, 1000);
 
+/**
+ * What the gateway answers (types.d.ts).
+ * @typedef {import('./types.d.ts').Summary} Summary
+ * @typedef {import('./types.d.ts').PendingItem} PendingItem
+ * @typedef {Omit<PendingItem, 'item'> & PendingItem['item']} OpenItem  with what is asked beside who asks
+ * @typedef {Omit<import('./types.d.ts').Detail, 'pending'> & {pending: OpenItem[]}} Detail
+ */
+
 /** The gateway itself, its agents and routes. `null`: not known yet. */
-export const gateway = signal(/** @type {any} */ (null));
-export const agents = signal(/** @type {any[] | null} */ (null));
-export const routes = signal(/** @type {any[] | null} */ (null));
+export const gateway = signal(/** @type {import('./types.d.ts').Gateway | null} */ (null));
+export const agents = signal(/** @type {import('./types.d.ts').Agent[] | null} */ (null));
+export const routes = signal(/** @type {import('./types.d.ts').Route[] | null} */ (null));
 export const pendingCount = signal(0);
 
 /** What failed last, for the reader; `null` if nothing did. */
@@ -29,7 +37,7 @@ export const fail = (error) => { problem.value = error instanceof Error ? error.
  * change when they were; a run that was created later is new. `fresh`: the new ones.
  */
 const NO_RUNS = {
-  key: '', rows: /** @type {any[]} */ ([]), total: 0, next: /** @type {string | null} */ (null), size: 0, newest: 0,
+  key: '', rows: /** @type {Summary[]} */ ([]), total: 0, next: /** @type {string | null} */ (null), size: 0, newest: 0,
   loading: false, error: /** @type {string | null} */ (null), fresh: /** @type {Set<string>} */ (new Set()),
 };
 export const runs = signal(NO_RUNS);
@@ -108,7 +116,7 @@ const matches = (run, filter) =>
   (!filter.text || `${run.text}\n${run.session}\n${run.owner}\n${run.id}`.toLowerCase().includes(filter.text.toLowerCase()));
 
 /** The summaries that have changed last, whatever the filters are. */
-export const lately = signal(/** @type {any[]} */ ([]));
+export const lately = signal(/** @type {Summary[]} */ ([]));
 
 const isListed = () => place.peek().screen === 'runs' && !place.peek().id;
 
@@ -116,7 +124,7 @@ const isListed = () => place.peek().screen === 'runs' && !place.peek().id;
  * The list after changes. Runs that changed move to the front; as many rows are kept as were loaded, so a page that is open
  * for days does not grow.
  * @param {typeof NO_RUNS} state
- * @param {any[]} changed
+ * @param {Summary[]} changed
  * @param {string[]} removed
  */
 export function merged(state, changed, removed) {
@@ -216,6 +224,29 @@ export function openFile(text) {
   };
 }
 
+/** @param {PendingItem} entry  @returns {OpenItem} */
+const openItem = ({ item, ...rest }) => ({ ...rest, ...item });
+
+/**
+ * What is known of a run besides its messages.
+ * @param {string} id
+ * @returns {Promise<Detail>}
+ */
+export async function detailOf(id) {
+  const detail = await get(`/runs/${id}`);
+  return { ...detail, pending: detail.pending.map(openItem) };
+}
+
+/**
+ * A page of open items.
+ * @param {Record<string, string>} query
+ * @returns {Promise<{data: OpenItem[], total: number, next: string | null}>}
+ */
+export async function openItems(query) {
+  const page = await get(`/pending?${new URLSearchParams(query)}`);
+  return { ...page, data: page.data.map(openItem) };
+}
+
 /** Answers may come in another order than they were asked for: an older one is not shown after a newer one. */
 let asked = 0;
 let shown = 0;
@@ -230,7 +261,7 @@ export async function loadDetail(id) {
     run.value = { ...open, ...changes };
   };
   try {
-    const detail = await get(`/runs/${id}`);
+    const detail = await detailOf(id);
     change({ detail, summary: detail.run });
   } catch (error) {
     change({ error: error.message, removed: error.status === 404 });

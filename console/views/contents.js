@@ -5,7 +5,7 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { signal } from '../vendor/signals-core/signals-core.mjs';
 import { whenSignedOut } from '../api.js';
 import { blocksOf } from '../blocks.js';
-import { bytes, pretty, safeLink } from '../format.js';
+import { bytes, counted, pretty, safeLink } from '../format.js';
 import { pictureOf } from '../media.js';
 
 /** A longer text is shown in part, until someone asks for all of it. */
@@ -14,18 +14,23 @@ const CLIP = 20_000;
 const whole = signal(/** @type {Set<string>} */ (new Set()));
 whenSignedOut(() => { whole.value = new Set(); });
 
+/** What stands for a text that the reader's role may not read: the gateway sends as many asterisks as it has characters. */
+const hiddenText = (text) => html`<p class="hidden-text">${counted(text.length, 'character')}</p>`;
+
 /**
  * @param {any[]} contents
- * @param {string} id  of their message: what was asked for is shown whole again
+ * @param {string} id       of their message: what was asked for is shown whole again
+ * @param {boolean} hidden  whether their texts are hidden
  */
-export function contentsOf(contents, id) {
+export function contentsOf(contents, id, hidden) {
   return contents.filter(Boolean).map((content, index) => {
     const text = content.text ?? '';
-    if (text) return long(text, `${id}-${index}`);
+    if (text) return long(text, `${id}-${index}`, hidden);
+    if (hidden) return html`<p class="hidden-text">${content.type ?? 'content'}</p>`;
     const file = fileOf(content);
     if (file) return file;
     const value = content.value ?? content.data;
-    return value ? long(pretty(value), `${id}-${index}`) : nothing;
+    return value ? long(pretty(value), `${id}-${index}`, hidden) : nothing;
   });
 }
 
@@ -43,7 +48,8 @@ function fileOf(content) {
 }
 
 /** A text, or its beginning and a button for all of it. `key` names it. */
-export function long(text, key) {
+export function long(text, key, hidden = false) {
+  if (hidden) return hiddenText(text);
   if (text.length <= CLIP) return html`<pre dir="auto">${text}</pre>`;
   if (whole.value.has(key)) return html`<pre dir="auto">${blocksOf(text).map((block) => html`<span class="block">${block}</span>`)}</pre>`;
   const all = () => { whole.value = new Set([...whole.value, key]); };

@@ -1,12 +1,25 @@
 // What else is known of a run: its ids in every protocol, session, request, turns, usage.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
-import { duration, number, pretty, stamp } from '../format.js';
+import { counted, duration, number, pretty, stamp } from '../format.js';
 import { link } from '../router.js';
 import { copy, loading, stateBadge } from '../ui.js';
 
 const pair = (name, value) => (value === null || value === undefined || value === '' ? nothing : html`<dt>${name}</dt><dd>${value}</dd>`);
 
+/** From when the run was accepted to the agent's first event. */
+function firstEvent({ run, turns }) {
+  const at = turns[0]?.first_event_at;
+  return at ? duration(at - run.created_at) : null;
+}
+
+/** The id as it is comes first. */
+const idsOf = ({ ids }) => Object.entries(ids).sort(([one], [other]) => Number(other === 'id') - Number(one === 'id') || (one < other ? -1 : 1));
+
+/** How a protocol writes the id, or what it is. */
+const idName = (name) => (name === 'id' ? 'Id' : name);
+
+/** @param {any} open  @param {import('../state.js').Detail | null} detail */
 export function detailsTab(open, detail) {
   if (!detail) return loading('details');
   const { run } = detail;
@@ -16,15 +29,15 @@ export function detailsTab(open, detail) {
         ${pair('State', stateBadge(run))}
         ${pair('Agent', run.agent)}
         ${pair('Client protocol', run.protocol)}
-        ${pair('Owner', run.owner)}
+        ${pair('Owner', html`<code>${run.owner}</code>`)}
         ${pair('Accepted', stamp(run.created_at))}
         ${pair('Last change', stamp(run.changed_at))}
         ${pair('Events', number(run.events))}
-        ${pair('Size', detail.size === undefined ? null : `${number(detail.size)} bytes`)}
+        ${pair('First event after', firstEvent(detail))}
       </dl></section>
       <section class="panel"><h2>Ids</h2><dl class="facts-list">
-        ${Object.entries(detail.ids).map(([name, id]) => pair(name, html`<code>${id}</code>
-          <button class="quiet" aria-label=${`Copy ${name}`} @click=${() => copy(id, 'Id')}>Copy</button>`))}
+        ${idsOf(detail).map(([name, id]) => pair(idName(name), html`<code>${id}</code>
+          <button class="quiet" aria-label=${`Copy ${idName(name)}`} @click=${() => copy(id, 'Id')}>Copy</button>`))}
       </dl></section>
       <section class="panel"><h2>Session</h2>
         <p><code>${detail.session.id}</code></p>
@@ -33,14 +46,19 @@ export function detailsTab(open, detail) {
       </section>
       <section class="panel wide"><h2>Turns</h2>
         <div class="scroll"><table>
-          <thead><tr><th scope="col">Turn</th><th scope="col">End</th><th scope="col">Began</th><th scope="col">Took</th><th scope="col">Usage</th></tr></thead>
+          <thead><tr><th scope="col">Turn</th><th scope="col">End</th><th scope="col">Began</th><th scope="col">First event</th><th scope="col">Took</th><th scope="col">Usage</th></tr></thead>
           <tbody>${detail.turns.map((turn) => html`<tr><td>${turn.number + 1}</td>
-            <td>${turn.end ?? 'running'}${turn.error ? html` <code class="bad">${turn.error.code}</code> ${turn.error.message}` : nothing}</td>
+            <td>${turn.end ?? 'running'}${turn.error ? html` <code class="bad">${turn.error.code}</code> ${turn.error.message}` : nothing}${
+              turn.answered_by ? html` <a href=${link('runs', turn.answered_by)}>answered by another run</a>` : nothing}</td>
             <td>${stamp(turn.started_at)}</td>
+            <td>${turn.first_event_at ? duration(turn.first_event_at - turn.started_at) : '–'}</td>
             <td>${turn.ended_at ? duration(turn.ended_at - turn.started_at) : '…'}</td>
             <td>${turn.usage ? html`<code>${JSON.stringify(turn.usage)}</code>` : '–'}</td></tr>`)}</tbody>
         </table></div>
       </section>
+      ${detail.deliveries.length > 0 ? html`<section class="panel wide"><h2>Deliveries</h2>
+        <p class="dim">What this gateway is sending to receivers that the client named.</p>
+        <ul class="plain">${detail.deliveries.map(({ delivered }) => html`<li>${number(delivered)} of ${counted(run.events, 'event')} sent</li>`)}</ul></section>` : nothing}
       ${detail.request ? html`<section class="panel wide"><h2>Request</h2><pre>${pretty(detail.request)}</pre></section>` : nothing}
     </div>`;
 }

@@ -4,13 +4,14 @@
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { signal } from '../vendor/signals-core/signals-core.mjs';
-import { get, mayAct, post, whenSignedOut } from '../api.js';
-import { ago, ahead, bytes, pretty } from '../format.js';
+import { mayAct, post, whenSignedOut } from '../api.js';
+import { ago, ahead, bytes, ownerName, pretty } from '../format.js';
 import { link } from '../router.js';
-import { now } from '../state.js';
+import { now, openItems } from '../state.js';
 import { fieldsOf, missingOf, schemaForm } from './schema.js';
 
 /** @typedef {{decision: string, text: string, error: string, busy: boolean}} Choice */
+/** @typedef {import('../state.js').OpenItem} OpenItem */
 
 /** What was chosen for an item and is not sent yet, with what its field has. */
 const choices = signal(/** @type {Map<string, Choice>} */ (new Map()));
@@ -86,7 +87,7 @@ async function send(items) {
 /** The items of a run that are open. A refusal may have other reasons than that someone was faster. */
 async function stillOpen(run) {
   try {
-    const { data } = await get(`/pending?run=${run}`);
+    const { data } = await openItems({ run });
     return new Set(data.map(keyOf));
   } catch {
     return null;
@@ -162,7 +163,7 @@ function form(items, body) {
 
 /**
  * The open items of one run: a card for each, and one button that sends what was decided if there are several.
- * @param {any[]} items   of one run
+ * @param {OpenItem[]} items   of one run
  * @param {boolean} listed  false within the timeline of their run
  */
 export function itemGroup(items, listed = true) {
@@ -178,7 +179,7 @@ export function itemGroup(items, listed = true) {
     </section>`;
 }
 
-/** @param {any} item  @param {boolean} listed  @param {boolean} alone  whether it is the only one of its turn */
+/** @param {OpenItem} item  @param {boolean} listed  @param {boolean} alone  whether it is the only one of its turn */
 function itemCard(item, listed, alone) {
   const key = keyOf(item);
   const done = decided.value.get(key);
@@ -189,7 +190,7 @@ function itemCard(item, listed, alone) {
     <article tabindex=${listed ? 0 : nothing} aria-label=${item.name} class="item">
       <header>
         <b>${item.name}</b> <span class="kind">${item.kind}</span>
-        <span class="dim">${item.agent} · asked over ${item.protocol} by ${item.owner}, ${ago(item.asked_at, now.value)}${
+        <span class="dim">${item.agent} · asked over ${item.protocol} by ${ownerName(item.owner)}, ${ago(item.asked_at, now.value)}${
           item.expires_at ? html` · <span class=${expired ? 'bad' : ''}>expires ${ahead(item.expires_at, now.value)}</span>` : nothing}</span>
         <span class="space"></span>
         ${listed ? html`<a href=${link('runs', item.run)}>Open run</a>` : nothing}

@@ -3,25 +3,48 @@
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { effect, signal, untracked } from '../vendor/signals-core/signals-core.mjs';
-import { get, session, whenSignedOut } from '../api.js';
+import { session, whenSignedOut } from '../api.js';
 import { place } from '../router.js';
-import { missed, pendingCount } from '../state.js';
+import { missed, openItems, pendingCount } from '../state.js';
 import { empty, failed, loading } from '../ui.js';
 import { decided, itemGroup, keyOf, tooLate } from './item.js';
 
-const items = signal(/** @type {any[] | null} */ (null));
+/** Items that are loaded at a time. */
+const PAGE = 200;
+
+const items = signal(/** @type {import('../state.js').OpenItem[] | null} */ (null));
+const total = signal(0);
+/** How many pages are shown. */
+const pages = signal(1);
 const error = signal('');
-whenSignedOut(() => { items.value = null; });
+whenSignedOut(() => {
+  items.value = null;
+  pages.value = 1;
+});
+
+/** The items that are shown: a list may change while it is read. */
+async function listedItems() {
+  const found = new Map();
+  let cursor = '';
+  for (let page = 0; page < pages.peek(); page += 1) {
+    const { data, next, total: all } = await openItems({ limit: String(PAGE), ...(cursor && { cursor }) });
+    for (const item of data) found.set(keyOf(item), item);
+    total.value = all;
+    if (!next) break;
+    cursor = next;
+  }
+  return [...found.values()];
+}
 
 async function load() {
   try {
-    const page = await get('/pending?limit=200');
-    const listed = new Set(page.data.map(keyOf));
+    const data = await listedItems();
+    const listed = new Set(data.map(keyOf));
     const gone = (items.peek() ?? []).filter((item) => !listed.has(keyOf(item)));
     tooLate(gone);
     // What was decided here stays for a moment, so that one sees what became of it.
     const kept = gone.filter((item) => decided.peek().has(keyOf(item)));
-    items.value = [...kept, ...page.data].sort((one, other) => one.asked_at - other.asked_at);
+    items.value = [...kept, ...data].sort((one, other) => one.asked_at - other.asked_at);
     error.value = '';
   } catch (problem) {
     error.value = problem.message;
@@ -39,6 +62,7 @@ effect(() => {
   if (session.value && place.value.screen === 'pending') {
     pendingCount.value;
     missed.value;
+    pages.value;
     decided.value;
     untracked(load);
   }
@@ -51,5 +75,7 @@ export function pendingView() {
     ${error.value && !all ? failed(error.value, load)
       : !all ? loading('open items')
         : all.length === 0 ? empty('Nothing waits for a decision.', 'Questions and approvals of every agent appear here, whatever protocol their client speaks.')
-          : html`<div class="items">${repeat(byRun(all), ([run]) => run, ([, group]) => itemGroup(group))}</div>`}`;
+          : html`<div class="items">${repeat(byRun(all), ([run]) => run, ([, group]) => itemGroup(group))}</div>
+            ${total.value > all.length ? html`<p><button @click=${() => { pages.value += 1; }}>Show more</button>
+              <span class="dim">${all.length} of ${total.value}</span></p>` : nothing}`}`;
 }

@@ -54,8 +54,6 @@ export function playgroundView() {
           <div class="field"><label for="protocol">Protocol</label><select id="protocol" .value=${nameOf(route, open)} ?disabled=${busy} @change=${(event) => refine({ protocol: event.target.value })}>
             ${open.map((one) => html`<option .value=${nameOf(one, open)} ?selected=${one === route}>${nameOf(one, open)}</option>`)}</select></div>
         </div>
-        ${open.some((one) => one.protocol === 'agent-api') ? nothing
-          : html`<p class="note">No route of this agent has the protocol agent-api: what it says shows on the wire only.</p>`}
         ${conversation(agent)}
         ${mayAct() ? composer(route, agent) : html`<p class="note">Your role may view, and not send anything.</p>`}
       </section>

@@ -1,9 +1,9 @@
 // One run: its head, and the tabs Timeline, Prism and Details.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
-import { effect } from '../vendor/signals-core/signals-core.mjs';
-import { mayAct, post, call, get, session } from '../api.js';
-import { ago, counted, duration } from '../format.js';
+import { effect, signal } from '../vendor/signals-core/signals-core.mjs';
+import { mayAct, post, call, file, session } from '../api.js';
+import { ago, counted, duration, ownerName } from '../format.js';
 import { go, lastList, link, place, refine } from '../router.js';
 import { FILE, closeRun, fail, grown, loadDetail, now, openFile, openRun, run } from '../state.js';
 import { ask, empty, failed, loading, stateBadge } from '../ui.js';
@@ -45,7 +45,7 @@ export function runView() {
       ${open.isFile ? html`<span class="dim">from a file</span>` : actions(summary)}
     </div>
     ${open.removed ? html`<p class="problem" role="status">This run was deleted. What is shown is what this page had of it.</p>` : nothing}
-    <p class="facts">${summary.agent} · ${summary.protocol} · ${summary.owner} · ${counted(open.frames.length || summary.events, 'event')}
+    <p class="facts">${summary.agent} · ${summary.protocol} · ${ownerName(summary.owner)} · ${counted(open.frames.length || summary.events, 'event')}
       · ${duration((open.folded.last || summary.changed_at) - summary.created_at)} · began ${ago(summary.created_at, now.value)}</p>
     <div role="tablist" aria-label="Views of the run" @keydown=${onTabKey}>
       ${Object.entries(TABS).map(([name, [title]]) => html`
@@ -68,6 +68,9 @@ function onTabKey(event) {
 
 const gone = () => empty('There is no such run.', html`It may have been deleted, or its time was over. <a href="#/runs">All runs</a>`);
 
+/** Whether texts are left out of an exported file. */
+const masked = signal(false);
+
 const isLive = (summary) => ['queued', 'running', 'waiting', 'waiting_for_auth'].includes(summary.state);
 
 function actions(summary) {
@@ -80,14 +83,14 @@ function actions(summary) {
       go(lastList());
     });
   return html`
+    <label class="inline"><input type="checkbox" .checked=${masked.value} @change=${(event) => { masked.value = event.target.checked; }}>without texts</label>
     <button @click=${() => save(id).catch(fail)}>Export</button>
     ${mayAct() && isLive(summary) ? html`<button @click=${cancel}>Cancel run</button>` : nothing}
     ${mayAct() && !isLive(summary) ? html`<button class="danger" @click=${remove}>Delete run</button>` : nothing}`;
 }
 
 async function save(id) {
-  const found = await get(`/runs/${id}/export`);
-  const url = URL.createObjectURL(new Blob([JSON.stringify(found)], { type: 'application/json' }));
+  const url = URL.createObjectURL(await file(`/runs/${id}/export${masked.value ? '?mask=1' : ''}`));
   const anchor = document.createElement('a');
   anchor.href = url;
   anchor.download = `run-${id}.json`;

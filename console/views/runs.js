@@ -4,7 +4,7 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { signal } from '../vendor/signals-core/signals-core.mjs';
-import { STATES, ago, counted, duration, number } from '../format.js';
+import { STATES, ago, counted, duration, number, ownerName } from '../format.js';
 import { link, place, refine } from '../router.js';
 import { agents, gateway, loadRuns, moreRuns, now, runs } from '../state.js';
 import { empty, failed, loading, stateBadge } from '../ui.js';
@@ -89,6 +89,7 @@ function table(rows, total) {
 
 const isOver = (run) => ['completed', 'incomplete', 'failed', 'rejected', 'canceled'].includes(run.state);
 
+/** @param {import('../state.js').Summary} run  @param {number} index */
 function rowOf(run, index) {
   const took = (isOver(run) ? run.changed_at : now.value) - run.created_at;
   const text = run.text || (run.text === null ? 'hidden' : '–');
@@ -99,7 +100,7 @@ function rowOf(run, index) {
       <span role="cell" class="dim">${run.protocol}</span>
       <span role="cell" class="text" dir="auto">${run.pending > 0 && run.asks ? html`<strong>${run.asks}</strong> ` : nothing}${
         run.code ? html`<code class="bad">${run.code}</code> ` : nothing}${text}</span>
-      <span role="cell" class="dim owner">${run.owner}</span>
+      <span role="cell" class="dim owner" title=${run.owner}>${ownerName(run.owner)}</span>
       <span role="cell" class="dim number">${ago(run.changed_at, now.value)}</span>
       <span role="cell" class="number">${duration(took)}</span>
       <span role="cell" class="number dim" title=${counted(run.events, 'event')}>${number(run.events)}</span>

@@ -6,6 +6,7 @@ import { signal } from '../vendor/signals-core/signals-core.mjs';
 import { cards, dataOf, isCall, isOutput, textOf } from '../fold.js';
 import { bytes, duration, offset, pretty } from '../format.js';
 import { replayAt, replayControls } from '../replay.js';
+import { link } from '../router.js';
 import { empty } from '../ui.js';
 import { contentsOf, long } from './contents.js';
 import { itemGroup } from './item.js';
@@ -38,19 +39,24 @@ export function timelineTab(open, detail) {
 /** Inputs of turns and messages of the agent, in the order in which they came. */
 export function entries(folded, detail) {
   const found = [];
+  const hidden = detail?.texts === false;
+  const answers = new Map((detail?.answers ?? []).map((answer) => [answer.id, answer]));
   for (const turn of detail?.turns ?? []) {
     (turn.input ?? []).forEach((message, index) => {
-      if (message.role !== 'assistant' || turn.number > 0) {
-        found.push({ key: `in-${turn.number}-${index}`, at: turn.started_at, kind: 'input', body: () => inputCard(message) });
-      }
+      if (message.role === 'assistant' && turn.number === 0) return;
+      // An answer to this run itself is on the card of what was asked.
+      if (message.type === 'mcp_approval_response' && answers.has(answerOf(message).id)) return;
+      found.push({ key: `in-${turn.number}-${index}`, at: turn.started_at, kind: 'input', body: () => inputCard(message, hidden) });
     });
   }
   // What is still open has a card with buttons instead.
   const open = new Set((detail?.pending ?? []).map((item) => item.id));
   for (const { message, output } of cards(folded.messages)) {
     if (message.type === 'heartbeat') continue;
-    if (message.type === 'mcp_approval_request' && open.has(dataOf(message).id)) continue;
-    found.push({ key: message.id, at: message.from, kind: kindOf(message), body: () => messageCard(message, output) });
+    const asked = message.type === 'mcp_approval_request' ? dataOf(message).id : null;
+    if (asked && open.has(asked)) continue;
+    const body = () => (asked ? questionCard(message, answers.get(asked), detail) : messageCard(message, output, hidden));
+    found.push({ key: message.id, at: message.from, kind: kindOf(message), body });
   }
   found.sort((one, other) => one.at - other.at);
   const items = detail?.pending ?? [];
@@ -66,41 +72,75 @@ const kindOf = (message) =>
     : message.type === 'mcp_approval_request' ? 'question'
       : message.type === 'error' ? 'error' : message.type);
 
-function inputCard(message) {
-  return html`<header><b>${message.role ?? 'user'}</b></header>${contentsOf(message.content ?? [], `in-${message.id}`)}`;
+const DECIDED = { accept: 'Accepted', edit: 'Edited', respond: 'Answered', reject: 'Rejected', cancel: 'Canceled' };
+
+/** The answer in a message of a client. */
+function answerOf(message) {
+  const data = (message.content ?? []).find((content) => content.data)?.data ?? {};
+  const { interrupt = {} } = data;
+  const decision = interrupt.decision ?? (data.approve === true ? 'accept' : data.approve === false ? 'reject' : null);
+  return { id: data.approval_request_id ?? data.id, decision, arguments: interrupt.arguments, text: interrupt.text ?? data.reason };
 }
 
-function messageCard(message, output) {
+function inputCard(message, hidden) {
+  if (message.type === 'mcp_approval_response') {
+    const answer = answerOf(message);
+    return html`<header><b>${DECIDED[answer.decision] ?? 'Answered'}</b> <span class="dim">what was asked before</span></header>${answerText(answer, message.id, hidden)}`;
+  }
+  return html`<header><b>${message.role ?? 'user'}</b></header>${contentsOf(message.content ?? [], `in-${message.id}`, hidden)}`;
+}
+
+/** What a decision says beside its word. */
+const answerText = (answer, id, hidden) => html`
+  ${answer.arguments ? html`<h3>New arguments</h3>${long(pretty(answer.arguments), `${id}-e`, hidden)}` : nothing}
+  ${answer.text ? long(answer.text, `${id}-t`, hidden) : nothing}`;
+
+function messageCard(message, output, hidden) {
   const took = message.to - message.from;
   if (message.type === 'reasoning') {
     return html`<details><summary>Reasoning <span class="dim">${bytes(textOf(message).length)} · ${duration(took)}</span></summary>
-      ${contentsOf(message.contents, message.id)}</details>`;
+      ${contentsOf(message.contents, message.id, hidden)}</details>`;
   }
-  if (isCall(message) || isOutput(message)) return callCard(message, output, took);
-  if (message.type === 'mcp_approval_request') return approvalCard(message);
+  if (isCall(message) || isOutput(message)) return callCard(message, output, took, hidden);
   if (message.type === 'error') return errorCard({ code: message.code, message: message.error ?? textOf(message) });
   return html`<header><b>${message.role}</b>${message.type === 'message' ? nothing : html` <code>${message.type}</code>`}
     <span class="dim">${message.status === 'in_progress' ? 'writing…' : duration(took)}</span></header>
-    ${contentsOf(message.contents, message.id)}`;
+    ${contentsOf(message.contents, message.id, hidden)}`;
 }
 
-function callCard(message, output, took) {
+function callCard(message, output, took, hidden) {
   const call = dataOf(message);
   const result = output ? dataOf(output).output : undefined;
   const waited = output ? output.to - message.from : took;
   return html`<header><b>${call.name ?? 'tool'}</b> <code>${message.type}</code>
       <span class="dim">${output ? duration(waited) : 'no output'}</span></header>
-    ${call.arguments === undefined ? nothing : html`<h3>Arguments</h3>${long(pretty(call.arguments), `${message.id}-a`)}`}
-    ${output ? html`<h3>Output</h3>${long(pretty(result ?? textOf(output)), `${message.id}-o`)}` : nothing}`;
+    ${call.arguments === undefined ? nothing : html`<h3>Arguments</h3>${long(pretty(call.arguments), `${message.id}-a`, hidden)}`}
+    ${output ? html`<h3>Output</h3>${long(pretty(result ?? textOf(output)), `${message.id}-o`, hidden)}` : nothing}`;
 }
 
-function approvalCard(message) {
+/** What the agent asked, and what became of it. */
+function questionCard(message, answer, detail) {
   const item = dataOf(message);
-  return html`<header><b>${item.name ?? 'approval'}</b> <span class="dim">asks for a decision</span></header>
-    ${item.interrupt?.message ? html`<p>${item.interrupt.message}</p>` : nothing}
-    ${item.arguments ? long(pretty(item.arguments), `${message.id}-q`) : nothing}`;
+  const hidden = detail?.texts === false;
+  const prompt = item.interrupt?.message;
+  return html`<header><b>${item.name ?? 'approval'}</b> <span class="dim">asked for a decision</span></header>
+    ${prompt && !hidden ? html`<p dir="auto">${prompt}</p>` : nothing}
+    ${item.arguments ? long(pretty(item.arguments), `${message.id}-q`, hidden) : nothing}
+    ${answer ? html`<div class="answer">
+      <header><b>${DECIDED[answer.decision] ?? 'Answered'}</b>${answer.by ? html` <span class="dim">by ${answer.by}</span>` : nothing}
+        ${answer.run !== detail.run.id ? html`<a href=${link('runs', answer.run)}>in the run that went on</a>` : nothing}</header>
+      ${answerText(answer, message.id, hidden)}</div>` : nothing}`;
 }
 
-const errorCard = (error, detail) => html`<header><b>Failed</b> ${error.code ? html`<code class="bad">${error.code}</code>` : nothing}</header>
-  <p>${error.message}</p>
-  ${detail?.advice ? html`<p class="hint">${detail.advice}</p>` : nothing}`;
+/** Who has to act, in words. */
+const BLAME = { client: 'the client', upstream: 'the agent, or the way to it', gateway: 'this gateway' };
+
+/** @param {any} error  @param {import('../state.js').Detail | null} [detail] */
+function errorCard(error, detail) {
+  const known = detail?.turns.findLast((turn) => turn.error)?.error;
+  const blame = known && known.code === error.code ? BLAME[known.blame] : null;
+  return html`<header><b>Failed</b> ${error.code ? html`<code class="bad">${error.code}</code>` : nothing}
+      ${blame ? html`<span class="dim">because of ${blame}</span>` : nothing}</header>
+    <p dir="auto">${error.message}</p>
+    ${detail?.advice ? html`<p class="hint">${detail.advice}</p>` : nothing}`;
+}

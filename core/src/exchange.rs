@@ -188,6 +188,8 @@ pub struct Mounted {
     pub retention: Option<RunRetention>,
     /// Warnings for the operator at startup: settings that cannot take effect.
     pub warnings: Vec<String>,
+    /// How the protocol writes the id of a run, for the console. `None`: as it is, or its clients choose ids themselves.
+    pub run_id: Option<fn(RunId) -> String>,
     /// A request that runs an agent, for the console: what is on the wire, and a playground. `None`: the protocol is not
     /// shown there.
     pub sample: Option<Sample>,
@@ -221,6 +223,7 @@ impl Mounted {
             push: None,
             retention: None,
             warnings: Vec::new(),
+            run_id: None,
             sample: None,
         }
     }

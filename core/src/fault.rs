@@ -168,6 +168,12 @@ impl FaultKind {
         }
     }
 
+    /// The kind that a run's error code stands for. `None`: the code is an agent's own.
+    #[must_use]
+    pub fn of_code(code: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.code() == code)
+    }
+
     /// The HTTP status, unless the protocol defines its own.
     #[must_use]
     pub const fn status(self) -> u16 {

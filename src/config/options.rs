@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use toml::de::ValueDeserializer;
 
 use super::diagnostics::Diagnostic;
@@ -20,6 +21,20 @@ impl Options {
     /// The options as `O`; `None` if they do not deserialize as `O`.
     pub fn copy<O: DeserializeOwned>(&self) -> Option<O> {
         O::deserialize(toml::Value::Table(toml::Table::clone(&self.0))).ok()
+    }
+
+    /// The options as operators see them: secrets are masked.
+    pub fn shown(&self) -> Value {
+        masked(serde_json::to_value(&*self.0).unwrap_or_default())
+    }
+}
+
+fn masked(value: Value) -> Value {
+    match value {
+        Value::String(text) => crate::secrets::mask(&text).into_owned().into(),
+        Value::Array(items) => items.into_iter().map(masked).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, masked(value))).collect(),
+        other => other,
     }
 }
 

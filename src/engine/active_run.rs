@@ -392,10 +392,9 @@ impl ActiveRun {
         }
 
         let run = state.record.run();
-        let ours = |code: &str| FaultKind::ALL.iter().find(|kind| kind.code() == code);
-        let code = run.error().map_or("", |error| ours(&error.code).map_or("agent", |kind| kind.code()));
+        let code = run.error().map_or("", |error| FaultKind::of_code(&error.code).map_or("agent", FaultKind::code));
         // A code that is none of ours is the agent's own.
-        let blame = run.error().map(|error| ours(&error.code).map_or(Blame::Upstream, |kind| kind.blame()));
+        let blame = run.error().map(|error| FaultKind::of_code(&error.code).map_or(Blame::Upstream, FaultKind::blame));
         let ended_at = run.finished_at.unwrap_or(run.created_at);
         let took = Duration::from_millis(ended_at.saturating_sub(run.created_at));
         let protocol = &*state.about.protocol;
@@ -403,8 +402,9 @@ impl ActiveRun {
         let metrics = &self.agent.metrics;
         if let Some(error) = run.error().filter(|_| end == End::Failed) {
             // What an agent says of its failure may repeat what its client said.
-            let message =
-                ours(&error.code).filter(|kind| **kind != FaultKind::AgentFailed).map(|_| error.message.clone());
+            let message = FaultKind::of_code(&error.code)
+                .filter(|kind| *kind != FaultKind::AgentFailed)
+                .map(|_| error.message.clone());
             metrics.note_fault(LastFault { at: ended_at, code: error.code.clone(), message });
         }
         metrics.run_ended(&RunEnd { protocol, outcome: end.as_str(), code, blame, caller, took });

@@ -107,6 +107,14 @@ impl Deliveries {
         Self { runs: Arc::clone(runs), outbox: Arc::new(outbox), undelivered, tasks: Mutex::default(), limit }
     }
 
+    /// How far each delivery of a run has come that is under way here: the events that its receiver has, or will not get.
+    pub(super) fn of_run(&self, run: RunId) -> Vec<u64> {
+        let tasks = self.lock();
+        let is_of_run = |task: &&Task| task.run.upgrade().is_some_and(|of| of.id() == run);
+        let under_way = tasks.by_key.values().filter(|task| !task.handle.is_finished()).filter(is_of_run);
+        under_way.map(|task| task.delivered.load(Ordering::Relaxed)).collect()
+    }
+
     /// The list of deliveries under way.
     pub(super) const fn undelivered(&self) -> &Arc<Undelivered> {
         &self.undelivered

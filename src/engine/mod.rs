@@ -357,8 +357,9 @@ impl Engine {
     /// Runs of any owner: for the admin listener alone.
     #[must_use]
     pub(crate) fn operator(&self) -> Operator {
-        let Inner { runs, rules, canceller, .. } = &*self.0;
-        Operator::new(Arc::clone(runs), Arc::clone(rules), Arc::clone(canceller))
+        let Inner { runs, rules, canceller, housekeeping, .. } = &*self.0;
+        let deliveries = Arc::clone(&housekeeping.deliveries);
+        Operator::new(Arc::clone(runs), Arc::clone(rules), Arc::clone(canceller), deliveries)
     }
 
     /// Lets an agent take no new runs at this gateway, or take them again. Runs under way go on, and so do those that wait for

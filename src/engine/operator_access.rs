@@ -15,6 +15,7 @@ use interlingua_core::{Call, Fault, Owner, RunId, RunPolicy};
 
 use super::canceller::Canceller;
 use super::complete::complete;
+use super::deliveries::Deliveries;
 use super::faults::{self, store_fault};
 use super::follow::{Follower, follow};
 use super::open_items::{self, OpenItems};
@@ -31,6 +32,7 @@ pub struct Operator {
     runs: Arc<RunTable>,
     rules: Arc<SharedRules>,
     canceller: Arc<Canceller>,
+    deliveries: Arc<Deliveries>,
 }
 
 /// What a list shows of a run.
@@ -85,8 +87,20 @@ pub struct Summaries {
 }
 
 impl Operator {
-    pub(super) const fn new(runs: Arc<RunTable>, rules: Arc<SharedRules>, canceller: Arc<Canceller>) -> Self {
-        Self { runs, rules, canceller }
+    pub(super) const fn new(
+        runs: Arc<RunTable>,
+        rules: Arc<SharedRules>,
+        canceller: Arc<Canceller>,
+        deliveries: Arc<Deliveries>,
+    ) -> Self {
+        Self { runs, rules, canceller, deliveries }
+    }
+
+    /// How far each delivery of a run's events has come that is under way at this gateway: the events that its receiver
+    /// has, or will not get.
+    #[must_use]
+    pub fn deliveries(&self, run: RunId) -> Vec<u64> {
+        self.deliveries.of_run(run)
     }
 
     /// A run, as long as its owner could find it: one that is not stored, or whose time is over, does not exist.

@@ -46,8 +46,8 @@ impl TurnReport<'_> {
             (Some(fault), _) => Some((fault.code(), fault.kind.blame(), fault.message.as_str())),
             // The agent's, unless it is one of the gateway's own codes.
             (None, Some(error)) => {
-                let kind = FaultKind::ALL.iter().find(|kind| kind.code() == error.code);
-                Some((&error.code, kind.map_or(Blame::Upstream, |kind| kind.blame()), error.message.as_str()))
+                let kind = FaultKind::of_code(&error.code);
+                Some((&error.code, kind.map_or(Blame::Upstream, FaultKind::blame), error.message.as_str()))
             }
             (None, None) => None,
         }

@@ -161,6 +161,7 @@ fn route(mount: &Mount) -> Value {
         "heartbeat_ms": millis(mount.route.heartbeat),
         "on_disconnect": mount.route.on_disconnect,
         "shared_sessions": mount.route.shared_sessions,
+        "options": mount.route.options.shown(),
     })
 }
 

@@ -146,7 +146,7 @@ async fn a_decision_is_taken_once_and_the_agent_goes_on() {
     let id = stand.run("remove the file").await;
     let pending = stand.ask("GET", "/api/pending", &bearer, &Value::Null).await.json();
     let item = &pending["data"][0];
-    assert_eq!((item["id"].as_str(), item["run"].as_str()), (Some("ask-1"), Some(&*id)), "{pending}");
+    assert_eq!((item["item"]["id"].as_str(), item["run"].as_str()), (Some("ask-1"), Some(&*id)), "{pending}");
     let listed = stand.ask("GET", "/api/runs?state=pending", &bearer, &Value::Null).await.json();
     assert_eq!((listed["total"].as_u64(), listed["data"][0]["id"].as_str()), (Some(1), Some(&*id)), "{listed}");
 
@@ -173,6 +173,42 @@ async fn a_decision_is_taken_once_and_the_agent_goes_on() {
     );
     let pending = stand.ask("GET", "/api/pending", &bearer, &Value::Null).await.json();
     assert_eq!(pending["total"], 0, "{pending}");
+
+    // What was asked shows what became of it, wherever the answer is.
+    let detail = stand.ask("GET", &format!("/api/runs/{id}"), &bearer, &Value::Null).await.json();
+    let answer = &detail["answers"][0];
+    assert_eq!(
+        (&answer["id"], &answer["decision"], &answer["by"]),
+        (&json!("ask-1"), &json!("accept"), &json!("operator"))
+    );
+    assert_ne!(answer["run"], *id, "{detail}");
+}
+
+#[tokio::test]
+async fn open_items_have_pages() {
+    let upstream = Upstream::in_order((0..5).map(|number| approval_request(&format!("ask_{number}"))));
+    let stand = Stand::new(&upstream, "");
+    let bearer = stand.bearer(KEY).await;
+    for number in 0..5 {
+        stand.run(&format!("question {number}")).await;
+    }
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..5 {
+        let path = format!("/api/pending?limit=2{cursor}");
+        let page = stand.ask("GET", &path, &bearer, &Value::Null).await.json();
+        assert_eq!(page["total"], 5, "{page}");
+        let items = page["data"].as_array().expect("items").iter();
+        seen.extend(items.map(|one| one["item"]["id"].as_str().unwrap_or_default().to_owned()));
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, (0..5).map(|number| format!("ask_{number}")).collect::<Vec<_>>());
+    for (query, field) in [("cursor=1", "cursor"), ("limit=0", "limit"), ("run=x", "run"), ("color=red", "color")] {
+        let refused = stand.ask("GET", &format!("/api/pending?{query}"), &bearer, &Value::Null).await;
+        assert_eq!((refused.status, refused.json()["field"].as_str()), (400, Some(field)), "{query}");
+    }
 }
 
 #[tokio::test]
@@ -187,6 +223,16 @@ async fn texts_are_for_those_who_may_read_them() {
         let hidden = stand.ask("GET", &path, &view, &Value::Null).await;
         assert_eq!(hidden.status, 200, "{path}");
         assert!(!hidden.text().contains("private"), "{path}: {}", hidden.text());
+    }
+    // What is left is the structure, and how long each text is.
+    for path in [format!("/api/runs/{id}/export"), format!("/api/runs/{id}/export?mask")] {
+        let bearer = if path.ends_with("mask") { &act } else { &view };
+        let file = stand.ask("GET", &path, bearer, &Value::Null).await.json();
+        let input = &file["detail"]["turns"][0]["input"][0];
+        assert_eq!((&input["role"], &input["content"][0]["text"]), (&json!("user"), &json!("*".repeat(18))), "{input}");
+        let events = file["events"].as_array().expect("events").iter();
+        let frames: String = events.map(|event| event["frames"]["agent-api"].as_str().unwrap_or_default()).collect();
+        assert!(frames.contains(&format!("\"{}\"", "*".repeat(16))) && !frames.contains("private"), "{frames}");
     }
     assert_eq!(stand.ask("GET", "/api/runs?text=private", &view, &Value::Null).await.status, 400);
 }

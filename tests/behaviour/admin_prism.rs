@@ -148,7 +148,7 @@ async fn a_run_of_several_turns_is_shown_later_as_it_was_shown_while_it_went_on(
     let waiting = read(&waiting).2;
     assert!(waiting["frames"]["hitl"].as_str().expect("an answer").contains("interrupted"), "{waiting}");
     let open = stand.ask("GET", &format!("/api/pending?run={run}"), &bearer, &Value::Null).await.json();
-    let decision = json!({ "items": [{ "id": open["data"][0]["id"], "decision": "accept" }] });
+    let decision = json!({ "items": [{ "id": open["data"][0]["item"]["id"], "decision": "accept" }] });
     assert_eq!(stand.ask("POST", &format!("/api/runs/{run}/decide"), &bearer, &decision).await.status, 202);
 
     let rest = followed(&mut stream).await;

@@ -64,7 +64,14 @@ impl ProtocolAdapter for AnthropicMessages {
         let mut cors = Cors::default();
         cors.expose_headers.push("request-id".to_owned());
         let sample: Sample = Box::new(move |input| sample(input, session.as_deref()));
-        Ok(Mounted { curl, max_body, cors, sample: Some(sample), ..mounted })
+        Ok(Mounted {
+            curl,
+            max_body,
+            cors,
+            run_id: Some(|run| run.to_prefixed(wire::MESSAGE_PREFIX)),
+            sample: Some(sample),
+            ..mounted
+        })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {

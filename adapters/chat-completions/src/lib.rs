@@ -61,6 +61,7 @@ impl ProtocolAdapter for ChatCompletions {
         Ok(Mounted {
             curl,
             max_body,
+            run_id: Some(ids::completion),
             sample: Some(Box::new(move |input| sample(input, session.as_deref()))),
             cors: openai_api::cors(),
             openai_rate_limits: true,

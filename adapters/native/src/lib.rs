@@ -90,6 +90,7 @@ impl ProtocolAdapter for Native {
                     .into(),
             ],
             any_origin,
+            run_id: Some(wire::response_id),
             sample: Some(Box::new(sample)),
             ..Mounted::new(endpoints(&route), Fallback::<fault::Errors>::open())
         })

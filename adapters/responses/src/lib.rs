@@ -64,6 +64,7 @@ impl ProtocolAdapter for Responses {
         Ok(Mounted {
             curl,
             max_body,
+            run_id: Some(|run| run.to_prefixed(ids::RESPONSE_PREFIX)),
             sample: Some(Box::new(sample)),
             cors: openai_api::cors(),
             openai_rate_limits: true,

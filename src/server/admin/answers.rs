@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use serde_json::Value;
+use serde::Serialize;
 
 use super::State;
 use crate::observe::AuditEntry;
@@ -19,6 +19,6 @@ pub(super) fn audit(state: &State, peer: Option<SocketAddr>, who: &str, entry: A
 }
 
 /// An answer in JSON.
-pub(super) fn answer_with(status: u16, body: &Value) -> HttpResponse {
+pub(super) fn answer_with<T: Serialize + ?Sized>(status: u16, body: &T) -> HttpResponse {
     HttpResponse::build(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)).json(body)
 }

@@ -13,6 +13,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt as _;
 use interlingua_core::duration::seconds_rounded_up;
 use interlingua_core::{Fault, FaultKind, RunId};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::super::connection::{ConnectionInfo, info_of};
@@ -20,6 +21,7 @@ use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
 use super::answers::{answer_with, audit};
 use super::guard::{Who, identify, known};
+use super::views::{Page, Reason, Session};
 use super::{State, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
 use crate::config::ConsoleRole;
@@ -48,7 +50,8 @@ struct Check {
 
 /// An agent that takes no new runs, or takes them again.
 #[derive(serde::Serialize)]
-struct Drained<'a> {
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct Drained<'a> {
     agent: &'a str,
     state: &'static str,
     /// Always `gateway`: others that share the store are not concerned, and it is forgotten by a restart.
@@ -313,8 +316,8 @@ fn show(state: &State, request: &HttpRequest, target: &Target, who: &Who) -> Res
         Target::Metrics => metrics(state, request),
         Target::Gateway => ok(&overview::gateway(state)),
         Target::Config => ok(&admin.reload.config()),
-        Target::Routes => ok(&json!({ "data": overview::routes(state) })),
-        Target::Agents => ok(&json!({ "data": overview::agents(state) })),
+        Target::Routes => ok(&whole(overview::routes(state))),
+        Target::Agents => ok(&whole(overview::agents(state))),
         Target::Callers => ok(&admin.reload.callers()),
         Target::Log => ok(&json!({ "filter": admin.log.current() })),
         Target::Audit => ok(&audit_page(state, request.query_string())?),
@@ -325,14 +328,19 @@ fn show(state: &State, request: &HttpRequest, target: &Target, who: &Who) -> Res
         }
         Target::Session => match &who.session {
             Some(session) => ok(&sign_in::view(state, session)),
-            None => ok(&json!({ "name": who.name, "role": who.role })),
+            None => ok(&Session {
+                bearer: None,
+                name: who.name.clone(),
+                role: who.role.unwrap_or(ConsoleRole::View),
+                until: None,
+            }),
         },
         _ => unreachable!("they are read elsewhere, or not by GET"),
     })
 }
 
 /// A page of the audit log, the latest first. A cursor is the number of the entry that the page before ended with.
-fn audit_page(state: &State, query: &str) -> Result<Value, Fault> {
+fn audit_page(state: &State, query: &str) -> Result<Page<AuditEntry>, Fault> {
     let (mut limit, mut before) = (MAX_AUDIT, u64::MAX);
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
@@ -347,7 +355,12 @@ fn audit_page(state: &State, query: &str) -> Result<Value, Fault> {
         }
     }
     let (entries, next) = state.admin.observer.load().recent_audit(before, limit);
-    Ok(json!({ "data": entries, "total": null, "next": next.map(|next| next.to_string()) }))
+    Ok(Page { data: entries, total: None, next: next.map(|next| next.to_string()) })
+}
+
+/// A list that fits into one answer.
+fn whole<T>(data: Vec<T>) -> Page<T> {
+    Page { total: Some(data.len()), data, next: None }
 }
 
 /// Answers what the store has to be asked for.
@@ -421,7 +434,7 @@ async fn change(
             note(AuditEntry::new(Action::Decision).target(id.to_string()).detail(&decided));
             Ok(answer_with(202, &json!({ "run": continued.to_string() })))
         }
-        Target::Sample => Ok(HttpResponse::Ok().json(samples::make(state, who, body).await?)),
+        Target::Sample => Ok(ok(&samples::make(state, who, body).await?)),
         Target::Reload => {
             let reloaded = admin.reload.reload().await;
             Ok(match reloaded {
@@ -473,13 +486,14 @@ fn readiness(state: &State) -> HttpResponse {
         if !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.state == "out") {
             let detail = "every endpoint is out";
             is_out = true;
-            reasons.push(json!({ "what": "pool", "agent": agent.name, "detail": detail }));
+            let (agent, detail) = (Some(agent.name.clone()), Some(detail.to_owned()));
+            reasons.push(Reason { what: "pool", agent, since_s: None, detail });
         }
     }
 
     let is_ready = code == 200 && !is_out;
     answer["status"] = if is_ready { "ready" } else { "not ready" }.into();
-    answer["reasons"] = reasons.into();
+    answer["reasons"] = json!(reasons);
     answer_with(if is_ready { 200 } else { 503 }, &answer)
 }
 
@@ -550,6 +564,6 @@ pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionI
     with_headers(response)
 }
 
-fn ok(body: &Value) -> HttpResponse {
+fn ok<T: Serialize + ?Sized>(body: &T) -> HttpResponse {
     answer_with(200, body)
 }

@@ -8,7 +8,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Bytes;
 use futures_util::stream;
 use interlingua_core::{Fault, RunId};
-use serde_json::Value;
+use serde_json::json;
 
 use super::prism::{AGENT_API, Prism, Shown};
 use super::{State, run_view};
@@ -57,14 +57,13 @@ pub(super) fn is_masked(query: &str) -> Result<bool, Fault> {
 pub(super) async fn file(state: &Arc<State>, texts: bool, id: RunId, run: RunHandle) -> Result<HttpResponse, Fault> {
     let detail = run_view::detail(state, texts, id).await?;
     // A page reads events in the Agent API, whether the agent has a route of it or not.
-    let named = detail["protocols"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut protocols: Vec<String> = named.map(str::to_owned).collect();
+    let mut protocols: Vec<String> = detail.protocols.iter().map(|name| (*name).to_owned()).collect();
     if !protocols.iter().any(|name| name == AGENT_API) {
         protocols.push(AGENT_API.to_owned());
     }
 
     let (prism, end) = (Prism::open(state, &run, &protocols, texts), run.view_safe(|view| view.record.len()));
-    let text = format!("{{\"interlingua\":\"{}\",\"detail\":{detail},\"events\":[", env!("CARGO_PKG_VERSION"));
+    let text = format!("{{\"interlingua\":\"{}\",\"detail\":{},\"events\":[", env!("CARGO_PKG_VERSION"), json!(detail));
     let export = Export {
         state: Arc::clone(state),
         run,

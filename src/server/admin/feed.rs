@@ -2,7 +2,7 @@
 //! every event of one run with its frames in several protocols.
 //!
 //! A page that does not read skips summaries, which are sent again whole, and never slows a run down: it follows
-//! detached. Not here: what a summary holds ([`super::summaries`]), and how frames are made ([`super::prism`]).
+//! detached. Not here: what has changed ([`super::summaries`]), and how frames are made ([`super::prism`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -61,7 +61,11 @@ impl Wanted {
         };
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match &*name {
-                "runs" => wanted.runs = value == "1",
+                "runs" => match &*value {
+                    "" | "1" | "true" => wanted.runs = true,
+                    "0" | "false" => wanted.runs = false,
+                    _ => return Err(Fault::invalid("runs", "must be 1 or 0")),
+                },
                 "run" => {
                     let id = RunId::parse(&value).ok_or_else(|| Fault::invalid("run", "is not the id of a run"))?;
                     wanted.run = Some(id);

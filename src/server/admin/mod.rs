@@ -4,6 +4,8 @@
 //! gateway still answers its operator. Not here: who may use it ([`guard`]), what each path answers ([`api`]), and its
 //! sockets ([`listener`]).
 
+mod advice;
+mod answered;
 mod answers;
 mod api;
 mod assets;
@@ -27,6 +29,7 @@ mod shared;
 mod sign_in;
 mod snippets;
 mod summaries;
+mod views;
 
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
@@ -104,6 +107,10 @@ struct State {
     shared: shared::Shared,
     /// Who decided what here lately.
     deciders: pending::Deciders,
+    /// The URL of this listener.
+    url: String,
+    /// Since when agents are in their state.
+    standings: overview::Standings,
     /// Whose runs were opened, and by whom.
     opened: opened::Opened,
     /// Runs that were deleted here, for pages that show them.
@@ -134,6 +141,7 @@ impl AdminServer {
 /// I/O errors of the listener.
 pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServer> {
     let address = listener.local_addr()?;
+    let url = format!("{}://{address}", if admin.tls.is_some() { "https" } else { "http" });
     let hosts = AllowedHosts::new(None, None, address.ip());
     let failures = Failures::new(Rate { count: MAX_WRONG_KEYS, per: Duration::from_secs(60) }, MAX_WRONG_KEYS.get());
     let start_key = admin.start_key.as_ref().map(|key| Sha256::digest(key).into());
@@ -146,6 +154,8 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
         sessions,
         start_key,
         shared: shared::Shared::default(),
+        url,
+        standings: overview::Standings::default(),
         opened: opened::Opened::default(),
         deciders: pending::Deciders::default(),
         deleted,

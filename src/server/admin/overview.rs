@@ -2,17 +2,21 @@
 //!
 //! Not here: the configuration in force as a whole, which operators read without the console ([`super::api`]).
 
-use std::sync::{Arc, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::{Value, json};
+use interlingua_core::event::Millis;
+use serde_json::Value;
 
-use super::State;
+use super::super::served::Served;
+use super::views::{Agent, Build, Endpoint, Gateway, LastFault, Listener, Reason, Route, StoreKind, Traffic};
+use super::{State, samples};
 use crate::metrics::{Lately, Of};
 use crate::store::Health;
 use crate::upstream::pool::EndpointStatus;
 
 /// The gateway at a glance.
-pub(super) fn gateway(state: &State) -> Value {
+pub(super) fn gateway(state: &State) -> Gateway {
     let admin = &state.admin;
     let config = admin.reload.config();
     let routes = admin.control.all_routes();
@@ -23,106 +27,137 @@ pub(super) fn gateway(state: &State) -> Value {
             protocols.push(route.scope.protocol);
         }
     }
-    let traffic: Vec<Value> = protocols
-        .iter()
-        .map(|protocol| {
-            let lately = lately(state, &Of::Protocol((*protocol).to_owned()));
-            json!({ "protocol": protocol, "live": running.get(*protocol).unwrap_or(&0), "lately": lately })
-        })
-        .collect();
-    let warnings: Vec<&String> = routes.iter().flat_map(|route| &route.mounted.warnings).collect();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "started_at": admin.started,
-        "accepting": admin.engine.is_open(),
-        "active": admin.engine.working(),
-        "reload": admin.reload.last(),
-        "store": { "kind": config["in_force"]["store"]["kind"] },
-        "public_url": admin.control.public_url(),
-        "ready": reasons.is_empty(),
-        "reasons": reasons,
-        "protocols": protocols,
-        "traffic": traffic,
-        "warnings": warnings,
-    })
+    let traffic = protocols.iter().map(|protocol| Traffic {
+        protocol,
+        live: running.get(*protocol).copied().unwrap_or_default(),
+        lately: lately(state, &Of::Protocol((*protocol).to_owned())),
+    });
+    Gateway {
+        version: env!("CARGO_PKG_VERSION"),
+        build: Build { os: std::env::consts::OS, arch: std::env::consts::ARCH, debug: cfg!(debug_assertions) },
+        started_at: admin.started,
+        accepting: admin.engine.is_open(),
+        active: admin.engine.working(),
+        reload: admin.reload.last(),
+        store: StoreKind { kind: config["in_force"]["store"]["kind"].as_str().unwrap_or_default().to_owned() },
+        listeners: vec![
+            Listener { whom: "clients", url: admin.url.clone() },
+            Listener { whom: "operators", url: state.url.clone() },
+        ],
+        public_url: admin.control.public_url(),
+        ready: reasons.is_empty(),
+        reasons,
+        traffic: traffic.collect(),
+        protocols,
+        warnings: routes.iter().flat_map(|route| route.mounted.warnings.clone()).collect(),
+    }
 }
 
 /// What about the gateway itself keeps it from being ready.
-pub(super) fn reasons(state: &State) -> Vec<Value> {
+pub(super) fn reasons(state: &State) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if state.admin.engine.is_stopping() {
-        reasons.push(json!({ "what": "draining" }));
+        reasons.push(Reason { what: "draining", agent: None, since_s: None, detail: None });
     }
     if let Health::Failing { since, error } = state.admin.engine.health() {
         let detail = crate::secrets::mask(&error.to_string()).into_owned();
-        reasons.push(json!({ "what": "store", "since_s": since.elapsed().as_secs(), "detail": detail }));
+        let since_s = Some(since.elapsed().as_secs());
+        reasons.push(Reason { what: "store", agent: None, since_s, detail: Some(detail) });
     }
     reasons
 }
 
+/// Since when each agent is in its state, as far as it was looked at.
+#[derive(Default)]
+pub(super) struct Standings(Mutex<HashMap<String, (&'static str, Millis)>>);
+
+impl Standings {
+    /// Since when an agent is in this state. `begin`: when the gateway began to serve.
+    fn since(&self, agent: &str, state: &'static str, begin: Millis) -> Millis {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get_mut(agent) {
+            Some((before, since)) => {
+                if *before != state {
+                    (*before, *since) = (state, crate::clock::now());
+                }
+                *since
+            }
+            None => {
+                // It was ready before anyone looked.
+                let since = if state == "ready" { begin } else { crate::clock::now() };
+                known.insert(agent.to_owned(), (state, since));
+                since
+            }
+        }
+    }
+}
+
 /// The agents: as configured, with the state of their endpoints and what is under way at each.
-pub(super) fn agents(state: &State) -> Vec<Value> {
+pub(super) fn agents(state: &State) -> Vec<Agent> {
     let levels = state.admin.engine.levels();
     let number = |of: &[(Arc<str>, usize)], name: &str| {
         of.iter().find(|(agent, _)| **agent == *name).map_or(0, |(_, number)| *number)
     };
     let live = state.admin.engine.agents();
-    let Value::Array(mut agents) = state.admin.reload.agents() else { return Vec::new() };
-    for agent in &mut agents {
-        let name = agent["name"].as_str().unwrap_or_default().to_owned();
+    let Value::Array(configured) = state.admin.reload.agents() else { return Vec::new() };
+    let shown = configured.into_iter().filter_map(|agent| {
+        let Value::Object(mut settings) = agent else { return None };
+        let Some(Value::String(name)) = settings.remove("name") else { return None };
         let known = live.iter().find(|known| known.name == name);
         let endpoints = known.and_then(|known| known.upstream.pool()).map(|pool| pool.status()).unwrap_or_default();
-        add_endpoints(agent, &endpoints);
-        if state.admin.engine.is_draining(&name) {
-            agent["state"] = "draining".into();
-        }
-        agent["protocol"] = agent["upstream"]["protocol"].clone();
-        agent["active"] = number(&levels.runs_active, &name).into();
-        agent["live"] = agent["active"].clone();
-        agent["queued"] = number(&levels.queue_depth, &name).into();
-        add_past(agent, state, &name);
-    }
-    agents
-}
-
-/// Adds how the agent's runs ended in the last 15 minutes, and why the latest of them failed.
-fn add_past(agent: &mut Value, state: &State, name: &str) {
-    agent["lately"] = json!(lately(state, &Of::Agent(name.to_owned())));
-    let fault = state.admin.observer.load().metrics().last_fault(name);
-    agent["last_fault"] = fault.map_or(Value::Null, |fault| {
-        let message = fault.message.map(|message| crate::secrets::mask(&message).into_owned());
-        json!({ "at": fault.at, "code": fault.code, "message": message })
+        let hosts: Vec<&str> = endpoints.iter().map(|endpoint| host_of(&endpoint.url)).collect();
+        let is_failing = !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.state == "out");
+        let standing = match state.admin.engine.is_draining(&name) {
+            true => "draining",
+            false if is_failing => "failing",
+            false => "ready",
+        };
+        Some(Agent {
+            protocol: settings["upstream"]["protocol"].as_str().unwrap_or_default().to_owned(),
+            host: if hosts.is_empty() { "built in".to_owned() } else { hosts.join(", ") },
+            state: standing,
+            since: state.standings.since(&name, standing, state.admin.started),
+            reason: endpoints.iter().find_map(reason),
+            live: number(&levels.runs_active, &name),
+            queued: number(&levels.queue_depth, &name),
+            lately: lately(state, &Of::Agent(name.clone())),
+            last_fault: last_fault(state, &name),
+            endpoints: endpoints.iter().map(endpoint).collect(),
+            settings,
+            name,
+        })
     });
+    shown.collect()
 }
 
+/// Why the latest failed run of an agent failed.
+fn last_fault(state: &State, agent: &str) -> Option<LastFault> {
+    let fault = state.admin.observer.load().metrics().last_fault(agent)?;
+    let message = fault.message.map(|message| crate::secrets::mask(&message).into_owned());
+    Some(LastFault { at: fault.at, code: fault.code, message })
+}
+
+/// How runs ended in the last 15 minutes.
 fn lately(state: &State, of: &Of) -> Lately {
     state.history.lock().unwrap_or_else(PoisonError::into_inner).lately(of)
 }
 
-fn add_endpoints(agent: &mut Value, endpoints: &[EndpointStatus]) {
-    let is_failing = !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.state == "out");
-    let hosts: Vec<&str> = endpoints.iter().map(|endpoint| host_of(&endpoint.url)).collect();
-    let reason = endpoints.iter().find_map(|endpoint| endpoint.reason.as_ref());
-    agent["host"] = if hosts.is_empty() { "built in".into() } else { hosts.join(", ").into() };
-    agent["state"] = if is_failing { "failing".into() } else { "ready".into() };
-    agent["reason"] = reason.map_or(Value::Null, |reason| crate::secrets::mask(&reason.to_string()).into());
-    if !endpoints.is_empty() {
-        agent["endpoints"] = endpoints.iter().map(endpoint).collect();
-    }
+fn reason(status: &EndpointStatus) -> Option<String> {
+    status.reason.as_ref().map(|reason| crate::secrets::mask(&reason.to_string()).into_owned())
 }
 
-fn endpoint(status: &EndpointStatus) -> Value {
-    json!({
-        "key": status.key.as_str(),
-        "url": status.url,
-        "state": status.state,
-        "reason": status.reason.as_ref().map(|reason| crate::secrets::mask(&reason.to_string()).into_owned()),
-        "active": status.active,
-        "queued": status.queued,
-        "requests": status.requests,
-        "retries": status.retries,
-        "ejections": status.ejections,
-    })
+fn endpoint(status: &EndpointStatus) -> Endpoint {
+    Endpoint {
+        key: status.key.as_str().to_owned(),
+        url: status.url.clone(),
+        state: status.state,
+        reason: reason(status),
+        active: status.active,
+        queued: status.queued,
+        requests: status.requests,
+        retries: status.retries,
+        ejections: status.ejections,
+    }
 }
 
 fn host_of(url: &str) -> &str {
@@ -131,20 +166,29 @@ fn host_of(url: &str) -> &str {
 }
 
 /// The routes, each with its URL.
-pub(super) fn routes(state: &State) -> Vec<Value> {
+pub(super) fn routes(state: &State) -> Vec<Route> {
     let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
+    let configured = state.admin.reload.routes();
+    let settings = |route: &Served| {
+        let is_it = |one: &&Value| one["path"] == *route.path && one["protocol"] == *route.scope.protocol;
+        let found = configured.as_array().and_then(|all| all.iter().find(is_it)).and_then(Value::as_object);
+        let is_shown = |name: &str| !matches!(name, "path" | "protocol" | "agents" | "auth");
+        let shown = found.into_iter().flatten().filter(|(name, _)| is_shown(name));
+        shown.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
     let shown = state.admin.control.all_routes().into_iter().map(|route| {
         let methods = [(route.auth.keys, "keys"), (route.auth.jwt, "jwt"), (route.auth.certificates, "certificates")];
         let auth: Vec<&str> = methods.into_iter().filter(|(used, _)| *used).map(|(_, name)| name).collect();
-        let agents: Vec<&str> = route.scope.agents.iter().map(|agent| agent.name.as_str()).collect();
-        json!({
-            "protocol": route.scope.protocol,
-            "path": route.path,
-            "url": format!("{base}{}", route.path),
-            "auth": if auth.is_empty() { "none".to_owned() } else { auth.join(", ") },
-            "agents": agents,
-            "sample": route.mounted.sample.is_some(),
-        })
+        Route {
+            protocol: route.scope.protocol,
+            path: route.path.clone(),
+            url: format!("{base}{}", route.path),
+            auth: if auth.is_empty() { "none".to_owned() } else { auth.join(", ") },
+            agents: route.scope.agents.iter().map(|agent| agent.name.clone()).collect(),
+            settings: settings(&route),
+            sample: route.mounted.sample.is_some(),
+            snippets: samples::of_route(state, &route),
+        }
     });
     shown.collect()
 }

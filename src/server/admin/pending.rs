@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::answer::{Answer, AnswerBody, NOT_TAKEN};
+use interlingua_core::event::Millis;
 use interlingua_core::pending::{Decision, PendingKind};
 use interlingua_core::{Fault, FaultKind, Json, Owner, RunId};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::State;
+use super::views::{Item, Page, PendingItem};
 use crate::engine::{Answer as EngineAnswer, OpenItem, OpenItems, RunHandle, Scope};
 
 /// The most items in one answer.
@@ -76,6 +77,12 @@ impl Deciders {
         self.lock().retain(|decider| decider.run != run || !items.contains(&decider.item));
     }
 
+    /// Who decided an item.
+    pub(super) fn who(&self, run: RunId, item: &str) -> Option<String> {
+        let known = self.lock();
+        known.iter().rev().find(|one| one.run == run && one.item == item).map(|one| one.who.clone())
+    }
+
     /// By whom an item was decided, in words.
     fn by(&self, run: RunId, item: &str) -> Option<String> {
         let known = self.lock();
@@ -94,17 +101,21 @@ const fn past(decision: Decision) -> &'static str {
     }
 }
 
-/// A page of open items, the oldest first: `?limit`, and `?run` for those of one run.
+/// A page of open items, the oldest first: `?limit` and `?cursor`, and `?run` for those of one run.
 ///
 /// # Errors
 /// Those of the store, and parameters that are unknown.
-pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Value, Fault> {
-    let (mut limit, mut run) = (MAX_ITEMS, None);
+pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Page<PendingItem>, Fault> {
+    let (mut limit, mut run, mut after) = (MAX_ITEMS, None, None);
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "limit" => {
                 let read = value.parse().ok().filter(|limit| (1..=MAX_ITEMS).contains(limit));
                 limit = read.ok_or_else(|| Fault::invalid("limit", format!("must be between 1 and {MAX_ITEMS}")))?;
+            }
+            "cursor" => {
+                after =
+                    Some(Place::parse(&value).ok_or_else(|| Fault::invalid("cursor", "is not the start of a page"))?);
             }
             "run" => {
                 let id = RunId::parse(&value).ok_or_else(|| Fault::invalid("run", "is not the id of a run"))?;
@@ -119,60 +130,90 @@ pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Valu
         Some(run) => operator.open_of(&operator.find(run).await?).await?.into_iter().collect(),
         None => operator.open_items().await?,
     };
-    page(state, &open, limit, texts).await
+    page(state, &open, limit, after.as_ref(), texts).await
 }
 
 /// The open items of a run.
 ///
 /// # Errors
 /// Those of the store.
-pub(super) async fn of_run(state: &State, run: &RunHandle, texts: bool) -> Result<Value, Fault> {
+pub(super) async fn of_run(state: &State, run: &RunHandle, texts: bool) -> Result<Vec<PendingItem>, Fault> {
     let open: Vec<OpenItems> = state.admin.engine.operator().open_of(run).await?.into_iter().collect();
-    Ok(page(state, &open, MAX_ITEMS, texts).await?["data"].take())
+    Ok(page(state, &open, MAX_ITEMS, None, texts).await?.data)
 }
 
-async fn page(state: &State, open: &[OpenItems], limit: usize, texts: bool) -> Result<Value, Fault> {
-    let mut all: Vec<(&OpenItems, &OpenItem)> =
-        open.iter().flat_map(|session| session.items.iter().map(move |item| (session, item))).collect();
-    all.sort_by_key(|(_, item)| item.asked_at);
+/// Where an item stands among all of them: by the time it was asked, its run, and its id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(Millis, RunId, String);
+
+impl Place {
+    fn of(item: &OpenItem) -> Self {
+        Self(item.asked_at, item.run, item.item.id.clone())
+    }
+
+    fn parse(cursor: &str) -> Option<Self> {
+        let mut parts = cursor.splitn(3, '_');
+        let (asked_at, run) = (parts.next()?.parse().ok()?, RunId::parse(parts.next()?)?);
+        Some(Self(asked_at, run, parts.next()?.to_owned()))
+    }
+
+    fn cursor(&self) -> String {
+        format!("{}_{}_{}", self.0, self.1, self.2)
+    }
+}
+
+async fn page(
+    state: &State,
+    open: &[OpenItems],
+    limit: usize,
+    after: Option<&Place>,
+    texts: bool,
+) -> Result<Page<PendingItem>, Fault> {
+    let items = open.iter().flat_map(|session| session.items.iter().map(move |item| (Place::of(item), session, item)));
+    let mut all: Vec<(Place, &OpenItems, &OpenItem)> = items.collect();
     let total = all.len();
+    all.retain(|(place, ..)| after.is_none_or(|after| place > after));
+    all.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    let has_more = all.len() > limit;
     all.truncate(limit);
-    let mut runs: Vec<RunId> = all.iter().map(|(_, item)| item.run).collect();
+    let next = all.last().filter(|_| has_more).map(|(place, ..)| place.cursor());
+
+    let mut runs: Vec<RunId> = all.iter().map(|(.., item)| item.run).collect();
     runs.sort_unstable();
     runs.dedup();
     let protocols = state.admin.engine.operator().protocols_of(runs).await?;
-    let shown: Vec<Value> = all
-        .iter()
-        .map(|(session, item)| view(session, item, protocols.get(&item.run).map_or("", String::as_str), texts))
-        .collect();
-    Ok(json!({ "data": shown, "total": total, "next": null }))
+    let protocol = |item: &OpenItem| protocols.get(&item.run).map_or("", String::as_str);
+    let data = all.iter().map(|(_, session, item)| view(session, item, protocol(item), texts)).collect();
+    Ok(Page { data, total: Some(total), next })
 }
 
-fn view(session: &OpenItems, open: &OpenItem, protocol: &str, texts: bool) -> Value {
+fn view(session: &OpenItems, open: &OpenItem, protocol: &str, texts: bool) -> PendingItem {
     let item = &open.item;
     let schema = match item.kind {
         PendingKind::Input => item.response_schema.as_ref(),
         _ => open.parameters.as_ref(),
     };
-    json!({
-        "id": item.id,
-        "kind": item.kind,
-        "name": item.name,
-        "message": item.message.as_ref().filter(|_| texts),
-        "arguments": texts.then_some(&item.arguments),
-        "arguments_bytes": item.arguments.len(),
-        "decisions": item.decisions.iter().filter(|decision| **decision != Decision::Cancel).collect::<Vec<_>>(),
-        "schema": schema,
-        "reason": item.reason,
-        "asked_at": open.asked_at,
-        "expires_at": open.expires,
-        "agent": session.agent,
-        "session": session.session,
-        "owner": Owner::from_key(&session.owner).principal(),
-        "run": open.run.to_string(),
-        "protocol": protocol,
-        "learns": learns(protocol),
-    })
+    PendingItem {
+        item: Item {
+            id: item.id.clone(),
+            kind: item.kind,
+            name: item.name.clone(),
+            message: item.message.clone().filter(|_| texts),
+            arguments: texts.then(|| item.arguments.clone()),
+            arguments_bytes: item.arguments.len(),
+            reason: item.reason.clone(),
+        },
+        decisions: item.decisions.iter().copied().filter(|decision| *decision != Decision::Cancel).collect(),
+        schema: schema.cloned(),
+        agent: session.agent.clone(),
+        session: session.session.clone(),
+        owner: session.owner.clone(),
+        run: open.run,
+        protocol: protocol.to_owned(),
+        learns: learns(protocol),
+        asked_at: open.asked_at,
+        expires_at: open.expires,
+    }
 }
 
 /// How a client of a protocol learns of a decision that was not its own.

@@ -1,16 +1,15 @@
 //! One run as the console shows it: its turns, request, ids and open items. Its messages come by the stream of events.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use interlingua_core::call::{Filter, Order, RunView};
-use interlingua_core::run::Turn;
-use interlingua_core::{Fault, RunId};
-use serde_json::{Map, Value, json};
+use interlingua_core::event::Millis;
+use interlingua_core::{End, Event, Fault, RunId, run};
 
-use super::State;
 use super::panes::{Encoding, Pane, said};
-use super::summaries::summary;
-use super::{mask, pending, samples};
+use super::views::{Delivery, Detail, SessionRuns, Settings, Summary, Turn, TurnError};
+use super::{State, advice, answered, mask, pending, samples};
 use crate::engine::{WantedRuns, summary_of};
 use crate::store::Query;
 
@@ -21,7 +20,7 @@ const MAX_SIBLINGS: usize = 20;
 ///
 /// # Errors
 /// If there is no such run, or the store fails.
-pub(super) async fn detail(state: &Arc<State>, texts: bool, id: RunId) -> Result<Value, Fault> {
+pub(super) async fn detail(state: &Arc<State>, texts: bool, id: RunId) -> Result<Detail, Fault> {
     let operator = state.admin.engine.operator();
     let run = operator.find(id).await?;
     let own = summary_of(&run);
@@ -33,25 +32,25 @@ pub(super) async fn detail(state: &Arc<State>, texts: bool, id: RunId) -> Result
     };
     let query = Query { agents: vec![own.agent.clone()], owner: Some(own.owner.clone()), filter, ..Query::default() };
     let siblings = operator.list(WantedRuns { query, pending: false }).await?;
-    let items = pending::of_run(state, &run, texts).await?;
-    let mut shown = summary(&own, texts);
-    shown["pending"] = items.as_array().map_or(0, Vec::len).into();
+    let pending = pending::of_run(state, &run, texts).await?;
 
-    Ok(json!({
-        "run": shown,
-        "texts": texts,
-        "protocols": run.view_safe(|view| protocols(state, view)),
-        "curl": texts.then(|| run.view_safe(|view| curls(state, view))),
-        "ids": { "UUID": id.to_string(), "Hexadecimal": id.0.simple().to_string() },
-        "session": {
-            "id": own.session,
-            "runs": siblings.runs.iter().map(|run| summary(run, texts)).collect::<Vec<_>>(),
+    Ok(Detail {
+        run: Summary { pending: pending.len(), ..Summary::new(&own, texts) },
+        texts,
+        protocols: run.view_safe(|view| protocols(state, view)),
+        curl: texts.then(|| run.view_safe(|view| curls(state, view))),
+        ids: ids(state, &own.agent, id),
+        session: SessionRuns {
+            id: own.session,
+            runs: siblings.runs.iter().map(|run| Summary::new(run, texts)).collect(),
         },
-        "turns": run.view_safe(|view| turns(view, texts)),
-        "request": run.view_safe(|view| texts.then(|| request(view))),
-        "advice": run.view_safe(advice),
-        "pending": items,
-    }))
+        turns: run.view_safe(|view| turns(view, texts)),
+        request: run.view_safe(|view| texts.then(|| settings(view))),
+        advice: run.view_safe(|view| advice::on(&view.run().turns.last()?.error.as_ref()?.code)),
+        answers: answered::answers(state, &run, &siblings.runs, texts).await?,
+        pending,
+        deliveries: operator.deliveries(id).into_iter().map(|delivered| Delivery { delivered }).collect(),
+    })
 }
 
 /// The protocols in which the run can be shown: those of its agent's routes.
@@ -66,56 +65,74 @@ fn protocols(state: &State, run: RunView<'_>) -> Vec<&'static str> {
 }
 
 /// The request of the run's client as a shell command, for each protocol.
-fn curls(state: &State, view: RunView<'_>) -> Map<String, Value> {
+fn curls(state: &State, view: RunView<'_>) -> BTreeMap<&'static str, String> {
     let (agent, text) = (view.run().agent.as_str(), said(view));
-    let mut found = Map::new();
+    let mut found = BTreeMap::new();
     for route in state.admin.control.routes_of(agent) {
         if !found.contains_key(route.scope.protocol)
             && let Some(curl) = samples::curl(state, &route, agent, &text)
         {
-            found.insert(route.scope.protocol.to_owned(), curl.into());
+            found.insert(route.scope.protocol, curl);
         }
     }
     found
 }
 
-fn turns(view: RunView<'_>, texts: bool) -> Vec<Value> {
-    let shown = view.run().turns.iter().enumerate().map(|(number, turn)| {
-        json!({
-            "number": number,
-            "started_at": turn.started_at,
-            "ended_at": turn.ended_at,
-            "end": turn.end.map(interlingua_core::End::as_str),
-            "error": turn.error,
-            "usage": turn.usage,
-            "answered_by": turn.answered_by.map(|run| run.to_string()),
-            "input": input(turn, texts),
-        })
+/// How the run's id is written.
+fn ids(state: &State, agent: &str, id: RunId) -> BTreeMap<&'static str, String> {
+    let mut ids = BTreeMap::from([("id", id.to_string())]);
+    for route in state.admin.control.routes_of(agent) {
+        if let Some(write) = route.mounted.run_id {
+            ids.insert(route.scope.protocol, write(id));
+        }
+    }
+    ids
+}
+
+fn turns(view: RunView<'_>, texts: bool) -> Vec<Turn> {
+    let first_events = first_events(view);
+    let shown = view.run().turns.iter().enumerate().map(|(number, turn)| Turn {
+        number,
+        started_at: turn.started_at,
+        first_event_at: first_events.get(number).copied().flatten(),
+        ended_at: turn.ended_at,
+        end: turn.end.map(End::as_str),
+        error: turn.error.as_ref().map(|error| TurnError {
+            code: error.code.clone(),
+            message: error.message.clone(),
+            blame: advice::blame(&error.code).as_str(),
+        }),
+        usage: turn.usage.clone(),
+        answered_by: turn.answered_by,
+        input: input(turn, texts),
     });
     shown.collect()
 }
 
-fn input(turn: &Turn, texts: bool) -> Value {
+/// When the agent's first event of each turn came.
+fn first_events(view: RunView<'_>) -> Vec<Option<Millis>> {
+    let mut found = Vec::new();
+    for step in view.record.steps(0) {
+        match (step.event, found.last_mut()) {
+            (Event::TurnStarted { .. }, _) => found.push(None),
+            (Event::AnswerStarted { .. } | Event::MessageStarted { .. }, Some(first @ None)) => *first = Some(step.at),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn input(turn: &run::Turn, texts: bool) -> Vec<serde_json::Value> {
     let whole = |message| serde_json::to_value(message).unwrap_or_default();
     turn.input.iter().map(|message| if texts { whole(message) } else { mask::message(message) }).collect()
 }
 
-fn request(view: RunView<'_>) -> Value {
+fn settings(view: RunView<'_>) -> Settings {
     let request = &view.info.request;
-    json!({ "model": request.model, "user_id": request.user_id, "tools": request.tools, "extra": request.extra })
-}
-
-/// What to do about the error that a run ended with. `None`: it has none, or nothing is known of its code.
-fn advice(view: RunView<'_>) -> Option<&'static str> {
-    let code = view.run().turns.last()?.error.as_ref()?.code.as_str();
-    Some(match code {
-        "UPSTREAM_TIMEOUT" => "The agent was silent for too long. See timeouts of the agent in the configuration.",
-        "UPSTREAM_UNAVAILABLE" => "The agent cannot be reached. Check its address, and whether it runs.",
-        "UPSTREAM_PROTOCOL_ERROR" => {
-            "The agent answered in another protocol than configured. `interlingua probe` shows what it speaks."
-        }
-        "GATEWAY_RESTARTED" => "The gateway that drove the run was stopped or killed. Nothing was executed again.",
-        "GATEWAY_SHUTTING_DOWN" => "The gateway stopped before the run ended. A longer `drain` gives runs more time.",
-        _ => return None,
-    })
+    Settings {
+        model: request.model.clone(),
+        user_id: request.user_id.clone(),
+        tools: serde_json::to_value(&request.tools).unwrap_or_default(),
+        extra: serde_json::to_value(&request.extra).unwrap_or_default(),
+    }
 }

@@ -2,10 +2,9 @@
 
 use interlingua_core::call::{Cursor, Filter, Order, RunState};
 use interlingua_core::{End, Fault, RunId};
-use serde_json::{Value, json};
 
 use super::State;
-use super::summaries::summary;
+use super::views::{Page, Summary};
 use crate::engine::WantedRuns;
 use crate::store::Query;
 
@@ -16,12 +15,12 @@ const MAX_RUNS: usize = 200;
 ///
 /// # Errors
 /// Unknown parameters, values that cannot be read, and those of the store.
-pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Value, Fault> {
+pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Page<Summary>, Fault> {
     let wanted = parse(query, texts)?;
     let found = state.admin.engine.operator().list(wanted).await?;
-    let data: Vec<Value> = found.runs.iter().map(|run| summary(run, texts)).collect();
+    let data = found.runs.iter().map(|run| Summary::new(run, texts)).collect();
     let next = found.next.map(|cursor| format!("{}_{}", cursor.at, cursor.id));
-    Ok(json!({ "data": data, "total": found.total, "next": next }))
+    Ok(Page { data, total: Some(found.total), next })
 }
 
 fn parse(query: &str, texts: bool) -> Result<WantedRuns, Fault> {

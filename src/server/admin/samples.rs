@@ -2,18 +2,19 @@
 //!
 //! Not here: sending them ([`super::playground`]), and how they are written in a language ([`super::snippets`]).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use interlingua_core::call::RunView;
 use interlingua_core::exchange::{SampleInput, SampleRequest, SampleThread};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
-use serde_json::{Map, Value, json};
 
 use super::super::served::Served;
 use super::State;
 use super::guard::Who;
 use super::snippets::{self, Target};
+use super::views::{Sample, Snippets};
 use crate::clock;
 use crate::engine::RunHandle;
 
@@ -39,7 +40,7 @@ struct Wanted {
 ///
 /// # Errors
 /// What cannot be read, and routes, agents and runs that do not exist.
-pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Value, Fault> {
+pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Sample, Fault> {
     let wanted: Wanted = serde_json::from_slice(body).map_err(|error| {
         let message = format!("write {{\"route\", \"protocol\", \"agent\", \"text\", \"runs\"}}: {error}");
         Fault::new(FaultKind::Invalid, message)
@@ -66,19 +67,27 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Value,
     let none = || Fault::invalid("protocol", "has no sample request with these options");
     let sample = sample(route, &input).ok_or_else(none)?;
     let alone = SampleInput { thread: None, ..input };
-    let mut headers: Map<String, Value> =
-        sample.headers.iter().map(|(name, value)| (name.to_string(), value.as_str().into())).collect();
-    headers.insert("content-type".to_owned(), "application/json".into());
-    Ok(json!({
-        "id": id.to_string(),
-        "owner": owner.base_key(),
-        "goes_on": !runs.is_empty(),
-        "method": sample.method.as_str(),
-        "path": format!("{}{}", route.path, sample.path()),
-        "headers": headers,
-        "body": sample.body,
-        "snippets": snippets(state, route, &alone),
-    }))
+    let snippets = snippets(state, route, &alone).ok_or_else(none)?;
+    let mut headers: BTreeMap<String, String> =
+        sample.headers.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+    headers.insert("content-type".to_owned(), "application/json".to_owned());
+    Ok(Sample {
+        id,
+        owner: owner.base_key().to_owned(),
+        goes_on: !runs.is_empty(),
+        method: sample.method.as_str(),
+        path: format!("{}{}", route.path, sample.path()),
+        headers,
+        body: sample.body,
+        snippets,
+    })
+}
+
+/// How a client writes a first request to a route. `None`: its protocol has no sample request.
+pub(super) fn of_route(state: &State, route: &Served) -> Option<Snippets> {
+    let agent = route.scope.agents.first()?;
+    let input = SampleInput { agent: &agent.name, text: "hello", id: clock::new_id(), message: None, thread: None };
+    snippets(state, route, &input)
 }
 
 /// A shell command that sends a text to an agent over a route. `None`: the protocol has no sample request.
@@ -91,13 +100,13 @@ fn sample(route: &Served, input: &SampleInput<'_>) -> Option<SampleRequest> {
     Some(route.mounted.sample.as_ref()?(input))
 }
 
-fn snippets(state: &State, route: &Served, input: &SampleInput<'_>) -> Option<Value> {
+fn snippets(state: &State, route: &Served, input: &SampleInput<'_>) -> Option<Snippets> {
     let (target, sample) = (target(state, route), sample(route, input)?);
-    Some(json!({
-        "curl": snippets::curl(&target, &sample),
-        "python": snippets::python(&target, &sample, input.text),
-        "typescript": snippets::typescript(&target, &sample, input.text),
-    }))
+    Some(Snippets {
+        curl: snippets::curl(&target, &sample),
+        python: snippets::python(&target, &sample, input.text),
+        typescript: snippets::typescript(&target, &sample, input.text),
+    })
 }
 
 fn target(state: &State, route: &Served) -> Target {

@@ -16,6 +16,7 @@ use crate::metrics::{EndedBy, Of, Past, Sampled, Series, Window, resident_memory
 
 /// A window of the history, with what is under way now.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS), ts(rename = "Metrics"))]
 pub(super) struct View {
     /// `15m` or `24h`.
     window: &'static str,
@@ -30,7 +31,8 @@ pub(super) struct View {
 
 /// Runs of an agent, or over a protocol.
 #[derive(Serialize)]
-struct Row {
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub(super) struct Row {
     name: String,
     /// Runs under way now.
     live: usize,

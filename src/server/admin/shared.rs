@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlingua_core::Fault;
-use serde_json::Value;
 use tokio::sync::Mutex;
 
+use super::views::{Agent, Gateway};
 use super::{State, overview};
 use crate::engine::OpenItems;
 
@@ -26,8 +26,8 @@ type Kept<T> = Mutex<Option<(Instant, Arc<T>)>>;
 /// The gateway at a glance, as the streams send it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Overview {
-    pub(super) gateway: Value,
-    pub(super) agents: Vec<Value>,
+    pub(super) gateway: Gateway,
+    pub(super) agents: Vec<Agent>,
 }
 
 /// What was read lately.

@@ -7,7 +7,6 @@ use std::time::Instant;
 use actix_web::HttpResponse;
 use interlingua_core::{Fault, FaultKind};
 use serde::Deserialize;
-use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::super::connection::ConnectionInfo;
@@ -15,6 +14,7 @@ use super::State;
 use super::answers::{answer_with, audit};
 use super::guard::{Who, count_failure, is_key};
 use super::sessions::{Proof, SignedIn};
+use super::views::Session;
 use crate::callers::{Credential, Methods, Shown};
 use crate::config::ConsoleRole;
 use crate::observe::{Action, AuditEntry};
@@ -49,9 +49,7 @@ pub(super) async fn begin(state: &State, connection: &ConnectionInfo, body: &[u8
     let begun = state.sessions.begin(&name, proof, Instant::now());
     let (bearer, who) = begun.ok_or_else(|| Fault::new(FaultKind::Internal, "the system has no random numbers"))?;
     audit(state, Some(connection.peer), &name, AuditEntry::new(Action::SignIn));
-    let mut shown = view(state, &who);
-    shown["bearer"] = bearer.into();
-    Ok(answer_with(200, &shown))
+    Ok(answer_with(200, &Session { bearer: Some(bearer), ..view(state, &who) }))
 }
 
 /// Whose key it is.
@@ -76,9 +74,10 @@ async fn prove(state: &State, connection: &ConnectionInfo, key: &str) -> Result<
 }
 
 /// Who is signed in, as the page shows it.
-pub(super) fn view(state: &State, who: &SignedIn) -> Value {
+pub(super) fn view(state: &State, who: &SignedIn) -> Session {
     let role = who.role(state.admin.key.load().as_deref(), state.start_key.as_ref());
-    json!({ "name": &*who.name, "role": role.unwrap_or(ConsoleRole::View), "until": who.until })
+    let role = role.unwrap_or(ConsoleRole::View);
+    Session { bearer: None, name: who.name.to_string(), role, until: Some(who.until) }
 }
 
 /// Ends the session of a request.

@@ -1,7 +1,7 @@
-//! Summaries of runs: what lists and the stream of changes show of them. Never a record, and of texts only how a run
-//! began.
+//! What a page has been sent of runs, open items and the gateway, and what has changed since.
 //!
-//! Not here: where they come from (`crate::engine`), and the stream ([`super::feed`]).
+//! Not here: what a summary holds ([`super::views`]), where they come from (`crate::engine`), and the stream
+//! ([`super::feed`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use interlingua_core::event::Millis;
 use interlingua_core::{FaultKind, RunId};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::State;
 use super::shared::{OVERVIEW_INTERVAL, Overview};
+use super::views::Summary;
 use crate::engine::RunSummary;
 
 /// Summaries in one message at most: the rest follows with the next.
@@ -22,25 +23,6 @@ const FORGET_AFTER: Millis = 60_000;
 /// The changes of this time before the latest one are looked at again, in milliseconds: a run may be written later than one
 /// that changed after it, by another gateway too, whose clock differs. What was sent before is not sent again.
 const OVERLAP: Millis = 2000;
-
-/// A summary as JSON. `texts`: whether its reader may see what people say.
-pub(super) fn summary(run: &RunSummary, texts: bool) -> Value {
-    json!({
-        "id": run.id.to_string(),
-        "agent": run.agent,
-        "protocol": run.protocol,
-        "owner": run.owner,
-        "session": run.session,
-        "state": run.state.as_str(),
-        "code": run.code,
-        "created_at": run.created_at,
-        "changed_at": run.changed_at,
-        "events": run.events,
-        "pending": run.pending,
-        "asks": run.asks,
-        "text": texts.then_some(run.text.as_str()),
-    })
-}
 
 /// Runs that were deleted on this listener, the latest last, and how many there were before those.
 #[derive(Default)]
@@ -147,7 +129,7 @@ impl Watch {
             text.push_str(&format!("event: agents\ndata: {}\n\n", json!({ "data": overview.agents })));
         }
         if before.is_none_or(|before| before.gateway != overview.gateway) {
-            text.push_str(&format!("event: gateway\ndata: {}\n\n", overview.gateway));
+            text.push_str(&format!("event: gateway\ndata: {}\n\n", json!(overview.gateway)));
         }
         self.overview = Some(overview);
     }
@@ -172,7 +154,7 @@ impl Watch {
             text.push_str("event: missed\ndata: {}\n\n");
         }
 
-        let shown: Vec<Value> = changed.iter().map(|run| summary(run, self.texts)).collect();
+        let shown: Vec<Summary> = changed.iter().map(|run| Summary::new(run, self.texts)).collect();
         for run in &changed {
             self.sent.insert(run.id, key(run));
         }

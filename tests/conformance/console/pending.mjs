@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { another, api, clients, CONSOLE_URL, GATEWAY_URL, heading, post, signedIn } from './browser.mjs'
 import { check } from './checks.mjs'
 
-const pending = async page => (await api(page, 'GET', '/pending')).json.data
+const pending = async page => (await api(page, 'GET', '/pending')).json.data.map(({ item, ...rest }) => ({ ...rest, ...item }))
 
 /** Asks over a protocol, and returns the item as the console knows it. */
 async function asked(page, protocol, words = 'approval') {

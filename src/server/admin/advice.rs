@@ -1,0 +1,31 @@
+//! What an operator can do about the error that a run ended with, and who has to.
+//!
+//! Codes that are not the gateway's own are an agent's.
+
+use interlingua_core::{Blame, FaultKind};
+
+/// Who has to act.
+pub(super) fn blame(code: &str) -> Blame {
+    FaultKind::of_code(code).map_or(Blame::Upstream, FaultKind::blame)
+}
+
+/// What to do. `None`: nothing is known of the code.
+pub(super) fn on(code: &str) -> Option<&'static str> {
+    use FaultKind as K;
+    Some(match FaultKind::of_code(code)? {
+        K::UpstreamUnreachable => "The agent cannot be reached. Check its address, and whether it runs.",
+        K::UpstreamRefused => "The agent refused the request. Check the headers and options of its upstream.",
+        K::UpstreamRateLimited => "The agent takes fewer requests than it gets. See `limits` of its upstream.",
+        K::UpstreamTimeout => "The agent was silent for too long. See `timeouts` of its upstream.",
+        K::UpstreamTruncated => "The agent, or a proxy before it, ended the answer in the middle. See its own log.",
+        K::UpstreamGarbage => {
+            "The agent answered in another protocol than configured. `interlingua probe` shows what it speaks."
+        }
+        K::UpstreamTooLarge => "The answer is larger than `max_run_bytes` of the agent.",
+        K::AgentFailed => "The agent reported the error itself. See its own log.",
+        K::Restarted => "The gateway that drove the run was stopped or killed. Nothing was executed again.",
+        K::ShuttingDown => "The gateway stopped before the run ended. A longer `drain` gives runs more time.",
+        K::Overloaded => "The gateway had no room. See its metrics, and `limits` of the server.",
+        _ => return None,
+    })
+}

@@ -1,0 +1,84 @@
+//! What became of what a run asked: the answers in its own later turns, or in the run that went on with its session.
+//!
+//! Not here: what is open ([`super::pending`]), and how answers are read (`interlingua_core::answer`).
+
+use std::collections::HashSet;
+
+use interlingua_core::answer::{Answer, AnswerBody, native};
+use interlingua_core::call::RunView;
+use interlingua_core::pending::Decision;
+use interlingua_core::{Fault, RunId};
+
+use super::State;
+use super::views::Answered;
+use crate::engine::{RunHandle, RunSummary};
+
+/// The most runs that are looked through.
+const MAX_RUNS: usize = 4;
+
+/// The answers to what a run asked, as far as they are found. `siblings`: the runs of its session.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn answers(
+    state: &State,
+    run: &RunHandle,
+    siblings: &[RunSummary],
+    texts: bool,
+) -> Result<Vec<Answered>, Fault> {
+    let (mut asked, mut found) = (HashSet::new(), Vec::new());
+    run.view_safe(|view| {
+        for turn in 0..view.run().turns.len() {
+            collect(state, view, turn, &mut asked, &mut found, run.id());
+            asked.extend(view.run().pending_of(turn).into_iter().map(|item| item.id));
+        }
+    });
+
+    let mut later: Vec<RunId> = siblings.iter().map(|run| run.id).filter(|id| *id > run.id()).collect();
+    later.sort_unstable();
+    for id in later.into_iter().take(MAX_RUNS) {
+        if asked.is_empty() {
+            break;
+        }
+        // It may have been deleted meanwhile.
+        let Ok(next) = state.admin.engine.operator().find(id).await else { continue };
+        next.view_safe(|view| {
+            for turn in 0..view.run().turns.len() {
+                collect(state, view, turn, &mut asked, &mut found, run.id());
+            }
+        });
+    }
+    if !texts {
+        found.iter_mut().for_each(|answered| (answered.arguments, answered.text) = (None, None));
+    }
+    Ok(found)
+}
+
+/// The answers in a turn's input to what was asked and is not answered yet.
+fn collect(
+    state: &State,
+    view: RunView<'_>,
+    turn: usize,
+    asked: &mut HashSet<String>,
+    found: &mut Vec<Answered>,
+    asker: RunId,
+) {
+    let Some(turn) = view.run().turns.get(turn) else { return };
+    for answer in turn.input.iter().flat_map(native) {
+        if asked.remove(&answer.id) {
+            let by = state.deciders.who(asker, &answer.id);
+            found.push(answered(answer, view.run().id, by));
+        }
+    }
+}
+
+fn answered(answer: Answer, run: RunId, by: Option<String>) -> Answered {
+    let (decision, arguments, text) = match answer.given {
+        AnswerBody::Decided { decision, arguments, text, payload } => {
+            (Some(decision), arguments, text.or_else(|| payload.map(|payload| payload.text().to_owned())))
+        }
+        AnswerBody::Text(text) => (Some(Decision::Respond), None, Some(text)),
+        AnswerBody::Payload(payload) => (None, None, Some(payload.text().to_owned())),
+    };
+    Answered { id: answer.id, decision: decision.map(Decision::as_str), arguments, text, run, by }
+}
