@@ -4,9 +4,9 @@ import { html, nothing, render } from './vendor/lit-html/lit-html.js';
 import { effect, signal } from './vendor/signals-core/signals-core.mjs';
 import { begin, session, signOut } from './api.js';
 import { connection } from './feed.js';
-import { duration } from './format.js';
+import { counted, duration } from './format.js';
 import { SCREENS, go, lastList, link, place } from './router.js';
-import { gateway, now, pendingCount, problem, startFeed } from './state.js';
+import { gateway, now, pendingCount, problem, routes, startFeed } from './state.js';
 import { confirmation, dialogs, icon } from './ui.js';
 import { signInView } from './views/signin.js';
 import { overviewView } from './views/overview.js';
@@ -41,7 +41,8 @@ function header() {
     <a class="skip" href="#main" @click=${skip}>Skip to content</a>
     <header class="top">
       <a class="brand" href="#/" aria-label="Interlingua, overview">${icon('brand')}<span>Interlingua</span></a>
-      <span class="facts">${about ? html`${about.version} · up ${duration(now.value - about.started_at)} · ${about.store.kind}` : nothing}</span>
+      <span class="facts">${about ? html`${about.version} · up ${duration(now.value - about.started_at)} · ${about.store.kind}${
+        routes.value ? html` · ${counted(routes.value.length, 'route')}` : nothing}` : nothing}</span>
       <span class="space"></span>
       <span role="status" aria-label="Connection" class="connection ${connection.value}">${connection.value}</span>
       <button class="quiet" @click=${toggleTheme} aria-label=${isDark() ? 'Use light colours' : 'Use dark colours'}>${icon(isDark() ? 'sun' : 'moon')}</button>

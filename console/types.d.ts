@@ -183,9 +183,9 @@ owner: string, run: string,
  */
 protocol: string, 
 /**
- * How that client learns of a decision that was not its own.
+ * How that client learns of a decision that was not its own. `null`: its agent has no route of the protocol any more.
  */
-learns: string, asked_at: number, 
+learns: string | null, asked_at: number, 
 /**
  * `null`: not by itself.
  */

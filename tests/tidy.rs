@@ -239,6 +239,15 @@ fn crate_name(package: &str) -> String {
 }
 
 #[test]
+fn only_the_admin_listener_acts_for_operators() {
+    let sources = sources();
+    let others = sources.iter().filter(|source| source.is_rust() && source.under("src/"));
+    let others = others.filter(|source| !source.under("src/server/admin/"));
+    let found = others.flat_map(|source| source.uses_of(&[".operator()"]).collect::<Vec<_>>());
+    expect_none("runs of any owner are for the admin listener alone", found);
+}
+
+#[test]
 fn io_libraries_are_used_in_their_modules_only() {
     let sources = sources();
     let modules: &[(&[&str], &str)] = &[

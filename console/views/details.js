@@ -24,7 +24,7 @@ export function detailsTab(open, detail) {
   if (!detail) return loading('details');
   const { run } = detail;
   return html`
-    <div class="columns">
+    <div class="columns two">
       <section class="panel"><h2>Run</h2><dl class="facts-list">
         ${pair('State', stateBadge(run))}
         ${pair('Agent', run.agent)}
@@ -35,15 +35,15 @@ export function detailsTab(open, detail) {
         ${pair('Events', number(run.events))}
         ${pair('First event after', firstEvent(detail))}
       </dl></section>
-      <section class="panel"><h2>Ids</h2><dl class="facts-list">
-        ${idsOf(detail).map(([name, id]) => pair(idName(name), html`<code>${id}</code>
-          <button class="quiet" aria-label=${`Copy ${idName(name)}`} @click=${() => copy(id, 'Id')}>Copy</button>`))}
-      </dl></section>
       <section class="panel"><h2>Session</h2>
         <p><code>${detail.session.id}</code></p>
         <ul class="plain">${detail.session.runs.map((other) => html`<li>${other.id === run.id ? html`${stateBadge(other)} this run`
           : html`<a href=${link('runs', other.id)}>${stateBadge(other)} ${other.text || other.id}</a>`}</li>`)}</ul>
       </section>
+      <section class="panel wide"><h2>Ids</h2><dl class="facts-list">
+        ${idsOf(detail).map(([name, id]) => pair(idName(name), html`<code>${id}</code>
+          <button class="quiet" aria-label=${`Copy ${idName(name)}`} @click=${() => copy(id, 'Id')}>Copy</button>`))}
+      </dl></section>
       <section class="panel wide"><h2>Turns</h2>
         <div class="scroll"><table>
           <thead><tr><th scope="col">Turn</th><th scope="col">End</th><th scope="col">Began</th><th scope="col">First event</th><th scope="col">Took</th><th scope="col">Usage</th></tr></thead>

@@ -5,7 +5,7 @@ import { post, mayAct } from '../api.js';
 import { ago, counted, duration, number } from '../format.js';
 import { link } from '../router.js';
 import { agents, fail, gateway, loadGateway, now, pendingCount, routes, unknown } from '../state.js';
-import { ask, failed, loading } from '../ui.js';
+import { ask, copy, failed, loading } from '../ui.js';
 import { bars, hub } from './picture.js';
 
 /** From which part of its runs on the failures of an agent need attention. */
@@ -61,7 +61,8 @@ function agentTable() {
       <th scope="col">First event</th><th scope="col">Failed</th>${mayAct() ? html`<th scope="col">Actions</th>` : nothing}</tr></thead>
     <tbody>${agents.value.map((agent) => html`<tr>
       <th scope="row"><a href=${link('runs', null, { agent: agent.name })}>${agent.name}</a><div class="dim">${agent.host}</div></th>
-      <td><span class="dot ${agent.state}">${agent.state}</span>${agent.reason ? html`<div class="dim">${agent.reason}</div>` : nothing}${lastFault(agent)}</td>
+      <td><span class="dot ${agent.state}">${agent.state}</span>${
+        agent.state === 'ready' ? nothing : html` <span class="dim">for ${duration(now.value - agent.since)}</span>`}${agent.reason ? html`<div class="dim">${agent.reason}</div>` : nothing}${lastFault(agent)}</td>
       <td>${agent.protocol}</td>
       <td class="number">${number(agent.live)}</td>
       <td class="number">${number(agent.queued)}</td>
@@ -87,8 +88,9 @@ function drainButton(agent) {
 
 function routeTable() {
   return html`<section><h2 id="routes">Routes</h2><div class="scroll"><table aria-label="Routes">
-    <thead><tr><th scope="col">Protocol</th><th scope="col">URL</th><th scope="col">Authentication</th><th scope="col">Agents</th></tr></thead>
+    <thead><tr><th scope="col">Protocol</th><th scope="col">URL</th><th scope="col">Authentication</th><th scope="col">Agents</th><th scope="col">Try it</th></tr></thead>
     <tbody>${routes.value.map((route) => html`<tr><td>${route.protocol}</td><td><code>${route.url}</code></td>
-      <td>${route.auth === 'none' ? html`<span class="warn">none</span>` : route.auth}</td><td>${route.agents.join(', ')}</td></tr>`)}</tbody>
+      <td>${route.auth === 'none' ? html`<span class="warn">none</span>` : route.auth}</td><td>${route.agents.join(', ')}</td>
+      <td>${route.snippets ? html`<button class="quiet" aria-label=${`Copy curl of ${route.protocol}`} @click=${() => copy(route.snippets.curl, 'curl')}>Copy curl</button>` : nothing}</td></tr>`)}</tbody>
   </table></div></section>`;
 }

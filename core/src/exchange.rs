@@ -25,10 +25,11 @@ use crate::event::Millis;
 use crate::fault::Fault;
 use crate::id::RunId;
 use crate::loss::Loss;
-use crate::model::Role;
+pub use crate::method::Method;
 use crate::out::{Head, Out};
 use crate::owner::Owner;
 use crate::push::PushNotifiers;
+use crate::sample::Sample;
 use crate::step::Step;
 
 /// One client-facing protocol.
@@ -188,6 +189,8 @@ pub struct Mounted {
     pub retention: Option<RunRetention>,
     /// Warnings for the operator at startup: settings that cannot take effect.
     pub warnings: Vec<String>,
+    /// How a client learns of a decision that someone else took, for the console.
+    pub learns: Learns,
     /// How the protocol writes the id of a run, for the console. `None`: as it is, or its clients choose ids themselves.
     pub run_id: Option<fn(RunId) -> String>,
     /// A request that runs an agent, for the console: what is on the wire, and a playground. `None`: the protocol is not
@@ -223,10 +226,25 @@ impl Mounted {
             push: None,
             retention: None,
             warnings: Vec::new(),
+            learns: Learns::default(),
             run_id: None,
             sample: None,
         }
     }
+}
+
+/// How a client learns of a decision about its pending item that was not its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Learns {
+    /// Its stream goes on, or it is notified by push.
+    Notified,
+    /// It can follow the session, whose next run it sees.
+    Follows,
+    /// It polls the state.
+    Polls,
+    /// With the answer to its next message.
+    #[default]
+    NextMessage,
 }
 
 /// How a protocol announces its URL to clients.
@@ -299,72 +317,6 @@ pub type Recognizes = fn(&ReadHeader<'_>) -> bool;
 /// Creates an exchange.
 pub type Open = Box<dyn Fn() -> Box<dyn Exchange> + Send + Sync>;
 
-/// Makes a sample request. With a thread, its call goes on with that session.
-pub type Sample = Box<dyn Fn(&SampleInput<'_>) -> SampleRequest + Send + Sync>;
-
-/// What a sample request asks for.
-#[derive(Clone, Copy, Debug)]
-pub struct SampleInput<'a> {
-    /// The agent's name; one of the route's agents.
-    pub agent: &'a str,
-    /// What the user says.
-    pub text: &'a str,
-    /// An unused id, for protocols whose clients choose one.
-    pub id: RunId,
-    /// The id of the user's message, for protocols whose clients choose one. `None`: one that is made of `id`.
-    pub message: Option<&'a str>,
-    /// The conversation that the request goes on with. `None`: it begins one.
-    pub thread: Option<SampleThread<'a>>,
-}
-
-/// A conversation, whatever protocols its requests came over.
-#[derive(Clone, Copy, Debug)]
-pub struct SampleThread<'a> {
-    /// Its session.
-    pub session: &'a str,
-    /// The run to go on from, for protocols whose clients name one. `None`: the request names none.
-    pub previous: Option<RunId>,
-    /// What was said, for protocols whose clients send it again: by whom, and the text, the oldest first.
-    pub said: &'a [(Role, String)],
-}
-
-/// A request that runs an agent, as a client of the protocol would send it: streamed, if the protocol streams.
-#[derive(Clone, Debug)]
-pub struct SampleRequest {
-    /// The HTTP method.
-    pub method: Method,
-    /// The endpoint: [`Endpoint::path`].
-    pub endpoint: &'static str,
-    /// The values of the path's parameters.
-    pub params: Vec<(String, String)>,
-    /// Headers beside `content-type: application/json`, names in lower case.
-    pub headers: Vec<(Cow<'static, str>, String)>,
-    /// The body.
-    pub body: serde_json::Value,
-}
-
-impl SampleRequest {
-    /// A POST to an endpoint without parameters.
-    #[must_use]
-    pub const fn post(endpoint: &'static str, body: serde_json::Value) -> Self {
-        Self { method: Method::Post, endpoint, params: Vec::new(), headers: Vec::new(), body }
-    }
-
-    /// The same with a header.
-    #[must_use]
-    pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
-        self
-    }
-
-    /// The path below the mount point.
-    #[must_use]
-    pub fn path(&self) -> String {
-        let fill = |path: String, (name, value): &(String, String)| path.replace(&format!("{{{name}}}"), value);
-        self.params.iter().fold(self.endpoint.to_owned(), fill)
-    }
-}
-
 /// A constructor of exchanges that share the state of a mounted route, for an [`Endpoint`].
 pub fn sharing<S: Send + Sync + 'static, E: Exchange>(
     state: &Arc<S>,
@@ -372,35 +324,6 @@ pub fn sharing<S: Send + Sync + 'static, E: Exchange>(
 ) -> impl Fn() -> E + Send + Sync + 'static {
     let state = Arc::clone(state);
     move || make(Arc::clone(&state))
-}
-
-/// The HTTP method of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// GET, which also serves HEAD.
-    Get,
-    /// With a request body.
-    Post,
-    /// With a request body.
-    Put,
-    /// With a request body.
-    Patch,
-    /// Usually without a request body.
-    Delete,
-}
-
-impl Method {
-    /// The method as in HTTP.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
-    }
 }
 
 /// One endpoint of a protocol.

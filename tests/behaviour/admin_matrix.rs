@@ -135,4 +135,13 @@ async fn on_loopback_without_a_key_a_change_needs_the_key_of_the_start() {
         let refused = process.operate(method, &path, JSON, body.as_bytes()).await;
         assert_eq!(refused.status, 401, "{method} {path}: {}", refused.text());
     }
+
+    // A key that is shown may be a guess at that of the start.
+    let guess = [("authorization", "Bearer il_guess"), JSON[0]];
+    let mut statuses = Vec::new();
+    for _ in 0..15 {
+        statuses.push(process.operate("GET", "/api/audit", &guess, b"").await.status);
+    }
+    assert!(statuses.contains(&401) && statuses.last() == Some(&429), "{statuses:?}");
+    assert_eq!(process.operate("GET", "/api/agents", &[], b"").await.status, 200, "what needs no key is no guess");
 }

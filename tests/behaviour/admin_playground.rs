@@ -256,6 +256,17 @@ async fn a_person_who_leaves_stops_the_run_as_any_client_does() {
 }
 
 #[tokio::test]
+async fn a_stream_ends_with_the_sign_in_of_its_reader() {
+    let stand = Stand::new("", "auth = \"none\"");
+    let bearer = stand.bearer(KEY).await;
+    let sample = stand.sample(&bearer, "agent-api", "long 100000 20", &[]).await;
+    let mut stream = stand.open(&bearer, &sample).await;
+    stream.frame().await.expect("it begins");
+    assert_eq!(stand.ask("DELETE", "/api/session", &bearer, &Value::Null).await.status, 204);
+    while stream.frame().await.is_some() {}
+}
+
+#[tokio::test]
 async fn a_run_has_the_command_that_repeats_it_for_each_protocol() {
     let stand = Stand::new("", "auth = \"none\"");
     let bearer = stand.bearer(KEY).await;

@@ -33,8 +33,9 @@ use std::sync::Arc;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
-use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted, Sample, SampleInput, SampleRequest};
+use interlingua_core::exchange::{AnnouncedUrl, Cors, Learns, Mounted};
 use interlingua_core::pending::Decision;
+use interlingua_core::sample::{Sample, SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use serde_json::json;
 
@@ -169,6 +170,7 @@ impl ProtocolAdapter for A2a {
             push: route.options.push.then(|| push::notifiers(&route)),
             retention: Some(route.options.retention()),
             warnings: route.warnings(),
+            learns: Learns::Notified,
             sample: route.options.bindings.contains(&Binding::JsonRpc).then_some(Box::new(sample) as Sample),
             ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Fallback::new(&fallback_route))))
         })

@@ -21,11 +21,12 @@ mod tags;
 use std::sync::Arc;
 
 use interlingua_core::capability::{ClientCapabilities, Media};
-use interlingua_core::exchange::{Endpoint, Mount, Mounted, ProtocolAdapter, SampleInput, SampleRequest, sharing};
+use interlingua_core::exchange::{Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::model_options::ClientTools;
 use interlingua_core::openai_api::{self, ResponseHeaders};
+use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::size::Size;
 use serde_json::json;
 
@@ -116,8 +117,8 @@ fn sample(input: &SampleInput<'_>, session: Option<&str>) -> SampleRequest {
 #[cfg(test)]
 mod tests {
     use interlingua_core::RunId;
-    use interlingua_core::exchange::SampleThread;
     use interlingua_core::model::Role;
+    use interlingua_core::sample::SampleThread;
 
     use super::*;
 

@@ -24,10 +24,11 @@ use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::duration::Ttl;
+use interlingua_core::exchange::Learns;
 use interlingua_core::exchange::Mounted;
-use interlingua_core::exchange::{SampleInput, SampleRequest};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::pending::Decision;
+use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -148,6 +149,7 @@ impl ProtocolAdapter for Hitl {
                 "curl {url}/agent/status/ada".to_owned(),
             ],
             any_origin,
+            learns: Learns::Polls,
             sample: Some(Box::new(sample)),
             ..Mounted::new(endpoints(&route), Fallback::<fault::Errors>::open())
         })

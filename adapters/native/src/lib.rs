@@ -19,9 +19,10 @@ use std::sync::Arc;
 
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
+use interlingua_core::exchange::Learns;
 use interlingua_core::exchange::Mounted;
-use interlingua_core::exchange::{SampleInput, SampleRequest};
 use interlingua_core::fallback::Fallback;
+use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,7 @@ impl ProtocolAdapter for Native {
                     .into(),
             ],
             any_origin,
+            learns: Learns::Follows,
             run_id: Some(wire::response_id),
             sample: Some(Box::new(sample)),
             ..Mounted::new(endpoints(&route), Fallback::<fault::Errors>::open())

@@ -19,13 +19,12 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
-use interlingua_core::exchange::{
-    Endpoint, Method, Mount, Mounted, ProtocolAdapter, SampleInput, SampleRequest, sharing,
-};
+use interlingua_core::exchange::{Endpoint, Method, Mount, Mounted, ProtocolAdapter, sharing};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::openai_api::{self, ResponseHeaders};
 use interlingua_core::pending::Decision;
+use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::size::Size;
 use serde_json::json;
 

@@ -9,10 +9,10 @@ pub(super) fn blame(code: &str) -> Blame {
     FaultKind::of_code(code).map_or(Blame::Upstream, FaultKind::blame)
 }
 
-/// What to do. `None`: nothing is known of the code.
+/// What to do. `None`: there is nothing to be done.
 pub(super) fn on(code: &str) -> Option<&'static str> {
     use FaultKind as K;
-    Some(match FaultKind::of_code(code)? {
+    Some(match FaultKind::of_code(code).unwrap_or(K::AgentFailed) {
         K::UpstreamUnreachable => "The agent cannot be reached. Check its address, and whether it runs.",
         K::UpstreamRefused => "The agent refused the request. Check the headers and options of its upstream.",
         K::UpstreamRateLimited => "The agent takes fewer requests than it gets. See `limits` of its upstream.",

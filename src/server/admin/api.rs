@@ -20,7 +20,7 @@ use super::super::connection::{ConnectionInfo, info_of};
 use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
 use super::answers::{answer_with, audit};
-use super::guard::{Who, identify, known};
+use super::guard::{Who, check_role, identify, known};
 use super::views::{Page, Reason, Session};
 use super::{State, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
@@ -277,11 +277,11 @@ pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionIn
     let target =
         target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", head.uri.path())))?;
     if !is_open {
-        who.check(target.role(&head.method))?;
+        check_role(state, head, connection, &who, target.role(&head.method))?;
         // With a console there is always a key, so whatever changes something on the listener needs one, on loopback too.
         let is_change = head.method != Method::GET && head.method != Method::HEAD;
         if is_change && state.admin.console && !matches!(target, Target::Session | Target::ConfigCheck) {
-            who.check(Some(ConsoleRole::Act))?;
+            check_role(state, head, connection, &who, Some(ConsoleRole::Act))?;
         }
     }
     Ok((target, who))

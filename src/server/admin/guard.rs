@@ -5,6 +5,7 @@
 //! ([`super::sign_in`]).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use actix_web::dev::RequestHead;
@@ -18,6 +19,7 @@ use super::State;
 use super::sessions::{self, SignedIn};
 use crate::callers::{Credential, bearer};
 use crate::config::{ConsoleRole, ConsoleTexts};
+use crate::tls::ClientCertificate;
 
 const SIGN_IN: &str = "this needs a sign-in to the console, or its key: Authorization: Bearer …";
 
@@ -32,6 +34,8 @@ pub(super) struct Who {
     pub(super) session: Option<SignedIn>,
     /// The SHA-256 of the key that they showed itself.
     key: Option<[u8; 32]>,
+    /// The certificate that they showed.
+    certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl Who {
@@ -41,7 +45,7 @@ impl Who {
     }
 
     fn operator(role: Option<ConsoleRole>) -> Self {
-        Self { role, name: "operator".to_owned(), session: None, key: None }
+        Self { role, name: "operator".to_owned(), session: None, key: None, certificate: None }
     }
 
     /// Distinguishes this sign-in from others. Nothing of the bearer can be read in it.
@@ -86,15 +90,16 @@ pub(super) fn known(state: &State, head: &RequestHead, connection: &ConnectionIn
         if let Some(session) = state.sessions.find(token, Instant::now())
             && let Some(role) = session.role(admin_key.as_deref(), state.start_key.as_ref())
         {
-            return Some(Who { role: Some(role), name: session.name.to_string(), session: Some(session), key: None });
+            let name = session.name.to_string();
+            return Some(Who { name, session: Some(session), ..Who::operator(Some(role)) });
         }
         if is_key(token, [admin_key.as_deref(), state.start_key.as_ref()]) {
             let key = Some(Sha256::digest(token).into());
             return Some(Who { key, ..Who::operator(Some(ConsoleRole::Act)) });
         }
     }
-    let shows_certificate = asks_certificate(state) && connection.valid_certificate().is_some();
-    shows_certificate.then(|| Who::operator(Some(ConsoleRole::Act)))
+    let certificate = connection.valid_certificate().filter(|_| asks_certificate(state))?;
+    Some(Who { certificate: Some(Arc::clone(certificate)), ..Who::operator(Some(ConsoleRole::Act)) })
 }
 
 fn asks_certificate(state: &State) -> bool {
@@ -132,7 +137,29 @@ pub(super) fn is_valid(state: &State, who: &Who) -> bool {
         return state.sessions.is_in_use(session, Instant::now())
             && session.role(key.as_deref(), start_key) == who.role;
     }
+    if let Some(certificate) = &who.certificate {
+        return asks_certificate(state) && certificate.is_valid();
+    }
     who.key.is_none_or(|shown| [key.as_deref(), start_key].into_iter().flatten().any(|known| *known == shown))
+}
+
+/// Checks the role. A wrong key where none is asked for may be a guess at the key of this start, and is counted as one.
+///
+/// # Errors
+/// As [`Who::check`], and if there were too many wrong keys.
+pub(super) fn check_role(
+    state: &State,
+    head: &RequestHead,
+    connection: &ConnectionInfo,
+    who: &Who,
+    needed: Option<ConsoleRole>,
+) -> Result<(), Fault> {
+    let checked = who.check(needed);
+    let is_guess = who.role.is_none() && token_of(head).is_some_and(|token| !sessions::is_bearer(token));
+    if checked.is_err() && is_guess {
+        count_failure(state, connection)?;
+    }
+    checked
 }
 
 /// Counts a wrong key of an address.

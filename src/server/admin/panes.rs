@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Delivery, DocumentCall, Reply, RunView};
-use interlingua_core::exchange::{Caller, Mounted, Request, SampleInput, SampleThread};
+use interlingua_core::exchange::{Caller, Mounted, Request};
 use interlingua_core::model::Message;
+use interlingua_core::sample::{SampleInput, SampleThread};
 use interlingua_core::{Call, Endpoint, Exchange, Fault, Flow, Next, Out, Owner, RunId, Step};
 
 use uuid::Uuid;

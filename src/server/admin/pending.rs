@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::answer::{Answer, AnswerBody, NOT_TAKEN};
 use interlingua_core::event::Millis;
+use interlingua_core::exchange::Learns;
 use interlingua_core::pending::{Decision, PendingKind};
 use interlingua_core::{Fault, FaultKind, Json, Owner, RunId};
 use serde::Deserialize;
@@ -183,11 +184,11 @@ async fn page(
     runs.dedup();
     let protocols = state.admin.engine.operator().protocols_of(runs).await?;
     let protocol = |item: &OpenItem| protocols.get(&item.run).map_or("", String::as_str);
-    let data = all.iter().map(|(_, session, item)| view(session, item, protocol(item), texts)).collect();
+    let data = all.iter().map(|(_, session, item)| view(state, session, item, protocol(item), texts)).collect();
     Ok(Page { data, total: Some(total), next })
 }
 
-fn view(session: &OpenItems, open: &OpenItem, protocol: &str, texts: bool) -> PendingItem {
+fn view(state: &State, session: &OpenItems, open: &OpenItem, protocol: &str, texts: bool) -> PendingItem {
     let item = &open.item;
     let schema = match item.kind {
         PendingKind::Input => item.response_schema.as_ref(),
@@ -210,20 +211,23 @@ fn view(session: &OpenItems, open: &OpenItem, protocol: &str, texts: bool) -> Pe
         owner: session.owner.clone(),
         run: open.run,
         protocol: protocol.to_owned(),
-        learns: learns(protocol),
+        learns: learns(state, &session.agent, protocol),
         asked_at: open.asked_at,
         expires_at: open.expires,
     }
 }
 
-/// How a client of a protocol learns of a decision that was not its own.
-fn learns(protocol: &str) -> &'static str {
-    match protocol {
-        "a2a" => "The client’s stream goes on, or it is notified.",
-        "agent-api" => "A client that follows the session sees the next run.",
-        "hitl" => "The client sees the result when it polls its status.",
-        _ => "The client sees the result with its next message.",
-    }
+/// How a client of the run's protocol learns of a decision that was not its own. `None`: its agent has no route of the
+/// protocol any more.
+fn learns(state: &State, agent: &str, protocol: &str) -> Option<&'static str> {
+    let routes = state.admin.control.routes_of(agent);
+    let route = routes.iter().find(|route| route.scope.protocol == protocol)?;
+    Some(match route.mounted.learns {
+        Learns::Notified => "The client’s stream goes on, or it is notified.",
+        Learns::Follows => "A client that follows the session sees the next run.",
+        Learns::Polls => "The client sees the result when it polls its status.",
+        Learns::NextMessage => "The client sees the result with its next message.",
+    })
 }
 
 /// Decides items of a run. Returns the run that continues, and what was decided, for the audit log.

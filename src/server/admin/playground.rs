@@ -6,23 +6,29 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use actix_web::FromRequest as _;
 use actix_web::HttpResponse;
+use actix_web::body::{BodySize, BodyStream, BoxBody, MessageBody as _};
 use actix_web::dev::{RequestHead, ServiceRequest, ServiceResponse};
 use actix_web::http::Uri;
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::Payload;
+use futures_util::stream;
 use tokio::sync::watch;
 
 use super::super::connection::info_of;
 use super::super::handle::RunOf;
 use super::super::{Gateway, Phase, endpoint, request_log};
 use super::answers::audit;
-use super::guard::Who;
+use super::guard::{Who, is_valid};
 use super::{State, api};
 use crate::observe::{Action, AuditEntry, RequestLog};
 
+/// How often it is looked at whether someone may still read a stream.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Names the run that a response streams.
 const RUN: HeaderName = HeaderName::from_static("x-interlingua-run");
 
@@ -65,7 +71,28 @@ pub(super) async fn serve(
     if let Some(run) = run {
         response.headers_mut().insert(RUN, run);
     }
+    let response = while_valid(Arc::clone(state), who, response);
     Ok(ServiceResponse::new(request, protected(response)))
+}
+
+/// Ends a stream with the rights of its reader. What has a length is on its way already.
+fn while_valid(state: Arc<State>, who: Who, response: HttpResponse) -> HttpResponse {
+    if !matches!(response.body().size(), BodySize::Stream) {
+        return response;
+    }
+    response.map_body(|_, body| {
+        let mut body = Box::pin(body);
+        let mut ticks = tokio::time::interval(CHECK_INTERVAL);
+        let chunks = stream::poll_fn(move |context| {
+            while ticks.poll_tick(context).is_ready() {
+                if !is_valid(&state, &who) {
+                    return Poll::Ready(None);
+                }
+            }
+            body.as_mut().poll_next(context)
+        });
+        BoxBody::new(BodyStream::new(chunks))
+    })
 }
 
 fn note(state: &State, peer: Option<SocketAddr>, who: &Who, path: &str) {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use interlingua_core::call::RunView;
-use interlingua_core::exchange::{SampleInput, SampleRequest, SampleThread};
 use interlingua_core::model::{MessageType, Role};
+use interlingua_core::sample::{SampleInput, SampleRequest, SampleThread};
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
 
 use super::super::served::Served;

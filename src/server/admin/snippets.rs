@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use interlingua_core::exchange::SampleRequest;
+use interlingua_core::sample::SampleRequest;
 use serde_json::Value;
 
 use crate::config::Methods;

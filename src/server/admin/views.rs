@@ -199,8 +199,8 @@ pub(super) struct PendingItem {
     pub(super) run: RunId,
     /// The protocol of the run's client.
     pub(super) protocol: String,
-    /// How that client learns of a decision that was not its own.
-    pub(super) learns: &'static str,
+    /// How that client learns of a decision that was not its own. `null`: its agent has no route of the protocol any more.
+    pub(super) learns: Option<&'static str>,
     pub(super) asked_at: Millis,
     /// `null`: not by itself.
     pub(super) expires_at: Option<Millis>,

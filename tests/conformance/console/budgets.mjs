@@ -230,19 +230,23 @@ await check('load with and without a page', async () => {
     await seed(gateway, 4000, number => `load ${number}`)
     return (cpu(gateway) - before) / 4000
   }
-  const ratios = []
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const without = await cost()
+  const beside = async () => {
     const headers = await signIn(gateway)
     const abort = new AbortController()
     // What a page with the list of runs reads; the browser itself would take the processor from the gateway.
     const reading = fetch(`${gateway.console}api/feed?runs=1`, { headers, signal: abort.signal })
       .then(async response => { for await (const chunk of response.body) void chunk }).catch(() => {})
     await sleep(300)
-    const beside = await cost()
+    const found = await cost()
     abort.abort()
     await reading
-    ratios.push(without / beside)
+    return found
+  }
+  const ratios = []
+  for (let round = 0; round < ROUNDS; round += 1) {
+    // The gateway has more runs each time: what that costs is the same on both sides.
+    const [first, second, third, fourth] = [await cost(), await beside(), await beside(), await cost()]
+    ratios.push((first + fourth) / (second + third))
   }
   const ratio = median(ratios)
   note('throughput of the gateway with a page open, by its CPU time for a run', `${(100 * ratio).toFixed(1)} %`, '≥ 98 %', ratio >= 0.98)
