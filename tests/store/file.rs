@@ -59,7 +59,7 @@ async fn a_file_of_the_first_schema_is_migrated() {
                 DROP INDEX documents_by_owner; ALTER TABLE documents DROP COLUMN owner;
                 DROP INDEX runs_by_route; ALTER TABLE runs DROP COLUMN route; ALTER TABLE runs DROP COLUMN remembered;
                 ALTER TABLE runs DROP COLUMN head; DROP INDEX runs_with_tags; ALTER TABLE runs DROP COLUMN tags;
-                DROP INDEX runs_of_all; ALTER TABLE runs DROP COLUMN preview;
+                DROP INDEX runs_shown; ALTER TABLE runs DROP COLUMN preview;
                 PRAGMA user_version = 1;";
     file.execute_batch(downgrade).unwrap();
     drop(file);

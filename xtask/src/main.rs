@@ -10,6 +10,7 @@
 //! cargo xtask matrix [--write] [--only CLIENT,AGENT,SCENARIO]
 //!                                       every pair of protocols, cut at every frame; --write: docs/matrix.md
 //! cargo xtask fuzz [--seconds N] [NAME] every fuzz target, N seconds each (60)
+//! cargo xtask vendor [--write]          compares the console's vendored files with their packages; --write: takes them
 //! cargo xtask audit                     cargo-deny with the advisory database, which needs the network
 //! ```
 //!
@@ -53,6 +54,7 @@ mod report;
 mod steps;
 mod suites;
 mod tools;
+mod vendor;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -83,10 +85,11 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["faults", names @ ..] => faults::run(names),
         ["matrix", rest @ ..] => matrix::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["vendor", rest @ ..] => vendor::run(rest),
         ["audit"] => steps::audit(),
         _ => bail!(
             "usage: cargo xtask test [--only NAME]… | check | conformance [NAME]… | bench [micro|load|console …] | \
-             faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | fuzz [--seconds N] [TARGET] | audit"
+             faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | fuzz [--seconds N] [TARGET] | vendor [--write] | audit"
         ),
     }
 }

@@ -1,7 +1,8 @@
 // What the console costs: the page in the browser, and the gateway behind it. Measured, not tested: `cargo xtask bench
 // console` runs it against a release build and prints a table, whose results are in benches/README.md.
 //
-// RUNS and STORED say how many runs the list and the store have, ROUNDS how often load is measured with and without a page.
+// RUNS and STORED say how many runs the list and the store have, ROUNDS how often load is measured with and without a page,
+// PARTS which parts are measured: assets, page, prism, load and summaries.
 
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -17,6 +18,9 @@ const ROUNDS = Number(process.env.ROUNDS ?? 5)
 const TICKS = 100
 /** Clients that make runs side by side: an answer of the demo agent takes its time. */
 const CLIENTS = 64
+
+const PARTS = process.env.PARTS?.split(',')
+const measure = (part, title, run) => (PARTS && !PARTS.includes(part) ? null : check(title, run))
 
 const rows = []
 const note = (what, value, budget, met) => { rows.push([what, value, budget, met]); console.log(`  ${met ? 'met   ' : 'MISSED'}  ${what}: ${value} (${budget})`) }
@@ -114,7 +118,7 @@ async function seen(page, what) {
   note(`${what}: memory of scripts`, `${(usedSize / 2 ** 20).toFixed(1)} MiB`, '≤ 80 MiB', usedSize <= 80 * 2 ** 20)
 }
 
-await check('assets', async () => {
+await measure('assets', 'assets', async () => {
   const gateway = await new Gateway(CONFIG('kind = "memory"')).start()
   const loaded = await page(gateway)
   const size = async () => {
@@ -134,7 +138,7 @@ await check('assets', async () => {
   await gateway.remove()
 })
 
-await check('a page with many runs, and a run of 100 frames a second', async () => {
+await measure('page', 'a page with many runs, and a run of 100 frames a second', async () => {
   const gateway = await new Gateway(CONFIG('kind = "sqlite"\npath = "gateway.db"')).start()
   await seed(gateway, RUNS)
   const times = []
@@ -196,7 +200,7 @@ await check('a page with many runs, and a run of 100 frames a second', async () 
   await gateway.remove()
 })
 
-await check('the prism of 10,000 events', async () => {
+await measure('prism', 'the prism of 10,000 events', async () => {
   const gateway = await new Gateway(CONFIG('kind = "memory"')).start()
   await say(gateway, 'long 9990 0', 'many')
   const headers = await signIn(gateway)
@@ -222,7 +226,7 @@ await check('the prism of 10,000 events', async () => {
   await gateway.remove()
 })
 
-await check('load with and without a page', async () => {
+await measure('load', 'load with and without a page', async () => {
   const gateway = await new Gateway(CONFIG('kind = "memory"')).start()
   await seed(gateway, 2000)
   const cost = async () => {
@@ -253,7 +257,7 @@ await check('load with and without a page', async () => {
   await gateway.remove()
 })
 
-await check('200 of many summaries', async () => {
+await measure('summaries', '200 of many summaries', async () => {
   const gateway = await new Gateway(CONFIG('kind = "sqlite"\npath = "gateway.db"')).start()
   await seed(gateway, STORED)
   const headers = await signIn(gateway)

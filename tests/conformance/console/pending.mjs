@@ -72,8 +72,23 @@ const afterwards = {
   'chat-completions': item => text(post('/v1/chat/completions', {
     model: 'demo', messages: [{ role: 'user', content: 'history' }],
   }, { 'x-session-id': item.session })),
+  'anthropic-messages': item => text(post('/anthropic/v1/messages', { model: 'demo', max_tokens: 1024, messages: resent(item.answer) }))
+    .then(answer => (answer.includes('This is message 2') ? answer : `no ${answer.replaceAll('message', '')}`)),
   'ag-kit': item => text(clients['ag-kit']('history', item.session)),
   'ag-ui': item => text(clients['ag-ui']('history', item.session)),
+}
+/** What a client of Messages sends again: the whole conversation. */
+function resent(answer) {
+  const texts = []
+  for (const line of answer.split('\n').filter(one => one.startsWith('data: '))) {
+    const { index, delta } = JSON.parse(line.slice(6))
+    if (delta?.text) texts[index] = (texts[index] ?? '') + delta.text
+  }
+  return [
+    { role: 'user', content: 'approval' },
+    { role: 'assistant', content: texts.map(one => ({ type: 'text', text: one })) },
+    { role: 'user', content: 'history' },
+  ]
 }
 const POLLS = ['agent-api', 'a2a', 'hitl']
 

@@ -27,6 +27,7 @@ const said = page => page.locator('[role=log] .card.message pre').allInnerTexts(
 
 await check('a run started over each protocol appears at once, grows and completes on its timeline', async () => {
   const page = await signedIn()
+  const late = []
   for (const [protocol, send] of Object.entries(clients)) {
     await page.goto(`${CONSOLE_URL}#/runs`)
     await heading(page, 'Runs').waitFor()
@@ -38,6 +39,8 @@ await check('a run started over each protocol appears at once, grows and complet
     await row.waitFor()
     const took = Date.now() - begun
     console.log(`          ${protocol}: ${took} ms`)
+    // Within a second; this machine may be busy with other tests, so one of the protocols may be late.
+    late.push(...(took > 1000 ? [`${protocol}: ${took} ms`] : []))
     assert.ok(took < 3000, `${protocol}: ${took} ms`)
     await row.getByText(protocol, { exact: true }).waitFor()
     await row.getByRole('link').click()
@@ -48,6 +51,7 @@ await check('a run started over each protocol appears at once, grows and complet
     await page.getByRole('status', { name: 'State' }).filter({ hasText: 'completed' }).waitFor()
     assert.ok((await said(page)).split(/\s+/).length >= 60, await said(page))
   }
+  assert.ok(late.length <= 1, late.join())
   await page.context().close()
 })
 
