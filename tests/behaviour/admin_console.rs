@@ -8,7 +8,7 @@ use crate::support::agent::{approval_request, text_reply};
 use crate::support::gateway::{JSON, ROUTE, agent, user_turn};
 use crate::support::http::Response;
 use crate::support::process::{Process, binary};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Reply, Upstream};
 
 pub(crate) const KEY: &str = "an-admin-key-of-at-least-32-characters";
 const SOME_RUN: &str = "00000000-0000-7000-8000-000000000000";
@@ -182,6 +182,30 @@ async fn a_decision_is_taken_once_and_the_agent_goes_on() {
         (&json!("ask-1"), &json!("accept"), &json!("operator"))
     );
     assert_ne!(answer["run"], *id, "{detail}");
+}
+
+#[tokio::test]
+async fn a_run_shows_how_far_what_is_sent_to_its_receivers_is() {
+    let upstream = Upstream::always(text_reply(&["one", "two"]));
+    let receiver = Upstream::always(Reply::complete(503, &[], ""));
+    let route = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a\"\nagents = [\"friday\"]\n\
+        options = { push_allow = [\"127.0.0.1\"], push_allow_http = true }\n";
+    let stand = Stand::with_route(&upstream, "", route);
+    let bearer = stand.bearer(KEY).await;
+    let body = json!({
+        "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] },
+        "configuration": { "taskPushNotificationConfig": { "url": receiver.url("/hook") } },
+    });
+    let headers = [JSON[0], ("a2a-version", "1.0")];
+    let sent = body.to_string();
+    let made = stand.process.open("POST", "/a2a/message:send", &headers, sent.as_bytes()).await.response().await;
+    assert_eq!(made.status, 200, "{}", made.text());
+    let path = format!("/api/runs/{}", made.json()["task"]["id"].as_str().expect("a task"));
+    // The receiver takes nothing, and is tried again for a while.
+    let detail = stand.ask("GET", &path, &bearer, &Value::Null).await.json();
+    let events = detail["run"]["events"].as_u64().expect("a number");
+    let delivered = detail["deliveries"][0]["delivered"].as_u64().expect("a delivery");
+    assert!(delivered < events && detail["deliveries"].as_array().is_some_and(|all| all.len() == 1), "{detail}");
 }
 
 #[tokio::test]

@@ -146,6 +146,7 @@ await check('an exported run is opened in another console, from the file alone',
   await heading(page, 'Run').waitFor()
   const log = page.getByRole('log', { name: 'Timeline' })
   await log.locator('.card.call').first().waitFor()
+  await log.locator('.card.input').waitFor()
   const shown = await log.innerText()
   const download = page.waitForEvent('download')
   await page.getByRole('button', { name: 'Export' }).click()
