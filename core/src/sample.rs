@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use crate::id::RunId;
 use crate::method::Method;
 use crate::model::Role;
+use crate::run::Run;
 
 /// Makes a sample request. With a thread, its call goes on with that session.
 pub type Sample = Box<dyn Fn(&SampleInput<'_>) -> SampleRequest + Send + Sync>;
@@ -21,8 +22,9 @@ pub struct SampleInput<'a> {
     pub text: &'a str,
     /// An unused id, for protocols whose clients choose one.
     pub id: RunId,
-    /// The id of the user's message, for protocols whose clients choose one. `None`: one that is made of `id`.
-    pub message: Option<&'a str>,
+    /// The run that such a request began, as it is shown: what of it protocols repeat in their answers is the client's own.
+    /// `None`: the request begins a run.
+    pub began: Option<&'a Run>,
     /// The conversation that the request goes on with. `None`: it begins one.
     pub thread: Option<SampleThread<'a>>,
 }

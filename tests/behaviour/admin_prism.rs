@@ -104,6 +104,23 @@ async fn the_prism_of_every_script_is_what_a_client_of_each_protocol_got() {
     assert!(differ.is_empty(), "{} differ: {}", differ.len(), differ.join("\n"));
 }
 
+#[tokio::test]
+async fn what_a_client_sent_is_repeated_as_it_sent_it() {
+    let stand = Stand::new("", "auth = \"none\"");
+    let bearer = stand.bearer(KEY).await;
+    let mut sample = stand.sample(&bearer, "a2a", "look at this", &[]).await;
+    let message = &mut sample["body"]["params"]["message"];
+    message["messageId"] = "a name of the client's own".into();
+    message["metadata"] = json!({ "trace": [1, 2] });
+    let parts = message["parts"].as_array_mut().expect("parts");
+    parts.push(json!({ "url": "https://example.com/cat.png", "mediaType": "image/png", "filename": "cat.png" }));
+    parts.push(json!({ "data": { "seen": true } }));
+    let got = stand.open(&bearer, &sample).await.response().await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    let run = settled(&stand, &bearer, "a2a", sample["id"].as_str().expect("an id")).await;
+    assert_eq!(frames(&stand, &bearer, &run, "a2a").await, got.text());
+}
+
 /// The events of a run up to its end, as a stream shows them while they happen: what is written later is added.
 async fn followed(stream: &mut Exchange) -> Vec<Value> {
     let mut events: Vec<Value> = Vec::new();

@@ -47,6 +47,9 @@ pub use options::{
     PushV03, Reasoning, ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,
 };
 
+use crate::dialect::WireFormat;
+use crate::wire::Encoded;
+
 /// Protocol name in `gateway.toml`.
 pub(crate) const NAME: &str = "a2a";
 /// Media type of A2UI parts; passed through unchanged (docs/protocols/a2a.md#extensions).
@@ -222,8 +225,11 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
 
 /// A request as a client sends it, for the operator's console.
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
-    let id = input.message.map_or_else(|| input.id.to_string(), str::to_owned);
-    let mut message = json!({ "messageId": id, "role": "ROLE_USER", "parts": [{ "text": input.text }] });
+    let sent = input.began.and_then(|run| self::input::as_sent(run, 0).pop());
+    let sent = sent.and_then(|message| serde_json::to_value(Encoded(&message, WireFormat::V1)).ok());
+    let mut message = sent.unwrap_or_else(|| {
+        json!({ "messageId": input.id.to_string(), "role": "ROLE_USER", "parts": [{ "text": input.text }] })
+    });
     if let Some(thread) = input.thread {
         message["contextId"] = thread.session.into();
     }

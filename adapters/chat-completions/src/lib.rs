@@ -127,7 +127,7 @@ mod tests {
         let said = [(Role::User, "one".to_owned()), (Role::Assistant, "two".to_owned())];
         let id = RunId::parse("00000000-0000-7000-8000-000000000000").expect("an id");
         let thread = SampleThread { session: "s1", previous: Some(id), said: &said };
-        let input = SampleInput { agent: "demo", text: "three", id, message: None, thread: Some(thread) };
+        let input = SampleInput { agent: "demo", text: "three", id, began: None, thread: Some(thread) };
         let made = sample(&input, Some("x-chat"));
         assert_eq!(made.headers, [("x-chat".into(), "s1".to_owned())]);
         let messages = json!([

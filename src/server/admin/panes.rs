@@ -173,9 +173,15 @@ pub(super) fn said(view: RunView<'_>) -> String {
 fn open_exchange(mounted: &Mounted, view: RunView<'_>, id: RunId) -> Option<(Box<dyn Exchange>, bool)> {
     let (run, text) = (view.run(), said(view));
     let thread = SampleThread { session: &run.session_id, previous: view.info.previous, said: &[] };
-    let message = run.turns.first().and_then(|turn| turn.input.last()?.id.as_deref());
-    let input = SampleInput { agent: &run.agent, text: &text, id, message, thread: Some(thread) };
-    let sample = mounted.sample.as_ref()?(&input);
+    let input = SampleInput { agent: &run.agent, text: &text, id, began: Some(run), thread: Some(thread) };
+    // What the client sent over another protocol may be what a client of this one may not send.
+    decoded(mounted, &input).or_else(|| decoded(mounted, &SampleInput { began: None, ..input }))
+}
+
+/// An exchange that has decoded a sample request.
+fn decoded(mounted: &Mounted, input: &SampleInput<'_>) -> Option<(Box<dyn Exchange>, bool)> {
+    let id = input.id;
+    let sample = mounted.sample.as_ref()?(input);
     let is_it = |endpoint: &&Endpoint| endpoint.method == sample.method && endpoint.path == sample.endpoint;
     let mut exchange = (mounted.endpoints.iter().find(is_it)?.open)();
     let mut headers = vec![("content-type", "application/json")];

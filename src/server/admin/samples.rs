@@ -63,7 +63,7 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Sample
         latest.as_ref().map(|(previous, session)| SampleThread { session, previous: Some(*previous), said: &said });
 
     let id = clock::new_id();
-    let input = SampleInput { agent: &wanted.agent, text: &wanted.text, id, message: None, thread };
+    let input = SampleInput { agent: &wanted.agent, text: &wanted.text, id, began: None, thread };
     let none = || Fault::invalid("protocol", "has no sample request with these options");
     let sample = sample(route, &input).ok_or_else(none)?;
     let alone = SampleInput { thread: None, ..input };
@@ -86,13 +86,13 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Sample
 /// How a client writes a first request to a route. `None`: its protocol has no sample request.
 pub(super) fn of_route(state: &State, route: &Served) -> Option<Snippets> {
     let agent = route.scope.agents.first()?;
-    let input = SampleInput { agent: &agent.name, text: "hello", id: clock::new_id(), message: None, thread: None };
+    let input = SampleInput { agent: &agent.name, text: "hello", id: clock::new_id(), began: None, thread: None };
     snippets(state, route, &input)
 }
 
 /// A shell command that sends a text to an agent over a route. `None`: the protocol has no sample request.
 pub(super) fn curl(state: &State, route: &Served, agent: &str, text: &str) -> Option<String> {
-    let input = SampleInput { agent, text, id: clock::new_id(), message: None, thread: None };
+    let input = SampleInput { agent, text, id: clock::new_id(), began: None, thread: None };
     Some(snippets::curl(&target(state, route), &sample(route, &input)?))
 }
 

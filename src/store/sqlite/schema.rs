@@ -133,10 +133,10 @@ const STEPS: &[&str] = &[
     ALTER TABLE runs ADD COLUMN preview TEXT;
     CREATE INDEX runs_of_all ON runs (changed_at, id);
     ",
-    // Lists count what they show, which reads an index of those runs alone and no rows.
+    // Lists count what they show, without what is too old: that reads an index of those runs alone, and no rows.
     "
     DROP INDEX runs_of_all;
-    CREATE INDEX runs_shown ON runs (changed_at, id) WHERE NOT hidden;
+    CREATE INDEX runs_shown ON runs (changed_at, id, route, ended) WHERE NOT hidden;
     ",
 ];
 

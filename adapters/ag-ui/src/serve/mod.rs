@@ -124,7 +124,8 @@ impl ProtocolAdapter for AgUi {
 fn sample(input: &SampleInput<'_>) -> SampleRequest {
     let (id, run) = (input.id.to_string(), format!("run-{}", input.id));
     let thread = input.thread.map_or(&*id, |thread| thread.session);
-    let message = input.message.map_or_else(|| format!("msg-{}", input.id), str::to_owned);
+    let sent = input.began.and_then(|run| run.turns.first()?.input.last()?.id.clone());
+    let message = sent.unwrap_or_else(|| format!("msg-{}", input.id));
     let message = json!({ "id": message, "role": "user", "content": input.text });
     let body = json!({
         "threadId": thread, "runId": run, "messages": [message], "tools": [], "context": [], "state": {},
