@@ -57,9 +57,9 @@ async fn a_file_of_the_first_schema_is_migrated() {
                 DROP TRIGGER lines_go; DROP TRIGGER document_comes; DROP TRIGGER document_changes;
                 DROP TRIGGER document_goes; DROP TABLE shares; DROP INDEX runs_by_owner_of_route;
                 DROP INDEX documents_by_owner; ALTER TABLE documents DROP COLUMN owner;
-                DROP INDEX runs_by_route; ALTER TABLE runs DROP COLUMN route; ALTER TABLE runs DROP COLUMN remembered;
+                DROP INDEX runs_shown; DROP INDEX runs_by_route; ALTER TABLE runs DROP COLUMN route; ALTER TABLE runs DROP COLUMN remembered;
                 ALTER TABLE runs DROP COLUMN head; DROP INDEX runs_with_tags; ALTER TABLE runs DROP COLUMN tags;
-                DROP INDEX runs_shown; ALTER TABLE runs DROP COLUMN preview;
+                ALTER TABLE runs DROP COLUMN preview;
                 PRAGMA user_version = 1;";
     file.execute_batch(downgrade).unwrap();
     drop(file);

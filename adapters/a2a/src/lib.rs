@@ -21,6 +21,7 @@ mod options;
 mod parts;
 mod push;
 mod render;
+mod sample;
 mod serve;
 mod task;
 mod time;
@@ -35,9 +36,8 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::exchange::{AnnouncedUrl, Cors, Learns, Mounted};
 use interlingua_core::pending::Decision;
-use interlingua_core::sample::{Sample, SampleInput, SampleRequest};
+use interlingua_core::sample::Sample;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
-use serde_json::json;
 
 pub use card::{Algorithm, CardOptions, CardSigning, Flow, Flows, Provider, Requirement, Scheme, Skill};
 pub use connect::{A2aUpstream, UpstreamContext, UpstreamOptions, UpstreamStatusText};
@@ -46,9 +46,6 @@ pub use options::{
     ArtifactPer, CardFrom, CardWithoutVersion, Deduplicate, Extension, Incomplete, MissingVersion, Options, PushEvents,
     PushV03, Reasoning, ReplyAs, StatusText, Tools, TurnEnd, WhileWorking,
 };
-
-use crate::dialect::WireFormat;
-use crate::wire::Encoded;
 
 /// Protocol name in `gateway.toml`.
 pub(crate) const NAME: &str = "a2a";
@@ -174,7 +171,7 @@ impl ProtocolAdapter for A2a {
             retention: Some(route.options.retention()),
             warnings: route.warnings(),
             learns: Learns::Notified,
-            sample: route.options.bindings.contains(&Binding::JsonRpc).then_some(Box::new(sample) as Sample),
+            sample: route.options.bindings.contains(&Binding::JsonRpc).then_some(Box::new(sample::request) as Sample),
             ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Fallback::new(&fallback_route))))
         })
     }
@@ -221,20 +218,4 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
         }
     }
     endpoints
-}
-
-/// A request as a client sends it, for the operator's console.
-fn sample(input: &SampleInput<'_>) -> SampleRequest {
-    let sent = input.began.and_then(|run| self::input::as_sent(run, 0).pop());
-    let sent = sent.and_then(|message| serde_json::to_value(Encoded(&message, WireFormat::V1)).ok());
-    let mut message = sent.unwrap_or_else(|| {
-        json!({ "messageId": input.id.to_string(), "role": "ROLE_USER", "parts": [{ "text": input.text }] })
-    });
-    if let Some(thread) = input.thread {
-        message["contextId"] = thread.session.into();
-    }
-    let call = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": { "message": message },
-    });
-    SampleRequest::post("", call).with_header("a2a-version", "1.0")
 }
