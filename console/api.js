@@ -55,12 +55,8 @@ export class ApiError extends Error {
   }
 }
 
-/**
- * @param {string} method
- * @param {string} path    below `/api`
- * @param {any} [body]
- */
-export async function call(method, path, body) {
+/** The answer to a request, unless it is a refusal. */
+async function answer(method, path, body) {
   const headers = /** @type {Record<string, string>} */ ({});
   if (body !== undefined) headers['content-type'] = 'application/json';
   if (session.value) headers.authorization = `Bearer ${session.value.bearer}`;
@@ -70,25 +66,24 @@ export async function call(method, path, body) {
   } catch {
     throw new ApiError(0, 'OFFLINE', 'The gateway does not answer.', null);
   }
-  const text = await response.text();
-  const read = parse(text);
-  if (response.ok) return read;
+  if (response.ok) return response;
+  const read = parse(await response.text());
   if (response.status === 401 && path !== '/session') expired();
   throw new ApiError(response.status, read?.code ?? '', read?.detail ?? `The gateway answered ${response.status}.`, read);
 }
 
-/** A file of the gateway, as it is. */
-export async function file(path) {
-  const headers = { authorization: `Bearer ${session.value?.bearer}` };
-  const response = await fetch(`api${path}`, { headers, cache: 'no-store' }).catch(() => null);
-  if (!response) throw new ApiError(0, 'OFFLINE', 'The gateway does not answer.', null);
-  if (response.status === 401) expired();
-  if (!response.ok) {
-    const read = parse(await response.text());
-    throw new ApiError(response.status, read?.code ?? '', read?.detail ?? `The gateway answered ${response.status}.`, read);
-  }
-  return response.blob();
+/**
+ * @param {string} method
+ * @param {string} path    below `/api`
+ * @param {any} [body]
+ */
+export async function call(method, path, body) {
+  const response = await answer(method, path, body);
+  return parse(await response.text());
 }
+
+/** A file of the gateway, as it is. */
+export const file = async (path) => (await answer('GET', path)).blob();
 
 export const get = (path) => call('GET', path);
 export const post = (path, body = {}) => call('POST', path, body);

@@ -19,8 +19,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Asks, ClientCapabilities, Media};
-use interlingua_core::exchange::Learns;
-use interlingua_core::exchange::Mounted;
+use interlingua_core::exchange::{Learns, Mounted};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};

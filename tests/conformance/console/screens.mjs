@@ -38,7 +38,7 @@ await check('a phone shows every screen without scrolling sideways', async () =>
   const screens = { ...SCREENS, Timeline: `runs/${run.id}`, Prism: `runs/${run.id}?tab=prism`, Details: `runs/${run.id}?tab=details` }
   for (const [name, path] of Object.entries(screens)) {
     await page.goto(`${CONSOLE_URL}#/${path}`)
-    await page.getByRole('heading', { level: 1 }).waitFor()
+    await page.getByRole('heading', { name: name in SCREENS ? name : 'Run', level: 1 }).waitFor()
     await sleep(300)
     const wide = await page.evaluate(() => document.documentElement.scrollWidth)
     assert.ok(wide <= 360, `${name} is ${wide} pixels wide`)
