@@ -95,7 +95,7 @@ impl LaterTurns {
             Duration::ZERO
         };
 
-        attached(Wanted { delivery, policy, first_event_timeout, turn: number }.respond(follower, started).await?)
+        Wanted { delivery, policy, first_event_timeout, turn: number }.respond(follower, started).await
     }
 
     /// A run that works, if other replicas may have its next turns in line: all of them are taken in the order of that
@@ -144,7 +144,7 @@ impl LaterTurns {
             // Begun by being polled, not by being waited for.
             let _ = timeout(Duration::ZERO, launched).await;
             let wanted = Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: 0 };
-            return attached(wanted.respond(follower, started).await?);
+            return wanted.respond(follower, started).await;
         }
 
         let came_at = Instant::now();
@@ -315,14 +315,6 @@ fn check_queueable(session: &Session, spoken: &Spoken, busy: Option<Busy>, now: 
         answer::Outcome::Refused(fault) => Err(fault),
         _ => Ok(()),
     }
-}
-
-/// Who follows a turn that joins others is not alone with the run.
-fn attached(answer: Answer) -> Result<Answer, Fault> {
-    Ok(match answer {
-        Answer::Steps { follower, .. } => Answer::Steps { follower, attach: true },
-        answer => answer,
-    })
 }
 
 /// Records input to a run that waits for something else first: it does not reach the agent, but the client sent it.

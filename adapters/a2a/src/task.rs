@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use interlingua_core::call::{RunState, RunView};
-use interlingua_core::event::{End, Millis};
+use interlingua_core::event::{End, Event, Millis};
 use interlingua_core::run::{Run, Turn};
 use interlingua_core::step::Step;
 
@@ -101,10 +101,33 @@ pub(crate) fn turn_metadata(route: &Route, turn: &Turn, done: bool) -> Option<cr
 /// Converts the current state of a run to a task. Afterwards `updates` is at the end of the view, so a stream can
 /// continue from there.
 pub(crate) fn task<'r>(updates: &mut Updates, route: &Route, view: RunView<'r>, detail: TaskDetail) -> Task<'r> {
+    task_at_turn(updates, route, view, detail, None).0
+}
+
+/// Converts a run to the task at the start of this turn, and returns it with the sequence number of the step at which a
+/// stream continues. Such a task does not depend on how far the turn has progressed. `None`, or a turn that has not
+/// started: the task as it is now.
+pub(crate) fn task_at_turn<'r>(
+    updates: &mut Updates,
+    route: &Route,
+    view: RunView<'r>,
+    detail: TaskDetail,
+    turn: Option<u32>,
+) -> (Task<'r>, u64) {
     let run = view.run();
+    let start = turn.map(|turn| Event::TurnStarted { turn });
     let mut fold = Fold::new(run);
     for step in view.record.steps(0) {
         updates.process_without_deltas(step, &mut |update| fold.apply(update, step));
+        if Some(&step.event) == start.as_ref() {
+            updates.mark_working();
+            let mut task = fold.task(route, updates, run, detail);
+            task.status.state = State::Working;
+            task.status.at = step.at;
+            // The usage and the response id of the turn are known later, and the stream reports them.
+            task.metadata = None;
+            return (task, step.sequence + 1);
+        }
     }
 
     let mut task = fold.task(route, updates, run, detail);
@@ -116,7 +139,7 @@ pub(crate) fn task<'r>(updates: &mut Updates, route: &Route, view: RunView<'r>, 
 
     task.status.state = state;
     task.status.at = view.info.changed_at;
-    task
+    (task, view.record.len())
 }
 
 /// The task state of a run.

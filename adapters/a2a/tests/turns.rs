@@ -5,8 +5,7 @@ mod support;
 use interlingua_core::answer::{AnswerBody, AnswerPolicy, AskContext, NATIVE_DECISIONS, Outcome, Waiting};
 use interlingua_core::call::{Call, Delivery, Reply, RunInfo, RunState, Target, Thread};
 use interlingua_core::capability::ToolOutputs;
-use interlingua_core::model::MessageType;
-use interlingua_core::model::{ContentType, Role};
+use interlingua_core::model::{Content, ContentType, MessageType, Role};
 use interlingua_core::policy::FirstResponse;
 use interlingua_core::run::{MessageEnd, MessageStart};
 use interlingua_core::testkit::{TestRun, laws::StreamEncoder};
@@ -374,6 +373,53 @@ fn a_send_stream_closes_after_its_turn_and_a_subscription_stays_open() {
             && encoder.text().contains(r#""state":"canceled""#)
             && encoder.text().trim_end().ends_with(r#""final":true}}"#)
     );
+}
+
+#[test]
+fn the_stream_of_an_answer_does_not_depend_on_how_far_the_agent_is_when_it_begins() {
+    let host = host();
+    let (seen, first) = waiting_run(&host, "approval");
+
+    // A turn with an output, which becomes a status, and a text in two pieces, which becomes an artifact.
+    let mut record = seen.clone();
+    let mut stages = Vec::new();
+    record.start_turn(Vec::new());
+    stages.push(record.clone());
+    let output = record.start_message(MessageStart::new("msg_output", MessageType::PluginCallOutput, Role::Tool));
+    let content = record.start_content(output, ContentType::Data, None);
+    let value = json!({ "call_id": "call_1", "output": "sent" });
+    record.finish_content(output, content, Some(Content::data(&value)), Extra::new());
+    record.finish_message(output, MessageEnd::new(End::Completed));
+    stages.push(record.clone());
+    let text = record.start_message(MessageStart::new("msg_text", MessageType::Message, Role::Assistant));
+    let content = record.start_content(text, ContentType::Text, None);
+    for piece in ["It is ", "sent."] {
+        record.push(text, content, piece);
+        stages.push(record.clone());
+    }
+    record.finish_content(text, content, None, Extra::new());
+    record.finish_message(text, MessageEnd::new(End::Completed));
+    record.finish_turn(End::Completed, None);
+    record.finish_run(End::Completed);
+
+    let streams = stages.iter().map(|stage| {
+        let shown = TestRun::with_info(&seen, waiting(&seen, &first));
+        let answer = on_task(json!([{ "text": "yes" }]));
+        let mut sending =
+            host.send(&ClientRequest::rpc("SendStreamingMessage", &answer)).next_call(Reply::Run(shown.view()));
+        let mut encoder = StreamEncoder::new(sending.exchange.as_mut());
+        encoder.begin(TestRun::with_info(stage, RunInfo { state: RunState::Running, ..about(stage) }).view());
+        record.steps(0).for_each(|step| encoder.step(step));
+        assert!(encoder.is_closed());
+        encoder.text()
+    });
+    let streams: Vec<String> = streams.collect();
+    for (at, stream) in streams.iter().enumerate() {
+        assert_eq!(stream, &streams[0], "begun at stage {at}");
+    }
+    assert!(!streams[0].lines().next().expect("a task").contains("sent"), "{}", streams[0]);
+    let places = ["\"output\":\"sent\"", "It is ", "sent."].map(|part| streams[0].find(part));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {}", streams[0]);
 }
 
 #[test]

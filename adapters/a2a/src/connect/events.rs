@@ -272,6 +272,11 @@ impl ItemReader {
             task.status.as_ref().and_then(wire::Status::state),
             None | Some(State::Submitted | State::Working)
         );
+        // A snapshot has no order between its status and its artifacts. The pieces of a text that is still growing follow
+        // this snapshot, so that a call or an output in the status must precede the text, not interrupt it.
+        if !is_settled && let Some(raw) = task.status.as_ref().and_then(|status| status.message) {
+            self.status_message(raw, sink)?;
+        }
         let mode = if self.was_taken_up && is_settled { Mode::Replace } else { Mode::Snapshot };
         for artifact in task.artifacts.into_iter().flatten() {
             let mut artifact = artifact;

@@ -312,7 +312,7 @@ impl A2aExchange {
 
         let id = operation.message.id.clone().into_owned();
         self.streaming = Some(Streaming::for_next_turn(&self.route, id, turn, operation.settings.history));
-        Next::Call(Call::Attach(Target::Run(view.run().id)))
+        Next::Call(Call::Follow(Target::Run(view.run().id)))
     }
 
     fn check_modes(&self, message: &Message<'_>, upstream: Option<&UpstreamCard>) -> Result<(), Fault> {
