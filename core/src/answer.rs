@@ -62,6 +62,9 @@ pub struct AnswerMessage {
     /// Free for applications; stays with the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Json>,
+    /// The client's tool failed; its output says why.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
 }
 
 /// The forms of an answer.

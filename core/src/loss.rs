@@ -29,6 +29,8 @@ pub enum ContentKind {
     ClientCall,
     /// The output of such a call.
     ClientOutput,
+    /// The failure of the client's tool, beside its output.
+    ToolFailure,
     /// The tools that a client declares.
     ToolDeclaration,
     /// Which tools a client allows or demands.
@@ -106,6 +108,7 @@ impl ContentKind {
             Self::AgentOutput => "agent_output",
             Self::ClientCall => "client_call",
             Self::ClientOutput => "client_output",
+            Self::ToolFailure => "tool_failure",
             Self::ToolDeclaration => "tool_declaration",
             Self::ToolChoice => "tool_choice",
             Self::Approval => "approval",

@@ -412,6 +412,35 @@ impl Message {
         let is_output = self.kind.is_output();
         self.content.iter().filter_map(Content::as_data).filter(move |_| is_output).filter_map(Json::decode)
     }
+
+    /// Whether each of the [outputs](Self::outputs) reports the failure of its tool: by `is_error` in its data or in the
+    /// message, or by the status of the message.
+    pub fn failures(&self) -> impl Iterator<Item = bool> {
+        let is_true = |fields: &Extra| fields.get("is_error").is_some_and(|value| value.text() == "true");
+        let has_failed = self.kind.is_output() && (self.status == Some(Status::Failed) || is_true(&self.extra));
+        let outputs = self.content.iter().filter_map(Content::as_data).filter(|_| self.kind.is_output());
+        outputs
+            .filter(|data| data.decode::<ToolOutput>().is_some())
+            .map(move |data| has_failed || data.decode::<Extra>().is_some_and(|fields| is_true(&fields)))
+    }
+
+    /// Marks the output in this message as the report of a failure.
+    pub fn mark_failed_output(&mut self) {
+        for content in &mut self.content {
+            if let Body::Data(data) = &mut content.body
+                && let Some(mut fields) = data.decode::<Extra>()
+            {
+                fields.set("is_error", Json::from_serialize(&true));
+                *data = Json::from_serialize(&fields);
+            }
+        }
+    }
+
+    /// True if an output in this message reports the failure of its tool.
+    #[must_use]
+    pub fn has_failed_output(&self) -> bool {
+        self.failures().any(|is_failed| is_failed)
+    }
 }
 
 impl Serialize for Message {

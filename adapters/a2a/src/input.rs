@@ -81,14 +81,21 @@ pub(crate) fn parse(message: &Message<'_>, pending: &[Pending], taken: &'static 
     // If the message is split, the first resulting answer or message carries the complete original.
     for (nth, answer) in answers.iter_mut().enumerate() {
         let id = (nth == 0).then(|| message.id.clone().into_owned());
-        answer.said = Some(AnswerMessage { id, metadata: Some(origin_metadata(message, nth == 0, false, &[])) });
+        answer.said = Some(AnswerMessage {
+            id,
+            metadata: Some(origin_metadata(message, nth == 0, false, &[])),
+            ..AnswerMessage::default()
+        });
     }
 
     let has_answers = !answers.is_empty();
     let mut messages = Vec::new();
-    for output in &outputs {
+    for (output, is_error) in &outputs {
         let mut native =
             model::Message::new(MessageType::FunctionCallOutput, Some(model::Role::Tool), vec![Content::data(output)]);
+        if *is_error {
+            native.mark_failed_output();
+        }
         native.metadata = Some(origin_metadata(message, !has_answers && messages.is_empty(), false, &[]));
         messages.push(native);
     }
@@ -113,7 +120,7 @@ pub(crate) fn parse(message: &Message<'_>, pending: &[Pending], taken: &'static 
 /// `Invalid`, naming the part, for an output of an unknown call.
 pub(crate) fn check_outputs(message: &Message<'_>, pending: &[Pending]) -> Result<(), Fault> {
     for (index, part) in message.parts.iter().enumerate() {
-        if let Some(output) = tool_output(part)
+        if let Some((output, _)) = tool_output(part)
             && !pending.iter().any(|item| item.id == output.call_id || item.call_id.as_deref() == Some(&output.call_id))
         {
             let message = format!("the task is not waiting for an output of '{}'", output.call_id);
@@ -162,11 +169,16 @@ fn answer(part: &Part<'_>) -> Option<Answer> {
 /// Fields that may hold the id of the answered item.
 const ID_FIELDS: &[&str] = &["interrupt_id", "interruptId", "approval_request_id", "approvalRequestId"];
 
-/// The tool output in a data part: `function_call_output`, or a `function_response` marked in part metadata.
-fn tool_output(part: &Part<'_>) -> Option<ToolOutput> {
+/// The tool output in a data part: `function_call_output`, or a `function_response` marked in part metadata. True if the
+/// tool failed: `is_error` of the first, `error` in the response of the second.
+fn tool_output(part: &Part<'_>) -> Option<(ToolOutput, bool)> {
     #[derive(Deserialize)]
     struct Native {
-        function_call_output: ToolOutput,
+        function_call_output: Json,
+    }
+    #[derive(Deserialize)]
+    struct Failure {
+        is_error: bool,
     }
     #[derive(Deserialize)]
     struct Response {
@@ -176,7 +188,9 @@ fn tool_output(part: &Part<'_>) -> Option<ToolOutput> {
     }
     let wire::Content::Data(data) = &part.content else { return None };
     if let Ok(native) = serde_json::from_str::<Native>(data.get()) {
-        return (!native.function_call_output.call_id.is_empty()).then_some(native.function_call_output);
+        let output = native.function_call_output.decode::<ToolOutput>()?;
+        let is_error = native.function_call_output.decode::<Failure>().is_some_and(|failure| failure.is_error);
+        return (!output.call_id.is_empty()).then_some((output, is_error));
     }
 
     let marked = text_field(part.metadata.as_ref()?, &["type", "adk_type"]);
@@ -185,10 +199,14 @@ fn tool_output(part: &Part<'_>) -> Option<ToolOutput> {
     }
 
     let response: Response = serde_json::from_str(data.get()).ok()?;
-    let inner = response.response.decode::<Extra>().and_then(|fields| fields.get("output")?.decode::<String>());
+    let fields = response.response.decode::<Extra>().unwrap_or_default();
+    let text = |name: &str| fields.get(name).and_then(Json::decode::<String>);
+    let error = text("error").filter(|_| fields.get("output").is_none());
+    let is_error = error.is_some();
+    let inner = text("output").or(error);
     let output = inner.or_else(|| response.response.decode()).unwrap_or_else(|| response.response.text().to_owned());
 
-    Some(ToolOutput { call_id: response.id, name: response.name, output })
+    Some((ToolOutput { call_id: response.id, name: response.name, output }, is_error))
 }
 
 /// The first of these fields that holds a non-empty string.

@@ -86,6 +86,9 @@ impl Open {
         if let Some(said) = &self.said {
             message.id.clone_from(&said.id);
             message.metadata.clone_from(&said.metadata);
+            if said.is_error && self.item.kind == PendingKind::Tool {
+                message.mark_failed_output();
+            }
         }
         Some(message)
     }
@@ -331,6 +334,12 @@ impl Waiting {
                     output.push(message);
                 } else {
                     output.extend(answers.filter_map(|(_, at)| self.open[*at].message()));
+                    // An output may have pictures beside its text.
+                    if message.kind == MessageType::FunctionCallOutput
+                        && let Some(last) = output.last_mut()
+                    {
+                        last.content.extend(message.content.into_iter().filter(|content| content.as_data().is_none()));
+                    }
                 }
             }
             output.into()
@@ -457,8 +466,14 @@ fn find_answers(input: &[Message], answers: Vec<Answer>) -> Vec<LocatedAnswer> {
     let inside = input.iter().enumerate().skip(first_new).flat_map(|(index, message)| {
         let is_output = message.kind == MessageType::FunctionCallOutput;
         let id = message.id.clone();
+        let outputs = message.outputs().zip(message.failures()).filter(|(output, _)| !output.call_id.is_empty());
+        let failures: Vec<bool> = outputs.map(|(_, is_failed)| is_failed).collect();
         native(message).into_iter().enumerate().map(move |(nth, answer)| {
-            let said = AnswerMessage { id: id.clone().filter(|_| nth == 0), metadata: message.metadata.clone() };
+            let said = AnswerMessage {
+                id: id.clone().filter(|_| nth == 0),
+                metadata: message.metadata.clone(),
+                is_error: failures.get(nth) == Some(&true),
+            };
             LocatedAnswer { answer: Answer { said: Some(said), ..answer }, index: Some(index), is_output }
         })
     });

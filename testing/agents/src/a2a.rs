@@ -18,18 +18,41 @@ use forms::Call;
 pub(crate) use forms::Form;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct A2a {
     form: Form,
+    approval: Approval,
     /// Tasks as they were left, by their ids.
     tasks: Mutex<HashMap<String, Value>>,
+}
+
+/// The part that asks about the call with this id.
+pub(crate) type Approval = fn(&str, &scenario::Call) -> Value;
+
+impl Default for A2a {
+    fn default() -> Self {
+        Self::new(Form::default())
+    }
 }
 
 impl A2a {
     /// An agent that speaks this form alone.
     pub(crate) fn new(form: Form) -> Self {
-        Self { form, ..Self::default() }
+        Self { form, approval: listed, tasks: Mutex::default() }
     }
+
+    /// An agent that asks about calls with such a part.
+    pub(crate) fn asking(approval: Approval) -> Self {
+        Self { approval, ..Self::default() }
+    }
+}
+
+/// A question that lists decisions.
+fn listed(id: &str, call: &scenario::Call) -> Value {
+    json!({ "data": { "interrupt": {
+        "id": id, "kind": "approval", "name": call.tool, "arguments": arguments(call),
+        "decisions": ["accept", "edit", "respond", "reject"],
+    } } })
 }
 
 impl ScriptedAgent for A2a {
@@ -78,7 +101,12 @@ impl ScriptedAgent for A2a {
             "SendStreamingMessage" => self.send(request, &call, stage),
             "SubscribeToTask" => self.subscribe(&call),
             "GetTask" => self.task(&call),
-            _ => self.cancel(&call),
+            _ => {
+                if let Some(mark) = call.params["id"].as_str().and_then(after_task) {
+                    stage.keep_unmarked(request, mark);
+                }
+                self.cancel(&call)
+            }
         }
     }
 }
@@ -107,7 +135,7 @@ impl A2a {
         let asked = message["taskId"].as_str().filter(|id| !id.is_empty());
         let is_new = asked.is_none();
         let task = asked.map_or_else(|| format!("task_{}_{}", play.mark.play, play.mark.turn), str::to_owned);
-        let mut answer = Answer::begin(&play, self.form, call, &task, is_new);
+        let mut answer = Answer::begin(&play, (self.form, self.approval), call, &task, is_new);
         for act in &play.turn.agent {
             answer.act(&play, act);
         }
@@ -147,7 +175,23 @@ impl A2a {
 /// The turn of a message: its parts have the mark, in words or in the id of what they answer.
 fn play_of<'s>(request: &ReceivedRequest, message: &Value, stage: &'s Stage) -> Option<Play<'s>> {
     let parts = message["parts"].to_string();
-    Mark::last_in(parts.as_bytes()).map_or_else(|| stage.play(request), |mark| stage.at(mark))
+    if let Some(mark) = Mark::last_in(parts.as_bytes()) {
+        return stage.at(mark);
+    }
+    // An answer to a question without an id.
+    match message["taskId"].as_str().and_then(after_task) {
+        Some(mark) => {
+            stage.keep_unmarked(request, mark);
+            stage.at(mark)
+        }
+        None => stage.play(request),
+    }
+}
+
+/// The turn after the one that began this task.
+fn after_task(id: &str) -> Option<Mark> {
+    let (play, turn) = id.strip_prefix("task_")?.split_once('_')?;
+    Some(Mark { play: play.parse().ok()?, turn: turn.parse::<u32>().ok()? + 1 })
 }
 
 /// Reports what is new in a message.
@@ -216,6 +260,7 @@ fn answered(play: &Play<'_>, data: &Value) -> Option<Item> {
 struct Answer<'c> {
     reply: Reply,
     form: Form,
+    approval: Approval,
     /// The id of the call.
     id: &'c Value,
     /// The task as it is.
@@ -228,14 +273,14 @@ struct Answer<'c> {
 }
 
 impl<'c> Answer<'c> {
-    fn begin(play: &Play<'_>, form: Form, call: &'c Call, task: &str, is_new: bool) -> Self {
+    fn begin(play: &Play<'_>, (form, approval): (Form, Approval), call: &'c Call, task: &str, is_new: bool) -> Self {
         let task = json!({
             "id": task, "contextId": context_id(play), "status": { "state": "TASK_STATE_SUBMITTED" },
             "history": [call.params["message"]], "artifacts": [],
         });
         let state = "TASK_STATE_COMPLETED";
         let mut answer =
-            Self { reply: Reply::events(), form, id: &call.id, task, asks: Vec::new(), state, messages: 0 };
+            Self { reply: Reply::events(), form, approval, id: &call.id, task, asks: Vec::new(), state, messages: 0 };
         if is_new {
             let mut first = answer.task.clone();
             first.as_object_mut().expect("an object").remove("artifacts");
@@ -328,10 +373,10 @@ impl<'c> Answer<'c> {
     fn ask(&mut self, play: &Play<'_>, ask: &Ask) {
         self.state = "TASK_STATE_INPUT_REQUIRED";
         let item = match ask {
-            Ask::Approval(call) => json!({
-                "id": play.id(call.name), "kind": "approval", "name": call.tool, "arguments": arguments(call),
-                "decisions": ["accept", "edit", "respond", "reject"],
-            }),
+            Ask::Approval(call) => {
+                self.asks.push((self.approval)(&play.id(call.name), call));
+                return;
+            }
             Ask::Question(name, words, schema) => {
                 play.note(&play.id(name), "question");
                 let mut item = json!({ "id": play.id(name), "kind": "input", "message": words });

@@ -12,7 +12,16 @@ use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct AgKit;
+pub(crate) struct AgKit {
+    /// The payload of a question about a call.
+    pub(crate) approval: fn(&Call) -> Value,
+}
+
+impl Default for AgKit {
+    fn default() -> Self {
+        Self { approval }
+    }
+}
 
 impl ScriptedAgent for AgKit {
     fn protocol(&self) -> &'static str {
@@ -61,7 +70,7 @@ impl ScriptedAgent for AgKit {
         }
         let mut reply = Reply::events();
         for act in &play.turn.agent {
-            reply = written(reply, &play, act);
+            reply = self.written(reply, &play, act);
         }
         match play.turn.ending {
             Ending::BrokenOff => reply.close(),
@@ -123,58 +132,61 @@ fn answered(play: &Play<'_>, resume: &Value) -> Option<Item> {
     })
 }
 
-fn written(reply: Reply, play: &Play<'_>, act: &AgentAct) -> Reply {
-    let event = |reply: Reply, event: Value| reply.frame(&event.to_string());
-    match act {
-        AgentAct::Text(pieces) => {
-            pieces.iter().fold(reply, |reply, piece| event(reply, json!({ "type": "text", "content": piece })))
+impl AgKit {
+    fn written(&self, reply: Reply, play: &Play<'_>, act: &AgentAct) -> Reply {
+        let event = |reply: Reply, event: Value| reply.frame(&event.to_string());
+        match act {
+            AgentAct::Text(pieces) => {
+                pieces.iter().fold(reply, |reply, piece| event(reply, json!({ "type": "text", "content": piece })))
+            }
+            AgentAct::Call(call) | AgentAct::ClientCall(call) => {
+                let id = play.id(call.name);
+                let reply =
+                    event(reply, json!({ "type": "tool-call-start", "toolCallId": id, "toolCallName": call.tool }));
+                let reply = call.arguments.iter().fold(reply, |reply, delta| {
+                    event(reply, json!({ "type": "tool-call-args", "toolCallId": id, "delta": delta }))
+                });
+                event(reply, json!({ "type": "tool-call-end", "toolCallId": id }))
+            }
+            AgentAct::Result(name, output, _) => {
+                event(reply, json!({ "type": "tool-result", "toolCallId": play.id(name), "result": output }))
+            }
+            AgentAct::Ask(ask) => {
+                let (id, payload) = self.asked(play, ask);
+                event(
+                    reply,
+                    json!({ "type": "interrupt", "id": id, "reason": "agent requested interrupt", "payload": payload }),
+                )
+            }
+            AgentAct::Unknown => event(reply, json!({ "type": "weather", "sky": "blue" })),
+            AgentAct::Wait => reply.wait(&play.gate()),
+            AgentAct::Hang => reply.hang(),
+            AgentAct::Reasoning(_)
+            | AgentAct::Refusal(_)
+            | AgentAct::Show(_)
+            | AgentAct::Cite(..)
+            | AgentAct::Usage(..)
+            | AgentAct::State(_) => unreachable!("no word for it"),
         }
-        AgentAct::Call(call) | AgentAct::ClientCall(call) => {
-            let id = play.id(call.name);
-            let reply = event(reply, json!({ "type": "tool-call-start", "toolCallId": id, "toolCallName": call.tool }));
-            let reply = call.arguments.iter().fold(reply, |reply, delta| {
-                event(reply, json!({ "type": "tool-call-args", "toolCallId": id, "delta": delta }))
-            });
-            event(reply, json!({ "type": "tool-call-end", "toolCallId": id }))
-        }
-        AgentAct::Result(name, output, _) => {
-            event(reply, json!({ "type": "tool-result", "toolCallId": play.id(name), "result": output }))
-        }
-        AgentAct::Ask(ask) => {
-            let (id, payload) = asked(play, ask);
-            event(
-                reply,
-                json!({ "type": "interrupt", "id": id, "reason": "agent requested interrupt", "payload": payload }),
-            )
-        }
-        AgentAct::Unknown => event(reply, json!({ "type": "weather", "sky": "blue" })),
-        AgentAct::Wait => reply.wait(&play.gate()),
-        AgentAct::Hang => reply.hang(),
-        AgentAct::Reasoning(_)
-        | AgentAct::Refusal(_)
-        | AgentAct::Show(_)
-        | AgentAct::Cite(..)
-        | AgentAct::Usage(..)
-        | AgentAct::State(_) => unreachable!("no word for it"),
     }
-}
 
-/// The id and the payload of an interrupt, as LangGraph's agents write it.
-fn asked(play: &Play<'_>, ask: &Ask) -> (String, Value) {
-    match ask {
-        Ask::Approval(call) => (play.id(call.name), approval(call)),
-        Ask::Question(name, words, schema) => {
-            play.note(&play.id(name), "question");
-            let payload = match schema {
-                Some(schema) => {
-                    let schema: Value = serde_json::from_str(schema).expect("a schema");
-                    json!({ "message": words, "response_schema": schema })
-                }
-                None => json!(words),
-            };
-            (play.id(name), payload)
+    /// The id and the payload of an interrupt, as LangGraph's agents write it.
+    fn asked(&self, play: &Play<'_>, ask: &Ask) -> (String, Value) {
+        match ask {
+            Ask::Approval(call) => (play.id(call.name), (self.approval)(call)),
+            Ask::Question(name, words, schema) => {
+                play.note(&play.id(name), "question");
+                let payload = match schema {
+                    Some(schema) => {
+                        let schema: Value = serde_json::from_str(schema).expect("a schema");
+                        json!({ "message": words, "response_schema": schema })
+                    }
+                    None => json!(words),
+                };
+                (play.id(name), payload)
+            }
+            Ask::Login(..) => unreachable!("no word for it"),
         }
-        Ask::Login(..) => unreachable!("no word for it"),
     }
 }
 

@@ -4,14 +4,53 @@
 //! Not here: how other servers deviate (the tests of the connector, with recorded exchanges).
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Turn, normal};
+use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Mark, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct AgUi;
+pub(crate) struct AgUi {
+    /// Makes the question about the calls of a turn that need an approval, each with its id.
+    pub(crate) interrupts: fn(&[(String, Call)]) -> Asked,
+}
+
+impl Default for AgUi {
+    fn default() -> Self {
+        Self { interrupts: reviews }
+    }
+}
+
+/// Questions at the end of a run.
+pub(crate) enum Asked {
+    /// Interrupts of its outcome.
+    Outcome(Vec<Value>),
+    /// A custom event, of servers before the protocol had interrupts.
+    Event(Value),
+}
+
+/// LangGraph's review of each call.
+fn reviews(calls: &[(String, Call)]) -> Asked {
+    let review = |(id, call): &(String, Call)| {
+        let review = json!({
+            "action_requests": [{ "name": call.tool, "args": arguments(call), "description": "May I?" }],
+            "review_configs": [{ "action_name": call.tool, "allowed_decisions": ["approve", "edit", "reject"] }],
+        });
+        interrupt_of(id, &review)
+    };
+    Asked::Outcome(calls.iter().map(review).collect())
+}
+
+/// An interrupt whose node passed this value to `interrupt()`.
+pub(crate) fn interrupt_of(id: &str, value: &Value) -> Value {
+    let metadata = json!({ "langgraph": { "raw": value, "ns": null, "resumable": null, "when": null } });
+    json!({ "id": id, "reason": "langgraph:interrupt", "metadata": metadata })
+}
+
+pub(crate) fn arguments(call: &Call) -> Value {
+    serde_json::from_str(&call.whole()).expect("arguments are JSON")
+}
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
@@ -36,8 +75,8 @@ impl ScriptedAgent for AgUi {
     }
 
     fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply {
-        let Some(play) = stage.play(request) else { return refused(404) };
         let body = request.json();
+        let Some(play) = play_of(request, &body, stage) else { return refused(404) };
         for name in ["threadId", "runId"] {
             assert!(body[name].as_str().is_some_and(|id| !id.is_empty()), "{name} is missing: {body}");
         }
@@ -46,13 +85,31 @@ impl ScriptedAgent for AgUi {
             return refused(status);
         }
 
-        let mut answer = Answer { reply: Reply::events(), ids: body, messages: 0, asked: Vec::new(), usage: None };
+        let mut answer = Answer {
+            reply: Reply::events(),
+            ids: body,
+            messages: 0,
+            asked: Vec::new(),
+            approvals: Vec::new(),
+            usage: None,
+        };
         answer.run_event("RUN_STARTED", json!({}));
         for act in &play.turn.agent {
             answer.act(&play, act);
         }
-        answer.end(&play)
+        answer.end(&play, self.interrupts)
     }
+}
+
+/// The turn of a request. An answer in `forwardedProps` names nothing, so that the last mark is that of the question.
+fn play_of<'s>(request: &ReceivedRequest, body: &Value, stage: &'s Stage) -> Option<Play<'s>> {
+    if body["forwardedProps"]["command"].get("resume").is_none() {
+        return stage.play(request);
+    }
+    let mark = Mark::last_in(&request.body)?;
+    let next = Mark { turn: mark.turn + 1, ..mark };
+    stage.keep_unmarked(request, next);
+    stage.at(next)
 }
 
 /// An error as FastAPI writes it.
@@ -85,6 +142,8 @@ fn note_request(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
             (Some("tool"), Value::String(output)) => {
                 let is_new = message["toolCallId"].as_str().is_some_and(|id| id.starts_with(&play.mark.to_string()));
                 items.extend(is_new.then(|| Item::new(K::ClientOutput, output)));
+                let has_failed = is_new && message["error"].is_string();
+                items.extend(has_failed.then(|| Item::new(K::ToolFailure, "failed")));
             }
             _ => {}
         }
@@ -133,6 +192,8 @@ struct Answer {
     messages: u32,
     /// Interrupts, which come with the end.
     asked: Vec<Value>,
+    /// Calls that need an approval, with their ids.
+    approvals: Vec<(String, Call)>,
     usage: Option<Value>,
 }
 
@@ -212,15 +273,8 @@ impl Answer {
     fn ask(&mut self, play: &Play<'_>, ask: &Ask) {
         self.asked.push(match ask {
             Ask::Approval(call) => {
-                let arguments: Value = serde_json::from_str(&call.whole()).expect("arguments are JSON");
-                let review = json!({
-                    "action_requests": [{ "name": call.tool, "args": arguments, "description": "May I?" }],
-                    "review_configs": [
-                        { "action_name": call.tool, "allowed_decisions": ["approve", "edit", "reject"] }
-                    ],
-                });
-                let metadata = json!({ "langgraph": { "raw": review, "ns": null, "resumable": null, "when": null } });
-                json!({ "id": play.id(call.name), "reason": "langgraph:interrupt", "metadata": metadata })
+                self.approvals.push((play.id(call.name), *call));
+                return;
             }
             Ask::Question(name, words, schema) => {
                 let mut asked = json!({ "id": play.id(name), "reason": "input_required", "message": words });
@@ -233,7 +287,13 @@ impl Answer {
         });
     }
 
-    fn end(mut self, play: &Play<'_>) -> Reply {
+    fn end(mut self, play: &Play<'_>, interrupts: fn(&[(String, Call)]) -> Asked) -> Reply {
+        if !self.approvals.is_empty() {
+            match interrupts(&self.approvals) {
+                Asked::Outcome(asked) => self.asked.extend(asked),
+                Asked::Event(value) => self.event("CUSTOM", json!({ "name": "on_interrupt", "value": value })),
+            }
+        }
         match play.turn.ending {
             Ending::Completed => {
                 let mut end = json!({});

@@ -4,14 +4,31 @@
 //! Not here: what other frameworks behind the runtime leave out (the scripts of `interlingua_core::testkit`).
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, Ending, Item, Media, normal};
+use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, Ending, Item, Mark, Media, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 
 /// See the module.
-#[derive(Debug)]
-pub(crate) struct AgentApi;
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AgentApi {
+    /// Settings of the agent in the gateway.
+    pub(crate) settings: &'static str,
+    /// The extension of its approvals. `None`: they have none.
+    pub(crate) extension: Option<fn() -> Value>,
+    /// It numbers its questions in each session, from 0.
+    pub(crate) numbers_questions: bool,
+}
+
+impl Default for AgentApi {
+    fn default() -> Self {
+        Self { settings: "approval_extension = true", extension: Some(every_decision), numbers_questions: false }
+    }
+}
+
+fn every_decision() -> Value {
+    json!({ "kind": "approval", "decisions": ["accept", "edit", "respond", "reject", "cancel"] })
+}
 
 impl ScriptedAgent for AgentApi {
     fn protocol(&self) -> &'static str {
@@ -23,7 +40,7 @@ impl ScriptedAgent for AgentApi {
     }
 
     fn settings(&self) -> &'static str {
-        "approval_extension = true"
+        self.settings
     }
 
     fn speaks(&self, act: &AgentAct) -> bool {
@@ -31,7 +48,7 @@ impl ScriptedAgent for AgentApi {
     }
 
     fn answer(&self, request: &ReceivedRequest, stage: &Stage) -> Reply {
-        let Some(play) = stage.play(request) else {
+        let Some(play) = self.play(request, stage) else {
             return Reply::complete(404, JSON, r#"{"detail":"Not Found"}"#);
         };
         note_received(&play, request);
@@ -39,11 +56,26 @@ impl ScriptedAgent for AgentApi {
         if let Ending::Refused(status) = play.turn.ending {
             return Reply::complete(status, JSON, json!({ "detail": "not now" }).to_string());
         }
-        let mut answer = Answer::begin(&play);
+        let mut answer = Answer::begin(&play, *self);
         for act in &play.turn.agent {
             answer.act(&play, act);
         }
         answer.end(&play)
+    }
+}
+
+impl AgentApi {
+    /// The turn of a request. Where questions are numbered, answers have no mark, but their session is known.
+    fn play<'s>(&self, request: &ReceivedRequest, stage: &'s Stage) -> Option<Play<'s>> {
+        let body = request.json();
+        let is_answer = body["input"].to_string().contains("\"mcp_approval_response\"");
+        if !self.numbers_questions || !is_answer {
+            return stage.play(request);
+        }
+        let mark = stage.of_session(body["session_id"].as_str()?)?;
+        let next = Mark { turn: mark.turn + 1, ..mark };
+        stage.keep_unmarked(request, next);
+        stage.at(next)
     }
 }
 
@@ -77,8 +109,14 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest) {
                 received.extend(contents.iter().filter_map(|content| user_content(play, content)));
             }
             (Some("function_call_output" | "mcp_approval_response"), _) => {
-                received
-                    .extend(contents.iter().map(|content| &content["data"]).filter_map(|data| answered(play, data)));
+                let data = contents.iter().map(|content| &content["data"]);
+                for data in data {
+                    let answer = answered(play, data);
+                    if answer.is_some() && data["is_error"] == true {
+                        received.push(Item::new(K::ToolFailure, "failed"));
+                    }
+                    received.extend(answer);
+                }
             }
             _ => {}
         }
@@ -142,6 +180,7 @@ fn answered(play: &Play<'_>, data: &Value) -> Option<Item> {
 
 /// An answer that grows.
 struct Answer {
+    agent: AgentApi,
     reply: Reply,
     /// The messages so far, whole.
     output: Vec<Value>,
@@ -149,8 +188,8 @@ struct Answer {
 }
 
 impl Answer {
-    fn begin(play: &Play<'_>) -> Self {
-        let mut answer = Self { reply: Reply::events(), output: Vec::new(), usage: Value::Null };
+    fn begin(play: &Play<'_>, agent: AgentApi) -> Self {
+        let mut answer = Self { agent, reply: Reply::events(), output: Vec::new(), usage: Value::Null };
         for status in ["created", "in_progress"] {
             let frame = answer.response(play, status, Value::Null);
             answer.frame(&frame);
@@ -250,10 +289,15 @@ impl Answer {
 
     fn ask(&mut self, play: &Play<'_>, ask: &Ask) {
         let data = match ask {
-            Ask::Approval(call) => json!({
-                "id": play.id(call.name), "name": call.tool, "arguments": call.whole(), "server_label": "tools",
-                "interrupt": { "kind": "approval", "decisions": ["accept", "edit", "respond", "reject", "cancel"] },
-            }),
+            Ask::Approval(call) => {
+                let id = if self.agent.numbers_questions { format!("call_{}", call.name) } else { play.id(call.name) };
+                let mut data =
+                    json!({ "id": id, "name": call.tool, "arguments": call.whole(), "server_label": "tools" });
+                if let Some(extension) = self.agent.extension {
+                    data["interrupt"] = extension();
+                }
+                data
+            }
             Ask::Question(name, words, schema) => {
                 play.note(&play.id(name), "question");
                 let schema: Value =

@@ -162,6 +162,9 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     for result in list(&body["input"]["execution_results"]) {
         let texts: String = list(&result["output"]).iter().filter_map(|part| part["text"].as_str()).collect();
         received.push(Item::new(K::ClientOutput, texts));
+        if result["state"] == "error" {
+            received.push(Item::new(K::ToolFailure, "failed"));
+        }
     }
     play.received(received);
 }

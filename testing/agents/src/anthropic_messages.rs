@@ -190,7 +190,7 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     for message in body["messages"].as_array().into_iter().flatten().filter(|message| message["role"] == "user") {
         let blocks = blocks(message);
         let is_new = blocks.iter().filter_map(|block| block["text"].as_str()).any(|text| play.words(text).is_some());
-        received.extend(blocks.iter().filter_map(|block| user_block(play, block, is_new)));
+        received.extend(blocks.iter().flat_map(|block| user_block(play, block, is_new)));
     }
 
     let tools = body["tools"].as_array().into_iter().flatten();
@@ -200,16 +200,36 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
 }
 
 /// A block of the user. `is_new`: its message is of this turn.
-fn user_block(play: &Play<'_>, block: &Value, is_new: bool) -> Option<Item> {
-    use ContentKind as K;
-    let kind = block["type"].as_str()?;
+fn user_block(play: &Play<'_>, block: &Value, is_new: bool) -> Vec<Item> {
+    let kind = block["type"].as_str().unwrap_or_default();
     if kind == "tool_result" {
-        let is_answer = block["tool_use_id"].as_str()?.starts_with(&play.mark.to_string());
-        return is_answer.then(|| Item::new(K::ClientOutput, block["content"].as_str().unwrap_or_default()));
+        let is_answer = block["tool_use_id"].as_str().is_some_and(|id| id.starts_with(&play.mark.to_string()));
+        return if is_answer { outputs(block) } else { Vec::new() };
     }
-    if !is_new {
-        return None;
+    if is_new { new_block(play, kind, block).into_iter().collect() } else { Vec::new() }
+}
+
+/// The result of a call: its text, pictures, and whether the tool failed.
+fn outputs(result: &Value) -> Vec<Item> {
+    use ContentKind as K;
+    let content = &result["content"];
+    let blocks = content.as_array().into_iter().flatten();
+    let texts: Vec<&str> = blocks.clone().filter_map(|block| block["text"].as_str()).collect();
+    let text = content.as_str().map_or_else(|| texts.join("\n"), str::to_owned);
+    let mut items = vec![Item::new(K::ClientOutput, text)];
+    let source =
+        |block: &Value| block["source"]["url"].as_str().or(block["source"]["data"].as_str()).map(str::to_owned);
+    items.extend(
+        blocks.filter(|block| block["type"] == "image").filter_map(source).map(|url| Item::new(K::ImageIn, url)),
+    );
+    if result["is_error"] == true {
+        items.push(Item::new(K::ToolFailure, "failed"));
     }
+    items
+}
+
+fn new_block(play: &Play<'_>, kind: &str, block: &Value) -> Option<Item> {
+    use ContentKind as K;
     let source = &block["source"];
     Some(match kind {
         "text" => {

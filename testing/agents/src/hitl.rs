@@ -13,9 +13,24 @@ use serde_json::{Value, json};
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Hitl {
+    /// The data of a question about a call.
+    interrupt: fn(&Call) -> Value,
     users: Mutex<HashMap<String, User>>,
+}
+
+impl Default for Hitl {
+    fn default() -> Self {
+        Self::new(interrupt)
+    }
+}
+
+impl Hitl {
+    /// A service whose questions about calls have this data.
+    pub(crate) fn new(interrupt: fn(&Call) -> Value) -> Self {
+        Self { interrupt, users: Mutex::default() }
+    }
 }
 
 /// A user's session.
@@ -103,7 +118,7 @@ impl Hitl {
             user.query = Some(query.to_owned());
         }
         user.clock += 1;
-        let answer = answer(&play, user);
+        let answer = answer(&play, user, self.interrupt);
         match play.turn.ending {
             // Half an answer, and the service forgets the rest.
             Ending::BrokenOff => {
@@ -159,7 +174,7 @@ fn message(kind: &str, content: &str) -> Value {
 }
 
 /// The answer to a call of the service.
-fn answer(play: &Play<'_>, user: &mut User) -> Value {
+fn answer(play: &Play<'_>, user: &mut User, interrupt: fn(&Call) -> Value) -> Value {
     // The id of the session stands in the next answer to a question, and so identifies its turn.
     let mut answer = json!({
         "session_id": play.id("session"), "status": "completed", "timestamp": f64::from(user.clock), "message": null,

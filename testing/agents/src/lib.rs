@@ -27,6 +27,7 @@ mod ag_ui;
 mod agent_api;
 mod agentscope;
 mod anthropic_messages;
+mod askers;
 mod chat_completions;
 pub mod delta_cost;
 pub mod deltas;
@@ -35,6 +36,7 @@ mod responses;
 pub mod server;
 mod stage;
 
+pub use askers::{Asker, askers, numbering_asker};
 pub use server::{ReceivedRequest, Reply, Upstream};
 pub use stage::{Cut, Play, Stage};
 
@@ -85,12 +87,12 @@ pub trait ScriptedAgent: Send + Sync + 'static {
 #[must_use]
 pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
     vec![
-        Arc::new(agent_api::AgentApi),
+        Arc::new(agent_api::AgentApi::default()),
         Arc::new(ChatCompletions::default()),
         Arc::new(Responses::default()),
-        Arc::new(ag_ui::AgUi),
+        Arc::new(ag_ui::AgUi::default()),
         Arc::new(A2a::default()),
-        Arc::new(ag_kit::AgKit),
+        Arc::new(ag_kit::AgKit::default()),
         Arc::new(hitl::Hitl::default()),
         Arc::new(AnthropicMessages::default()),
         Arc::new(agentscope::Agentscope::default()),
@@ -169,7 +171,10 @@ impl<A: ScriptedAgent> ScriptedAgent for Configured<A> {
 
 /// Puts an agent on a socket. Where a play is to be cut, its reply is.
 pub fn serve(agent: Arc<dyn ScriptedAgent>, stage: Arc<Stage>) -> Upstream {
-    Upstream::with_handler(move |request| stage.cut(agent.answer(request, &stage)))
+    Upstream::with_handler(move |request| {
+        stage.keep_request(request);
+        stage.cut(agent.answer(request, &stage))
+    })
 }
 
 /// The agent of this protocol.

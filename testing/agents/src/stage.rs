@@ -6,8 +6,12 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use interlingua_core::testkit::scenario::{Item, Mark, Scenario, Turn};
+use serde_json::Value;
 
 use crate::server::{ReceivedRequest, Reply};
+
+/// Larger requests are not kept, in bytes.
+const MAX_KEPT: usize = 64 << 10;
 
 /// Where an agent's answer is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub struct Stage {
 struct Playing {
     scenario: Scenario,
     received: HashMap<u32, Vec<Item>>,
+    /// Bodies of requests that are no larger than [`MAX_KEPT`].
+    requests: Vec<Value>,
     /// What an agent noted, by name: the sessions of its protocol.
     notes: HashMap<String, String>,
     /// Cuts the next answer.
@@ -42,8 +48,15 @@ impl Stage {
     pub fn open(&self, scenario: Scenario, cut: Option<Cut>) -> u32 {
         let mut plays = self.plays.lock().expect("no player panics");
         let number = u32::try_from(plays.len()).expect("few plays");
-        let playing =
-            Playing { scenario, received: HashMap::new(), notes: HashMap::new(), cut, chunks: 0, is_current: false };
+        let playing = Playing {
+            scenario,
+            received: HashMap::new(),
+            requests: Vec::new(),
+            notes: HashMap::new(),
+            cut,
+            chunks: 0,
+            is_current: false,
+        };
         plays.insert(number, playing);
         number
     }
@@ -57,6 +70,43 @@ impl Stage {
     /// What the agent received in a turn of a play. `None`: no request reached it.
     pub fn received(&self, mark: Mark) -> Option<Vec<Item>> {
         self.playing(mark.play, |playing| playing.received.get(&mark.turn).cloned()).flatten()
+    }
+
+    /// The bodies of all requests of a play but the first one, in order.
+    pub fn requests(&self, play: u32) -> Vec<Value> {
+        self.playing(play, |playing| playing.requests.iter().skip(1).cloned().collect()).unwrap_or_default()
+    }
+
+    /// Keeps a request that has a mark in its body.
+    pub(crate) fn keep_request(&self, request: &ReceivedRequest) {
+        if request.body.len() > MAX_KEPT {
+            return;
+        }
+        if let Some(mark) = Mark::last_in(&request.body)
+            && let Ok(body) = serde_json::from_slice(&request.body)
+        {
+            self.keep(mark, body);
+        }
+    }
+
+    /// Keeps a request without a mark, whose turn its agent knows.
+    pub(crate) fn keep_unmarked(&self, request: &ReceivedRequest, mark: Mark) {
+        if Mark::last_in(&request.body).is_none()
+            && let Ok(body) = serde_json::from_slice(&request.body)
+        {
+            self.keep(mark, body);
+        }
+    }
+
+    fn keep(&self, mark: Mark, body: Value) {
+        self.playing(mark.play, |playing| playing.requests.push(body));
+    }
+
+    /// The first turn of the play in which an agent noted this session.
+    pub(crate) fn of_session(&self, session: &str) -> Option<Mark> {
+        let plays = self.plays.lock().expect("no player panics");
+        let found = plays.iter().find(|(_, playing)| playing.notes.get("session").is_some_and(|own| own == session));
+        found.map(|(play, _)| Mark { play: *play, turn: 0 })
     }
 
     /// How many chunks the longest answer of a play had, uncut.

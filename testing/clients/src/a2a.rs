@@ -147,6 +147,10 @@ fn part(media: Media) -> Value {
 fn answered(act: &ClientAct, talk: &Talk) -> Value {
     let id = &talk.open(act.answers().expect("an answer")).id;
     let mut data = match act {
+        ClientAct::Fail(_, output) => {
+            let output = json!({ "call_id": id, "output": output, "is_error": true });
+            return json!({ "data": { "function_call_output": output } });
+        }
         ClientAct::Output(_, output) => {
             return json!({ "data": { "function_call_output": { "call_id": id, "output": output } } });
         }

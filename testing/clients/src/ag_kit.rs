@@ -22,8 +22,8 @@ impl ScriptedClient for AgKit {
     }
 
     fn can(&self, act: &ClientAct) -> bool {
-        // There are no parameters of the model in a request.
-        !matches!(act, ClientAct::Temperature | ClientAct::Attach(Media::Data(_)))
+        // There are no parameters of the model in a request, and no mark of a failure.
+        !matches!(act, ClientAct::Temperature | ClientAct::Attach(Media::Data(_)) | ClientAct::Fail(..))
     }
 
     fn answers_alone(&self, act: &ClientAct) -> bool {

@@ -75,6 +75,13 @@ impl ScriptedClient for AgUi {
                     let id = format!("output-of-{call}");
                     talk.said.push(json!({ "id": id, "role": "tool", "toolCallId": call, "content": output }));
                 }
+                ClientAct::Fail(item, error) => {
+                    let call = talk.open(*item).id.clone();
+                    let id = format!("output-of-{call}");
+                    talk.said.push(
+                        json!({ "id": id, "role": "tool", "toolCallId": call, "content": error, "error": error }),
+                    );
+                }
                 ClientAct::Remember => {}
                 ClientAct::Temperature => panic!("no word for {act:?}"),
                 answer => resume.push(answered(answer, talk.open(answer.answers().expect("an answer")))),

@@ -261,8 +261,11 @@ fn attachment(media: Media) -> Value {
 fn answered(act: &ClientAct, talk: &Talk) -> Value {
     let id = &talk.open(act.answers().expect("an answer")).id;
     let (approve, interrupt) = match act {
-        ClientAct::Output(_, output) => {
-            let data = json!({ "call_id": id, "output": output });
+        ClientAct::Output(_, output) | ClientAct::Fail(_, output) => {
+            let mut data = json!({ "call_id": id, "output": output });
+            if matches!(act, ClientAct::Fail(..)) {
+                data["is_error"] = json!(true);
+            }
             return json!({ "type": "function_call_output", "role": "tool", "content": [{ "type": "data", "data": data }] });
         }
         ClientAct::Decide(_, decision) => (*decision == Decision::Accept, json!({ "decision": decision.as_str() })),

@@ -144,6 +144,11 @@ impl AnthropicMessages {
                 ClientAct::Say(_) => others.push(text_block(&talk.words(acts).expect("words"))),
                 ClientAct::Attach(media) => others.push(media_block(*media)),
                 ClientAct::Output(item, output) => results.push(result(talk, *item, output)),
+                ClientAct::Fail(item, output) => {
+                    let mut result = result(talk, *item, output);
+                    result["is_error"] = json!(true);
+                    results.push(result);
+                }
                 ClientAct::Declare(_) | ClientAct::Instruct(_) | ClientAct::Temperature | ClientAct::Remember => {}
                 answer if !self.has_functions() => others.push(text_block(word(answer))),
                 answer => {

@@ -25,8 +25,11 @@ impl ScriptedClient for ChatCompletions {
     }
 
     fn can(&self, act: &ClientAct) -> bool {
-        // There is no part for data, and a word is no place for arguments or a result.
-        !matches!(act, ClientAct::Attach(Media::Data(_)) | ClientAct::Edit(..) | ClientAct::Respond(..))
+        // There is no part for data, no mark of a failure, and a word is no place for arguments or a result.
+        !matches!(
+            act,
+            ClientAct::Attach(Media::Data(_)) | ClientAct::Edit(..) | ClientAct::Respond(..) | ClientAct::Fail(..)
+        )
     }
 
     fn answers_alone(&self, act: &ClientAct) -> bool {
@@ -68,7 +71,7 @@ impl ScriptedClient for ChatCompletions {
                 }
                 ClientAct::Answer(_, words) => content.push(json!({ "type": "text", "text": words })),
                 ClientAct::LoggedIn(_) => content.push(json!({ "type": "text", "text": "done" })),
-                ClientAct::Edit(..) | ClientAct::Respond(..) => panic!("no word for {act:?}"),
+                ClientAct::Edit(..) | ClientAct::Respond(..) | ClientAct::Fail(..) => panic!("no word for {act:?}"),
             }
         }
         if !content.is_empty() {

@@ -24,7 +24,7 @@ impl ScriptedClient for Hitl {
 
     fn can(&self, act: &ClientAct) -> bool {
         // A query is one text.
-        !matches!(act, ClientAct::Attach(_) | ClientAct::Declare(_) | ClientAct::Temperature)
+        !matches!(act, ClientAct::Attach(_) | ClientAct::Declare(_) | ClientAct::Temperature | ClientAct::Fail(..))
     }
 
     fn answers_alone(&self, _: &ClientAct) -> bool {

@@ -23,12 +23,14 @@ impl ScriptedClient for Responses {
     }
 
     fn can(&self, act: &ClientAct) -> bool {
-        // There is no part for data, no text in place of a call's result, no new arguments, and no way to withdraw.
+        // There is no part for data, no text in place of a call's result, no mark of a failure, no new arguments, and no way
+        // to withdraw.
         !matches!(
             act,
             ClientAct::Attach(Media::Data(_) | Media::Video(_))
                 | ClientAct::Edit(..)
                 | ClientAct::Respond(..)
+                | ClientAct::Fail(..)
                 | ClientAct::Decide(_, Decision::Cancel)
         )
     }
@@ -61,7 +63,7 @@ impl ScriptedClient for Responses {
                     input.push(output_item(&talk.open(*item).id, output));
                 }
                 ClientAct::LoggedIn(item) => input.push(output_item(&talk.open(*item).id, "done")),
-                ClientAct::Edit(..) | ClientAct::Respond(..) => panic!("no word for {act:?}"),
+                ClientAct::Edit(..) | ClientAct::Respond(..) | ClientAct::Fail(..) => panic!("no word for {act:?}"),
             }
         }
         if !content.is_empty() {

@@ -75,13 +75,15 @@ impl<'a> Answers<'a> {
         struct Output<'a> {
             call_id: &'a str,
             output: &'a str,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            is_error: bool,
         }
         let mut parts = Vec::new();
-        for output in message.outputs() {
+        for (output, is_error) in message.outputs().zip(message.failures()) {
             self.outputs += 1;
             self.answered.extend(self.items.iter().find(|item| item.id == output.call_id));
-            parts.push(long_running::response(self.long_calls, &output).unwrap_or_else(|| {
-                let output = Output { call_id: &output.call_id, output: &output.output };
+            parts.push(long_running::response(self.long_calls, &output, is_error).unwrap_or_else(|| {
+                let output = Output { call_id: &output.call_id, output: &output.output, is_error };
                 Part::data(to_raw(&Outer { function_call_output: output }))
             }));
         }

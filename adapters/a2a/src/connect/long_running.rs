@@ -95,12 +95,14 @@ fn emit(call: &LongCall, kind: MessageType, sink: &mut dyn EventSink) -> Result<
     sink.emit(&AgentEvent::whole(&id, kind, Role::Assistant, ContentValue::Call(part)))
 }
 
-/// The output of a call, as ADK reads it. None: the task waits for no such call.
-pub(super) fn response(calls: &[AskedCall], output: &ToolOutput) -> Option<Part<'static>> {
+/// The output of a call, as ADK reads it: a failure is the `error` of the response. None: the task waits for no such call.
+pub(super) fn response(calls: &[AskedCall], output: &ToolOutput, is_error: bool) -> Option<Part<'static>> {
     let call = calls.iter().find(|call| call.id == output.call_id)?;
     // Its outputs are objects.
     let object = Json::parse(&output.output).filter(|json| json.text().starts_with('{'));
-    let response = object.unwrap_or_else(|| Json::from_serialize(&json!({ "output": output.output })));
+    let object = object.filter(|_| !is_error);
+    let field = if is_error { "error" } else { "output" };
+    let response = object.unwrap_or_else(|| Json::from_serialize(&json!({ field: output.output })));
     let data = to_raw(&json!({ "id": call.id, "name": call.name, "response": response }));
     let metadata = json!({ "type": "function_response", "adk_type": "function_response" });
     Some(Part::data(data).with_metadata(to_raw(&metadata)))

@@ -137,6 +137,9 @@ fn outgoing(message: &Message, place: usize, is_new: bool, losses: &mut Losses) 
             if text.is_empty() && role != "user" { Vec::new() } else { plain(role, text) }
         }
         kind if kind.is_output() && is_new => {
+            if message.has_failed_output() {
+                losses.lost(ContentKind::ToolFailure, "an output is a text and nothing else");
+            }
             let outputs = message.outputs().map(|output| OutgoingMessage {
                 role: "tool",
                 id: format!("{id}-{}", output.call_id),

@@ -285,7 +285,8 @@ impl Writer<'_> {
     fn tool_output(&mut self, entry: Entry<'_>, call: &str, output: &str, place: usize) {
         let sealed = self.sealed(entry.message).map(|value| ("encryptedValue", value));
         let fields = [("toolCallId", Json::from_serialize(call)), ("content", Json::from_serialize(output))];
-        self.write(place, self.id(entry), "tool", fields.into_iter().chain(sealed));
+        let error = entry.has_failed_output().then(|| ("error", Json::from_serialize(output)));
+        self.write(place, self.id(entry), "tool", fields.into_iter().chain(error).chain(sealed));
     }
 
     fn reasoning(&mut self, entry: Entry<'_>) {

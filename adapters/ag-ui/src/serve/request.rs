@@ -247,12 +247,19 @@ fn parse_output(fields: &Object<'_>) -> Result<Message, Fault> {
         content.string()?.into_owned()
     };
 
-    let output = match fields.string("error")?.filter(|error| !error.is_empty()) {
+    let error = fields.string("error")?.filter(|error| !error.is_empty());
+    let is_error = error.is_some();
+    let output = match error {
+        Some(error) if content.is_empty() || *error == content => error.into_owned(),
         Some(error) => json!({ "error": error, "content": content }).to_string(),
         None => content,
     };
     let data = Content::data(&ToolOutput { call_id, name: None, output });
-    Ok(Message::new(MessageType::FunctionCallOutput, Some(Role::Tool), vec![data]))
+    let mut message = Message::new(MessageType::FunctionCallOutput, Some(Role::Tool), vec![data]);
+    if is_error {
+        message.mark_failed_output();
+    }
+    Ok(message)
 }
 
 fn parse_content(node: &Node<'_>) -> Result<Vec<Content>, Fault> {
@@ -306,7 +313,7 @@ fn parse_resume(node: &Node<'_>) -> Result<Answer, Fault> {
     };
 
     let metadata = entry.get("metadata").map(|metadata| metadata.json_object()).transpose()?;
-    let said = metadata.map(|metadata| AnswerMessage { id: None, metadata: Some(metadata) });
+    let said = metadata.map(|metadata| AnswerMessage { metadata: Some(metadata), ..AnswerMessage::default() });
     Ok(Answer { said, ..Answer::new(id.string()?.into_owned(), given) })
 }
 

@@ -44,11 +44,12 @@ impl Answers {
     pub(super) fn read(turn: &TurnRequest<'_>, losses: &mut Losses) -> Result<Self, Fault> {
         let mut answers = Self::default();
         for (_, message) in turn.new_messages() {
+            let is_failed = message.has_failed_output();
             for answer in answer::native(message) {
                 // Outputs of the history, and answers to what no one asked.
                 let Some(item) = turn.answered.iter().find(|item| item.id == answer.id) else { continue };
                 match (item.kind, answer.given) {
-                    (PendingKind::Tool, AnswerBody::Text(output)) => answers.execute(item, &output),
+                    (PendingKind::Tool, AnswerBody::Text(output)) => answers.execute(item, &output, is_failed),
                     (_, AnswerBody::Decided { decision, arguments, text, payload }) => {
                         // What no one decided has no reason of anybody's.
                         let has_reason = text.is_some_and(|text| !text.is_empty()) && decision != Decision::Cancel;
@@ -74,7 +75,7 @@ impl Answers {
         self.calls.is_empty()
     }
 
-    fn execute(&mut self, item: &Pending, output: &str) {
+    fn execute(&mut self, item: &Pending, output: &str, is_failed: bool) {
         #[derive(Serialize)]
         struct Executed<'a> {
             r#type: &'static str,
@@ -94,7 +95,7 @@ impl Answers {
             id: &item.id,
             name: &item.name,
             output: [text],
-            state: "success",
+            state: if is_failed { "error" } else { "success" },
         }));
         self.calls.push(AnsweredCall {
             own_id: item.id.clone(),

@@ -15,6 +15,8 @@ pub enum ClientAct {
     Declare(Tool),
     /// The output of a call that the client ran: of which open call, in order, and what.
     Output(usize, &'static str),
+    /// The failure of such a call, in words.
+    Fail(usize, &'static str),
     /// A decision about an approval: about which open item, in order.
     Decide(usize, Decision),
     /// Arguments for the call instead of the agent's: JSON text.
@@ -38,6 +40,9 @@ impl ClientAct {
     pub(super) fn items(&self) -> Vec<Item> {
         use ContentKind as K;
         let item = match self {
+            Self::Fail(_, text) => {
+                return vec![Item::new(K::ClientOutput, *text), Item::new(K::ToolFailure, "failed")];
+            }
             Self::Say(words) => Item::new(K::Text, *words),
             Self::Attach(media) => Item::new(media.kind_in(), media.value()),
             Self::Declare(tool) => Item::new(K::ToolDeclaration, tool.name),
@@ -59,6 +64,7 @@ impl ClientAct {
     pub const fn answers(&self) -> Option<usize> {
         match self {
             Self::Output(item, _)
+            | Self::Fail(item, _)
             | Self::Decide(item, _)
             | Self::Edit(item, _)
             | Self::Respond(item, _)
@@ -75,6 +81,7 @@ impl ClientAct {
     pub const fn to(self, item: usize) -> Self {
         match self {
             Self::Output(_, text) => Self::Output(item, text),
+            Self::Fail(_, text) => Self::Fail(item, text),
             Self::Decide(_, decision) => Self::Decide(item, decision),
             Self::Edit(_, arguments) => Self::Edit(item, arguments),
             Self::Respond(_, text) => Self::Respond(item, text),

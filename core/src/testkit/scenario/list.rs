@@ -91,6 +91,32 @@ fn tools() -> Vec<Scenario> {
     vec![
         scenario("agent-tool", vec![turn(&[HELLO], &[A::Call(PARIS), A::Result("a", "18 C", false), DONE])]),
         scenario(
+            "text-around-a-tool",
+            vec![turn(
+                &[HELLO],
+                &[
+                    A::Text(&["Let me ", "see."]),
+                    A::Call(PARIS),
+                    A::Result("a", "18 C", false),
+                    A::Text(&["Warm", "."]),
+                ],
+            )],
+        ),
+        scenario(
+            "three-messages-and-thoughts",
+            vec![turn(
+                &[HELLO],
+                &[
+                    A::Text(&["One."]),
+                    A::Reasoning(&["And ", "then?"]),
+                    A::Text(&["Two."]),
+                    A::Call(PARIS),
+                    A::Result("a", "18 C", false),
+                    A::Text(&["Three."]),
+                ],
+            )],
+        ),
+        scenario(
             "failing-agent-tool",
             vec![turn(&[HELLO], &[A::Call(PARIS), A::Result("a", "no such city", true), DONE])],
         ),
@@ -102,6 +128,17 @@ fn tools() -> Vec<Scenario> {
             )],
         ),
         scenario("client-tool", vec![turn(&ask, &[A::ClientCall(PARIS)]), turn(&[C::Output(0, "18 C")], &[DONE])]),
+        scenario(
+            "failing-client-tool",
+            vec![turn(&ask, &[A::ClientCall(PARIS)]), turn(&[C::Fail(0, "no such city")], &[DONE])],
+        ),
+        scenario(
+            "one-of-two-client-tools-fails",
+            vec![
+                turn(&ask, &[A::ClientCall(PARIS), A::ClientCall(ROME)]),
+                turn(&[C::Output(0, "18 C"), C::Fail(1, "no such city")], &[DONE]),
+            ],
+        ),
         scenario(
             "parallel-client-tools",
             vec![
@@ -182,10 +219,18 @@ fn ends() -> Vec<Scenario> {
         scenario("incomplete", vec![ended(&[HELLO], &[words], Ending::Incomplete("max_output_tokens"))]),
         refused("refused-400", 400),
         refused("refused-401", 401),
+        refused("refused-403", 403),
         refused("refused-404", 404),
+        refused("refused-408", 408),
+        refused("refused-409", 409),
+        refused("refused-413", 413),
+        refused("refused-422", 422),
         refused("refused-429", 429),
         refused("refused-500", 500),
+        refused("refused-502", 502),
         refused("refused-503", 503),
+        refused("refused-504", 504),
+        refused("refused-529", 529),
         scenario("failure-at-once", vec![ended(&[HELLO], &[], Ending::Failed("it broke"))]),
         scenario("failure-after-words", vec![ended(&[HELLO], &[words], Ending::Failed("it broke"))]),
         scenario("failure-within-a-call", vec![ended(&[HELLO], &[A::Call(PARIS)], Ending::Failed("it broke"))]),

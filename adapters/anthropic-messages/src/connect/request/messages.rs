@@ -3,7 +3,7 @@
 //! Not here: what belongs to one message of the assistant, and which output to which call
 //! ([`interlingua_core::transcript`]).
 
-use interlingua_core::model::{Body, Content, Message, MessageType, Status, ToolOutput};
+use interlingua_core::model::{Content, Message, MessageType, ToolOutput};
 use interlingua_core::transcript::{Entry, PairedCall, Part, Passage, Stretch, Transcript};
 use interlingua_core::{ContentKind, Extra, Json, Losses, opaque};
 use serde::Serialize;
@@ -192,7 +192,7 @@ impl Writer<'_> {
 
         let id = self.ids.send(&pair.call.call_id);
         let input = self.input(&pair.call.arguments);
-        let is_error = is_error(answer);
+        let is_error = answer.has_failed_output();
         if is_mcp && self.options.mcp_history == McpHistory::Keep {
             let server = pair.call.server_label.as_deref().unwrap_or_default();
             blocks.said.append(&mut blocks.calls);
@@ -288,17 +288,4 @@ fn mcp_result(id: &str, output: &ToolOutput, is_error: bool) -> Json {
         "is_error": is_error,
         "content": [{ "type": "text", "text": output.output }],
     }))
-}
-
-/// True for an output that says that the tool failed.
-fn is_error(message: &Message) -> bool {
-    let says_so = |content: &Content| match &content.body {
-        Body::Data(data) => {
-            data.decode::<Extra>().is_some_and(|fields| fields.get("is_error").is_some_and(|is| is.text() == "true"))
-        }
-        _ => false,
-    };
-    message.status == Some(Status::Failed)
-        || message.extra.get("is_error").is_some_and(|is| is.text() == "true")
-        || message.content.iter().any(says_so)
 }

@@ -110,7 +110,10 @@ impl Writer<'_> {
         let mut outputs = Vec::new();
         let mut tool_calls = Vec::new();
         for PairedCall { entry, call, output } in stretch.calls() {
-            let Some((_, output)) = output else { continue };
+            let Some((said, output)) = output else { continue };
+            if said.has_failed_output() {
+                self.losses.lost(ContentKind::ToolFailure, "an output is a text and nothing else");
+            }
             outputs.push(ChatMessage {
                 role: "tool",
                 content: Some(Json::from_serialize(&output.output)),

@@ -243,6 +243,9 @@ impl Writer<'_> {
                     continue;
                 }
             }
+            if message.has_failed_output() {
+                self.losses.lost(ContentKind::ToolFailure, "an output has no mark of a failure");
+            }
             let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
             self.push(json!({ "type": kind, "call_id": output.call_id, "output": output_value(&output.output) }));
         }
