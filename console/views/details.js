@@ -4,6 +4,7 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { counted, duration, number, pretty, stamp } from '../format.js';
 import { link } from '../router.js';
 import { copy, loading, stateBadge } from '../ui.js';
+import { causeOf } from './cause.js';
 
 const pair = (name, value) => (value === null || value === undefined || value === '' ? nothing : html`<dt>${name}</dt><dd>${value}</dd>`);
 
@@ -45,15 +46,15 @@ export function detailsTab(open, detail) {
           <button class="quiet" aria-label=${`Copy ${idName(name)}`} @click=${() => copy(id, 'Id')}>Copy</button>`))}
       </dl></section>
       <section class="panel wide"><h2>Turns</h2>
-        <div class="scroll"><table>
+        <div class="scroll"><table class="rows-of-cards" aria-label="Turns">
           <thead><tr><th scope="col">Turn</th><th scope="col">End</th><th scope="col">Began</th><th scope="col">First event</th><th scope="col">Took</th><th scope="col">Usage</th></tr></thead>
-          <tbody>${detail.turns.map((turn) => html`<tr><td>${turn.number + 1}</td>
-            <td>${turn.end ?? 'running'}${turn.error ? html` <code class="bad">${turn.error.code}</code> ${turn.error.message}` : nothing}${
+          <tbody>${detail.turns.map((turn) => html`<tr><th scope="row">${turn.number + 1}</th>
+            <td data-label="End">${turn.end ?? 'running'}${turn.error ? html` <code class="bad">${turn.error.code}</code> ${turn.error.message}${causeOf(turn.error)}` : nothing}${
               turn.answered_by ? html` <a href=${link('runs', turn.answered_by)}>answered by another run</a>` : nothing}</td>
-            <td>${stamp(turn.started_at)}</td>
-            <td>${turn.first_event_at ? duration(turn.first_event_at - turn.started_at) : '–'}</td>
-            <td>${turn.ended_at ? duration(turn.ended_at - turn.started_at) : '…'}</td>
-            <td>${turn.usage ? html`<code>${JSON.stringify(turn.usage)}</code>` : '–'}</td></tr>`)}</tbody>
+            <td data-label="Began">${stamp(turn.started_at)}</td>
+            <td data-label="First event">${turn.first_event_at ? duration(turn.first_event_at - turn.started_at) : '–'}</td>
+            <td data-label="Took">${turn.ended_at ? duration(turn.ended_at - turn.started_at) : '…'}</td>
+            <td data-label="Usage">${turn.usage ? html`<code>${JSON.stringify(turn.usage)}</code>` : '–'}</td></tr>`)}</tbody>
         </table></div>
       </section>
       ${detail.deliveries.length > 0 ? html`<section class="panel wide"><h2>Deliveries</h2>

@@ -8,6 +8,7 @@ import { bytes, duration, offset, pretty } from '../format.js';
 import { replayAt, replayControls } from '../replay.js';
 import { link } from '../router.js';
 import { empty } from '../ui.js';
+import { causeOf } from './cause.js';
 import { contentsOf, long } from './contents.js';
 import { itemGroup } from './item.js';
 
@@ -101,6 +102,11 @@ function messageCard(message, output, hidden) {
     return html`<details><summary>Reasoning <span class="dim">${bytes(textOf(message).length)} · ${duration(took)}</span></summary>
       ${contentsOf(message.contents, message.id, hidden)}</details>`;
   }
+  if (message.type === 'protocol_event') {
+    const size = message.contents.filter(Boolean).reduce((sum, content) => sum + JSON.stringify(content.value ?? content.text ?? '').length, 0);
+    return html`<details><summary>Event of the agent's protocol <span class="dim">${bytes(size)}</span></summary>
+      ${contentsOf(message.contents, message.id, hidden)}</details>`;
+  }
   if (isCall(message) || isOutput(message)) return callCard(message, output, took, hidden);
   if (message.type === 'error') return errorCard({ code: message.code, message: message.error ?? textOf(message) });
   return html`<header><b>${message.role}</b>${message.type === 'message' ? nothing : html` <code>${message.type}</code>`}
@@ -132,15 +138,16 @@ function questionCard(message, answer, detail) {
       ${answerText(answer, message.id, hidden)}</div>` : nothing}`;
 }
 
-/** Who has to act, in words. */
-const BLAME = { client: 'the client', upstream: 'the agent, or the way to it', gateway: 'this gateway' };
+/** The party that has to act, in words. */
+const BLAME = { client: 'the client', upstream: 'the agent or the network', gateway: 'this gateway' };
 
 /** @param {any} error  @param {import('../state.js').Detail | null} [detail] */
 function errorCard(error, detail) {
-  const known = detail?.turns.findLast((turn) => turn.error)?.error;
-  const blame = known && known.code === error.code ? BLAME[known.blame] : null;
+  const failure = detail?.turns.findLast((turn) => turn.error)?.error;
+  const known = failure && failure.code === error.code ? failure : null;
   return html`<header><b>Failed</b> ${error.code ? html`<code class="bad">${error.code}</code>` : nothing}
-      ${blame ? html`<span class="dim">because of ${blame}</span>` : nothing}</header>
+      ${known ? html`<span class="dim">caused by ${BLAME[known.blame]}</span>` : nothing}</header>
     <p dir="auto">${error.message}</p>
+    ${known ? causeOf(known) : nothing}
     ${detail?.advice ? html`<p class="hint">${detail.advice}</p>` : nothing}`;
 }

@@ -9,7 +9,7 @@ use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{
     AgentRequest, Body, Content, ContentType, File, Message, MessageType, Role, Sampling, Status, Stop,
 };
-use interlingua_core::run::{CallHead, MessageEnd, MessageStart, Record, Run, RunError};
+use interlingua_core::run::{CallHead, FailureCause, MessageEnd, MessageStart, Record, Run, RunError};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -92,6 +92,14 @@ fn error() -> impl Strategy<Value = Option<RunError>> {
     maybe((text(), text()).prop_map(|(code, message)| RunError { code, message }))
 }
 
+fn cause() -> impl Strategy<Value = FailureCause> {
+    (maybe(200_u16..600), maybe(text()), maybe(text())).prop_map(|(status, detail, agent_error)| FailureCause {
+        status,
+        detail,
+        agent_error,
+    })
+}
+
 /// An operation on a record. One that the record's current state does not allow is skipped.
 #[derive(Clone, Debug)]
 enum Operation {
@@ -104,7 +112,7 @@ enum Operation {
     FinishContent(usize, Option<Content>, Extra),
     FinishMessage(usize, MessageEnd),
     UpdateTurn(Option<String>, Option<Json>, Extra),
-    FinishTurn(End, Option<RunError>),
+    FinishTurn(End, Option<RunError>, FailureCause),
     Close(End, Option<RunError>),
 }
 
@@ -139,7 +147,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => (which(), message_end).prop_map(|(at, end)| Operation::FinishMessage(at, end)),
         1 => (maybe(text()), maybe(json()), extra())
             .prop_map(|(id, usage, extra)| Operation::UpdateTurn(id, usage, extra)),
-        1 => (end(), error()).prop_map(|(end, error)| Operation::FinishTurn(end, error)),
+        1 => (end(), error(), cause()).prop_map(|(end, error, cause)| Operation::FinishTurn(end, error, cause)),
         1 => (end(), error()).prop_map(|(end, error)| Operation::Close(end, error)),
     ]
 }
@@ -202,8 +210,9 @@ fn apply(record: &mut Record, operation: Operation) {
             }
         }
         Operation::UpdateTurn(id, usage, extra) if record.in_turn() => record.update_turn(id.as_deref(), usage, extra),
-        Operation::FinishTurn(end, error) if record.in_turn() => {
+        Operation::FinishTurn(end, error, cause) if record.in_turn() => {
             record.close_messages(End::Incomplete);
+            record.set_cause(cause);
             record.finish_turn(end, error);
         }
         Operation::Close(end, error) => record.close(end, error),

@@ -4,6 +4,7 @@
 //! Not here: when that is so ([`super::turn_driver`]).
 
 use interlingua_core::normalize::Normalizer;
+use interlingua_core::run::FailureCause;
 use interlingua_core::{Fault, FaultKind};
 
 use super::active_run::{ActiveRun, Publish};
@@ -23,6 +24,9 @@ pub(super) fn end_unreached(run: &ActiveRun, normalizer: &mut Normalizer, turn: 
         if turn.resumes.is_some() {
             // A run that asks something by now is not in the way of anything: its client is shown what it asks.
             let error = (fault.kind != FaultKind::Waiting).then(|| faults::to_run_error(&fault));
+            if error.is_some() {
+                state.record.set_cause(FailureCause::from_fault(&fault));
+            }
             state.record.withdraw_turn(error);
         } else {
             normalizer.fail(&mut state.record, &fault);

@@ -316,3 +316,39 @@ async fn a_list_has_pages_and_names_what_it_cannot_read() {
         assert_eq!(refused.status, 400, "{query}: {}", refused.text());
     }
 }
+
+#[tokio::test]
+async fn a_failed_run_shows_the_answer_of_the_agent_to_those_who_may_read_texts() {
+    let upstream = Upstream::always(Reply::complete(500, JSON, r#"{"error":{"message":"CUDA out of memory"}}"#));
+    let stand = Stand::new(&upstream, "texts = \"act\"");
+    let (view, act) = (stand.key_of("vera").await, stand.key_of("ada").await);
+    let (view, act) = (stand.bearer(&view).await, stand.bearer(&act).await);
+    let body = user_turn("work").to_string();
+    let answer = stand.process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await.response().await;
+    assert!(!answer.text().contains("CUDA"), "clients do not see it: {}", answer.text());
+
+    let runs = stand.ask("GET", "/api/runs?state=failed", &act, &Value::Null).await.json();
+    let run = runs["data"][0]["id"].as_str().expect("a failed run").to_owned();
+    let path = format!("/api/runs/{run}");
+    let detail = stand.ask("GET", &path, &act, &Value::Null).await.json();
+    let error = &detail["turns"][0]["error"];
+    assert_eq!(error["status"], 500, "{detail}");
+    let text = error["detail"].as_str().expect("a detail");
+    assert!(text.contains("CUDA out of memory") && text.contains(&upstream.url("/process")), "{text}");
+    let advice = detail["advice"].as_str().expect("advice");
+    assert!(advice.contains("log") && !advice.contains("headers"), "{advice}");
+    let export = stand.ask("GET", &format!("{path}/export"), &act, &Value::Null).await;
+    assert!(export.text().contains("CUDA out of memory"), "{}", export.text());
+
+    let hidden = stand.ask("GET", &path, &view, &Value::Null).await.json();
+    assert_eq!(hidden["turns"][0]["error"]["status"], 500, "{hidden}");
+    assert!(!hidden.to_string().contains("CUDA"), "{hidden}");
+
+    let code = detail["run"]["code"].as_str().expect("a code");
+    for text in [code.to_owned(), code.to_lowercase(), format!("chatcmpl-{}", run.replace('-', ""))] {
+        let found = stand.ask("GET", &format!("/api/runs?text={text}"), &act, &Value::Null).await.json();
+        assert_eq!(found["data"][0]["id"], *run, "{text}: {found}");
+    }
+    let other = stand.ask("GET", "/api/runs?text=UPSTREAM_TIMEOUT", &act, &Value::Null).await.json();
+    assert_eq!(other["total"], 0, "{other}");
+}

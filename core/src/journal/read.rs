@@ -14,7 +14,7 @@ use crate::event::{End, Millis};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, ContentType, MessageType, Role};
-use crate::run::{CallHead, MessageEnd, MessageStart, Record, Run, RunError};
+use crate::run::{CallHead, FailureCause, MessageEnd, MessageStart, Record, Run, RunError};
 
 /// Latest valid time: far beyond any clock, and safe to add to.
 const MAX_TIME: Millis = 1 << 53;
@@ -152,13 +152,16 @@ fn apply(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
             record.set_input(input.into_iter().map(|Written(message)| message).collect::<model::Input>());
         }
         Line::Note { facts } => record.update_turn(facts.0.as_deref(), facts.1, facts.2),
-        Line::TurnEnd { end, error, facts, withdrawn, .. } => {
+        Line::TurnEnd { end, error, facts, withdrawn, cause, .. } => {
             ensure(record.in_turn(), "no turn is active")?;
             let turn = record.run().turns.len() - 1;
             let ended = record.run().messages_of(turn).iter().all(|message| message.end.is_some());
             ensure(ended, "a message has not ended")?;
 
             record.update_turn(facts.0.as_deref(), facts.1, facts.2);
+            if let Some(cause) = cause {
+                record.set_cause(cause);
+            }
             if withdrawn {
                 let valid = !record.run().turns[turn].answer_started && end == End::Failed;
                 ensure(valid, "a started turn cannot be withdrawn")?;
@@ -257,6 +260,7 @@ enum Line<'a> {
         error: Option<RunError>,
         facts: Facts,
         withdrawn: bool,
+        cause: Option<FailureCause>,
     },
     End {
         after: u64,
@@ -335,6 +339,12 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
         Ok(value.and_then(|value| serde_json::from_value(value).ok()))
     }
 
+    /// An optional cause. Any other value is ignored, because later versions may use this position differently.
+    fn optional_cause(&mut self) -> Result<Option<FailureCause>, A::Error> {
+        let value: Option<serde_json::Value> = self.0.next_element()?;
+        Ok(value.and_then(|value| serde_json::from_value(value).ok()))
+    }
+
     fn facts(&mut self) -> Result<Facts, A::Error> {
         Ok((self.item()?, self.optional_json()?, self.item()?))
     }
@@ -401,6 +411,7 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
                 error: self.error()?,
                 facts: self.facts()?,
                 withdrawn: self.0.next_element()?.unwrap_or(false),
+                cause: self.optional_cause()?,
             },
             "end" => Line::End { after: self.item()?, end: self.end()?, error: self.error()? },
             _ => return Err(A::Error::custom("an unknown type of line")),

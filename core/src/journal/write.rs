@@ -149,8 +149,11 @@ fn write_step(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
             line.add(end.as_str());
             line.add(&error(turn.error.as_ref()));
             line.facts(turn);
-            if turn.withdrawn {
-                line.add(&true);
+            if turn.withdrawn || turn.cause.is_some() {
+                line.add(&turn.withdrawn);
+            }
+            if let Some(cause) = &turn.cause {
+                line.add(cause);
             }
             line.finish();
         }

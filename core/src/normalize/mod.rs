@@ -42,7 +42,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::filter;
 use crate::json::Extra;
 use crate::model::{ContentType, MessageType};
-use crate::run::{MessageEnd, MessageStart, Record, RunError, reserve_one};
+use crate::run::{FailureCause, MessageEnd, MessageStart, Record, RunError, reserve_one};
 
 /// How many messages without an end are compared with messages of the final output that have other ids.
 const MAX_OPEN: usize = 16;
@@ -279,7 +279,7 @@ impl Normalizer {
     /// Ends the turn as failed. What was emitted stays.
     pub fn fail(&mut self, record: &mut Record, fault: &Fault) {
         let error = RunError { code: fault.code().to_owned(), message: fault.message.clone() };
-        self.finish(record, End::Failed, Some(error));
+        self.finish_as(record, End::Failed, Some(error), FailureCause::from_fault(fault));
     }
 
     /// Ends the turn as cancelled.
@@ -287,8 +287,12 @@ impl Normalizer {
         self.finish(record, End::Canceled, None);
     }
 
-    /// Closes whatever is open and ends the turn.
     fn finish(&mut self, record: &mut Record, end: End, error: Option<RunError>) {
+        self.finish_as(record, end, error, FailureCause::default());
+    }
+
+    /// Closes whatever is open and ends the turn. A turn without an error has no cause.
+    fn finish_as(&mut self, record: &mut Record, end: End, error: Option<RunError>, mut cause: FailureCause) {
         if self.ended {
             return;
         }
@@ -301,6 +305,12 @@ impl Normalizer {
             }
         }
         self.ended = true;
+        if error.is_some() {
+            if let Some(complaint) = &self.complaint {
+                cause = cause.with_agent_error(complaint);
+            }
+            record.set_cause(cause);
+        }
         record.finish_turn(end, error);
     }
 

@@ -6,6 +6,7 @@
 mod evict;
 mod rewind;
 
+use super::cause::FailureCause;
 use super::size::{content_size, json_size, reserve_one};
 use super::state::{CallHead, Message, Run, RunError, Slot, Turn, Version};
 use crate::event::{End, Event, Millis, Span};
@@ -125,6 +126,9 @@ impl Record {
             }
             head.update_turn(turn.upstream_id.as_deref(), turn.usage.clone(), turn.extra.clone());
             let Some(end) = turn.end else { continue };
+            if let Some(cause) = &turn.cause {
+                head.set_cause((**cause).clone());
+            }
             head.set_time(turn.ended_at.unwrap_or(turn.started_at));
             if turn.withdrawn {
                 head.withdraw_turn(turn.error.clone())
@@ -402,6 +406,16 @@ impl Record {
 
     pub(crate) const fn turn_updated_at(&self) -> u64 {
         self.turn_updated_at
+    }
+
+    /// Sets the cause of the failure that is about to end the turn, so that the event of the end stores it.
+    pub fn set_cause(&mut self, cause: FailureCause) {
+        debug_assert!(self.in_turn(), "the end of the turn stores the cause");
+        let Some(turn) = self.run.turns.last_mut().filter(|_| !cause.is_empty()) else { return };
+        self.size += cause.size();
+        if let Some(replaced) = turn.cause.replace(Box::new(cause)) {
+            self.size = self.size.saturating_sub(replaced.size());
+        }
     }
 
     /// Ends the turn. Its messages must have ended.

@@ -3,6 +3,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use super::cause::FailureCause;
 use super::evicted::{EvictedText, text_hash};
 use super::size::json_size;
 use crate::event::{End, Millis, Span};
@@ -54,6 +55,8 @@ pub struct Turn {
     pub ended_at: Option<Millis>,
     /// The error, safe to show to clients.
     pub error: Option<RunError>,
+    /// Details of the error that only operators see. `None`: there are none.
+    pub cause: Option<Box<FailureCause>>,
     /// Token usage as the upstream reports it.
     pub usage: Option<Json>,
     /// The id of the upstream's response.

@@ -9,12 +9,19 @@ pub(super) fn blame(code: &str) -> Blame {
     FaultKind::of_code(code).map_or(Blame::Upstream, FaultKind::blame)
 }
 
-/// What to do. `None`: there is nothing to be done.
-pub(super) fn on(code: &str) -> Option<&'static str> {
+/// Advice for the operator. `status`: the HTTP status of the agent's answer. `None`: the operator can do nothing.
+pub(super) fn on(code: &str, status: Option<u16>) -> Option<&'static str> {
     use FaultKind as K;
     Some(match FaultKind::of_code(code).unwrap_or(K::AgentFailed) {
         K::UpstreamUnreachable => "The agent cannot be reached. Check its address, and whether it runs.",
-        K::UpstreamRefused => "The agent refused the request. Check the headers and options of its upstream.",
+        K::UpstreamRefused => match status {
+            Some(401 | 403) => {
+                "The agent did not accept the gateway's credentials. Check `headers` of its upstream, such as `authorization`."
+            }
+            Some(404 | 405) => "The agent has no such endpoint or model. Check `url` and `options` of its upstream.",
+            Some(500..) => "The agent failed. See its own log.",
+            _ => "The agent refused the request. Its answer, below, says why.",
+        },
         K::UpstreamRateLimited => "The agent takes fewer requests than it gets. See `limits` of its upstream.",
         K::UpstreamTimeout => "The agent was silent for too long. See `timeouts` of its upstream.",
         K::UpstreamTruncated => "The agent, or a proxy before it, ended the answer in the middle. See its own log.",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use interlingua_core::call::{Filter, Order, RunView};
 use interlingua_core::event::Millis;
+use interlingua_core::run::{FailureCause, RunError};
 use interlingua_core::{End, Event, Fault, RunId, run};
 
 use super::panes::{Encoding, Pane, said};
@@ -46,7 +47,10 @@ pub(super) async fn detail(state: &Arc<State>, texts: bool, id: RunId) -> Result
         },
         turns: run.view_safe(|view| turns(view, texts)),
         request: run.view_safe(|view| texts.then(|| settings(view))),
-        advice: run.view_safe(|view| advice::on(&view.run().turns.last()?.error.as_ref()?.code)),
+        advice: run.view_safe(|view| {
+            let turn = view.run().turns.last()?;
+            advice::on(&turn.error.as_ref()?.code, turn.cause.as_deref().and_then(|cause| cause.status))
+        }),
         answers: answered::answers(state, &run, &siblings.runs, texts).await?,
         pending,
         deliveries: operator.deliveries(id).into_iter().map(|delivered| Delivery { delivered }).collect(),
@@ -97,16 +101,25 @@ fn turns(view: RunView<'_>, texts: bool) -> Vec<Turn> {
         first_event_at: first_events.get(number).copied().flatten(),
         ended_at: turn.ended_at,
         end: turn.end.map(End::as_str),
-        error: turn.error.as_ref().map(|error| TurnError {
-            code: error.code.clone(),
-            message: error.message.clone(),
-            blame: advice::blame(&error.code).as_str(),
-        }),
+        error: turn.error.as_ref().map(|error| failure(error, turn.cause.as_deref(), texts)),
         usage: turn.usage.clone(),
         answered_by: turn.answered_by,
         input: input(turn, texts),
     });
     shown.collect()
+}
+
+/// The error of a turn. Details of it are texts: an agent's answer may repeat what a client said.
+fn failure(error: &RunError, cause: Option<&FailureCause>, texts: bool) -> TurnError {
+    let cause = cause.cloned().unwrap_or_default();
+    TurnError {
+        code: error.code.clone(),
+        message: error.message.clone(),
+        blame: advice::blame(&error.code).as_str(),
+        status: cause.status,
+        detail: cause.detail.filter(|_| texts),
+        agent_error: cause.agent_error.filter(|_| texts),
+    }
 }
 
 /// When the agent's first event of each turn came.

@@ -140,6 +140,13 @@ pub(super) struct TurnError {
     pub(super) message: String,
     /// Who has to act: `client`, `upstream` or `gateway`.
     pub(super) blame: &'static str,
+    /// The HTTP status of the agent's answer. `null`: the agent sent no answer, or its status was no error.
+    pub(super) status: Option<u16>,
+    /// The request to the agent and the beginning of its answer, or the error of the connection. `null`: unknown, or the
+    /// reader's role may not read texts.
+    pub(super) detail: Option<String>,
+    /// The error text that the agent reported, before it was filtered for clients. `null`: as for `detail`.
+    pub(super) agent_error: Option<String>,
 }
 
 /// What a request asked for besides its messages.
