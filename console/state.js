@@ -113,7 +113,7 @@ const matches = (run, filter) =>
   (!filter.agent || run.agent === filter.agent) &&
   (!filter.protocol || run.protocol === filter.protocol) &&
   (!filter.state || stateOf(run) === filter.state || run.state === filter.state) &&
-  (!filter.text || `${run.text}\n${run.session}\n${run.owner}\n${run.id}`.toLowerCase().includes(filter.text.toLowerCase()));
+  (!filter.text || `${run.text}\n${run.session}\n${run.owner}\n${run.id}\n${run.code ?? ''}`.toLowerCase().includes(filter.text.toLowerCase()));
 
 /** The summaries that have changed last, whatever the filters are. */
 export const lately = signal(/** @type {Summary[]} */ ([]));

@@ -54,7 +54,7 @@ export function runsView() {
     </div>
     <form class="filters" role="search" @submit=${(event) => event.preventDefault()}>
       <label>Search
-        <input type="search" .value=${live(place.value.query.get('text') ?? '')} placeholder="text, owner, session, id"
+        <input type="search" .value=${live(place.value.query.get('text') ?? '')} placeholder="text, owner, session, id, error code"
           @input=${(event) => filter('text', event.target.value)}>
       </label>
       ${field('agent', 'Agent', (agents.value ?? []).map((agent) => agent.name))}

@@ -181,7 +181,8 @@ pub struct Query {
     pub owner: Option<String>,
     /// All further conditions. A `limit` of 0 means [`Query::LIMIT`].
     pub filter: Filter,
-    /// Only runs in whose preview, session, owner or id this text occurs, in any case of ASCII letters.
+    /// Only runs whose preview, session or owner contains this text, in any case of ASCII letters; whose id it is; or which
+    /// failed with an error code that begins with it, as written or in capitals.
     pub text: Option<String>,
     /// Routes with their expiry times: a run of the route that ended earlier is left out, even if it still exists.
     pub expired_before: Vec<(String, Millis)>,
@@ -190,6 +191,20 @@ pub struct Query {
 impl Query {
     /// Runs per page if the request names no limit.
     pub const LIMIT: usize = 50;
+}
+
+/// The two spellings of an error code that a search text may begin: as written and in capitals. `None`: the text is no
+/// beginning of a code.
+fn code_prefixes(text: &str) -> Option<[String; 2]> {
+    const LENGTHS: std::ops::RangeInclusive<usize> = 3..=64;
+    let is_code = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    let valid = LENGTHS.contains(&text.len()) && text.bytes().all(is_code);
+    valid.then(|| [text.to_owned(), text.to_ascii_uppercase()])
+}
+
+/// The bytes in a stored head where the code of an error begins ([`interlingua_core::journal`]).
+fn code_in_head(code: &str) -> Vec<u8> {
+    format!("\",[\"{code}").into_bytes()
 }
 
 /// A list entry for a run.

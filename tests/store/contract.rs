@@ -244,6 +244,14 @@ pub(crate) async fn runs_are_found_by_how_they_began(store: &SharedStore) {
     assert_eq!(find(&id(1).to_string()).await, [id(1)]);
     assert_eq!(find("nothing of the kind").await, []);
     assert_eq!(find("%").await, [id(2)], "characters of patterns are characters");
+
+    let failed = ActiveRun::new(&RunSpec { id: id(4), at: 4000, ..one.clone() });
+    failed.start();
+    failed.fail("UPSTREAM_REFUSED");
+    store.open(&failed.journal(), failed.claim()).await.unwrap();
+    assert_eq!(find("UPSTREAM_REFUSED").await, [id(4)]);
+    assert_eq!(find("upstream_ref").await, [id(4)], "the beginning of a code in small letters");
+    assert_eq!(find("REFUSED").await, [], "a code is found by its beginning");
 }
 
 pub(crate) async fn runs_are_found_by_their_tags(store: &SharedStore) {

@@ -9,7 +9,7 @@ use interlingua_core::call::{Delivery, RetentionOwner, RunInfo, RunState};
 use interlingua_core::event::{End, Millis};
 use interlingua_core::json::Json;
 use interlingua_core::model::{AgentRequest, ContentType, Message, MessageType, Role};
-use interlingua_core::run::{MessageEnd, MessageStart, Record, Run};
+use interlingua_core::run::{MessageEnd, MessageStart, Record, Run, RunError};
 use interlingua_core::{Extra, RunId};
 use uuid::Uuid;
 
@@ -220,6 +220,16 @@ impl ActiveRun {
             record.update_turn(Some("up_1"), Json::parse("{\"total_tokens\":3}"), Extra::new());
             record.finish_turn(End::Completed, None);
             info.state = RunState::Waiting;
+            info.changed_at = record.now();
+        });
+    }
+
+    /// Ends the run as failed with an error code.
+    pub(crate) fn fail(&self, code: &str) {
+        self.change(|record, info| {
+            record.close_messages(End::Incomplete);
+            record.close(End::Failed, Some(RunError { code: code.to_owned(), message: "it failed".to_owned() }));
+            info.state = RunState::Ended(End::Failed);
             info.changed_at = record.now();
         });
     }

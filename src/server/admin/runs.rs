@@ -38,7 +38,7 @@ fn parse(query: &str, texts: bool) -> Result<WantedRuns, Fault> {
             "owner" => wanted.query.owner = Some(value),
             "since" => filter.changed_since = Some(number("since", &value)?),
             // Someone who may not read texts must not learn them by searching.
-            "text" if texts => wanted.query.text = Some(value),
+            "text" if texts => wanted.query.text = Some(id_in(&value).map_or(value, |id| id.to_string())),
             "text" => return Err(Fault::invalid("text", "your role may not search in texts")),
             "cursor" => filter.cursor = Some(parse_cursor(&value)?),
             "limit" => {
@@ -53,6 +53,22 @@ fn parse(query: &str, texts: bool) -> Result<WantedRuns, Fault> {
     }
     wanted.query = Query { filter, ..wanted.query };
     Ok(wanted)
+}
+
+/// The run id in an id of any protocol, such as `chatcmpl-` and 32 digits. `None`: the text has none.
+fn id_in(text: &str) -> Option<RunId> {
+    /// Longer texts are no ids, in bytes.
+    const MAX_ID: usize = 128;
+    if text.len() > MAX_ID || !text.is_ascii() {
+        return None;
+    }
+    let is_digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_hexdigit);
+    (0..text.len()).find_map(|from| {
+        [36, 32].into_iter().find_map(|length| {
+            let is_part = is_digit(from.checked_sub(1)) || is_digit(Some(from + length));
+            text.get(from..from + length).filter(|_| !is_part).and_then(RunId::parse)
+        })
+    })
 }
 
 fn number(field: &'static str, value: &str) -> Result<u64, Fault> {
@@ -97,6 +113,12 @@ mod tests {
         ] {
             assert_eq!(parse(query, true).expect_err(query).field.as_deref(), Some(field));
         }
+        for written in ["chatcmpl-01a208c9285b77b2bc959cb2f4b1904e", "msg_01a208c9285b77b2bc959cb2f4b1904e_3", id] {
+            let wanted = parse(&format!("text={written}"), true).expect("valid");
+            assert_eq!(wanted.query.text.as_deref(), Some(id), "{written}");
+        }
+        let other = parse("text=chatcmpl-01a208c9285b77b2bc959cb2f4b1904e0", true).expect("valid");
+        assert_ne!(other.query.text.as_deref(), Some(id), "33 digits are no id");
         assert_eq!(parse("text=a", false).expect_err("no texts").field.as_deref(), Some("text"));
     }
 }

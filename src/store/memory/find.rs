@@ -7,11 +7,11 @@ use std::ops::Bound;
 use std::sync::Mutex;
 
 use interlingua_core::call::{Cursor, RunInfo, RunState, Tags};
-use interlingua_core::event::Millis;
+use interlingua_core::event::{End, Millis};
 use interlingua_core::id::RunId;
 
 use super::super::local::lock;
-use super::super::{Query, RunHead, RunPage};
+use super::super::{Query, RunHead, RunPage, code_prefixes};
 use super::{Run, Runs};
 
 /// A run with what a query judges it by.
@@ -28,7 +28,8 @@ pub(super) fn page(runs: &Mutex<Runs>, query: &Query) -> RunPage {
     let mut found: Vec<Candidate> =
         candidates(&lock(runs), query).into_iter().filter_map(|(id, run)| judged(id, run, query)).collect();
     if let Some(text) = &query.text {
-        found.retain(|one| has_text(&head(one), text));
+        let codes = code_prefixes(text);
+        found.retain(|one| has_text(&head(one), text) || codes.as_ref().is_some_and(|codes| has_code(one, codes)));
     }
     let total = found.len();
 
@@ -106,6 +107,16 @@ fn head(one: &Candidate) -> RunHead {
 /// True if a run has all of these tags.
 fn has_tags(info: &RunInfo, tags: &Tags) -> bool {
     tags.iter().all(|(name, value)| info.tags.get(name) == Some(value))
+}
+
+/// True if a run failed with an error code that begins with one of these texts.
+fn has_code(one: &Candidate, codes: &[String]) -> bool {
+    let failed = matches!(one.state, RunState::Ended(end) if end != End::Completed);
+    failed
+        && one.run.data.with(|record, _| {
+            let mut errors = record.run().turns.iter().filter_map(|turn| turn.error.as_ref());
+            errors.any(|error| codes.iter().any(|wanted| error.code.starts_with(wanted.as_str())))
+        })
 }
 
 fn has_text(head: &RunHead, text: &str) -> bool {

@@ -18,7 +18,8 @@ use super::reads::ReadError;
 use super::text;
 use super::tracked::{int, tag};
 use crate::store::{
-    Document, DocumentEntry, LoadCost, Query, RunHead, RunPage, StoreError, StoredRun, Version, without_tools,
+    Document, DocumentEntry, LoadCost, Query, RunHead, RunPage, StoreError, StoredRun, Version, code_in_head, code_prefixes,
+    without_tools,
 };
 
 pub(super) async fn load(database: &Database, id: RunId) -> Result<Option<Arc<StoredRun>>, ReadError> {
@@ -79,7 +80,9 @@ const FOUND: &str = "
       AND NOT EXISTS (SELECT FROM unnest($7::text[], $8::bigint[]) AS x(route, before)
                       WHERE x.route = runs.route AND runs.ended AND runs.changed_at < x.before)
       AND tags @> $9::text[]
-      AND ($10::text IS NULL OR id = $11::uuid OR preview ILIKE $10 OR session ILIKE $10 OR owner ILIKE $10)";
+      AND ($10::text IS NULL OR id = $11::uuid OR preview ILIKE $10 OR session ILIKE $10 OR owner ILIKE $10
+           OR (state IN ('failed', 'rejected', 'incomplete', 'canceled')
+               AND (position($12::bytea IN head) > 0 OR position($13::bytea IN head) > 0)))";
 
 pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, ReadError> {
     let filter = &query.filter;
@@ -97,7 +100,9 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
     let tags: Vec<String> = filter.tags.iter().map(|(name, value)| tag(name, value)).collect();
     let pattern = query.text.as_deref().map(pattern);
     let named = query.text.as_deref().and_then(RunId::parse).map(|id| id.0);
-    let filters: [(&(dyn ToSql + Sync), Type); 11] = [
+    let codes = query.text.as_deref().and_then(code_prefixes).map(|codes| codes.map(|code| code_in_head(&code)));
+    let (code, capitals) = codes.map(|[code, capitals]| (code, capitals)).unzip();
+    let filters: [(&(dyn ToSql + Sync), Type); 13] = [
         (&owner, Type::TEXT),
         (&agents, Type::TEXT_ARRAY),
         (&session, Type::TEXT),
@@ -109,6 +114,8 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
         (&tags, Type::TEXT_ARRAY),
         (&pattern, Type::TEXT),
         (&named, Type::UUID),
+        (&code, Type::BYTEA),
+        (&capitals, Type::BYTEA),
     ];
     let mut page_parameters = filters.to_vec();
     page_parameters.extend([(&at as &(dyn ToSql + Sync), Type::INT8), (&id, Type::UUID), (&most, Type::INT8)]);
@@ -121,8 +128,8 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
     };
     let page = format!(
         "SELECT id, agent, session, state, changed_at, size, created_at, protocol, owner, upto, preview {FOUND}
-         AND ($12::bigint IS NULL OR ({time}, id) {follows} ($12, $13::uuid))
-         ORDER BY {time} {direction}, id {direction} LIMIT $14"
+         AND ($14::bigint IS NULL OR ({time}, id) {follows} ($14, $15::uuid))
+         ORDER BY {time} {direction}, id {direction} LIMIT $16"
     );
     let (total, rows) = futures_util::try_join!(async { database.row(&count, &filters).await }, async {
         database.rows(&page, &page_parameters).await

@@ -13,7 +13,9 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use uuid::Uuid;
 
-use crate::store::{Document, DocumentEntry, LoadCost, Query, RunHead, RunPage, StoreError, StoredRun, Version};
+use crate::store::{
+    Document, DocumentEntry, LoadCost, Query, RunHead, RunPage, StoreError, StoredRun, Version, code_in_head, code_prefixes,
+};
 
 /// Why a query or a write failed.
 pub(super) enum QueryError {
@@ -183,11 +185,19 @@ fn condition(query: &Query) -> (String, Vec<Value>) {
     }
     if let Some(wanted) = &query.text {
         let pattern = Value::Text(format!("%{}%", escaped_pattern(wanted)));
-        let columns = "(ifnull(preview, '') || char(10) || session || char(10) || owner) LIKE ? ESCAPE '!'";
-        match RunId::parse(wanted) {
-            Some(id) => and(&format!("(id = ? OR {columns})"), vec![Value::Blob(id.0.as_bytes().to_vec()), pattern]),
-            None => and(columns, vec![pattern]),
+        let mut either =
+            vec!["(ifnull(preview, '') || char(10) || session || char(10) || owner) LIKE ? ESCAPE '!'".to_owned()];
+        let mut wanted_values = vec![pattern];
+        if let Some(id) = RunId::parse(wanted) {
+            either.push("id = ?".to_owned());
+            wanted_values.push(Value::Blob(id.0.as_bytes().to_vec()));
         }
+        if let Some(codes) = code_prefixes(wanted) {
+            // Only few runs fail, so their heads can be searched without an index.
+            either.push(format!("({FAILED} AND (instr(head, ?) > 0 OR instr(head, ?) > 0))"));
+            wanted_values.extend(codes.iter().map(|code| Value::Blob(code_in_head(code))));
+        }
+        and(&format!("({})", either.join(" OR ")), wanted_values);
     }
     for (route, before) in &query.expired_before {
         let gone = "NOT (route IS ? AND ended = 1 AND changed_at < ?)";
@@ -196,6 +206,9 @@ fn condition(query: &Query) -> (String, Vec<Value>) {
 
     (sql, values)
 }
+
+/// Runs that may have an error code.
+const FAILED: &str = "state IN ('failed', 'rejected', 'incomplete', 'canceled')";
 
 /// A text as part of a pattern of LIKE, with `!` as the escape character.
 fn escaped_pattern(text: &str) -> String {
