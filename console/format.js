@@ -31,14 +31,7 @@ export function bytes(count) {
 export const number = (count) => count.toLocaleString('en-US');
 export const counted = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 
-/** A time of the day with milliseconds, in the reader's zone. */
-export function clock(at) {
-  const date = new Date(at);
-  const two = (value) => String(value).padStart(2, '0');
-  const ms = String(date.getMilliseconds()).padStart(3, '0');
-  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${ms}`;
-}
-
+/** A time with milliseconds, in UTC. */
 export const stamp = (at) => new Date(at).toISOString().replace('T', ' ').replace('Z', ' UTC');
 
 /**

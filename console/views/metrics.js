@@ -82,11 +82,11 @@ effect(() => {
   timer = setInterval(() => { if (!document.hidden) load(); }, EVERY[window]);
 });
 
-/** A time of the x axis, in seconds since 1970. */
+/** A mark of the time axis in UTC, as everywhere in the console. `seconds`: since 1970. */
 const clock = (seconds) => {
   const at = new Date(seconds * 1000);
   const two = (value) => String(value).padStart(2, '0');
-  return `${two(at.getHours())}:${two(at.getMinutes())}${at.getSeconds() ? `:${two(at.getSeconds())}` : ''}`;
+  return `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}${at.getUTCSeconds() ? `:${two(at.getUTCSeconds())}` : ''}`;
 };
 
 /** A chart in its element: drawn once, then given new numbers; drawn again for other colours. */
@@ -116,6 +116,7 @@ class Chart extends Directive {
       const axis = { stroke: colour('--dim'), grid: { stroke: colour('--line'), width: 1 }, ticks: { stroke: colour('--line'), width: 1 } };
       this.chart = new Library({
         width, height: 190, padding: [10, 28, 0, 0], legend: { show: false }, cursor: { show: false },
+        tzDate: (seconds) => Library.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
         scales: { y: { range: (_chart, _low, high) => [0, Math.max(1, high ?? 1) * 1.1] } },
         axes: [{ ...axis, values: (_chart, marks) => marks.map(clock) }, { ...axis, size: 64, values: (_chart, marks) => marks.map((mark) => (Number.isInteger(mark) || write !== number ? write(mark) : '')) }],
         series: [{}, ...lines.map(([, label, name]) => ({ label, stroke: colour(name), width: 1.8, points: { size: 5 } }))],
@@ -195,7 +196,7 @@ export function metricsView() {
       ${Object.entries(WINDOWS).map(([name, title]) => html`<button aria-pressed=${name === window ? 'true' : 'false'}
         class=${name === window ? 'primary' : ''} @click=${() => refine({ window: name })}>${title}</button>`)}</div>
       ${choice(read ?? found.value)}</div>
-    <p class="hint">Of this gateway, since its start.</p>
+    <p class="hint">Of this gateway, since its start. Times are in UTC.</p>
     ${error.value && read ? html`<p class="note" role="status">${error.value}</p>` : nothing}
     ${read ? body(read) : error.value ? failed(error.value, load) : loading('the numbers')}`;
 }

@@ -27,21 +27,38 @@ export function overviewView() {
     ${routeTable()}`;
 }
 
-function attention(about) {
+/** Groups of what needs attention, worst first. */
+const SEVERITIES = [['broken', 'Broken'], ['degraded', 'Degraded'], ['waiting', 'Waits for a person'], ['setup', 'Configuration']];
+
+/** What needs attention, each with its severity and, where it is known, its cause. */
+function findings(about) {
+  const failedRuns = (agent) => link('runs', null, { agent: agent.name, state: 'failed' });
+  const all = agents.value;
   const open = routes.value.filter((route) => route.auth === 'none').length;
-  const failing = agents.value.filter((agent) => agent.state === 'failing');
-  const notes = [
-    ...(pendingCount.value > 0 ? [html`<a href="#/pending">${counted(pendingCount.value, 'open item')}</a>`] : []),
-    ...failing.map((agent) => html`<a href=${link('runs', null, { agent: agent.name, state: 'failed' })}>${agent.name} is failing</a>`),
-    ...agents.value.filter((agent) => agent.state !== 'failing' && failedPart(agent) >= MUCH).map((agent) =>
-      html`<a href=${link('runs', null, { agent: agent.name, state: 'failed' })}>${agent.name} fails ${percent(failedPart(agent))}</a> of its runs in the last 15 minutes`),
-    ...agents.value.filter((agent) => agent.state === 'draining').map((agent) => html`${agent.name} takes no new runs`),
-    ...about.reasons.map((reason) => html`not ready: ${reason.what} ${reason.detail ?? ''}`),
-    ...(open > 0 ? [html`${counted(open, 'route')} without authentication`] : []),
-    ...about.warnings.map((warning) => html`${warning}`),
+  const degraded = all.filter((agent) => agent.state !== 'failing' && failedPart(agent) >= MUCH);
+  degraded.sort((one, other) => failedPart(other) - failedPart(one));
+  return [
+    ...about.reasons.map((reason) => ['broken', html`Not ready: ${reason.what} ${reason.agent ?? ''}`, reason.detail ?? nothing]),
+    ...all.filter((agent) => agent.state === 'failing').map((agent) =>
+      ['broken', html`<a href=${failedRuns(agent)}>${agent.name}</a> is failing for ${duration(now.value - agent.since)}`, agent.reason ?? lastFault(agent)]),
+    ...degraded.map((agent) =>
+      ['degraded', html`<a href=${failedRuns(agent)}>${agent.name}</a> fails ${percent(failedPart(agent))} of its runs in the last 15 minutes`, lastFault(agent)]),
+    ...all.filter((agent) => agent.state === 'draining').map((agent) => ['degraded', html`${agent.name} takes no new runs: it is draining`, nothing]),
+    ...(pendingCount.value > 0 ? [['waiting', html`<a href="#/pending">${counted(pendingCount.value, 'open item')}</a>`, nothing]] : []),
+    ...(open > 0 ? [['setup', html`${counted(open, 'route')} without authentication`, nothing]] : []),
+    ...about.warnings.map((warning) => ['setup', warning, nothing]),
   ];
-  return notes.length === 0 ? html`<p class="calm">Nothing needs attention.</p>`
-    : html`<section class="attention" aria-label="Needs attention"><h2>Needs attention</h2><ul>${notes.map((note) => html`<li>${note}</li>`)}</ul></section>`;
+}
+
+function attention(about) {
+  const found = findings(about);
+  if (found.length === 0) return html`<p class="calm">Nothing needs attention.</p>`;
+  return html`<section class="attention" aria-label="Needs attention"><h2>Needs attention</h2>
+    ${SEVERITIES.map(([severity, title]) => {
+      const group = found.filter(([of]) => of === severity);
+      return group.length === 0 ? nothing : html`<h3 class=${severity}>${title}</h3>
+        <ul>${group.map(([, what, cause]) => html`<li>${what}${cause === nothing ? nothing : html`<div class="dim">${cause}</div>`}</li>`)}</ul>`;
+    })}</section>`;
 }
 
 function clients() {
@@ -56,18 +73,18 @@ const lastFault = ({ last_fault: fault }) => (fault ? html`<div class="dim fault
   fault.message ? html`: ${fault.message}` : nothing}</div>` : nothing);
 
 function agentTable() {
-  return html`<section class="agents"><h2 id="agents">Agents</h2><div class="scroll"><table aria-label="Agents">
+  return html`<section class="agents"><h2 id="agents">Agents</h2><div class="scroll"><table class="rows-of-cards" aria-label="Agents">
     <thead><tr><th scope="col">Agent</th><th scope="col">State</th><th scope="col">Protocol</th><th scope="col">Live</th><th scope="col">Waiting</th>
       <th scope="col">First event</th><th scope="col">Failed</th>${mayAct() ? html`<th scope="col">Actions</th>` : nothing}</tr></thead>
     <tbody>${agents.value.map((agent) => html`<tr>
       <th scope="row"><a href=${link('runs', null, { agent: agent.name })}>${agent.name}</a><div class="dim">${agent.host}</div></th>
-      <td><span class="dot ${agent.state}">${agent.state}</span>${
+      <td class="standing"><span class="dot ${agent.state}">${agent.state}</span>${
         agent.state === 'ready' ? nothing : html` <span class="dim">for ${duration(now.value - agent.since)}</span>`}${agent.reason ? html`<div class="dim">${agent.reason}</div>` : nothing}${lastFault(agent)}</td>
-      <td>${agent.protocol}</td>
-      <td class="number">${number(agent.live)}</td>
-      <td class="number">${number(agent.queued)}</td>
-      <td class="number">${agent.lately.first_event_p50 === null ? '–' : duration(agent.lately.first_event_p50)}</td>
-      <td class="number">${agent.lately.ended === 0 ? '–' : html`<span class=${failedPart(agent) >= MUCH ? 'bad' : ''}>${percent(failedPart(agent))}</span>`}</td>
+      <td data-label="Protocol">${agent.protocol}</td>
+      <td class="number" data-label="Live">${number(agent.live)}</td>
+      <td class="number" data-label="Waiting">${number(agent.queued)}</td>
+      <td class="number" data-label="First event">${agent.lately.first_event_p50 === null ? '–' : duration(agent.lately.first_event_p50)}</td>
+      <td class="number" data-label="Failed">${agent.lately.ended === 0 ? '–' : html`<span class=${failedPart(agent) >= MUCH ? 'bad' : ''}>${percent(failedPart(agent))}</span>`}</td>
       ${mayAct() ? html`<td>${drainButton(agent)}</td>` : nothing}</tr>`)}</tbody>
   </table></div><p class="hint">First event (half of the turns are as fast) and failed: of this gateway in the last 15 minutes.</p></section>`;
 }
@@ -87,10 +104,10 @@ function drainButton(agent) {
 }
 
 function routeTable() {
-  return html`<section><h2 id="routes">Routes</h2><div class="scroll"><table aria-label="Routes">
+  return html`<section><h2 id="routes">Routes</h2><div class="scroll"><table class="rows-of-cards" aria-label="Routes">
     <thead><tr><th scope="col">Protocol</th><th scope="col">URL</th><th scope="col">Authentication</th><th scope="col">Agents</th><th scope="col">Try it</th></tr></thead>
-    <tbody>${routes.value.map((route) => html`<tr><td>${route.protocol}</td><td><code>${route.url}</code></td>
-      <td>${route.auth === 'none' ? html`<span class="warn">none</span>` : route.auth}</td><td>${route.agents.join(', ')}</td>
+    <tbody>${routes.value.map((route) => html`<tr><th scope="row">${route.protocol}</th><td data-label="URL"><code>${route.url}</code></td>
+      <td data-label="Authentication">${route.auth === 'none' ? html`<span class="warn">none</span>` : route.auth}</td><td data-label="Agents">${route.agents.join(', ')}</td>
       <td>${route.snippets ? html`<button class="quiet" aria-label=${`Copy curl of ${route.protocol}`} @click=${() => copy(route.snippets.curl, 'curl')}>Copy curl</button>` : nothing}</td></tr>`)}</tbody>
   </table></div></section>`;
 }
