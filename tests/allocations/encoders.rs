@@ -1,192 +1,38 @@
-//! No exchange allocates for a delta that it writes for its client, of a text, of reasoning or of a call's arguments. Not here: what
-//! is read from agents (`connectors`).
+//! No exchange allocates for a delta that it writes for its client, of a text, of reasoning or of a call's arguments. Not here:
+//! reading answers of agents (`connectors`).
 
 use std::collections::BTreeSet;
 
 use allocation_counter::measure;
+use delta_rig::encoders::{self, Kind, Streamed, TAKEN, record};
 use interlingua::Gateway;
-use interlingua_a2a::A2a;
-use interlingua_ag_kit::AgKit;
-use interlingua_ag_ui::AgUi;
-use interlingua_anthropic_messages::AnthropicMessages;
-use interlingua_chat_completions::ChatCompletions;
-use interlingua_core::exchange::{Exchange, Mounted, ProtocolAdapter};
-use interlingua_core::model::{ContentType, MessageType, Role};
-use interlingua_core::run::{CallHead, MessageStart};
-use interlingua_core::testkit::{self, ClientRequest, TestRun};
-use interlingua_core::{Endpoint, Out, Record};
-use interlingua_native::Native;
-use interlingua_responses::Responses;
+use interlingua_core::Record;
 use interlingua_testing_agents::delta_cost::TEXTS;
 
 use crate::{DELTAS, FIRST};
 
-/// How many deltas the connection takes at once.
-const TAKEN: usize = 100;
-
-/// A request whose answer is a stream, as a client of this protocol sends it.
-struct Streamed {
-    protocol: &'static str,
-    /// What differs from other streams of the protocol, for failures.
-    form: &'static str,
-    /// What it has deltas of; everything else is sent whole, or not at all.
-    deltas_of: &'static [Kind],
-    mounted: Mounted,
-    path: &'static str,
-    headers: &'static [(&'static str, &'static str)],
-    body: &'static str,
-    is_websocket: bool,
-}
-
-impl Streamed {
-    /// A POST to a route with these options.
-    fn post<A: ProtocolAdapter>(
-        form: &'static str,
-        deltas_of: &'static [Kind],
-        options: &str,
-        path: &'static str,
-        headers: &'static [(&'static str, &'static str)],
-        body: &'static str,
-    ) -> Self {
-        let options = serde_json::from_str(options).expect("options");
-        let mounted = A::mount(&testkit::mount("/at", &["demo"]), options).expect("the options are valid");
-        Self { protocol: A::NAME, form, deltas_of, mounted, path, headers, body, is_websocket: false }
-    }
-
-    fn open(&self) -> Box<dyn Exchange> {
-        let (listed, method) = if self.is_websocket { ("GET", "WEBSOCKET") } else { ("POST", "POST") };
-        let is_asked = |endpoint: &&Endpoint| {
-            endpoint.path == self.path && endpoint.method.as_str() == listed && endpoint.websocket == self.is_websocket
-        };
-        let endpoint = self.mounted.endpoints.iter().find(is_asked).expect("an endpoint");
-        let mut exchange = (endpoint.open)();
-        let request = ClientRequest {
-            headers: self.headers,
-            body: self.body.as_bytes(),
-            ..ClientRequest::new(method, self.path)
-        };
-        request.decode(&mut *exchange).unwrap_or_else(|fault| panic!("{} {}: {fault:?}", self.protocol, self.form));
-        exchange
-    }
-
-    /// Allocations for the last deltas of a record, and the bytes they are written as.
-    fn allocations(&self, record: &Record) -> (u64, usize) {
-        let (mut exchange, mut out, mut written) = (self.open(), Out::new(), 0);
-        exchange.begin(TestRun::new(record).view(), &mut out);
-        let counted = record.len() - DELTAS as u64;
-        for sequence in 0..counted {
-            exchange.encode(record.step(sequence).expect("a recorded step"), &mut out);
-        }
-
-        // The connection takes what is written, from time to time.
-        out.body.clear();
-        let count = measure(|| {
-            for (nth, sequence) in (counted..record.len()).enumerate() {
-                exchange.encode(record.step(sequence).expect("a recorded step"), &mut out);
-                if nth % TAKEN == 0 {
-                    written += out.body.len();
-                    out.body.clear();
-                }
-            }
-        });
-        (count.count_total, written)
-    }
-}
-
-const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
-const A2A_V1: &[(&str, &str)] = &[("content-type", "application/json"), ("a2a-version", "1.0")];
-const A2A_V03: &[(&str, &str)] = &[("content-type", "application/json"), ("a2a-version", "0.3")];
-const PROTOBUF: &[(&str, &str)] =
-    &[("content-type", "application/json"), ("accept", "application/vnd.ag-ui.event+proto")];
-
-const RPC_V1: &str = r#"{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}"#;
-const RPC_V03: &str = r#"{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}}"#;
-const REST: &str = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
-const AG_UI: &str = r#"{"threadId":"t","runId":"r","messages":[{"id":"u","role":"user","content":"hi"}],"tools":[{"name":"f","description":"d"}]}"#;
-const CREATE: &str =
-    r#"{"model":"demo","input":"hi","stream":true,"tools":[{"type":"function","name":"f","parameters":{}}]}"#;
-const RESPONSE_CREATE: &str = r#"{"type":"response.create","model":"demo","input":"hi","tools":[{"type":"function","name":"f","parameters":{}}]}"#;
-const MESSAGES: &str = r#"{"model":"demo","max_tokens":100,"messages":[{"role":"user","content":"hi"}],"stream":true,"thinking":{"type":"adaptive"},"tools":[{"name":"f","input_schema":{"type":"object"}}]}"#;
-const COMPLETE: &str = r#"{"model":"demo","messages":[{"role":"user","content":"hi"}],"stream":true,"tools":[{"type":"function","function":{"name":"f"}}]}"#;
-const SEND_MESSAGE: &str = r#"{"conversationId":"c","messages":[{"role":"user","content":"hi"}]}"#;
-
-const TEXT: &[Kind] = &[Kind::Text];
-const THOUGHTS: &[Kind] = &[Kind::Text, Kind::Reasoning];
-const CALLS: &[Kind] = &[Kind::Text, Kind::Arguments];
-const ALL: &[Kind] = &[Kind::Text, Kind::Reasoning, Kind::Arguments];
-
-/// Every way in which a client gets a stream.
-fn streams() -> Vec<Streamed> {
-    let a2a = |form, path, headers, body| Streamed::post::<A2a>(form, TEXT, "{}", path, headers, body);
-    let thinking = |form, of, options| Streamed::post::<A2a>(form, of, options, "", A2A_V1, RPC_V1);
-    let ag_kit = |form, of, options| Streamed::post::<AgKit>(form, of, options, "/send-message", JSON, SEND_MESSAGE);
-    let responses = |form, body| Streamed::post::<Responses>(form, ALL, "{}", "/responses", JSON, body);
-    vec![
-        Streamed::post::<Native>("", THOUGHTS, "{}", "/process", JSON, r#"{"input":[],"stream":true}"#),
-        a2a("JSON-RPC 1.0", "", A2A_V1, RPC_V1),
-        a2a("JSON-RPC 0.3", "", A2A_V03, RPC_V03),
-        a2a("REST", "/message:stream", A2A_V1, REST),
-        thinking("reasoning in statuses", THOUGHTS, r#"{"reasoning":"stream"}"#),
-        thinking("reasoning as an artifact", TEXT, r#"{"reasoning":"artifact"}"#),
-        ag_kit("", CALLS, "{}"),
-        ag_kit("reasoning as text", ALL, r#"{"reasoning":"text"}"#),
-        ag_kit("reasoning as events", ALL, r#"{"reasoning":"event"}"#),
-        Streamed::post::<AgUi>("", ALL, "{}", "", JSON, AG_UI),
-        Streamed::post::<AgUi>("protobuf", ALL, "{}", "", PROTOBUF, AG_UI),
-        Streamed::post::<AnthropicMessages>("", ALL, "{}", "/v1/messages", JSON, MESSAGES),
-        Streamed::post::<ChatCompletions>("", ALL, "{}", "/chat/completions", JSON, COMPLETE),
-        responses("", CREATE),
-        Streamed { is_websocket: true, ..responses("WebSocket", RESPONSE_CREATE) },
-    ]
-}
-
-/// What deltas are of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Reasoning,
-    Arguments,
-}
-
-/// A run that ends with this many deltas in an open message.
-fn record(kind: Kind, text: &str) -> Record {
-    let mut record = testkit::started();
-    let (of, content, call) = match kind {
-        Kind::Text => (MessageType::Message, ContentType::Text, None),
-        Kind::Reasoning => (MessageType::Reasoning, ContentType::Text, None),
-        Kind::Arguments => {
-            let head = CallHead { call_id: "call_1".to_owned(), name: "f".to_owned(), server_label: None };
-            (MessageType::FunctionCall, ContentType::Data, Some(head))
-        }
-    };
-    let message = record.start_message(MessageStart::new("", of, Role::Assistant));
-    let content = record.start_content(message, content, call);
-    let mut piece = text.to_owned();
-    if kind == Kind::Arguments {
-        record.push(message, content, r#"{"text":""#);
-        piece = text.replace('"', "\\\"");
-    }
-    for _ in 0..FIRST + DELTAS {
-        record.push(message, content, &piece);
-    }
-    record
+/// Allocations for the last deltas of a record, and the bytes they are written as.
+fn allocations(stream: &Streamed, record: &Record) -> (u64, usize) {
+    let (mut writing, mut written) = (stream.begin(record, DELTAS as u64), 0);
+    let count = measure(|| written = writing.write_on());
+    (count.count_total, written)
 }
 
 #[test]
 fn every_protocol_that_streams_is_tried() {
     let all = Gateway::builtin().client_capabilities();
     let streaming: BTreeSet<&str> = all.iter().filter(|(_, can)| can.streaming).map(|(name, _)| *name).collect();
-    assert_eq!(streams().iter().map(|stream| stream.protocol).collect::<BTreeSet<_>>(), streaming);
+    assert_eq!(encoders::all().iter().map(|stream| stream.protocol).collect::<BTreeSet<_>>(), streaming);
 }
 
 #[test]
 fn no_writer_allocates_for_a_delta() {
     let mut seen = Vec::new();
-    for stream in streams() {
+    for stream in encoders::all() {
         for (kind, text) in
             [Kind::Text, Kind::Reasoning, Kind::Arguments].map(|kind| TEXTS.map(|text| (kind, text))).concat()
         {
-            let (count, written) = stream.allocations(&record(kind, text));
+            let (count, written) = allocations(&stream, &record(kind, text, FIRST + DELTAS));
             let what = format!("{} {}, {kind:?}, {text:?}", stream.protocol, stream.form);
             // All of it, or nothing; the connection has not yet taken the last of it.
             let least = if stream.deltas_of.contains(&kind) { (DELTAS - TAKEN) * text.len() } else { 0 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::{conformance, process, root, suites, target};
+use crate::{conformance, instructions, process, root, suites, target};
 
 const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
 const BENCH_LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -21,7 +21,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
         ["micro", rest @ ..] => micro(rest)?,
         ["load", rest @ ..] => load(rest)?,
         ["console"] => console()?,
-        [other, ..] => bail!("unknown benchmark {other:?}, expected micro, load or console"),
+        ["instructions"] => return instructions::run(false),
+        ["instructions", "--write"] => return instructions::run(true),
+        [other, ..] => bail!("unknown benchmark {other:?}, expected micro, load, console or instructions"),
     }
     Ok(true)
 }

@@ -4,8 +4,9 @@
 //! cargo xtask test [--only NAME]…       all that CI runs
 //! cargo xtask check                     the same without the conformance suites
 //! cargo xtask conformance [NAME]…       conformance suites by name, also those CI skips; no name: lists them
-//! cargo xtask bench [micro|load|console …]
-//!                                       micro benchmarks, the load rig against nginx, the console (benches/README.md)
+//! cargo xtask bench [micro|load|console|instructions …]
+//!                                       micro benchmarks, the load rig against nginx, the console, and instructions per
+//!                                       delta beside the recorded ones; instructions --write: records (benches/README.md)
 //! cargo xtask faults [NAME]…            fault scenarios against a release build; no name: all (faults/)
 //! cargo xtask matrix [--write] [--only CLIENT,AGENT,SCENARIO]
 //!                                       every pair of protocols, cut at every frame; --write: docs/matrix.md
@@ -46,6 +47,7 @@ mod browser;
 mod conformance;
 mod faults;
 mod fuzz;
+mod instructions;
 mod matrix;
 mod node;
 mod process;
@@ -88,7 +90,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["vendor", rest @ ..] => vendor::run(rest),
         ["audit"] => steps::audit(),
         _ => bail!(
-            "usage: cargo xtask test [--only NAME]… | check | conformance [NAME]… | bench [micro|load|console …] | \
+            "usage: cargo xtask test [--only NAME]… | check | conformance [NAME]… | bench [micro|load|console|instructions …] | \
              faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | fuzz [--seconds N] [TARGET] | vendor [--write] | audit"
         ),
     }
