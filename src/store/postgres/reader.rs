@@ -18,8 +18,8 @@ use super::reads::ReadError;
 use super::text;
 use super::tracked::{int, tag};
 use crate::store::{
-    Document, DocumentEntry, LoadCost, Query, RunHead, RunPage, StoreError, StoredRun, Version, code_in_head, code_prefixes,
-    without_tools,
+    Document, DocumentEntry, LoadCost, Query, RunHead, RunPage, StoreError, StoredRun, Version, code_in_head,
+    code_prefixes, without_tools,
 };
 
 pub(super) async fn load(database: &Database, id: RunId) -> Result<Option<Arc<StoredRun>>, ReadError> {

@@ -14,7 +14,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use uuid::Uuid;
 
 use crate::store::{
-    Document, DocumentEntry, LoadCost, Query, RunHead, RunPage, StoreError, StoredRun, Version, code_in_head, code_prefixes,
+    Document, DocumentEntry, LoadCost, Query, RunHead, RunPage, StoreError, StoredRun, Version, code_in_head,
+    code_prefixes,
 };
 
 /// Why a query or a write failed.
