@@ -12,6 +12,7 @@ pub mod agent_event;
 pub mod answer;
 pub mod builder;
 pub mod call;
+pub mod call_ids;
 pub mod call_output;
 pub mod capability;
 pub mod client_tool;
@@ -70,11 +71,13 @@ pub mod sse;
 pub mod step;
 pub mod sticky;
 pub mod template;
+pub mod text_ledger;
 pub mod time;
 pub mod token_estimate;
 pub mod token_usage;
 pub mod transcript;
 pub mod turn_ids;
+pub mod unique_calls;
 pub mod well_known;
 
 #[cfg(feature = "testkit")]
