@@ -57,7 +57,7 @@ impl Answers {
         for (id, group) in groups {
             let Some(way) = group.first().map(|first| first.source.way) else { continue };
             match (way, style) {
-                (Way::Confirmation | Way::Values, _) => {
+                (Way::Confirmation | Way::Values | Way::Confirmed, _) => {
                     answers.outputs.extend(group.iter().filter_map(|answered| to_output(answered, losses)));
                 }
                 (Way::Resume, ResumeStyle::Auto | ResumeStyle::Standard) | (Way::Command, ResumeStyle::Standard) => {
@@ -182,8 +182,17 @@ fn to_command(mut commands: Vec<(Option<String>, Json)>) -> Option<Json> {
 /// The output of a call that asked by being left unanswered.
 fn to_output(answered: &Answered<'_>, losses: &mut Losses) -> Option<(String, String)> {
     let Answered { item, source, decided } = answered;
-    let call = item.call_id.clone()?;
     let mut output = Extra::new();
+    if source.way == Way::Confirmed {
+        // ADK reads nothing but a yes or a no.
+        output.push("confirmed", Json::from_serialize(&(decided.decision == Decision::Accept)));
+        if decided.text.as_deref().is_some_and(|text| !text.is_empty()) {
+            losses.lost(ContentKind::ApprovalReason, "ADK's confirmation takes a yes or a no alone");
+        }
+        return Some((source.id.clone()?, Json::from_serialize(&output).text().to_owned()));
+    }
+
+    let call = item.call_id.clone()?;
     if source.way == Way::Values && decided.decision == Decision::Respond {
         let value = decided.payload.clone().or_else(|| decided.text.as_ref().map(Json::from_serialize));
         let value = value.unwrap_or_else(Json::null);

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::calls::{Call, Calls, is_same_json};
 use super::context::Context;
 use super::frame::{Fields, text_or_json};
-use super::ids::digest;
+use super::ids::{digest, key};
 
 /// At most so many calls of the turn are remembered with an item.
 const MAX_CALLS: usize = 64;
@@ -35,6 +35,8 @@ pub(super) enum Way {
     Confirmation,
     /// As the output of the call, with the arguments it lacks.
     Values,
+    /// As the output of ADK's call that asks whether another call may run.
+    Confirmed,
 }
 
 /// Where an item comes from: kept with it, and found again when it is answered.
@@ -66,12 +68,18 @@ pub(super) struct Asked {
     way: Way,
     reason: Option<String>,
     message: Option<String>,
+    /// The agent's id of the call that it concerns.
     call_id: Option<String>,
     schema: Option<Json>,
     expires_at: Option<String>,
     payload: Option<Json>,
     metadata: Option<Json>,
+    /// The call that waits for a confirmation, which another call asks for: its name and arguments.
+    confirmed: Option<(String, String)>,
 }
+
+/// The call by which ADK asks for the confirmation of another one.
+pub(super) const CONFIRMATION: &str = "adk_request_confirmation";
 
 /// What is shown of a call that lacks arguments.
 #[derive(Serialize)]
@@ -101,6 +109,7 @@ impl Asked {
             expires_at: fields.text("expiresAt").map(std::borrow::Cow::into_owned),
             payload: payload.map(Json::from_raw),
             metadata: fields.get("metadata").map(Json::from_raw),
+            confirmed: None,
         })
     }
 
@@ -126,18 +135,23 @@ impl Asked {
             expires_at: word("expiresAt"),
             metadata: None,
             payload: Some(payload),
+            confirmed: None,
         }
     }
 
     /// A call that waits for a person.
-    pub(super) fn from_call(call: &Call, way: Way) -> Self {
+    pub(super) fn of_call(call: &Call, way: Way) -> Self {
+        if way == Way::Confirmed { Self::from_confirmation(call) } else { Self::from_call(call, way) }
+    }
+
+    fn from_call(call: &Call, way: Way) -> Self {
         let asks_for_values = way == Way::Values;
         let payload = || {
             let arguments = call.known_arguments().and_then(Json::parse).unwrap_or_else(Json::null);
             Json::from_serialize(&CallPayload { name: &call.name, arguments })
         };
         Self {
-            id: format!("{}-confirmation", call.key),
+            id: format!("{}-confirmation", call.id),
             own_id: None,
             way,
             reason: Some(if asks_for_values { "input_required" } else { "confirmation" }.to_owned()),
@@ -147,6 +161,25 @@ impl Asked {
             expires_at: None,
             payload: asks_for_values.then(payload),
             metadata: None,
+            confirmed: None,
+        }
+    }
+
+    /// ADK's call that asks for the confirmation of another one.
+    fn from_confirmation(call: &Call) -> Self {
+        let arguments = Fields::parse(call.known_arguments().unwrap_or("{}")).unwrap_or_default();
+        let function = arguments.object("originalFunctionCall").unwrap_or_default();
+        let confirmation = arguments.object("toolConfirmation").unwrap_or_default();
+        let word = |fields: &Fields<'_>, name: &str| fields.text(name).map(std::borrow::Cow::into_owned);
+        let name = word(&function, "name").unwrap_or_else(|| CONFIRMATION.to_owned());
+        let args = function.get("args").map_or("{}", RawValue::get).to_owned();
+        Self {
+            own_id: Some(call.key.clone()),
+            reason: Some("confirmation".to_owned()),
+            message: word(&confirmation, "hint"),
+            call_id: word(&function, "id").or_else(|| Some(call.key.clone())),
+            confirmed: Some((name, args)),
+            ..Self::from_call(call, Way::Confirmed)
         }
     }
 
@@ -156,7 +189,8 @@ impl Asked {
         let is_one = questions.len() == 1;
         for (question, place) in questions.into_iter().zip(0..) {
             let id = if is_one { self.id.clone() } else { format!("{}:{place}", self.id) };
-            let call_id = self.call_id.clone().or_else(|| concerned_call(&question, calls));
+            let call = self.call_id.clone().or_else(|| concerned_call(&question, calls));
+            let call_id = call.map(|own| calls.get(&key(&own)).map_or(own, |call| call.id.clone()));
             let source = Source {
                 protocol: crate::NAME.to_owned(),
                 id: self.own_id.clone(),
@@ -182,6 +216,10 @@ impl Asked {
             _ => self.call_id.is_some(),
         };
 
+        if let Some((name, arguments)) = &self.confirmed {
+            let approval = self.approval(None);
+            return (vec![Question { name: name.clone(), arguments: arguments.clone(), ..approval }], Style::Approved);
+        }
         if let Some((questions, style)) = by_payload().filter(|(_, style)| *style != Style::Plain) {
             return (questions, style);
         }

@@ -39,6 +39,8 @@ pub(super) enum Arguments {
 pub(super) struct Call {
     /// The agent's id.
     pub(super) key: String,
+    /// The id in the run: the agent's, unless an earlier call of the session has it.
+    pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: Arguments,
     /// The id of its message in the run. None: an earlier turn has it.
@@ -51,12 +53,29 @@ pub(super) struct Call {
     is_closed: bool,
     /// All of its arguments were announced.
     is_ended: bool,
-    /// It is announced again, with these arguments so far.
-    repeated: Option<String>,
+    /// A snapshot had it before the stream: the stream announces it once more.
+    is_ahead: bool,
+    /// It is announced again.
+    repeated: Option<Repetition>,
     metadata: Extra,
 }
 
+/// A second announcement under the id of a call that has no output: the same call, or another one.
+#[derive(Debug, Default)]
+struct Repetition {
+    name: String,
+    arguments: String,
+}
+
 impl Call {
+    /// True for an announcement of another call than this one.
+    fn differs_from(&self, repetition: &Repetition) -> bool {
+        let Repetition { name, arguments } = repetition;
+        let has_other_name = !name.is_empty() && !self.name.is_empty() && *name != self.name;
+        let known = self.known_arguments().filter(|known| is_whole(known) && is_whole(arguments));
+        has_other_name || known.is_some_and(|known| !is_same_json(known, arguments))
+    }
+
     /// The arguments as far as they are known. None: too long, or not to be relied on.
     pub(super) fn known_arguments(&self) -> Option<&str> {
         match &self.arguments {
@@ -108,12 +127,16 @@ impl Calls {
         Self { declared, ..Self::default() }
     }
 
-    /// A call that an earlier turn has: only its output is new.
-    pub(super) fn add_shown_before(&mut self, id: &str, name: &str) {
-        if !self.by_key.contains_key(id) {
-            let call = self.add(id.to_owned(), name.to_owned(), None, Extra::new());
-            self.all[call].is_closed = true;
-        }
+    /// A call that an earlier turn has: only its output is new. `key`: the agent's id. `is_answered`: the client has sent
+    /// the output.
+    pub(super) fn add_shown_before(&mut self, key: &str, id: &str, name: &str, is_answered: bool) {
+        let place = match self.by_key.get(key) {
+            Some(place) => *place,
+            None => self.add(key.to_owned(), id.to_owned(), name.to_owned(), None, Extra::new()),
+        };
+        let call = &mut self.all[place];
+        call.is_closed = true;
+        call.is_answered |= is_answered;
     }
 
     /// All calls, in the order in which they came.
@@ -126,18 +149,20 @@ impl Calls {
         self.by_key.get(key).map(|place| &self.all[*place])
     }
 
-    fn add(&mut self, key: String, name: String, message: Option<String>, metadata: Extra) -> usize {
+    fn add(&mut self, key: String, id: String, name: String, message: Option<String>, metadata: Extra) -> usize {
         let place = self.all.len();
         self.by_key.insert(key.clone(), place);
         self.all.push(Call {
             is_declared: self.declared.contains(&name),
             key,
+            id,
             name,
             arguments: Arguments::Held(String::new()),
             message,
             is_answered: false,
             is_closed: false,
             is_ended: false,
+            is_ahead: false,
             repeated: None,
             metadata,
         });
@@ -157,10 +182,16 @@ impl Calls {
     pub(super) fn start(&mut self, event: &Fields<'_>, context: &mut Context<'_>) -> Result<(), Fault> {
         let id = event.text("toolCallId").unwrap_or_default();
         let name = event.text("toolCallName").or_else(|| event.text("name")).unwrap_or_default();
-        if let Some(place) = self.by_key.get(key(&id).as_str()).copied().filter(|_| !id.is_empty()) {
+        let known = self.by_key.get(key(&id).as_str()).copied().filter(|_| !id.is_empty());
+        // An id of a call that has its output is used again.
+        let is_same = |place: &usize| !self.all[*place].is_answered || self.all[*place].is_ahead;
+        if let Some(place) = known.filter(is_same) {
+            self.settle_repetition(place, context)?;
             // A run that goes on after a question announces its call again, with whole arguments.
+            let place = self.by_key.get(key(&id).as_str()).copied().unwrap_or(place);
             self.current = Some(place);
-            self.all[place].repeated = Some(String::new());
+            self.all[place].is_ahead = false;
+            self.all[place].repeated = Some(Repetition { name: name.into_owned(), arguments: String::new() });
             return context.sink.emit(&AgentEvent::KeepAlive);
         }
 
@@ -174,8 +205,45 @@ impl Calls {
         Ok(())
     }
 
+    /// A call that a snapshot has and the stream did not have so far.
+    pub(super) fn open_ahead(
+        &mut self,
+        id: &str,
+        name: &str,
+        parent: &str,
+        context: &mut Context<'_>,
+    ) -> Result<(), Fault> {
+        let place = self.open(id, name, parent, Extra::new(), context)?;
+        self.all[place].is_ahead = true;
+        Ok(())
+    }
+
+    /// A call without its id in a snapshot: the one that has this name and these arguments there, under another id.
+    pub(super) fn find_same(&self, name: &str, arguments: &str, is_listed: impl Fn(&str) -> bool) -> Option<usize> {
+        /// Calls that are compared.
+        const MAX_CANDIDATES: usize = 64;
+        let candidates = self.all.iter().enumerate().rev().take(MAX_CANDIDATES);
+        let fits = |call: &Call| {
+            call.name == name
+                && !call.was_shown_before()
+                && !is_listed(&call.key)
+                && call.known_arguments().is_some_and(|known| is_same_json(known, arguments))
+        };
+        candidates.filter(|(_, call)| fits(call)).last().map(|(place, _)| place)
+    }
+
+    /// The agent's id of a call.
+    pub(super) fn key_of(&self, place: usize) -> Option<&str> {
+        self.all.get(place).map(|call| call.key.as_str())
+    }
+
+    /// A snapshot names a call by another id.
+    pub(super) fn add_alias(&mut self, id: &str, place: usize) {
+        self.by_key.entry(key(id)).or_insert(place);
+    }
+
     /// Begins a call's message.
-    pub(super) fn open(
+    fn open(
         &mut self,
         id: &str,
         name: &str,
@@ -187,7 +255,8 @@ impl Calls {
         let key = if id.is_empty() { message.clone() } else { key(id) };
         // Consecutive calls are one message of the agent, which a whole history names as it did.
         context.begin_part(parent, &mut metadata);
-        let place = self.add(key, name.to_owned(), Some(message), metadata);
+        let call_id = context.shared.call_ids.assign(&key);
+        let place = self.add(key, call_id, name.to_owned(), Some(message), metadata);
 
         let call = &self.all[place];
         let message = call.message.as_deref().unwrap_or_default();
@@ -198,7 +267,7 @@ impl Calls {
             ..MessageEvent::default()
         }))?;
         let part =
-            CallPart { call_id: Cow::Borrowed(&call.key), name: Cow::Borrowed(&call.name), ..CallPart::default() };
+            CallPart { call_id: Cow::Borrowed(&call.id), name: Cow::Borrowed(&call.name), ..CallPart::default() };
         context.sink.emit(&AgentEvent::call(message, part))?;
         Ok(place)
     }
@@ -214,7 +283,7 @@ impl Calls {
         let call = &mut self.all[place];
         if let Some(repeated) = &mut call.repeated {
             context.shared.count_held(delta.len())?;
-            repeated.push_str(delta);
+            repeated.arguments.push_str(delta);
             return context.sink.emit(&AgentEvent::KeepAlive);
         }
 
@@ -254,7 +323,8 @@ impl Calls {
         if !is_known {
             self.end_chunks(context)?;
             // Chunks of several calls may alternate.
-            match self.by_key.get(key(&id).as_str()).copied().filter(|place| !self.all[*place].was_shown_before()) {
+            let is_open = |place: &usize| !self.all[*place].was_shown_before() && !self.all[*place].is_answered;
+            match self.by_key.get(key(&id).as_str()).copied().filter(is_open) {
                 Some(place) => self.current = Some(place),
                 None => self.start(event, context)?,
             }
@@ -283,13 +353,26 @@ impl Calls {
     }
 
     fn end_at(&mut self, place: usize, context: &mut Context<'_>) -> Result<(), Fault> {
-        let call = &mut self.all[place];
-        call.is_ended = true;
-        let repeated = call.repeated.take();
-        if let Some(text) = repeated.filter(|text| is_whole(text)) {
-            self.complete(place, &text, context)?;
-        }
+        self.all[place].is_ended = true;
+        self.settle_repetition(place, context)?;
         context.sink.emit(&AgentEvent::KeepAlive)
+    }
+
+    /// Decides on a second announcement: it has the whole arguments of the call, or is another call.
+    fn settle_repetition(&mut self, place: usize, context: &mut Context<'_>) -> Result<(), Fault> {
+        let call = &mut self.all[place];
+        let Some(repeated) = call.repeated.take() else { return Ok(()) };
+        if !call.differs_from(&repeated) {
+            let Repetition { arguments, .. } = repeated;
+            return if is_whole(&arguments) { self.complete(place, &arguments, context) } else { Ok(()) };
+        }
+
+        let key = call.key.clone();
+        let other = self.open(&key, &repeated.name, "", Extra::new(), context)?;
+        self.current = Some(other);
+        self.push("", &repeated.arguments, context)?;
+        self.all[other].is_ended = true;
+        Ok(())
     }
 
     /// The whole arguments of a call, as another event has them.
@@ -329,7 +412,7 @@ impl Calls {
 
         let arguments = known.as_deref().unwrap_or(arguments);
         let part = CallPart {
-            call_id: Cow::Borrowed(&call.key),
+            call_id: Cow::Borrowed(&call.id),
             name: Cow::Borrowed(&call.name),
             arguments: Cow::Borrowed(arguments),
             server_label: None,
@@ -383,6 +466,9 @@ impl Calls {
         context: &mut Context<'_>,
         is_clients: impl Fn(&Call) -> bool,
     ) -> Result<(), Fault> {
+        for place in 0..self.all.len() {
+            self.settle_repetition(place, context)?;
+        }
         for place in 0..self.all.len() {
             let call = &self.all[place];
             let kind = if call.is_answered {

@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent};
+use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::EventSink;
 use interlingua_core::loss::Losses;
 use interlingua_core::model::{MessageType, Role};
+use interlingua_core::text_ledger::{TextDigest, TextLedger};
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, opaque};
 
 use super::ids::Ids;
@@ -38,6 +40,9 @@ pub(super) struct Shared {
     pub(super) ids: Ids,
     pub(super) losses: Losses,
     held: Option<Held>,
+    pub(super) call_ids: CallIds,
+    /// The texts of this turn that have ended.
+    pub(super) emitted: TextLedger,
     /// The agent's ids of messages that were read, or that it was sent; true once there was text of it.
     known: HashMap<String, bool>,
     /// The agent's id of the message that began last.
@@ -58,6 +63,11 @@ impl Shared {
     /// True if text of a message of this id was read, or it was sent.
     pub(super) fn has_text_of(&self, key: &str) -> bool {
         self.known.get(key) == Some(&true)
+    }
+
+    /// Notes an id of a message whose text was read under another one.
+    pub(super) fn add_alias(&mut self, key: &str) {
+        self.known.insert(key.to_owned(), true);
     }
 
     pub(super) fn latest_message(&self) -> Option<&str> {
@@ -173,6 +183,7 @@ impl Context<'_> {
             })),
             Some(Held::Repetition { key, role, mut metadata, text }) => {
                 let id = self.begin_message(&key, &mut metadata);
+                self.shared.emitted.add(&key, MessageType::Message, TextDigest::of(&text));
                 let text = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Text(Cow::Borrowed(&text)));
                 self.sink.emit(&AgentEvent::Message(MessageEvent {
                     id: Some(Cow::Borrowed(&id)),

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Message, ToolCall};
@@ -32,6 +33,7 @@ struct Writer<'a> {
     turn: &'a TurnRequest<'a>,
     options: &'a UpstreamOptions,
     origin: &'a str,
+    call_ids: &'a CallIds,
     losses: &'a mut Losses,
     /// Each message with the place in the request that it comes from.
     written: Vec<(usize, Json)>,
@@ -45,10 +47,11 @@ impl Input {
         options: &UpstreamOptions,
         origin: &str,
         answers: &Answers,
+        call_ids: &CallIds,
         losses: &mut Losses,
     ) -> Self {
         let request = turn.request;
-        let mut writer = Writer { turn, options, origin, losses, written: Vec::new(), ids: HashSet::new() };
+        let mut writer = Writer { turn, options, origin, call_ids, losses, written: Vec::new(), ids: HashSet::new() };
         writer.messages(answers);
         let Writer { mut written, ids, losses, .. } = writer;
         written.sort_by_key(|(place, _)| *place);
@@ -82,13 +85,19 @@ impl Input {
         }
 
         let outputs = turn.new_messages().flat_map(|(_, message)| message.outputs()).map(|output| output.call_id);
+        let outputs = outputs.chain(answers.outputs.iter().map(|(id, _)| id.clone()));
         Self {
             body: Json::from_serialize(&body),
             ids,
-            outputs: outputs.chain(answers.outputs.iter().map(|(id, _)| id.clone())).map(|id| key(&id)).collect(),
+            outputs: outputs.map(|id| key(own_id(turn, call_ids, &id))).collect(),
             tools: declared.iter().filter_map(tool_name).collect(),
         }
     }
+}
+
+/// The agent's id of a call. One that is sent the whole conversation knows the call by its id there.
+pub(super) fn own_id<'i>(turn: &TurnRequest<'_>, call_ids: &'i CallIds, id: &'i str) -> &'i str {
+    if turn.history.is_empty() { call_ids.own(id) } else { id }
 }
 
 /// What a client of this protocol sent besides its messages.
@@ -151,6 +160,7 @@ impl Writer<'_> {
         self.unpaired_outputs(&paired);
         let end = input.len();
         for (call, output) in &answers.outputs {
+            let call = own_id(self.turn, self.call_ids, call);
             let id = format!("{call}-answer");
             let message = json!({ "id": id, "role": "tool", "toolCallId": call, "content": output });
             self.written.push((end, Json::from_serialize(&message)));
@@ -169,7 +179,8 @@ impl Writer<'_> {
                 continue;
             }
             for output in message.outputs() {
-                self.tool_output(Entry { place, message }, &output.call_id, &output.output, place);
+                let call = own_id(self.turn, self.call_ids, &output.call_id);
+                self.tool_output(Entry { place, message }, call, &output.output, place);
             }
         }
     }

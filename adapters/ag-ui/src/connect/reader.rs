@@ -12,7 +12,7 @@ use interlingua_core::model::MessageType;
 use interlingua_core::model_error::{Complaint, garbage};
 use interlingua_core::{End, Fault, Json};
 
-use super::asks::{Asked, Scene, Way};
+use super::asks::{Asked, CONFIRMATION, Scene, Way};
 use super::calls::{Call, Calls};
 use super::context::{Context, Shared};
 use super::finish::{Outcome, read_usage};
@@ -217,8 +217,9 @@ impl Reader {
                 self.calls.result(event, &mut context)
             }
             "MESSAGES_SNAPSHOT" => {
+                let keeps_reasoning = self.rules.reasoning == Reasoning::Keep;
                 let Self { start, texts, calls, .. } = self;
-                SnapshotReader { start, texts, calls, context }.read(&event.list("messages"))
+                SnapshotReader { start, texts, calls, keeps_reasoning, context }.read(&event.list("messages"))
             }
             "RUN_FINISHED" => self.finish(event, sink),
             _ => {
@@ -333,7 +334,9 @@ impl Reader {
         let context = &mut Context { sink, shared };
         let is_asked_by_call = |call: &Call| {
             let is_in = |names: &[String]| !call.is_declared && names.contains(&call.name);
-            if is_in(&rules.confirm_calls) {
+            if call.name == CONFIRMATION {
+                Some(Way::Confirmed)
+            } else if is_in(&rules.confirm_calls) {
                 Some(Way::Confirmation)
             } else if is_in(&rules.input_calls) {
                 Some(Way::Values)
@@ -361,7 +364,7 @@ impl Reader {
         }
         let waiting = calls.iter().filter(|call| is_complete && !call.is_answered && !call.was_shown_before());
         let waiting: Vec<Asked> =
-            waiting.filter_map(|call| Some(Asked::from_call(call, is_asked_by_call(call)?))).collect();
+            waiting.filter_map(|call| Some(Asked::of_call(call, is_asked_by_call(call)?))).collect();
         for asked in waiting {
             asked.emit(calls, &scene, context)?;
         }

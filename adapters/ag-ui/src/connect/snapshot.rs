@@ -1,12 +1,15 @@
 //! What snapshots say that was not streamed.
 //!
 //! LangGraph's adapter loses the first piece of a call's arguments, and what a node says without a model: both stand in
-//! its snapshots alone. What was streamed, and what is of earlier turns, is not repeated.
+//! its snapshots alone. Streamed texts and calls, and messages of earlier turns, are not repeated, even under other ids: a
+//! node of LangGraph that returns a new message lists the model's text under another id.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use interlingua_core::Fault;
 use interlingua_core::model::{MessageType, Role};
+use interlingua_core::text_ledger::SnapshotText;
 use serde_json::value::RawValue;
 
 use super::calls::Calls;
@@ -32,7 +35,46 @@ pub(super) struct SnapshotReader<'r, 'a> {
     pub(super) start: &'r Start,
     pub(super) texts: &'r mut Texts,
     pub(super) calls: &'r mut Calls,
+    /// Reasoning is emitted.
+    pub(super) keeps_reasoning: bool,
     pub(super) context: Context<'a>,
+}
+
+/// The text of a message in a snapshot.
+struct Text<'a> {
+    id: String,
+    kind: MessageType,
+    text: Cow<'a, str>,
+}
+
+impl<'a> Text<'a> {
+    /// None: it is no message of the agent.
+    fn read(message: &Fields<'a>) -> Option<Self> {
+        let kind = match message.text("role").as_deref() {
+            Some("assistant") => MessageType::Message,
+            Some("reasoning") => MessageType::Reasoning,
+            _ => return None,
+        };
+        let id = key(&message.text("id").unwrap_or_default());
+        Some(Self { id, kind, text: message.get("content").map(content_text).unwrap_or_default() })
+    }
+}
+
+/// The ids of the calls in a message.
+fn call_ids(message: &Fields<'_>) -> Vec<String> {
+    let calls = message.list("toolCalls").into_iter();
+    calls.filter_map(|call| Some(key(&Fields::parse(call.get())?.text("id")?))).collect()
+}
+
+/// The text of a content: a string, the texts of its parts, or its JSON.
+fn content_text(content: &RawValue) -> Cow<'_, str> {
+    if content.get().starts_with('[') {
+        let parts: Vec<Fields<'_>> = entries(content).into_iter().filter_map(|part| Fields::parse(part.get())).collect();
+        if parts.iter().any(|part| part.text("type").is_some()) {
+            return Cow::Owned(parts.iter().filter_map(|part| part.text("text")).collect());
+        }
+    }
+    text_or_json(content)
 }
 
 impl SnapshotReader<'_, '_> {
@@ -45,10 +87,43 @@ impl SnapshotReader<'_, '_> {
         }
 
         let Some(first) = self.first_of_answer(&messages) else { return Ok(()) };
-        for message in &messages[first..] {
-            self.message(message)?;
+        let answer = &messages[first..];
+        let texts: Vec<Option<Text<'_>>> = answer.iter().map(Text::read).collect();
+        let mut new = self.new_texts(&texts).into_iter();
+        let mut listed: HashSet<String> = answer.iter().flat_map(call_ids).collect();
+        for (message, text) in answer.iter().zip(&texts) {
+            match text {
+                Some(text) => self.said(message, text, new.next().unwrap_or_default(), &mut listed)?,
+                None => self.output(message)?,
+            }
         }
         Ok(())
+    }
+
+    /// For each text, whether it was neither emitted nor sent to the agent.
+    fn new_texts(&mut self, texts: &[Option<Text<'_>>]) -> Vec<bool> {
+        let texts: Vec<&Text<'_>> = texts.iter().flatten().collect();
+        let shared = &mut *self.context.shared;
+        let compared: Vec<SnapshotText<'_>> =
+            texts.iter().map(|Text { id, kind, text }| SnapshotText { id, kind, text }).collect();
+        let emitted = shared.emitted.compare(&compared);
+
+        let mut begun = Vec::new();
+        let new = texts.into_iter().zip(emitted).map(|(Text { id, kind, text }, is_emitted)| {
+            if is_emitted || text.is_empty() {
+                return false;
+            }
+            if let Some(place) = self.texts.expect(kind, id, text, &begun) {
+                begun.push(place);
+                if !id.is_empty() {
+                    shared.add_alias(id);
+                }
+                return false;
+            }
+            let is_known = shared.has_text_of(id) && !shared.emitted.has_id(id);
+            !is_known && !id.is_empty() && (self.keeps_reasoning || *kind != MessageType::Reasoning)
+        });
+        new.collect()
     }
 
     /// Takes over the whole arguments of calls.
@@ -91,36 +166,32 @@ impl SnapshotReader<'_, '_> {
         }
     }
 
-    fn message(&mut self, message: &Fields<'_>) -> Result<(), Fault> {
-        let id = key(&message.text("id").unwrap_or_default());
-        match message.text("role").as_deref() {
-            Some("assistant") => {
-                let text = message.get("content").map(text_or_json).unwrap_or_default();
-                if !text.is_empty() && !id.is_empty() && !self.context.shared.has_text_of(&id) {
-                    let opening = Opening::from_snapshot(MessageType::Message, Role::Assistant, &id);
-                    self.texts.whole(opening, &text, &mut self.context)?;
-                }
-                self.new_calls(message, &id)
-            }
-            Some("reasoning") => {
-                let text = message.get("content").map(text_or_json).unwrap_or_default();
-                if text.is_empty() || id.is_empty() || self.context.shared.has_text_of(&id) {
-                    return Ok(());
-                }
-                let opening = Opening::from_snapshot(MessageType::Reasoning, Role::Assistant, &id);
-                self.texts.whole(opening, &text, &mut self.context)
-            }
-            Some("tool") => {
-                let call = message.text("toolCallId").unwrap_or_default();
-                let is_new = self.calls.get(&key(&call)).is_some_and(|call| !call.is_answered);
-                if is_new { self.calls.result(message, &mut self.context) } else { Ok(()) }
-            }
-            _ => Ok(()),
+    fn said(
+        &mut self,
+        message: &Fields<'_>,
+        text: &Text<'_>,
+        is_new: bool,
+        listed: &mut HashSet<String>,
+    ) -> Result<(), Fault> {
+        let Text { id, kind, text } = text;
+        if is_new {
+            let opening = Opening::from_snapshot(kind.clone(), Role::Assistant, id);
+            self.texts.whole(opening, text, &mut self.context)?;
         }
+        if *kind == MessageType::Message { self.new_calls(message, id, listed) } else { Ok(()) }
     }
 
-    /// Calls that were not streamed.
-    fn new_calls(&mut self, message: &Fields<'_>, parent: &str) -> Result<(), Fault> {
+    fn output(&mut self, message: &Fields<'_>) -> Result<(), Fault> {
+        if message.text("role").as_deref() != Some("tool") {
+            return Ok(());
+        }
+        let call = message.text("toolCallId").unwrap_or_default();
+        let is_new = self.calls.get(&key(&call)).is_some_and(|call| !call.is_answered);
+        if is_new { self.calls.result(message, &mut self.context) } else { Ok(()) }
+    }
+
+    /// Calls that were not streamed. `listed`: ids of all calls in the snapshot.
+    fn new_calls(&mut self, message: &Fields<'_>, parent: &str, listed: &mut HashSet<String>) -> Result<(), Fault> {
         for call in message.list("toolCalls") {
             let Some(call) = Fields::parse(call.get()) else { continue };
             let (Some(id), Some(function)) = (call.text("id"), call.object("function")) else { continue };
@@ -129,9 +200,13 @@ impl SnapshotReader<'_, '_> {
             }
 
             let name = function.text("name").unwrap_or_default();
-            let metadata = interlingua_core::Extra::new();
-            self.calls.open(&id, &name, parent, metadata, &mut self.context)?;
             let arguments = function.get("arguments").map(text_or_json).unwrap_or_default();
+            if let Some(place) = self.calls.find_same(&name, &arguments, |id| listed.contains(id)) {
+                listed.extend(self.calls.key_of(place).map(str::to_owned));
+                self.calls.add_alias(&id, place);
+                continue;
+            }
+            self.calls.open_ahead(&id, &name, parent, &mut self.context)?;
             self.calls.learn(&id, &arguments, &mut self.context)?;
         }
         Ok(())

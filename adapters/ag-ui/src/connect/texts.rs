@@ -6,14 +6,17 @@ use std::borrow::Cow;
 
 use interlingua_core::agent_event::{AgentEvent, MessageEvent};
 use interlingua_core::model::{MessageType, Role};
+use interlingua_core::text_ledger::TextDigest;
 use interlingua_core::{End, Extra, Fault, Json};
 
 use super::context::{Context, Held, to_metadata};
 use super::frame::{Fields, text_or_json};
-use super::ids::{Digest, key};
+use super::ids::key;
 
 /// At most this many texts are open at once. Beyond that, the oldest is taken to have ended.
 const MAX_OPEN: usize = 64;
+/// Texts of snapshots that are compared with later streams, in bytes.
+const MAX_AHEAD: usize = 1 << 20;
 
 /// A text that has not ended.
 #[derive(Debug)]
@@ -27,19 +30,25 @@ struct OpenText {
     metadata: Extra,
     /// It came in chunks, which have no end of their own.
     is_chunked: bool,
-    /// How much text it has, in bytes, and its digest.
-    length: usize,
-    digest: Digest,
-    /// Text that repeats the whole text before it, and is no message if a call follows.
+    /// Digest of the emitted text.
+    digest: TextDigest,
+    /// Text that is held back: it repeats the whole text before it, which is no message if a call follows, or it repeats
+    /// the beginning of a text that a snapshot had before.
     repetition: Option<String>,
+    /// The whole text, from a snapshot that was ahead of the stream.
+    expected: Option<String>,
 }
 
 /// The texts of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     open: Vec<OpenText>,
-    /// Length and digest of the text that ended last, if nothing has come since.
-    latest: Option<(usize, Digest)>,
+    /// Digest of the text that ended last, if nothing has come since.
+    latest: Option<TextDigest>,
+    /// Texts that a snapshot had before the stream: the stream may repeat each of them once.
+    ahead: Vec<(MessageType, String)>,
+    /// Bytes of these texts.
+    ahead_bytes: usize,
 }
 
 /// How a text begins.
@@ -105,9 +114,9 @@ impl Texts {
             role: opening.role,
             metadata: opening.metadata,
             is_chunked: opening.is_chunked,
-            length: 0,
-            digest: Digest::default(),
+            digest: TextDigest::default(),
             repetition: None,
+            expected: None,
         });
         Ok(())
     }
@@ -133,18 +142,44 @@ impl Texts {
             }
         };
 
-        let latest = self.latest;
-        let open = &mut self.open[place];
-        if open.id.is_empty() && open.repeats(latest, delta) {
-            open.repetition = Some(delta.to_owned());
+        if self.open[place].id.is_empty() && self.is_repetition(place, delta) {
+            context.shared.count_held(delta.len())?;
+            self.open[place].repetition.get_or_insert_default().push_str(delta);
             return context.sink.emit(&AgentEvent::KeepAlive);
         }
 
         self.latest = None;
+        let open = &mut self.open[place];
         open.begin(context)?;
-        open.length += delta.len();
-        open.digest = open.digest.with(delta);
+        open.digest.push(delta);
         context.sink.emit(&AgentEvent::text(&open.id, delta))
+    }
+
+    /// True if a text that has not begun may be a repetition, this piece included.
+    fn is_repetition(&self, place: usize, delta: &str) -> bool {
+        let open = &self.open[place];
+        let held = open.repetition.as_deref().unwrap_or_default();
+        let is_ahead = |(kind, text): &(MessageType, String)| {
+            *kind == open.kind && text.strip_prefix(held).is_some_and(|rest| rest.starts_with(delta))
+        };
+        open.repeats(self.latest, delta) || self.ahead.iter().any(is_ahead)
+    }
+
+    /// Compares a text of a snapshot with the open ones. If one of them is its beginning, the rest arrives with the stream,
+    /// or is emitted when the open text ends. Returns the place of that text. `taken`: texts that others of the snapshot
+    /// were compared with.
+    pub(super) fn expect(&mut self, kind: &MessageType, id: &str, text: &str, taken: &[usize]) -> Option<usize> {
+        let is_beginning = |(place, open): &(usize, &OpenText)| {
+            let has_text = !open.id.is_empty() || open.repetition.is_some();
+            let fits = open.kind == *kind && has_text && open.role == Role::Assistant;
+            fits && !taken.contains(place) && (open.key == id || open.rest_of(text).is_some())
+        };
+        let place = self.open.iter().enumerate().find(is_beginning)?.0;
+        let open = &mut self.open[place];
+        if open.rest_of(text).is_some() && text.len() <= MAX_AHEAD {
+            open.expected = Some(text.to_owned());
+        }
+        Some(place)
     }
 
     /// A text has ended.
@@ -210,8 +245,17 @@ impl Texts {
     fn close(&mut self, place: usize, context: &mut Context<'_>) -> Result<(), Fault> {
         let mut open = self.open.remove(place);
         if let Some(text) = open.repetition.take() {
-            // What comes next decides.
-            return context.hold(Held::Repetition { key: open.key, role: open.role, metadata: open.metadata, text });
+            let is_ahead = |(kind, ahead): &(MessageType, String)| *kind == open.kind && *ahead == text;
+            if let Some(place) = self.ahead.iter().position(is_ahead) {
+                self.ahead_bytes -= self.ahead.swap_remove(place).1.len();
+                return Ok(());
+            }
+            if open.kind == MessageType::Message && self.latest == Some(TextDigest::of(&text)) {
+                // What comes next decides.
+                return context.hold(Held::Repetition { key: open.key, role: open.role, metadata: open.metadata, text });
+            }
+            open.repetition = Some(text);
+            open.begin(context)?;
         }
 
         if open.id.is_empty() {
@@ -219,8 +263,14 @@ impl Texts {
             return Ok(());
         }
 
+        let missing = open.expected.take();
+        if let Some(rest) = missing.as_deref().and_then(|text| open.digest.rest_of(text)).filter(|rest| !rest.is_empty()) {
+            context.sink.emit(&AgentEvent::text(&open.id, rest))?;
+            open.digest.push(rest);
+        }
+        context.shared.emitted.add(&open.key, open.kind.clone(), open.digest);
         if open.kind == MessageType::Message {
-            self.latest = Some((open.length, open.digest));
+            self.latest = Some(open.digest);
             return context.sink.emit(&AgentEvent::message_finished(&open.id, End::Completed));
         }
         // What only the agent can read comes after the end.
@@ -233,23 +283,39 @@ impl Texts {
         })
     }
 
-    /// A whole text.
+    /// A whole text of a snapshot. The stream may have it later.
     pub(super) fn whole(&mut self, opening: Opening<'_>, text: &str, context: &mut Context<'_>) -> Result<(), Fault> {
         let (kind, id) = (opening.kind.clone(), key(&opening.id));
         self.latest = None;
         self.start(opening, context)?;
+        // The text is not compared with those of the snapshots before it.
+        let ahead = std::mem::take(&mut self.ahead);
         self.push(kind.clone(), &id, text, context)?;
-        self.end(&kind, &id, context)
+        self.ahead = ahead;
+        self.end(&kind, &id, context)?;
+        if self.ahead_bytes + text.len() <= MAX_AHEAD {
+            self.ahead_bytes += text.len();
+            self.ahead.push((kind, text.to_owned()));
+        }
+        Ok(())
     }
 }
 
 impl OpenText {
     /// True if the first piece of this text is all that the text before it said.
-    fn repeats(&self, latest: Option<(usize, Digest)>, delta: &str) -> bool {
+    fn repeats(&self, latest: Option<TextDigest>, delta: &str) -> bool {
         let is_answer = self.kind == MessageType::Message && self.role == Role::Assistant;
         is_answer
             && self.repetition.is_none()
-            && latest.is_some_and(|(length, digest)| length == delta.len() && digest == Digest::default().with(delta))
+            && latest.is_some_and(|latest| latest.len() == delta.len() && latest == TextDigest::of(delta))
+    }
+
+    /// The rest of a text that begins with this one.
+    fn rest_of<'t>(&self, text: &'t str) -> Option<&'t str> {
+        match &self.repetition {
+            Some(held) => text.strip_prefix(held.as_str()),
+            None => self.digest.rest_of(text),
+        }
     }
 
     /// Begins the message, unless it has begun.
@@ -268,8 +334,7 @@ impl OpenText {
         }))?;
 
         if let Some(text) = self.repetition.take() {
-            self.length += text.len();
-            self.digest = self.digest.with(&text);
+            self.digest.push(&text);
             context.sink.emit(&AgentEvent::text(&self.id, &text))?;
         }
         Ok(())

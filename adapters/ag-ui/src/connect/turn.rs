@@ -1,5 +1,8 @@
 //! One run of the agent: a request and its answer.
 
+use std::collections::HashSet;
+
+use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{Loss, Losses};
@@ -8,13 +11,13 @@ use interlingua_core::model::{MessageType, Role};
 use interlingua_core::model_error::{garbage, map_refusal};
 use interlingua_core::pending::PendingKind;
 use interlingua_core::sse::Frame;
-use interlingua_core::{Fault, opaque};
+use interlingua_core::{Fault, Json, opaque};
 
 use super::answers::{Answers, source};
 use super::calls::Calls;
 use super::context::Shared;
 use super::ids::key;
-use super::input::Input;
+use super::input::{Input, own_id};
 use super::kept::Kept;
 use super::options::UpstreamOptions;
 use super::reader::{Reader, Rules};
@@ -25,6 +28,8 @@ use super::texts::Texts;
 pub(super) struct AgUiTurn {
     request: Option<HttpRequest>,
     reader: Reader,
+    /// The session's call ids before this turn.
+    stored: CallIds,
 }
 
 impl AgUiTurn {
@@ -34,18 +39,36 @@ impl AgUiTurn {
         let origin = opaque::origin(crate::NAME, turn.agent);
         let mut losses = Losses::new();
         let answers = Answers::new(turn, options.resume_style, &mut losses)?;
-        let input = Input::new(turn, options, &origin, &answers, &mut losses);
+        let stored = CallIds::parse(turn.session_state);
+        let input = Input::new(turn, options, &origin, &answers, &stored, &mut losses);
         let request = HttpRequest::post(url, input.body.text().as_bytes().to_vec());
 
         let mut calls = Calls::new(input.tools);
-        for (id, name) in answers.sources.iter().flat_map(|source| &source.calls) {
-            calls.add_shown_before(id, name);
+        for (own, name) in answers.sources.iter().flat_map(|source| &source.calls) {
+            let id = stored.latest(own);
+            calls.add_shown_before(own_id(turn, &stored, id), id, name, false);
         }
         for item in turn.answered {
-            let call = if item.kind == PendingKind::Tool { Some(&item.id) } else { item.call_id.as_ref() };
-            if let Some(call) = call {
-                calls.add_shown_before(&key(call), &item.name);
+            let is_tool = item.kind == PendingKind::Tool;
+            let call = if is_tool { Some(&item.id) } else { item.call_id.as_ref() };
+            if let Some(id) = call {
+                calls.add_shown_before(&key(own_id(turn, &stored, id)), id, &item.name, is_tool);
             }
+        }
+        // Calls of a conversation that is sent as a whole.
+        for call in turn.request.input.iter().flat_map(|message| message.calls()).filter(|call| !call.call_id.is_empty()) {
+            let own = key(own_id(turn, &stored, &call.call_id));
+            calls.add_shown_before(&own, &call.call_id, &call.name, false);
+        }
+        let earlier = turn.request.input.iter().enumerate().filter(|(place, _)| turn.history.contains(place));
+        for output in earlier.flat_map(|(_, message)| message.outputs()) {
+            calls.add_shown_before(&key(&output.call_id), &output.call_id, "", true);
+        }
+        // Outputs that say whether a call may run are not those of the call.
+        let decided: HashSet<String> =
+            answers.outputs.iter().map(|(id, _)| key(own_id(turn, &stored, id))).collect();
+        for own in input.outputs.difference(&decided) {
+            calls.add_shown_before(own, stored.latest(own), "", true);
         }
 
         let is_from_user = |role: Option<&Role>| !matches!(role, Some(Role::Assistant | Role::System));
@@ -60,11 +83,12 @@ impl AgUiTurn {
         };
         let mut shared = Shared::new(origin, input.ids);
         shared.losses = losses;
+        shared.call_ids = stored.clone();
         let reader = Reader {
             rules: Rules::new(options),
             thread: turn.request.session_id.clone().unwrap_or_default(),
             start,
-            approved: approved(turn),
+            approved: approved(turn, &stored),
             shared,
             calls,
             kept: Kept::new(options.events, turn.protocol_events),
@@ -74,14 +98,15 @@ impl AgUiTurn {
             has_ended: false,
             unescaped: String::new(),
         };
-        Ok(Self { request: Some(request), reader })
+        Ok(Self { request: Some(request), reader, stored })
     }
 }
 
 /// The calls that people decide about in this turn: id and name.
-fn approved(turn: &TurnRequest<'_>) -> Vec<(String, String)> {
+fn approved(turn: &TurnRequest<'_>, call_ids: &CallIds) -> Vec<(String, String)> {
     let approvals = turn.answered.iter().filter(|item| item.kind == PendingKind::Approval);
-    approvals.filter_map(|item| Some((key(item.call_id.as_deref()?), item.name.clone()))).collect()
+    let own = |id: &str| key(own_id(turn, call_ids, id));
+    approvals.filter_map(|item| Some((own(item.call_id.as_deref()?), item.name.clone()))).collect()
 }
 
 impl AgentTurn for AgUiTurn {
@@ -127,5 +152,10 @@ impl AgentTurn for AgUiTurn {
 
     fn losses(&self) -> &[Loss] {
         self.reader.losses()
+    }
+
+    fn session_state(&self) -> Option<Json> {
+        let call_ids = &self.reader.shared.call_ids;
+        (*call_ids != self.stored).then(|| call_ids.to_json())
     }
 }

@@ -4,6 +4,7 @@ mod deviations;
 mod hostile;
 mod probe;
 mod questions;
+mod repeated;
 mod requests;
 mod support;
 mod transcripts;

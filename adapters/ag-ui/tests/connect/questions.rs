@@ -347,3 +347,30 @@ fn another_call_than_the_approved_one_is_reported() {
         "{read}"
     );
 }
+
+#[test]
+fn a_confirmation_of_adk_is_an_approval_that_takes_yes_and_no() {
+    let arguments = json!({
+        "originalFunctionCall": { "id": "c1", "name": "order", "args": { "tons": 40 } },
+        "toolConfirmation": { "hint": "Order 40 tons?", "confirmed": false }
+    });
+    let events = [
+        r#"TOOL_CALL_START {"toolCallId":"adk-1","toolCallName":"adk_request_confirmation"}"#.to_owned(),
+        format!("TOOL_CALL_ARGS {}", json!({ "toolCallId": "adk-1", "delta": arguments.to_string() })),
+        r#"TOOL_CALL_END {"toolCallId":"adk-1"}"#.to_owned(),
+        "RUN_FINISHED".to_owned(),
+    ];
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let asked = pending(&events, "{}");
+    assert_eq!(
+        line(&asked),
+        r#"Approval adk-1-confirmation order {"tons":40} call "c1" message "Order 40 tons?" [accept reject]"#
+    );
+    for (decision, expected) in [("accept", true), ("reject", false)] {
+        let sent = sent(&asked, "{}", &[json!({ "decision": decision, "text": "yes" })]);
+        let message = &sent["messages"][0];
+        assert_eq!((&message["role"], &message["toolCallId"]), (&json!("tool"), &json!("adk-1")));
+        let content: Value = serde_json::from_str(message["content"].as_str().expect("a text")).expect("JSON");
+        assert_eq!(content, json!({ "confirmed": expected }));
+    }
+}

@@ -39,14 +39,43 @@ fn answers(asked: &[Pending]) -> String {
     json!({ "input": input, "tools": [{ "type": "function", "function": { "name": "locate" } }] }).to_string()
 }
 
+/// The calls without an output in the recorded request: a server that remembers nothing is sent them.
+fn open_calls(exchange: &RecordedExchange) -> Vec<Value> {
+    let request: Value = serde_json::from_str(&exchange.request).unwrap_or_default();
+    let messages = request["messages"].as_array().cloned().unwrap_or_default();
+    let has_output = |id: &Value| messages.iter().any(|message| message["toolCallId"] == *id);
+    let calls = messages.iter().filter_map(|message| message["toolCalls"].as_array()).flatten();
+    calls.filter(|call| !has_output(&call["id"])).cloned().collect()
+}
+
+/// A request whose history ends with these calls.
+fn after_calls(calls: &[Value]) -> String {
+    let mut input: Vec<Value> = calls
+        .iter()
+        .map(|call| {
+            let function = &call["function"];
+            let data = json!({ "call_id": call["id"], "name": function["name"], "arguments": function["arguments"] });
+            json!({ "type": "plugin_call", "role": "assistant", "content": [{ "type": "data", "data": data }] })
+        })
+        .collect();
+    input.push(json!({ "role": "user", "content": "go on" }));
+    json!({ "input": input, "tools": [{ "type": "function", "function": { "name": "locate" } }] }).to_string()
+}
+
 /// What a run holds of each exchange in a folder.
 fn table(folder: &str, options: &str) -> String {
     let all = exchanges(folder);
     let mut table = String::new();
     for (name, exchange) in &all {
         let answered = asked_before(name, &all, options);
-        let request = if answered.is_empty() { Case::default().request.to_owned() } else { answers(&answered) };
-        let case = Case { options, request: &request, answered: &answered, ..Case::default() };
+        let calls = open_calls(exchange);
+        let request = match (answered.is_empty(), calls.is_empty()) {
+            (true, true) => Case::default().request.to_owned(),
+            (true, false) => after_calls(&calls),
+            (false, _) => answers(&answered),
+        };
+        let history = if answered.is_empty() { calls.len() } else { 0 };
+        let case = Case { options, request: &request, history, answered: &answered, ..Case::default() };
         let mut turn = case.turn();
         if exchange.status != 200 {
             let refusal = Refusal { status: exchange.status, body: &exchange.body, retry_after: None };

@@ -9,7 +9,7 @@ use interlingua_core::{End, Extra, Fault, Json};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Calls;
+use super::{Call, Calls};
 use crate::connect::context::{Context, Held, to_metadata};
 use crate::connect::frame::{Fields, entries, text, text_or_json};
 use crate::connect::ids::key;
@@ -23,21 +23,32 @@ struct OutputData<'a> {
 }
 
 impl Calls {
+    /// The only call without an output. Of several, the only one of this name.
+    fn only_open(&self, name: &str) -> Option<usize> {
+        let only = |fits: &dyn Fn(&Call) -> bool| {
+            let mut open = (0..self.all.len()).filter(|place| !self.all[*place].is_answered && fits(&self.all[*place]));
+            open.next().filter(|_| open.next().is_none())
+        };
+        only(&|_| true).or_else(|| only(&|call| !name.is_empty() && call.name == name))
+    }
+
     /// The output of a call.
     pub(in crate::connect) fn result(&mut self, event: &Fields<'_>, context: &mut Context<'_>) -> Result<(), Fault> {
-        let id = event.text("toolCallId").unwrap_or_default();
-        let id = key(&id);
-        let place = match self.by_key.get(&id) {
-            Some(place) => *place,
-            // Its call was made where the gateway could not see it. Without an id, no one could say which.
-            None if id.is_empty() => return context.sink.emit(&AgentEvent::Ignored),
-            None => {
-                let name = event.text("toolCallName").unwrap_or_default().into_owned();
-                let place = self.add(id, name, None, Extra::new());
-                self.all[place].is_closed = true;
-                place
-            }
+        let id = key(&event.text("toolCallId").unwrap_or_default());
+        let known = self.by_key.get(&id).copied();
+        if let Some(place) = known {
+            self.settle_repetition(place, context)?;
+        }
+        let known = self.by_key.get(&id).copied();
+        let Some(place) = known.or_else(|| self.only_open(&event.text("toolCallName").unwrap_or_default())) else {
+            // No client could say which call it answers.
+            context.shared.losses.lost(ContentKind::AgentOutput, "its id is that of no call");
+            return context.sink.emit(&AgentEvent::Ignored);
         };
+        if known.is_none() {
+            let how = "its id is that of no call: it counts as the output of the one open call";
+            context.shared.losses.changed(ContentKind::AgentOutput, how);
+        }
         if std::mem::replace(&mut self.all[place].is_answered, true) {
             return context.sink.emit(&AgentEvent::Ignored);
         }
@@ -58,13 +69,13 @@ impl Calls {
         let entity = key(&event.text("messageId").unwrap_or_default());
         // Ids of results repeat those of their calls; a history does not name them.
         let mut metadata = Extra::new();
-        let wanted = if entity.is_empty() { format!("{}-output", call.key) } else { entity.clone() };
+        let wanted = if entity.is_empty() { format!("{}-output", call.id) } else { entity.clone() };
         let message = context.begin_output(&wanted, &mut metadata);
         let output = match &error {
             Some(error) if output.is_empty() => error,
             _ => &output,
         };
-        let data = OutputData { call_id: &call.key, name: &call.name, output };
+        let data = OutputData { call_id: &call.id, name: &call.name, output };
         let value = ContentValue::OwnedData(Json::from_serialize(&data));
         context.sink.emit(&AgentEvent::Message(MessageEvent {
             id: Some(Cow::Borrowed(&message)),
