@@ -22,12 +22,14 @@ pub(super) struct Answers<'a> {
     /// Those of them that cancel.
     canceled: u32,
     outputs: u32,
+    /// A person's reason has no place in the form of an answer.
+    pub(super) has_lost_reason: bool,
 }
 
 impl<'a> Answers<'a> {
     /// `items`: what the input answers; `long_calls`: those of the task that waits.
     pub(super) const fn new(items: &'a [Pending], long_calls: &'a [AskedCall]) -> Self {
-        Self { items, long_calls, answered: Vec::new(), decisions: 0, canceled: 0, outputs: 0 }
+        Self { items, long_calls, answered: Vec::new(), decisions: 0, canceled: 0, outputs: 0, has_lost_reason: false }
     }
 
     pub(super) const fn any(&self) -> bool {
@@ -59,6 +61,11 @@ impl<'a> Answers<'a> {
             };
             self.decisions += 1;
             self.canceled += u32::from(decision == Decision::Cancel);
+            if let Some(call) = item.and_then(|item| source(item).confirmation) {
+                self.has_lost_reason |= text.is_some_and(|text| !text.is_empty());
+                parts.push(long_running::confirmed(&call, decision == Decision::Accept));
+                continue;
+            }
             let written = Written { item, id: &answer.id, decision, arguments, text, payload };
             written.parts(is_one, &mut parts);
         }

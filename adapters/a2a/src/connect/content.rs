@@ -1,11 +1,15 @@
 //! Parts as canonical contents, and what the metadata of a part says about them.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use interlingua_core::Json;
 use interlingua_core::agent_event::{CallPart, ContentValue};
+use interlingua_core::lenient::Name;
 use interlingua_core::model::{Body, MessageType};
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::wire::{Content, Part, Raw};
@@ -27,17 +31,15 @@ pub(super) enum PartKind {
     Typed(MessageType),
 }
 
-/// Metadata of a part that frameworks have in common, and the gateway's own.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// Metadata of a part, an artifact or a message that frameworks have in common, and the gateway's own.
+#[derive(Default)]
 struct Annotations {
-    thought: Option<bool>,
-    adk_thought: Option<bool>,
-    refusal: Option<bool>,
-    r#type: Option<String>,
-    adk_type: Option<String>,
-    is_long_running: Option<bool>,
-    adk_is_long_running: Option<bool>,
+    is_thought: bool,
+    is_refusal: bool,
+    is_long_running: bool,
+    kind: Option<String>,
+    /// Prefix of the field that names the kind: frameworks made from ADK have prefixes of their own.
+    prefix: String,
     agent_api: Option<Origin>,
 }
 
@@ -48,28 +50,122 @@ struct Origin {
     server_label: Option<String>,
 }
 
-/// Metadata that do not have these types are somebody else's.
-fn annotations(part: &Part<'_>) -> Annotations {
-    let metadata = part.metadata.as_ref();
-    metadata.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+/// The fields of an object, in order.
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for Object<'a> {
+            type Value = Fields<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                    fields.push((name, value));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Object(PhantomData))
+    }
+}
+
+impl Annotations {
+    /// Reads metadata. Fields of other types are somebody else's.
+    fn read(metadata: Option<&RawValue>) -> Self {
+        let Some(fields) = metadata.and_then(|raw| serde_json::from_str::<Fields<'_>>(raw.get()).ok()) else {
+            return Self::default();
+        };
+
+        let mut found = Self::default();
+        for (name, value) in &fields.0 {
+            let is_true = value.get() == "true";
+            let text = || serde_json::from_str::<String>(value.get()).ok();
+            match name.as_ref() {
+                "refusal" => found.is_refusal = is_true,
+                "agent_api" => found.agent_api = serde_json::from_str(value.get()).ok(),
+                "agno_content_category" => found.is_thought |= text().as_deref() == Some("reasoning"),
+                name if is_named(name, "thought") => found.is_thought |= is_true,
+                name if is_named(name, "is_long_running") => found.is_long_running |= is_true,
+                name if is_named(name, "type") && found.kind.is_none() => {
+                    let kind = text().filter(|kind| KINDS.contains(&kind.as_str()));
+                    if kind.is_some() {
+                        found.prefix = name.trim_end_matches("type").to_owned();
+                        found.kind = kind;
+                    }
+                }
+                _ => {}
+            }
+        }
+        found.is_thought |= matches!(found.kind.as_deref(), Some("reasoning" | "thinking" | "thought"));
+        found
+    }
+
+    fn of(part: &Part<'_>) -> Self {
+        Self::read(part.metadata.as_deref())
+    }
+}
+
+/// Kinds that metadata give to a part.
+const KINDS: &[&str] = &["function_call", "function_response", "reasoning", "thinking", "thought"];
+
+/// True for a name of metadata with or without the prefix of a framework, such as `adk_`.
+fn is_named(name: &str, word: &str) -> bool {
+    let prefix = name.strip_suffix(word);
+    prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('_'))
+}
+
+/// Kind of plain text in an artifact or a message, by its own metadata.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Scope {
+    #[default]
+    Plain,
+    Reasoning,
+}
+
+impl Scope {
+    /// The scope that the metadata of an artifact or a message name.
+    pub(super) fn read(metadata: Option<&RawValue>) -> Self {
+        if metadata.is_some() && Annotations::read(metadata).is_thought { Self::Reasoning } else { Self::Plain }
+    }
 }
 
 /// True for a call that goes on when the task waits: its output is to be sent.
 pub(super) fn is_long_running(part: &Part<'_>) -> bool {
-    let found = annotations(part);
-    found.is_long_running == Some(true) || found.adk_is_long_running == Some(true)
+    Annotations::of(part).is_long_running
+}
+
+/// Prefix of the names in a part's metadata, such as `adk_`. Empty: the names have none, or the metadata name no kind.
+pub(super) fn prefix(part: &Part<'_>) -> String {
+    Annotations::of(part).prefix
 }
 
 /// What a part is.
 pub(super) fn kind(part: &Part<'_>) -> PartKind {
+    kind_in(part, Scope::Plain)
+}
+
+/// Kind of a part in an artifact or a message.
+pub(super) fn kind_in(part: &Part<'_>, scope: Scope) -> PartKind {
+    let kind = own_kind(part);
+    let is_text = matches!(part.content, Content::Text(_));
+    if kind == PartKind::Plain && scope == Scope::Reasoning && is_text { PartKind::Reasoning } else { kind }
+}
+
+fn own_kind(part: &Part<'_>) -> PartKind {
     let is_data = matches!(part.content, Content::Data(_));
     if part.metadata.is_none() {
         return if is_interface(part) { PartKind::Typed(MessageType::A2uiResponse) } else { PartKind::Plain };
     }
 
-    let found = annotations(part);
+    let found = Annotations::of(part);
     let origin = found.agent_api.and_then(|origin| origin.r#type).map(|word| MessageType::from(word.as_str()));
-    match found.r#type.or(found.adk_type).as_deref() {
+    match found.kind.as_deref() {
         Some("function_call") if is_data => {
             let known = origin.filter(MessageType::is_call);
             return PartKind::Call(known.unwrap_or(MessageType::PluginCall));
@@ -80,10 +176,10 @@ pub(super) fn kind(part: &Part<'_>) -> PartKind {
         }
         _ => {}
     }
-    if found.thought == Some(true) || found.adk_thought == Some(true) {
+    if found.is_thought {
         return PartKind::Reasoning;
     }
-    if found.refusal == Some(true) && matches!(part.content, Content::Text(_)) {
+    if found.is_refusal && matches!(part.content, Content::Text(_)) {
         return PartKind::Refusal;
     }
     if is_interface(part) {
@@ -141,7 +237,7 @@ pub(super) fn call<'p>(part: &'p Part<'_>, data: &'p RawValue) -> Option<CallPar
     }
     let Call { id, name, args } = serde_json::from_str(data.get()).ok()?;
     let arguments = args.map_or(Cow::Borrowed("{}"), arguments);
-    let server_label = annotations(part).agent_api.and_then(|origin| origin.server_label).map(Cow::Owned);
+    let server_label = Annotations::of(part).agent_api.and_then(|origin| origin.server_label).map(Cow::Owned);
     Some(CallPart { call_id: id.unwrap_or_default(), name, arguments, server_label })
 }
 

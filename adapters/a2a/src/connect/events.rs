@@ -15,12 +15,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::artifacts::{Artifacts, Mode};
+use super::content::{self, PartKind};
 use super::options::{UpstreamOptions, UpstreamStatusText};
+use super::replies::Replies;
 use super::session::{LongCall, SessionState, storable};
 use super::texts::{Place, is_no_text, message_digest, plain_text};
 use super::wire::{self, ArtifactUpdate, Kind, Message, Task, filled};
 use crate::dialect::WireFormat;
-use crate::wire::State;
+use crate::wire::{Part, State};
 
 /// Where an item stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,12 @@ pub(super) struct ItemReader {
     pub(super) messages: HashSet<u64>,
     /// Long-running calls that were not emitted: whose they are is known when the task waits or ends.
     pub(super) long_calls: Vec<LongCall>,
+    /// Messages that came instead of a task, or beside it.
+    pub(super) replies: Replies,
+    /// The current item arrived in a stream.
+    pub(super) is_streamed: bool,
+    /// The agent said something of a task.
+    has_task: bool,
     /// Plain text of statuses.
     pub(super) plain: String,
     /// Something of the answer was emitted.
@@ -111,6 +119,9 @@ impl ItemReader {
             artifacts: Artifacts::resumed(known),
             messages: HashSet::new(),
             long_calls: Vec::new(),
+            replies: Replies::default(),
+            is_streamed: false,
+            has_task: false,
             plain: String::new(),
             answered: false,
             started: false,
@@ -142,7 +153,7 @@ impl ItemReader {
 
     /// What was read so far that was not read before: it grows where a task makes progress.
     pub(super) fn progress(&self) -> u64 {
-        self.artifacts.emitted + self.messages.len() as u64 + u64::from(self.started)
+        self.artifacts.emitted + self.replies.emitted + self.messages.len() as u64 + u64::from(self.started)
     }
 
     /// Reads an item. `data`: the frame or body that it came in.
@@ -172,6 +183,7 @@ impl ItemReader {
             return sink.emit(&AgentEvent::Ignored);
         }
         self.items += 1;
+        self.has_task |= !matches!(item, Kind::Message(_));
 
         match item {
             Kind::Task(task) => self.task(task, source, sink),
@@ -203,12 +215,36 @@ impl ItemReader {
             return Ok(());
         }
         let mode = if is_append { Mode::Append } else { Mode::Replace };
-        self.artifacts.read(&mut artifact, mode, self.form, self.task.as_deref(), sink)?;
+        let parts = self.parts_of(&mut artifact);
+        let id = filled(&artifact.artifact_id).unwrap_or_default();
+        if !is_append && self.repeats_answer(id, &parts, &[]) {
+            self.artifacts.add_known(id, &parts);
+            return Ok(());
+        }
+        self.artifacts.read(id, &artifact, &parts, mode, self.task.as_deref(), sink)?;
         // A message that has ended could not be corrected any more.
         if update.last_chunk == Some(true) && !self.was_taken_up {
             self.artifacts.finish(filled(&artifact.artifact_id).unwrap_or_default(), sink)?;
         }
         Ok(())
+    }
+
+    /// The parts of an artifact that are part of the answer.
+    fn parts_of<'a>(&mut self, artifact: &mut wire::Artifact<'a>) -> Vec<Part<'a>> {
+        let mut parts = artifact.take_parts(self.form);
+        self.take_long_calls(&mut parts);
+        parts
+    }
+
+    /// True for an artifact that is a text which was emitted before: under the id of another artifact, or of a message.
+    /// `listed`: the artifacts beside it.
+    fn repeats_answer(&mut self, id: &str, parts: &[Part<'_>], listed: &[&str]) -> bool {
+        let is_answer = |part: &Part<'_>| !is_no_text(part) && content::kind(part) == PartKind::Plain;
+        if parts.is_empty() || !parts.iter().all(is_answer) || self.artifacts.has(id) {
+            return false;
+        }
+        let text = plain_text(parts);
+        self.replies.repeat(&text) || self.artifacts.repeats_pieces(&text, |id| listed.contains(&id))
     }
 
     /// True for a status behind which nothing comes, of a task that was subscribed to after a cut: the task itself is to be
@@ -278,9 +314,15 @@ impl ItemReader {
             self.status_message(raw, sink)?;
         }
         let mode = if self.was_taken_up && is_settled { Mode::Replace } else { Mode::Snapshot };
-        for artifact in task.artifacts.into_iter().flatten() {
-            let mut artifact = artifact;
-            self.artifacts.read(&mut artifact, mode, self.form, self.task.as_deref(), sink)?;
+        let mut artifacts = task.artifacts.unwrap_or_default();
+        let parts: Vec<Vec<Part<'_>>> = artifacts.iter_mut().map(|artifact| self.parts_of(artifact)).collect();
+        let ids: Vec<&str> = artifacts.iter().map(|artifact| filled(&artifact.artifact_id).unwrap_or_default()).collect();
+        for ((artifact, parts), id) in artifacts.iter().zip(&parts).zip(&ids) {
+            if self.repeats_answer(id, parts, &ids) {
+                self.artifacts.add_known(id, parts);
+            } else {
+                self.artifacts.read(id, artifact, parts, mode, self.task.as_deref(), sink)?;
+            }
         }
         self.status(task.status.unwrap_or_default(), task.metadata, source, sink)
     }
@@ -302,6 +344,9 @@ impl ItemReader {
             None | Some(State::Submitted | State::Working) => {
                 if let Some(usage) = AgentApi::read(metadata).usage {
                     sink.emit(&usage_event(usage))?;
+                }
+                if let Some(metadata) = metadata {
+                    self.agno_progress(metadata, sink)?;
                 }
                 message.map_or(Ok(()), |raw| self.status_message(raw, sink))
             }
@@ -355,7 +400,9 @@ impl ItemReader {
         {
             let parts = message.take_parts(self.form);
             // Many agents repeat in the end what they streamed before.
-            if !self.artifacts.have_text(&plain_text(&parts)) || parts.iter().any(is_no_text) {
+            let text = plain_text(&parts);
+            let is_repeated = self.artifacts.have_text(&text) || self.replies.repeat(&text);
+            if !is_repeated || parts.iter().any(is_no_text) {
                 self.emit_parts(&message, &parts, Place::Answer, sink)?;
             }
             is_answered |= !parts.is_empty();
@@ -416,13 +463,34 @@ impl ItemReader {
         }))
     }
 
-    /// A message instead of a task: the whole answer.
+    /// A message instead of a task: the whole answer, or a piece of it in a stream. Some agents stream a message piece by
+    /// piece, each under the same id, and a task that ends with it.
     fn reply(&mut self, mut message: Message<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if self.is_streamed && message.is_from_user() {
+            // Some servers repeat the message that was sent.
+            return sink.emit(&AgentEvent::Ignored);
+        }
         self.start(sink)?;
         let parts = message.take_parts(self.form);
-        self.emit_parts(&message, &parts, Place::Reply, sink)?;
-        let metadata = message.metadata;
-        self.finish(End::Completed, None, metadata, None, sink)
+        if !self.is_streamed {
+            self.emit_parts(&message, &parts, Place::Reply, sink)?;
+            return self.finish(End::Completed, None, message.metadata, None, sink);
+        }
+        self.answered |= self.replies.read(&message, &parts, sink)?;
+        Ok(())
+    }
+
+    /// The stream has ended. True if messages without a task were the whole answer: the turn is complete.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub(super) fn end_replies(&mut self, sink: &mut dyn EventSink) -> Result<bool, Fault> {
+        if self.ended || self.has_task || !self.replies.were_read() {
+            return Ok(false);
+        }
+        let usage = self.replies.usage();
+        self.finish(End::Completed, None, usage.as_deref(), None, sink)?;
+        Ok(true)
     }
 }
 

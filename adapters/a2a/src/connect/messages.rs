@@ -8,7 +8,7 @@ use interlingua_core::model::{MessageType, Role};
 use interlingua_core::{End, Fault, Json};
 use serde_json::value::RawValue;
 
-use super::content::{self, PartKind};
+use super::content::{self, PartKind, Scope};
 use super::events::ItemReader;
 use super::options::UpstreamStatusText;
 use super::texts::{Place, is_no_text, message_digest};
@@ -23,10 +23,15 @@ const MAX_STATUS_TEXT: usize = 1 << 20;
 impl ItemReader {
     /// True for a status message that was not read before.
     pub(super) fn is_new(&mut self, raw: &RawValue) -> bool {
+        self.is_new_digest(message_digest(raw))
+    }
+
+    /// True for a digest that was not read before.
+    pub(super) fn is_new_digest(&mut self, digest: u64) -> bool {
         if self.messages.len() >= MAX_MESSAGES {
             self.messages.clear();
         }
-        self.messages.insert(message_digest(raw))
+        self.messages.insert(digest)
     }
 
     /// What an agent says while it works.
@@ -35,8 +40,9 @@ impl ItemReader {
         self.start(sink)?;
         let mut parts = message.take_parts(self.form);
         self.take_long_calls(&mut parts);
+        let scope = Scope::read(message.metadata);
         for part in &parts {
-            if let (Content::Text(text), PartKind::Plain) = (&part.content, content::kind(part))
+            if let (Content::Text(text), PartKind::Plain) = (&part.content, content::kind_in(part, scope))
                 && self.plain.len() + text.len() <= MAX_STATUS_TEXT
             {
                 self.plain.push_str(text);
@@ -60,10 +66,11 @@ impl ItemReader {
         place: Place,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
+        let scope = Scope::read(message.metadata);
         let kinds: Vec<(PartKind, MessageType)> = parts
             .iter()
             .map(|part| {
-                let kind = content::kind(part);
+                let kind = content::kind_in(part, scope);
                 let message = message_type(&kind, part, place);
                 (kind, message)
             })
@@ -106,7 +113,7 @@ impl ItemReader {
 }
 
 /// The canonical message a part goes into.
-fn message_type(kind: &PartKind, part: &Part<'_>, place: Place) -> MessageType {
+pub(super) fn message_type(kind: &PartKind, part: &Part<'_>, place: Place) -> MessageType {
     match kind {
         PartKind::Reasoning => MessageType::Reasoning,
         PartKind::Call(kind) | PartKind::Output(kind) | PartKind::Typed(kind) => kind.clone(),
@@ -121,7 +128,7 @@ fn message_type(kind: &PartKind, part: &Part<'_>, place: Place) -> MessageType {
 }
 
 /// `metadata.a2a` of a message.
-fn metadata(message: &Message<'_>, place: Place) -> Option<JsonRef<'static>> {
+pub(super) fn metadata(message: &Message<'_>, place: Place) -> Option<JsonRef<'static>> {
     #[derive(serde::Serialize)]
     struct Outer<'a> {
         a2a: Inner<'a>,

@@ -7,6 +7,7 @@
 //!
 //! Not here: what serves A2A to clients, which shares the types in [`crate::wire`].
 
+mod agno;
 mod answers;
 mod artifacts;
 mod content;
@@ -23,11 +24,13 @@ mod outgoing;
 mod probe;
 mod questions;
 mod recovery;
+mod replies;
 mod session;
 mod slots;
 mod texts;
 mod turn;
 mod wire;
+mod written;
 
 use std::sync::Arc;
 
@@ -36,6 +39,7 @@ use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Cancel, HistoryNeed, Media, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::unique_calls::UniqueCalls;
 
 pub use options::{UpstreamContext, UpstreamOptions, UpstreamStatusText};
 
@@ -49,7 +53,7 @@ impl UpstreamAdapter for A2aUpstream {
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {
         options.check(url)?;
-        Ok(Box::new(A2aConnector { url: url.into(), options: Arc::new(options) }))
+        Ok(UniqueCalls::around(A2aConnector { url: url.into(), options: Arc::new(options) }))
     }
 }
 

@@ -93,6 +93,9 @@ impl Outgoing {
                 }
             }
         }
+        if answers.has_lost_reason {
+            losses.lost(ContentKind::ApprovalReason, "ADK's confirmation takes a yes or a no alone");
+        }
         if parts.is_empty() {
             // A message has a part. An agent that is asked to go on without a word gets an empty one.
             parts.push(Part::text(""));

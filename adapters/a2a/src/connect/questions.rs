@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::events::ItemReader;
+use super::session::AskedCall;
 use super::texts::{Place, is_no_text, plain_text};
 use super::wire::{self, filled};
 use crate::wire::{Content, Part};
@@ -24,6 +25,9 @@ pub(super) struct ItemSource {
     pub(super) task_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) context_id: Option<String>,
+    /// The call of ADK that asks for a confirmation, and takes nothing else as its output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) confirmation: Option<AskedCall>,
 }
 
 /// A data part that asks.
@@ -158,6 +162,7 @@ impl ItemReader {
             id: own_id.clone(),
             task_id: self.task.clone(),
             context_id: self.session.context_id.clone(),
+            confirmation: None,
         };
         fields.set("source", Json::from_serialize(&source));
 

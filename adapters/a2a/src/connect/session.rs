@@ -48,6 +48,8 @@ pub(super) struct LongCall {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
+    /// Prefix of the names in its metadata.
+    pub(super) prefix: String,
 }
 
 /// What is stored of it until its output is sent.
@@ -56,6 +58,9 @@ pub(super) struct LongCall {
 pub(super) struct AskedCall {
     pub(super) id: String,
     pub(super) name: String,
+    /// Prefix of the names in its metadata.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) prefix: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

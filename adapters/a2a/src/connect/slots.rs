@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::content::{self, PartKind};
+use super::content::{self, PartKind, Scope};
 use super::digest::Digest;
 use crate::wire::{Content, Part};
 
@@ -11,11 +11,18 @@ use crate::wire::{Content, Part};
 pub(super) struct Slot {
     /// Whether further text goes on with it.
     pub(super) text: bool,
-    /// Digest of the metadata: texts with different metadata are different contents.
+    /// Digest of what else the part says: texts of another kind or type are other contents.
     pub(super) mark: u64,
     /// In bytes.
     pub(super) len: u64,
     pub(super) digest: Digest,
+}
+
+impl Slot {
+    /// True for a text that is part of the answer: no reasoning.
+    pub(super) fn is_answer(&self) -> bool {
+        self.text && self.mark != reasoning()
+    }
 }
 
 /// Parts that are one content.
@@ -61,33 +68,49 @@ impl Group<'_, '_> {
     }
 }
 
-/// Adjacent texts with the same metadata are one content; everything else is one by itself.
-pub(super) fn groups<'p, 'a>(parts: &'p [Part<'a>]) -> Vec<Group<'p, 'a>> {
+/// Adjacent texts of one kind are one content; everything else is one by itself.
+pub(super) fn groups<'p, 'a>(parts: &'p [Part<'a>], scope: Scope) -> Vec<Group<'p, 'a>> {
     let mut groups: Vec<Group<'p, 'a>> = Vec::new();
     let mut start = 0;
     for (place, part) in parts.iter().enumerate() {
         let text = matches!(part.content, Content::Text(_));
-        let mark = mark(part);
+        let kind = content::kind_in(part, scope);
+        let mark = mark(part, &kind);
         match groups.last_mut() {
             Some(last) if text && last.text && last.mark == mark => last.parts = &parts[start..=place],
             _ => {
                 start = place;
-                groups.push(Group { parts: &parts[place..=place], kind: content::kind(part), mark, text });
+                groups.push(Group { parts: &parts[place..=place], kind, mark, text });
             }
         }
     }
     groups
 }
 
-/// The mark of a part without metadata.
+/// The mark of a plain text.
 pub(super) fn unmarked() -> u64 {
     Digest::default().value()
 }
 
-fn mark(part: &Part<'_>) -> u64 {
+/// The mark of plain reasoning.
+fn reasoning() -> u64 {
+    Digest::of(REASONING).value()
+}
+
+const REASONING: &[u8] = b"\x01reasoning";
+
+/// Pieces of one text may have different metadata, such as the number of the piece: its kind and type count.
+fn mark(part: &Part<'_>, kind: &PartKind) -> u64 {
     let mut digest = Digest::default();
-    if let Some(metadata) = &part.metadata {
-        digest.update(metadata.get().as_bytes());
+    match (&part.content, kind) {
+        (Content::Text(_), PartKind::Plain) => {}
+        (Content::Text(_), PartKind::Reasoning) => digest = Digest::of(REASONING),
+        (Content::Text(_), PartKind::Refusal) => digest.update(b"\x01refusal"),
+        _ => {
+            if let Some(metadata) = &part.metadata {
+                digest.update(metadata.get().as_bytes());
+            }
+        }
     }
     for text in [&part.media_type, &part.filename].into_iter().flatten() {
         digest.update(b"\0");

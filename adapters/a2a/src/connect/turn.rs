@@ -374,6 +374,7 @@ impl AgentTurn for A2aTurn {
             self.items += 1;
             return Ok(());
         }
+        self.reader.is_streamed = true;
         self.read(frame.data, self.source(false), sink)
     }
 
@@ -385,13 +386,15 @@ impl AgentTurn for A2aTurn {
         if self.asked.is_streaming() && visible.first() != Some(&b'{') {
             return mislabeled::read_stream(self, body, sink);
         }
+        self.reader.is_streamed = false;
         self.read(visible, self.source(true), sink)
     }
 
-    fn on_end(&mut self, _: &mut dyn EventSink) -> Result<(), Fault> {
+    fn on_end(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if self.step.is_some() {
             return Ok(());
         }
+        self.reader.end_replies(sink)?;
         if self.reader.ended || self.reader.task.is_none() || self.reader.items == 0 {
             self.step = Some(Step::Done);
             return Ok(());

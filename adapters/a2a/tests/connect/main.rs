@@ -11,6 +11,7 @@ mod history;
 mod hostile;
 mod long_running;
 mod operator;
+mod parts;
 mod requests;
 mod resume;
 mod server;
