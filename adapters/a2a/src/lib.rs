@@ -188,7 +188,6 @@ impl ProtocolAdapter for A2a {
         capabilities.usage = true;
         capabilities.reasoning = options.reasoning != Reasoning::Drop;
         capabilities.asks = Asks::ALL;
-        capabilities.any_protocol_events = true;
         capabilities
     }
 }

@@ -22,7 +22,7 @@ fn fate(found: &Found<'_>, options: &Options) -> Fate {
         }
         K::Annotation => Some((Change::Lost, "artifacts have no annotations")),
         K::EndReason => Some((Change::Lost, "a task says that an answer is incomplete, and not why")),
-        K::ProtocolEvent => Some((Change::Changed, "shown as data in a status")),
+        K::ProtocolEvent => Some((Change::Lost, "events of another protocol")),
         _ => None,
     }
 }

@@ -251,7 +251,7 @@ fn status_id(run: &Run, turn: usize, name: &str) -> String {
     format!("{}_{name}_{turn}", run.id.to_prefixed("status_"))
 }
 
-/// Id of the message that asked for this item.
+/// Id of the message that asked for this item. `None`: an earlier status has that id, or no message asked.
 fn asking_message_id<'r>(run: &'r Run, turn: usize, item: &Pending) -> Option<&'r str> {
     let has_item = |message: &&Message| match message.kind {
         MessageType::FunctionCall => {
@@ -263,7 +263,16 @@ fn asking_message_id<'r>(run: &'r Run, turn: usize, item: &Pending) -> Option<&'
         }
         _ => false,
     };
-    run.messages_of(turn).iter().find(has_item).map(|message| message.id.as_str())
+    let messages = run.messages_of(turn);
+    let message = messages.iter().find(has_item)?;
+
+    // A call of the agent, and a call that has its output, had a status of their own.
+    let had_status = message.announced != message.kind
+        || messages.iter().filter(|other| other.kind.is_output()).flat_map(|other| &other.slots).any(|slot| {
+            let call = slot.output().map(|output| output.call_id);
+            message.slots.iter().filter_map(|slot| slot.call.as_ref()).any(|head| Some(&head.call_id) == call.as_ref())
+        });
+    (!had_status).then_some(message.id.as_str())
 }
 
 /// Prompt text for people.

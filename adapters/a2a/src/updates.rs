@@ -273,7 +273,7 @@ impl Updates {
 
     /// The id of the messages of such statuses, without the number at its end.
     pub(crate) fn reasoning_chunk_id(message: &Message) -> String {
-        format!("{}-", message.id)
+        format!("{}-chunk-", message.id)
     }
 
     /// Records that a content was emitted up to `span`. Returns true if its artifact had started before.

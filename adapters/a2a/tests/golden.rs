@@ -2,13 +2,16 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use interlingua_core::agent_event::{AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, MessageEvent};
 use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::exchange::Exchange;
+use interlingua_core::model::{MessageType, Role};
 use interlingua_core::testkit::{self, laws};
-use interlingua_core::{End, Record, RunCall};
-use serde_json::json;
+use interlingua_core::{End, Json, Record, RunCall};
+use serde_json::{Value, json};
 use support::{Answer, ClientRequest, Decoded, about, host, lines, user, user_v03, with};
 
 /// A streaming request in each dialect, by name.
@@ -185,4 +188,114 @@ fn the_documented_stream_matches_the_output() {
     let record = support::record_of(&call, "plugin");
     let answer = decoded.streamed(&record, support::about_call(&record, &call));
     insta::assert_snapshot!(lines(&answer));
+}
+
+/// The ids of the agent's messages in statuses, each with its message.
+fn status_messages(answer: &Answer) -> Vec<(String, Value)> {
+    fn collect(value: &Value, found: &mut Vec<(String, Value)>) {
+        if let Some(id) = value["messageId"].as_str()
+            && value["role"].as_str().is_some_and(|role| matches!(role, "ROLE_AGENT" | "agent"))
+        {
+            found.push((id.to_owned(), value.clone()));
+        }
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| collect(value, found)),
+            Value::Object(fields) => fields.values().for_each(|value| collect(value, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for line in answer.body.lines() {
+        let data = line.strip_prefix("data: ").unwrap_or(line);
+        if let Ok(item) = serde_json::from_str(data) {
+            collect(&item, &mut found);
+        }
+    }
+    found
+}
+
+/// A call that turns out to be the client's once it has ended, beside one that has its output.
+fn late_client_call() -> Record {
+    let mut recorder = testkit::Recorder::new(Vec::new());
+    let call = |id: &str| CallPart {
+        call_id: id.to_owned().into(),
+        name: "locate".into(),
+        arguments: "{}".into(),
+        server_label: None,
+    };
+    let mut emit = |event: &AgentEvent<'_>| {
+        recorder.emit(event);
+    };
+    for id in ["c1", "c2"] {
+        emit(&AgentEvent::message(id, MessageType::PluginCall));
+        emit(&AgentEvent::call(id, call(id)));
+    }
+    emit(&AgentEvent::Message(MessageEvent {
+        id: Some("c1".into()),
+        kind: Some(MessageType::FunctionCall),
+        end: Some(End::Completed),
+        ..MessageEvent::default()
+    }));
+    emit(&AgentEvent::message_finished("c2", End::Completed));
+    let both = [("call", call("d1")), ("call", call("d2"))];
+    for (index, (id, part)) in (0..).zip(both) {
+        let content = ContentEvent::new(id, ContentUpdate::Final, ContentValue::Call(part)).at(index);
+        if index == 0 {
+            emit(&AgentEvent::message(id, MessageType::FunctionCall));
+        }
+        emit(&AgentEvent::Content(content));
+    }
+    emit(&AgentEvent::message_finished("call", End::Completed));
+    let output = Json::from_serialize(&json!({ "call_id": "d1", "output": "Paris" }));
+    emit(&AgentEvent::whole("out", MessageType::FunctionCallOutput, Role::Tool, ContentValue::OwnedData(output)));
+    emit(&AgentEvent::completed());
+    recorder.finish()
+}
+
+#[test]
+fn an_id_is_that_of_one_message_of_a_task() {
+    let options = [
+        json!({}),
+        json!({ "reasoning": "stream", "tools": "all", "status_text": "always" }),
+        json!({ "artifacts": "turn", "reasoning": "artifact", "turn_end": "input-required" }),
+    ];
+    let scripts = testkit::scripts().into_iter().filter(|script| !script.is_large());
+    let records = scripts.map(|script| (script.name.to_owned(), script.record()));
+    let all: Vec<(String, Record)> = records.chain([("late client call".to_owned(), late_client_call())]).collect();
+    for options in options {
+        let host = with(options.clone());
+        for (name, record) in &all {
+            let mut known: HashMap<String, Value> = HashMap::new();
+            let (open, about) = if name == "late client call" {
+                let mut about = about(record);
+                about.state = RunState::Waiting;
+                (record.clone(), about)
+            } else {
+                waiting(record)
+            };
+            let streams = dialects().map(|(dialect, request)| {
+                (dialect, host.send(&request).streamed(&open, about.clone()))
+            });
+            for (dialect, answer) in &streams[..1] {
+                for (id, message) in status_messages(answer) {
+                    let other = known.insert(id.clone(), message.clone());
+                    assert!(other.is_none_or(|other| other == message), "{name}, {dialect}, {options}: {id} twice");
+                }
+            }
+            // The task, and the stream in each dialect, have the same ids for the same messages.
+            let ids = |answer: &Answer| -> Vec<String> { status_messages(answer).into_iter().map(|(id, _)| id).collect() };
+            for (dialect, answer) in &streams {
+                assert_eq!(ids(answer), ids(&streams[0].1), "{name}, {dialect}, {options}");
+            }
+            let shown = testkit::TestRun::with_info(&open, about.clone());
+            let request = ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
+            let task = host.send(&request).final_answer(interlingua_core::Reply::Run(shown.view()));
+            let mut once: HashMap<String, Value> = HashMap::new();
+            for (id, message) in status_messages(&task) {
+                let in_stream = known.get(&id).cloned();
+                assert!(in_stream.is_none_or(|other| other == message), "{name}, {options}: {id} differs in the task");
+                assert!(once.insert(id.clone(), message).is_none(), "{name}, {options}: {id} is in the task twice");
+            }
+        }
+    }
 }

@@ -144,18 +144,16 @@ impl Exchange for Card {
         let changed_at = changed_at.max(self.route.agents[0].since);
 
         let tag = etag(card.text());
-        if self.route.public_url.is_some() {
-            let max_age = if complete { MAX_AGE } else { INCOMPLETE_MAX_AGE };
-            out.header("cache-control", format!("public, max-age={max_age}"));
-        } else {
-            // The URL comes from this request: a shared cache would serve it to other clients.
-            out.header("cache-control", "private, no-store");
-        }
+        // A URL from this request: a shared cache would serve it to other clients, and another host has another card.
+        let is_fixed = self.route.public_url.is_some();
+        let (scope, host) = if is_fixed { ("public", "") } else { ("private", ", Host") };
+        let max_age = if complete { MAX_AGE } else { INCOMPLETE_MAX_AGE };
+        out.header("cache-control", format!("{scope}, max-age={max_age}"));
 
         if changed_at <= self.now {
             out.header("last-modified", format_http_date(changed_at));
         }
-        out.header("vary", "A2A-Version, Accept-Encoding");
+        out.header("vary", format!("A2A-Version, Accept-Encoding{host}"));
 
         let not_modified = self.is_not_modified(&tag, changed_at);
         out.header("etag", tag);
