@@ -97,8 +97,10 @@ async fn an_agent_that_keeps_its_history_gets_what_is_new_and_no_ids() {
 async fn clients_that_read_the_agents_own_events_are_known_to_its_connector() {
     let event = json!({ "event": { "step": 1 } }).to_string();
     let end = json!({ "end": "completed" }).to_string();
-    let upstream = Upstream::in_order([Reply::frames([event, end]), says("well")]);
-    let routes = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\n\
+    let eventful = || Reply::frames([event.clone(), end.clone()]);
+    let upstream = Upstream::in_order([eventful(), says("well"), eventful(), eventful(), eventful()]);
+    let routes = "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{agent}\"\noptions = { protocol_events = true }\n\
+                  [[routes]]\nprotocol = \"agent-api\"\npath = \"/plain/{agent}\"\n\
                   [[routes]]\nprotocol = \"puppet\"\npath = \"/puppets/{agent}\"\n";
     let agents = agent(&upstream, "history = \"gateway\"", "");
     let gateway = Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{agents}{routes}")).await;
@@ -111,6 +113,20 @@ async fn clients_that_read_the_agents_own_events_are_known_to_its_connector() {
 
     gateway.run_turn("doll", &user_turn_in("s", "and?")).await.expect_completed();
     assert_eq!(texts(&last(&upstream)), ["hi", "and?"], "they are no part of what was said");
+
+    // Clients of other protocols get them only if they ask.
+    for (query, is_shown) in [("", false), ("?protocol_events=true", true), ("?protocol_events=false", false)] {
+        let answer = gateway.post(&format!("/plain/doll/process{query}"), &user_turn("hi")).await;
+        assert_eq!(answer.text().contains("protocol_event"), is_shown, "{query}: {}", answer.text());
+        let last = answer.text().lines().rfind(|line| line.starts_with("data: ")).expect("a frame").to_owned();
+        let last: Value = serde_json::from_str(&last["data: ".len()..]).expect("JSON");
+        let run = format!("/plain/doll/runs/{}", last["id"].as_str().expect("an id"));
+        assert_eq!(gateway.get(&format!("{run}{query}")).await.json(), last, "{query}");
+        let events = gateway.get(&format!("{run}/events{query}")).await;
+        assert_eq!(events.text().contains("protocol_event"), is_shown, "{query}");
+    }
+    let wrong = gateway.post("/plain/doll/process?protocol_events=maybe", &user_turn("hi")).await;
+    assert_eq!(wrong.status, 422, "{}", wrong.text());
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use interlingua_core::mislabeled;
 use interlingua_core::model::{AgentRequest, Content, Message, MessageType};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::unique_calls::UniqueCalls;
 use interlingua_core::{Fault, FaultKind, Json, sse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,7 +49,7 @@ impl UpstreamAdapter for NativeUpstream {
                 return Err(format!("\"{url}\" is not an http or https URL"));
             }
         }
-        Ok(Box::new(NativeConnector { url: url.to_owned(), stop_url }))
+        Ok(UniqueCalls::around(NativeConnector { url: url.to_owned(), stop_url }))
     }
 }
 

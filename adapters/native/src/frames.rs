@@ -10,14 +10,15 @@ use bytes::BufMut;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
-use interlingua_core::model::ContentType;
-use interlingua_core::run::{Run, RunError};
+use interlingua_core::loss::{ContentKind, Loss, Losses};
+use interlingua_core::model::{ContentType, MessageType};
+use interlingua_core::run::{Message, Run, RunError};
 use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::step::Step;
 use interlingua_core::{Fault, Out, RunId, sse};
 use serde::Serialize;
 
-use crate::Terminal;
+use crate::{ResponseForm, Terminal};
 use crate::wire::{self, Numbers, Output, Response, Snapshot, SnapshotValue, StartedMessage, WireContent, WireMessage};
 
 /// Writes the frames of one run.
@@ -25,6 +26,7 @@ use crate::wire::{self, Numbers, Output, Response, Snapshot, SnapshotValue, Star
 pub(crate) struct Frames {
     order: MessageSequencer,
     writer: Writer,
+    losses: Losses,
 }
 
 /// Which frames are written. All of them are counted.
@@ -41,7 +43,7 @@ pub(crate) enum WriteFrames {
 
 #[derive(Debug)]
 struct Writer {
-    terminal: Terminal,
+    form: ResponseForm,
     selection: WriteFrames,
     /// The number of the next frame.
     next: u64,
@@ -70,9 +72,9 @@ struct StartedRun {
 }
 
 impl Frames {
-    pub(crate) fn new(terminal: Terminal, selection: WriteFrames) -> Self {
+    pub(crate) fn new(form: ResponseForm, selection: WriteFrames) -> Self {
         let writer = Writer {
-            terminal,
+            form,
             selection,
             next: 0,
             numbers: Vec::new(),
@@ -80,7 +82,32 @@ impl Frames {
             started: None,
             ended: false,
         };
-        Self { order: MessageSequencer::new(), writer }
+        Self { order: MessageSequencer::new(), writer, losses: Losses::new() }
+    }
+
+    /// Sets the form of the response, before its first frame.
+    pub(crate) fn set_form(&mut self, form: ResponseForm) {
+        self.writer.form = form;
+    }
+
+    /// Writes the response as one object.
+    pub(crate) fn respond(&mut self, view: RunView<'_>, out: &mut Out) {
+        for message in &view.run().messages {
+            self.note(message);
+        }
+        write_response(self.writer.form, view, out);
+    }
+
+    /// The messages that were left out.
+    pub(crate) fn losses(&self) -> &[Loss] {
+        self.losses.as_slice()
+    }
+
+    fn note(&mut self, message: &Message) {
+        if self.writer.form.hides(message) {
+            let how = "the route's option protocol_events, or the query of the request, shows them";
+            self.losses.lost(ContentKind::ProtocolEvent, how);
+        }
     }
 
     /// Sets which frames are written from now on.
@@ -88,9 +115,20 @@ impl Frames {
         self.writer.selection = selection;
     }
 
+    /// True if the client has frames already.
+    pub(crate) const fn resumes(&self) -> bool {
+        matches!(self.writer.selection, WriteFrames::After(Some(_)))
+    }
+
     /// Writes the frames of a step.
     #[inline]
     pub(crate) fn step(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
+        if let Some((_, message)) = step.message().filter(|(_, message)| self.writer.form.hides(message)) {
+            if matches!(step.event, Event::MessageStarted { .. }) {
+                self.note(message);
+            }
+            return Flow::More;
+        }
         self.order.push(step, |step| self.writer.write(step, out));
         if self.writer.ended { Flow::Close } else { Flow::More }
     }
@@ -114,13 +152,13 @@ impl Frames {
 }
 
 /// Writes the response object of a run in its current state: for an ended run, exactly its last frame.
-pub(crate) fn write_response(terminal: Terminal, view: RunView<'_>, out: &mut Out) {
-    with_response(terminal, view, |response| out.json(response));
+pub(crate) fn write_response(form: ResponseForm, view: RunView<'_>, out: &mut Out) {
+    with_response(form, view, |response| out.json(response));
 }
 
 /// Calls `write` with the response object of a run in its current state.
-pub(crate) fn with_response<T>(terminal: Terminal, view: RunView<'_>, write: impl FnOnce(&Response<'_>) -> T) -> T {
-    let mut frames = Frames::new(terminal, WriteFrames::None);
+pub(crate) fn with_response<T>(form: ResponseForm, view: RunView<'_>, write: impl FnOnce(&Response<'_>) -> T) -> T {
+    let mut frames = Frames::new(form, WriteFrames::None);
     let mut unused = Out::new();
     for step in view.record.steps(0) {
         frames.step(step, &mut unused);
@@ -128,10 +166,10 @@ pub(crate) fn with_response<T>(terminal: Terminal, view: RunView<'_>, write: imp
 
     let (run, writer) = (view.run(), frames.writer);
     let last = writer.next.checked_sub(1);
-    let output = Output { run, numbers: &writer.numbers };
+    let output = Output { run, numbers: &writer.numbers, form };
     let mut error = RunError { code: String::new(), message: String::new() };
     let response = match end(view) {
-        Some(end) => terminal_response(terminal, run, end, last, output, &mut error),
+        Some(end) => terminal_response(form.terminal, run, end, last, output, &mut error),
         None => Response {
             status: if view.info.state == RunState::Queued { "queued" } else { "in_progress" },
             sequence_number: last,
@@ -144,11 +182,11 @@ pub(crate) fn with_response<T>(terminal: Terminal, view: RunView<'_>, write: imp
 }
 
 /// The response object of a run without its messages, for a list of runs.
-pub(crate) fn listed_response<'a>(terminal: Terminal, view: RunView<'a>, error: &'a mut RunError) -> Response<'a> {
+pub(crate) fn listed_response<'a>(form: ResponseForm, view: RunView<'a>, error: &'a mut RunError) -> Response<'a> {
     let run = view.run();
-    let output = Output { run, numbers: &[] };
+    let output = Output { run, numbers: &[], form };
     let response = match end(view) {
-        Some(end) => terminal_response(terminal, run, end, None, output, error),
+        Some(end) => terminal_response(form.terminal, run, end, None, output, error),
         None => Response {
             status: if view.info.state == RunState::Queued { "queued" } else { "in_progress" },
             ..started_response(run)
@@ -224,6 +262,13 @@ fn terminal_response<'a>(
 fn fill<'a>(buffer: &'a mut RunError, (code, message): (&str, &str)) -> &'a RunError {
     *buffer = RunError { code: code.to_owned(), message: message.to_owned() };
     buffer
+}
+
+impl ResponseForm {
+    /// True for a message that is left out.
+    pub(crate) fn hides(self, message: &Message) -> bool {
+        !self.protocol_events && message.announced == MessageType::ProtocolEvent
+    }
 }
 
 impl Writer {
@@ -353,10 +398,10 @@ impl Writer {
         }
 
         let numbers = std::mem::take(&mut self.numbers);
-        let (terminal, mut error) = (self.terminal, RunError { code: String::new(), message: String::new() });
+        let (form, mut error) = (self.form, RunError { code: String::new(), message: String::new() });
         self.frame(out, |number| {
-            let output = Output { run, numbers: &numbers };
-            terminal_response(terminal, run, end, Some(number), output, &mut error)
+            let output = Output { run, numbers: &numbers, form };
+            terminal_response(form.terminal, run, end, Some(number), output, &mut error)
         });
         self.numbers = numbers;
         self.ended = true;

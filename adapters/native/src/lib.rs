@@ -22,7 +22,7 @@ use interlingua_core::capability::{Asks, ClientCapabilities, Media};
 use interlingua_core::exchange::{Learns, Mounted};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::sample::{SampleInput, SampleRequest};
-use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
+use interlingua_core::{Endpoint, Fault, Mount, ProtocolAdapter, Request};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -43,11 +43,14 @@ pub struct Options {
     pub heartbeat: bool,
     /// True if web pages of any origin may use the route, as with the runtime: the same as the route's `cors = ["*"]`.
     pub cors: bool,
+    /// True if clients get the events that only the agent's own protocol has a word for, as messages of type
+    /// `protocol_event`. A request can ask for them with `?protocol_events=true`.
+    pub protocol_events: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { terminal: Terminal::Precise, heartbeat: true, cors: false }
+        Self { terminal: Terminal::Precise, heartbeat: true, cors: false, protocol_events: false }
     }
 }
 
@@ -68,6 +71,35 @@ pub enum Terminal {
 struct Route {
     agent: String,
     options: Options,
+}
+
+/// The form of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResponseForm {
+    pub(crate) terminal: Terminal,
+    /// Messages of type `protocol_event` are part of it.
+    pub(crate) protocol_events: bool,
+}
+
+impl Route {
+    /// The form of the route's responses.
+    const fn form(&self) -> ResponseForm {
+        ResponseForm { terminal: self.options.terminal, protocol_events: self.options.protocol_events }
+    }
+
+    /// The form that a request asks for.
+    ///
+    /// # Errors
+    /// If its query says neither yes nor no.
+    fn form_of(&self, request: &Request<'_>) -> Result<ResponseForm, Fault> {
+        let protocol_events = match request.query("protocol_events").as_deref() {
+            None => self.options.protocol_events,
+            Some("true" | "1") => true,
+            Some("false" | "0") => false,
+            Some(_) => return Err(Fault::invalid("?protocol_events", "is true or false")),
+        };
+        Ok(ResponseForm { protocol_events, ..self.form() })
+    }
 }
 
 impl ProtocolAdapter for Native {
@@ -97,7 +129,7 @@ impl ProtocolAdapter for Native {
         })
     }
 
-    fn capabilities(_: &Options) -> ClientCapabilities {
+    fn capabilities(options: &Options) -> ClientCapabilities {
         let mut capabilities = ClientCapabilities::default();
         capabilities.client_tools = true;
         capabilities.tool_declarations = true;
@@ -109,7 +141,7 @@ impl ProtocolAdapter for Native {
         capabilities.usage = true;
         capabilities.reasoning = true;
         capabilities.asks = Asks::ALL;
-        capabilities.any_protocol_events = true;
+        capabilities.any_protocol_events = options.protocol_events;
         capabilities.names_model = true;
         capabilities
     }

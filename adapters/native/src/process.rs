@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use interlingua_core::call::{Call, Delivery, Reply, RunCall, RunView, Target, Thread};
 use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::loss::Loss;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::step::Step;
 use interlingua_core::{Fault, Out, Request};
 
-use crate::frames::{self, Frames, WriteFrames};
+use crate::frames::{Frames, WriteFrames};
 use crate::run_id::run_id;
 use crate::{Route, body, fault};
 
@@ -32,12 +33,13 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), frames: Frames::new(route.options.terminal, WriteFrames::All) }
+        Self { route: Arc::clone(route), frames: Frames::new(route.form(), WriteFrames::All) }
     }
 }
 
 impl Exchange for Process {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        self.frames.set_form(self.route.form_of(request)?);
         let object = body::object(request)?;
         let agent_request = AgentRequest::parse(&object)?;
 
@@ -49,7 +51,7 @@ impl Exchange for Process {
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
-            Reply::Run(view) => frames::write_response(self.route.options.terminal, view, out),
+            Reply::Run(view) => self.frames.respond(view, out),
             Reply::Waiting(view) => fault::write_waiting(view, out),
             reply => return Err(fault::unexpected(&reply)),
         }
@@ -68,6 +70,10 @@ impl Exchange for Process {
         self.frames.interrupt(fault, out);
     }
 
+    fn losses(&self) -> &[Loss] {
+        self.frames.losses()
+    }
+
     fn heartbeat(&mut self, out: &mut Out) {
         heartbeat(&self.route, out);
     }
@@ -81,13 +87,14 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), frames: Frames::new(route.options.terminal, WriteFrames::After(None)) }
+        Self { route: Arc::clone(route), frames: Frames::new(route.form(), WriteFrames::After(None)) }
     }
 }
 
 impl Exchange for Events {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let id = run_id(request)?;
+        self.frames.set_form(self.route.form_of(request)?);
 
         // A browser that reconnects sends the header in addition to its original query: the header is newer.
         let header = request.header("last-event-id").filter(|id| !id.is_empty());
@@ -113,6 +120,10 @@ impl Exchange for Events {
 
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         self.frames.step(step, out)
+    }
+
+    fn resumes(&self) -> bool {
+        self.frames.resumes()
     }
 
     fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {

@@ -11,7 +11,7 @@ use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
 use crate::run_id::run_id;
-use crate::{Route, Terminal, fault, frames, wire};
+use crate::{ResponseForm, Route, fault, frames, wire};
 
 /// The operation on one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +26,12 @@ pub(crate) struct OneRun {
     route: Arc<Route>,
     operation: Operation,
     id: Option<RunId>,
+    form: ResponseForm,
 }
 
 impl OneRun {
     pub(crate) fn new(route: &Arc<Route>, operation: Operation) -> Self {
-        Self { route: Arc::clone(route), operation, id: None }
+        Self { operation, id: None, form: route.form(), route: Arc::clone(route) }
     }
 }
 
@@ -38,6 +39,7 @@ impl Exchange for OneRun {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let id = run_id(request)?;
         self.id = Some(id);
+        self.form = self.route.form_of(request)?;
 
         let target = Target::Run(id);
         Ok(match self.operation {
@@ -49,7 +51,7 @@ impl Exchange for OneRun {
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match (reply, self.id) {
-            (Reply::Run(view), _) => frames::write_response(self.route.options.terminal, view, out),
+            (Reply::Run(view), _) => frames::write_response(self.form, view, out),
             (Reply::Done, Some(id)) => {
                 out.json(&Deleted { id: wire::response_id(id), object: "response", deleted: true });
             }
@@ -110,7 +112,7 @@ impl Exchange for AllRuns {
             object: "list",
             total: page.total,
             next: page.next.map(|next| format!("{}.{}", next.at, next.id)),
-            data: Entries { page: &page, terminal: self.route.options.terminal },
+            data: Entries { page: &page, form: self.route.form() },
         });
         Ok(Next::Done)
     }
@@ -141,7 +143,7 @@ struct RunList<'a> {
 /// The responses of a page, without their output.
 struct Entries<'a> {
     page: &'a Page<'a>,
-    terminal: Terminal,
+    form: ResponseForm,
 }
 
 impl Serialize for Entries<'_> {
@@ -149,7 +151,7 @@ impl Serialize for Entries<'_> {
         let mut list = serializer.serialize_seq(Some(self.page.runs.len()))?;
         for view in &self.page.runs {
             let mut error = RunError { code: String::new(), message: String::new() };
-            list.serialize_element(&frames::listed_response(self.terminal, *view, &mut error))?;
+            list.serialize_element(&frames::listed_response(self.form, *view, &mut error))?;
         }
         list.end()
     }

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use crate::frames;
 use crate::process::run_call;
 use crate::run_id::run_id;
-use crate::{Route, Terminal, body, fault};
+use crate::{ResponseForm, Route, body, fault};
 
 /// `POST /process/task`. Unlike the runtime, which accepts everything with 200, it refuses invalid requests.
 pub(crate) struct Submit {
@@ -73,23 +73,25 @@ pub(crate) struct Poll {
     route: Arc<Route>,
     /// The id in the path, as the client sent it.
     id: String,
+    form: ResponseForm,
 }
 
 impl Poll {
     pub(crate) fn new(route: &Arc<Route>) -> Self {
-        Self { route: Arc::clone(route), id: String::new() }
+        Self { id: String::new(), form: route.form(), route: Arc::clone(route) }
     }
 }
 
 impl Exchange for Poll {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         self.id = request.param("id").to_owned();
+        self.form = self.route.form_of(request)?;
         Ok(Call::Fetch(Target::Run(run_id(request)?)))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         let Reply::Run(view) = reply else { return Err(fault::unexpected(&reply)) };
-        let terminal = self.route.options.terminal;
+        let form = self.form;
 
         match view.info.state {
             RunState::Queued => out.json(&Unfinished { status: "pending", started_at: None }),
@@ -99,7 +101,7 @@ impl Exchange for Poll {
             }
             // Only runs of other protocols can be waiting. They are reported with the end of their last turn.
             RunState::Waiting | RunState::WaitingForAuth | RunState::Ended(_) => {
-                out.json(&Finished { status: "finished", result: FinalResponse { terminal, view } })
+                out.json(&Finished { status: "finished", result: FinalResponse { form, view } })
             }
         }
         Ok(Next::Done)
@@ -136,13 +138,13 @@ struct Finished<'a> {
 
 /// The final response; its status may be `failed`.
 struct FinalResponse<'a> {
-    terminal: Terminal,
+    form: ResponseForm,
     view: RunView<'a>,
 }
 
 impl Serialize for FinalResponse<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        frames::with_response(self.terminal, self.view, |response| response.serialize(serializer))
+        frames::with_response(self.form, self.view, |response| response.serialize(serializer))
     }
 }
 

@@ -10,6 +10,8 @@ use interlingua_core::{End, Extra, Json, RunId};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
+use crate::ResponseForm;
+
 /// `object: "response"`
 pub(crate) struct Response<'a> {
     pub(crate) sequence_number: Option<u64>,
@@ -61,12 +63,14 @@ pub(crate) struct Numbers {
 pub(crate) struct Output<'a> {
     pub(crate) run: &'a Run,
     pub(crate) numbers: &'a [Numbers],
+    pub(crate) form: ResponseForm,
 }
 
 impl Serialize for Output<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
-        for (index, message) in self.run.messages.iter().enumerate() {
+        let shown = |(_, message): &(usize, &Message)| !self.form.hides(message);
+        for (index, message) in self.run.messages.iter().enumerate().filter(shown) {
             let numbers = self.numbers.get(index);
             let number = numbers.and_then(|numbers| numbers.message);
             list.serialize_element(&WireMessage { number, message, numbers })?;
