@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use interlingua_core::agent_event::{AgentEvent, CallPart, ContentValue, MessageEvent};
+use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::EventSink;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role, ToolOutput};
@@ -41,6 +42,9 @@ enum CallKind {
 
 #[derive(Debug)]
 struct Call {
+    /// The agent's id.
+    own: String,
+    /// The id in the run: the agent's, unless an earlier call of the session has it.
     id: String,
     /// The canonical message's id.
     message: String,
@@ -83,6 +87,7 @@ pub(super) struct Calls {
     approved: Vec<Approved>,
     hidden: Vec<Hidden>,
     unanswered: UnansweredCalls,
+    ids: CallIds,
 }
 
 impl Calls {
@@ -93,15 +98,29 @@ impl Calls {
         unanswered: UnansweredCalls,
     ) -> Self {
         let (all, by_id, hidden) = (Vec::new(), HashMap::new(), Vec::new());
-        Self { all, by_id, declared, earlier, approved, hidden, unanswered }
+        Self { all, by_id, declared, earlier, approved, hidden, unanswered, ids: CallIds::default() }
+    }
+
+    /// With the ids of the session's earlier calls.
+    pub(super) fn with_ids(mut self, ids: CallIds) -> Self {
+        self.ids = ids;
+        self
+    }
+
+    /// The ids of the session's calls.
+    pub(super) const fn ids(&self) -> &CallIds {
+        &self.ids
     }
 
     /// A call begins.
     pub(super) fn start(&mut self, id: &str, name: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if let Some(known) = self.by_id.get(id).filter(|_| !id.is_empty()) {
             let call = &mut self.all[*known];
-            call.begins_again = call.is_complete;
-            return sink.emit(&AgentEvent::Ignored);
+            if call.result.is_none() {
+                call.begins_again = call.is_complete;
+                return sink.emit(&AgentEvent::Ignored);
+            }
+            // The call has its result: the agent uses the id again.
         }
         if self.all.len() >= MAX_CALLS {
             return Err(Fault::new(FaultKind::UpstreamTooLarge, "the agent's answer has too many calls"));
@@ -116,14 +135,16 @@ impl Calls {
             CallKind::Undeclared
         };
         // Without an id of its own no result is known to be its result, but the call can be shown.
-        let id = if id.is_empty() { format!("unnamed-{}", self.all.len() + 1) } else { id.to_owned() };
+        let own = if id.is_empty() { format!("unnamed-{}", self.all.len() + 1) } else { id.to_owned() };
+        let id = if kind == CallKind::Repeated { self.ids.latest(&own).to_owned() } else { self.ids.assign(&own) };
         let message = format!("call-{id}");
-        self.by_id.insert(id.clone(), self.all.len());
+        self.by_id.insert(own.clone(), self.all.len());
         if kind != CallKind::Repeated {
             let part = CallPart { call_id: id.as_str().into(), name: name.into(), ..CallPart::default() };
             announce(&message, kind.message_type(), part, sink)?;
         }
         self.all.push(Call {
+            own,
             id,
             message,
             name: name.to_owned(),
@@ -179,7 +200,7 @@ impl Calls {
             let hidden = objects.into_iter().map(|arguments| Hidden {
                 name: call.name.clone(),
                 arguments,
-                inside: call.id.clone(),
+                inside: call.own.clone(),
             });
             let hidden: Vec<Hidden> = hidden.collect();
             losses
@@ -208,16 +229,16 @@ impl Calls {
         losses: &mut Losses,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
-        let latest = self.all.last().filter(|_| id.is_empty()).map(|call| call.id.clone());
+        let latest = self.all.last().filter(|_| id.is_empty()).map(|call| call.own.clone());
         let id = latest.as_deref().unwrap_or(id);
         if !self.by_id.contains_key(id) {
             if let Some(earlier) = self.earlier.iter().find(|call| call.id == id) {
                 let name = earlier.name.clone();
                 self.earlier.retain(|call| call.id != id);
-                return output(id, &name, MessageType::PluginCallOutput, result, sink);
+                return output(self.ids.latest(id), &name, MessageType::PluginCallOutput, result, sink);
             }
             if self.hidden.is_empty() {
-                return output(id, "", MessageType::PluginCallOutput, result, sink);
+                return self.result_of_unknown(result, losses, sink);
             }
             // Servers that put two calls into one name the second one's id with its result.
             let Hidden { name, arguments, .. } = self.hidden.remove(0);
@@ -241,7 +262,28 @@ impl Calls {
         self.check(place, losses);
         let call = &mut self.all[place];
         call.close(None, sink)?;
-        output(id, &call.name, call.kind.output_type(), result, sink)
+        output(&call.id, &call.name, call.kind.output_type(), result, sink)
+    }
+
+    /// A result with an unknown call id. It belongs to the only call without a result; if there are none or several, it is
+    /// dropped.
+    fn result_of_unknown(
+        &mut self,
+        result: &str,
+        losses: &mut Losses,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let own = self.all.iter().filter(|call| call.result.is_none()).map(|call| &call.own);
+        let mut open = own.chain(self.earlier.iter().map(|call| &call.id));
+        let Some(only) = open.next().cloned().filter(|_| open.next().is_none()) else {
+            losses.lost(ContentKind::AgentOutput, "its id is that of no call");
+            return sink.emit(&AgentEvent::Ignored);
+        };
+        losses.changed(
+            ContentKind::AgentOutput,
+            "its id is that of no call: it counts as the output of the one open call",
+        );
+        self.result(&only, result, losses, sink)
     }
 
     /// Notes a call that was run after an approval of another one: the agent's framework mixed them up.
@@ -265,7 +307,7 @@ impl Calls {
                 .filter(|call| call.name == name && call.result.is_none() && call.kind != CallKind::Client)
         };
         let exact = open().find(|call| is_same(&call.arguments, arguments));
-        let earlier = self.earlier.iter().rev().find(|call| call.name == name).map(|call| call.id.as_str());
+        let earlier = self.earlier.iter().rev().find(|call| call.name == name).map(|call| self.ids.latest(&call.id));
         exact.or_else(|| open().next()).map(|call| call.id.as_str()).or(earlier)
     }
 
@@ -278,7 +320,7 @@ impl Calls {
     ) -> Result<(), Fault> {
         for place in 0..self.all.len() {
             if !self.all[place].is_complete {
-                let id = self.all[place].id.clone();
+                let id = self.all[place].own.clone();
                 self.end(&id, losses, sink)?;
             }
             let call = &mut self.all[place];
@@ -289,7 +331,7 @@ impl Calls {
             call.close(is_clients.then_some(MessageType::FunctionCall), sink)?;
         }
         for (Hidden { name, arguments, inside }, number) in std::mem::take(&mut self.hidden).into_iter().zip(2_u32..) {
-            let id = format!("{inside}-{number}");
+            let id = self.ids.assign(&format!("{inside}-{number}"));
             let message = format!("call-{id}");
             let part =
                 CallPart { call_id: id.into(), name: name.into(), arguments: arguments.into(), server_label: None };
@@ -302,7 +344,7 @@ impl Calls {
     /// Calls of the agent that have no result yet.
     pub(super) fn open(&self) -> impl Iterator<Item = OpenCall> + '_ {
         let own = self.all.iter().filter(|call| call.kind != CallKind::Client && call.result.is_none());
-        let own = own.map(|call| OpenCall { id: call.id.clone(), name: call.name.clone() });
+        let own = own.map(|call| OpenCall { id: call.own.clone(), name: call.name.clone() });
         let earlier = self.earlier.iter().filter(|call| !self.by_id.contains_key(&call.id)).cloned();
         own.chain(earlier)
     }

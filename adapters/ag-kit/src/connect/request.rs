@@ -1,5 +1,6 @@
 //! The request of a turn.
 
+use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::links;
 use interlingua_core::loss::{ContentKind, Losses};
@@ -63,6 +64,7 @@ impl RequestBody {
         turn: &TurnRequest<'_>,
         resume: Option<Resume>,
         parameters: Parameters,
+        call_ids: &CallIds,
         losses: &mut Losses,
     ) -> Self {
         let request = turn.request;
@@ -76,7 +78,7 @@ impl RequestBody {
         let mut messages = Vec::new();
         for (place, message) in request.input.iter().enumerate() {
             let is_new = !turn.history.contains(&place);
-            messages.extend(outgoing(message, place, is_new, losses));
+            messages.extend(outgoing(message, place, is_new, call_ids, losses));
         }
         Self { conversation_id: request.session_id.clone().unwrap_or_default(), messages, tools, resume, extra: passed }
     }
@@ -120,7 +122,13 @@ fn note_settings(sampling: &Sampling, extra: &Extra, losses: &mut Losses) {
 }
 
 /// A message as the protocol has it. `is_new`: the agent has not seen it.
-fn outgoing(message: &Message, place: usize, is_new: bool, losses: &mut Losses) -> Vec<OutgoingMessage> {
+fn outgoing(
+    message: &Message,
+    place: usize,
+    is_new: bool,
+    call_ids: &CallIds,
+    losses: &mut Losses,
+) -> Vec<OutgoingMessage> {
     let id = message.id.clone().unwrap_or_else(|| format!("message-{place}"));
     let plain = |role: &'static str, content: String| {
         vec![OutgoingMessage { role, id: id.clone(), content, tool_call_id: None }]
@@ -144,7 +152,7 @@ fn outgoing(message: &Message, place: usize, is_new: bool, losses: &mut Losses) 
                 role: "tool",
                 id: format!("{id}-{}", output.call_id),
                 content: output.output,
-                tool_call_id: Some(output.call_id),
+                tool_call_id: Some(call_ids.own(&output.call_id).to_owned()),
             });
             outputs.collect()
         }

@@ -1,6 +1,7 @@
 //! What is kept of a session from turn to turn.
 
 use interlingua_core::Json;
+use interlingua_core::call_ids::CallIds;
 use serde::{Deserialize, Serialize};
 
 /// Calls of an interrupted answer that are remembered.
@@ -13,6 +14,7 @@ const MAX_NAME: usize = 512;
 /// A call whose result may come in the next answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OpenCall {
+    /// The agent's id.
     pub(super) id: String,
     pub(super) name: String,
 }
@@ -27,6 +29,13 @@ pub(super) struct SessionState {
     /// Names of the tools that the client declared last: a request with a result often declares none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tools: Vec<String>,
+    /// Ids of all calls: the agent may use one again.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) call_ids: CallIds,
+}
+
+fn is_default(call_ids: &CallIds) -> bool {
+    *call_ids == CallIds::default()
 }
 
 impl SessionState {

@@ -35,13 +35,17 @@ impl AgKitTurn {
             state.keep_tools(tool_names(tools));
         }
         let mut losses = Losses::new();
-        let (resume, approved) = asks::resume(turn, options.resume_style)?;
+        let (resume, mut approved) = asks::resume(turn, options.resume_style)?;
+        for call in approved.iter_mut().filter_map(|approved| approved.call_id.as_mut()) {
+            *call = stored.call_ids.own(call).to_owned();
+        }
         // Results of the calls before a pause come in the answer that follows it.
         let earlier = if resume.is_some() { std::mem::take(&mut state.calls) } else { Vec::new() };
         state.calls.clear();
         let calls = Calls::new(state.tools.clone(), earlier, approved, options.unanswered_calls);
+        let calls = calls.with_ids(state.call_ids.clone());
 
-        let body = RequestBody::new(turn, resume, options.parameters, &mut losses);
+        let body = RequestBody::new(turn, resume, options.parameters, &stored.call_ids, &mut losses);
         let body = serde_json::to_vec(&body).map_err(|error| {
             Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_detail(error)
         })?;
@@ -80,6 +84,7 @@ impl AgentTurn for AgKitTurn {
 
     fn session_state(&self) -> Option<Json> {
         let mut state = self.state.clone();
+        state.call_ids.clone_from(self.reader.calls.ids());
         if self.reader.interrupt.is_some() {
             state.keep_calls(self.reader.calls.open());
         }

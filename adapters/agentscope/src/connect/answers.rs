@@ -1,6 +1,7 @@
 //! Answers to what a reply waits for: decisions, and outputs of calls that the client ran.
 
 use interlingua_core::answer::{self, AnswerBody};
+use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::pending::{Decision, Pending, PendingKind};
@@ -41,7 +42,7 @@ impl Answers {
     ///
     /// # Errors
     /// If one decides nothing: it must not be taken for a yes.
-    pub(super) fn read(turn: &TurnRequest<'_>, losses: &mut Losses) -> Result<Self, Fault> {
+    pub(super) fn read(turn: &TurnRequest<'_>, call_ids: &CallIds, losses: &mut Losses) -> Result<Self, Fault> {
         let mut answers = Self::default();
         for (_, message) in turn.new_messages() {
             let is_failed = message.has_failed_output();
@@ -49,7 +50,9 @@ impl Answers {
                 // Outputs of the history, and answers to what no one asked.
                 let Some(item) = turn.answered.iter().find(|item| item.id == answer.id) else { continue };
                 match (item.kind, answer.given) {
-                    (PendingKind::Tool, AnswerBody::Text(output)) => answers.execute(item, &output, is_failed),
+                    (PendingKind::Tool, AnswerBody::Text(output)) => {
+                        answers.execute(item, call_ids.own(&item.id), &output, is_failed);
+                    }
                     (_, AnswerBody::Decided { decision, arguments, text, payload }) => {
                         // What no one decided has no reason of anybody's.
                         let has_reason = text.is_some_and(|text| !text.is_empty()) && decision != Decision::Cancel;
@@ -59,7 +62,7 @@ impl Answers {
                         if decision == Decision::Cancel {
                             losses.changed(ContentKind::Approval, "what no one decided is sent as a rejection");
                         }
-                        answers.confirm(item, decision, arguments.as_deref(), payload.as_ref());
+                        answers.confirm(item, call_ids, decision, arguments.as_deref(), payload.as_ref());
                     }
                     _ => {
                         let message = "the answer decides nothing";
@@ -75,7 +78,8 @@ impl Answers {
         self.calls.is_empty()
     }
 
-    fn execute(&mut self, item: &Pending, output: &str, is_failed: bool) {
+    /// `own_id`: the service's id of the call.
+    fn execute(&mut self, item: &Pending, own_id: &str, output: &str, is_failed: bool) {
         #[derive(Serialize)]
         struct Executed<'a> {
             r#type: &'static str,
@@ -92,27 +96,34 @@ impl Answers {
         let text = Text { r#type: "text", text: output };
         self.executed.push(Json::from_serialize(&Executed {
             r#type: "tool_result",
-            id: &item.id,
+            id: own_id,
             name: &item.name,
             output: [text],
             state: if is_failed { "error" } else { "success" },
         }));
         self.calls.push(AnsweredCall {
-            own_id: item.id.clone(),
+            own_id: own_id.to_owned(),
             id: item.id.clone(),
             name: item.name.clone(),
             is_external: true,
         });
     }
 
-    fn confirm(&mut self, item: &Pending, decision: Decision, arguments: Option<&str>, payload: Option<&Json>) {
+    fn confirm(
+        &mut self,
+        item: &Pending,
+        call_ids: &CallIds,
+        decision: Decision,
+        arguments: Option<&str>,
+        payload: Option<&Json>,
+    ) {
         let Extension { source, payload: asked } = extension(item);
         let call_id = item.call_id.clone().unwrap_or_else(|| item.id.clone());
         // The service wants the call back as it sent it.
         let mut call: Extra = asked.as_ref().and_then(Json::decode).unwrap_or_else(|| {
             let mut call = Extra::new();
             call.push("type", Json::from_serialize("tool_call"));
-            call.push("id", Json::from_serialize(&call_id));
+            call.push("id", Json::from_serialize(call_ids.own(&call_id)));
             call.push("name", Json::from_serialize(&item.name));
             call.push("input", Json::from_serialize(&item.arguments));
             call
@@ -122,7 +133,7 @@ impl Answers {
         }
 
         let confirmed = matches!(decision, Decision::Accept | Decision::Edit);
-        let own_id = call.get("id").and_then(Json::decode::<String>).unwrap_or_else(|| call_id.clone());
+        let own_id = call.get("id").and_then(Json::decode::<String>).unwrap_or_else(|| call_ids.own(&call_id).to_owned());
         let mut result = Extra::new();
         result.push("confirmed", Json::from_serialize(&confirmed));
         result.push("tool_call", Json::from_serialize(&call));

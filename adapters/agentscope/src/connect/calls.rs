@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
+use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::EventSink;
 use interlingua_core::held::Held;
 use interlingua_core::model::{MessageType, Role, ToolOutput};
@@ -45,6 +46,8 @@ pub(super) struct Calls {
     by_id: HashMap<String, usize>,
     outputs: HashMap<usize, Output>,
     pub(super) held: Held,
+    /// Ids of the session's calls.
+    pub(super) ids: CallIds,
 }
 
 /// How an output ended, and what the tool said besides.
@@ -72,10 +75,10 @@ impl Calls {
     /// A call begins.
     pub(super) fn start(&mut self, own_id: &str, name: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
         // Models without ids of their own number their calls again in each answer.
-        let id = if own_id.is_empty() || self.by_id.contains_key(own_id) {
-            format!("{own_id}_{}", self.all.len() + 1)
+        let id = if own_id.is_empty() {
+            self.ids.assign(&format!("call_{}", self.all.len() + 1))
         } else {
-            own_id.to_owned()
+            self.ids.assign(own_id)
         };
         let place = self.add(own_id, id, name);
         let call = &self.all[place];
@@ -189,15 +192,29 @@ impl Calls {
 
     /// The output of a call that has none yet.
     fn output_of(&mut self, own_id: &str, name: &str) -> Option<&mut Output> {
-        let place = match self.find(own_id) {
+        let place = match self.find(own_id).or_else(|| self.only_open(name)) {
             Some(place) => place,
+            // Without a name no client could say which call it answers.
+            None if name.is_empty() => return None,
             // Its call was made in an earlier turn.
             None => {
-                self.know(own_id, own_id, name, false);
+                let id = self.ids.latest(own_id).to_owned();
+                self.know(own_id, &id, name, false);
                 self.find(own_id)?
             }
         };
         (!self.all[place].has_output).then(|| self.outputs.entry(place).or_default())
+    }
+
+    /// True for an output without a name whose id no call has.
+    pub(super) fn is_unknown(&self, own_id: &str, name: &str) -> bool {
+        name.is_empty() && self.find(own_id).is_none() && self.only_open(name).is_none()
+    }
+
+    /// The only call without an output, for an output without a name whose id no call has.
+    fn only_open(&self, name: &str) -> Option<usize> {
+        let mut open = (0..self.all.len()).filter(|place| name.is_empty() && !self.all[*place].has_output);
+        open.next().filter(|_| open.next().is_none())
     }
 
     /// What is known of an output comes again as a whole.
@@ -219,7 +236,7 @@ impl Calls {
             // The client knows what it sent.
             return sink.emit(&AgentEvent::KeepAlive);
         }
-        let Some(place) = self.find(own_id) else { return Ok(()) };
+        let Some(place) = self.find(own_id).or_else(|| self.only_open(name)) else { return Ok(()) };
         self.end(place, MessageType::PluginCall, sink)?;
         let output = self.outputs.remove(&place).unwrap_or_default();
         let call = &mut self.all[place];

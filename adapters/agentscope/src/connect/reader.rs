@@ -220,6 +220,9 @@ impl Reader {
             }
             "TOOL_RESULT_DATA_DELTA" => self.output_media(event, sink),
             "TOOL_RESULT_END" => {
+                if self.calls.is_unknown(call, word(&event.tool_call_name)) {
+                    self.losses.lost(ContentKind::AgentOutput, "its id is that of no call");
+                }
                 let end = OutputEnd { state: word(&event.state), metadata: event.metadata.0 };
                 self.calls.output_end(call, word(&event.tool_call_name), end, sink)
             }

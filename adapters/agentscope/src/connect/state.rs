@@ -1,6 +1,7 @@
 //! What a connector stores for a session: the session of the service, and the reply that waits.
 
 use interlingua_core::Json;
+use interlingua_core::call_ids::CallIds;
 use serde::{Deserialize, Serialize};
 
 use super::wire::Usage;
@@ -21,6 +22,13 @@ pub(super) struct SessionState {
     /// What of that reply was read, if it waits for answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waiting: Option<WaitingReply>,
+    /// Ids of all calls: models without ids of their own number their calls again in each answer.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) call_ids: CallIds,
+}
+
+fn is_default(call_ids: &CallIds) -> bool {
+    *call_ids == CallIds::default()
 }
 
 /// A reply that waits for answers.

@@ -93,7 +93,7 @@ impl AgentscopeTurn {
         let stored = SessionState::read(turn.session_state);
         let mut losses = Losses::new();
         note_losses(turn.request, &mut losses);
-        let answers = Answers::read(turn, &mut losses)?;
+        let answers = Answers::read(turn, &stored.call_ids, &mut losses)?;
         let run = turn.request.id.as_deref().unwrap_or("run");
         let words = Words::read(turn, run, &mut losses);
 
@@ -101,6 +101,7 @@ impl AgentscopeTurn {
         let session = stored.session.clone().filter(|_| turn.history.is_empty());
         let mut reader = Reader::new(Kept::new(options.events, turn.protocol_events));
         reader.losses = losses;
+        reader.calls.ids = stored.call_ids.clone();
         reader.old_reply = stored.reply.clone().filter(|_| session.is_some()).unwrap_or_default();
         let mut this = Self {
             service: Service::new(url, options, turn.request.user_id.as_deref()),
@@ -474,7 +475,8 @@ impl AgentTurn for AgentscopeTurn {
         });
         // Not begun: whatever waited still does.
         let waiting = if self.has_posted { waiting } else { self.stored.waiting.clone() };
-        let state = SessionState { session: self.session.clone(), reply, waiting };
+        let call_ids = reader.calls.ids.clone();
+        let state = SessionState { session: self.session.clone(), reply, waiting, call_ids };
         (state != self.stored).then(|| state.to_json())
     }
 }

@@ -19,6 +19,7 @@ use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAda
 use interlingua_core::http_url::Url;
 use interlingua_core::pending::Decision;
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::unique_calls::UniqueCalls;
 
 pub use options::{ServiceUser, UpstreamOptions, Words};
 
@@ -36,7 +37,7 @@ impl UpstreamAdapter for HitlUpstream {
         // The URL of one endpoint names the service as well.
         let path = parsed.path();
         let path = ["/agent/invoke", "/agent/resume"].iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
-        Ok(Box::new(HitlConnector { base: format!("{}{path}", parsed.origin), options }))
+        Ok(UniqueCalls::around(HitlConnector { base: format!("{}{path}", parsed.origin), options }))
     }
 }
 
