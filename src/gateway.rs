@@ -216,6 +216,13 @@ impl Gateway {
         self.mount(configured).map_or_else(Vec::new, |mounted| mounted.curl)
     }
 
+    /// Path of a mount as people are told it. Clients of a protocol with agent cards resolve the card's path against the
+    /// URL, so it ends with a slash.
+    pub(crate) fn shown_path(&self, configured: &config::Mount) -> String {
+        let has_card = self.mount(configured).is_some_and(|mounted| mounted.announced_url.is_some());
+        if has_card { format!("{}/", configured.path.trim_end_matches('/')) } else { configured.path.clone() }
+    }
+
     /// The endpoints of a mount that need no credentials even if its route does, as method and path. `is_first`: the mount
     /// is the first one of its protocol, which has some at the root of the host too.
     pub(crate) fn public_endpoints(&self, configured: &config::Mount, is_first: bool) -> Vec<String> {

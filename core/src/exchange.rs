@@ -576,6 +576,12 @@ pub trait Exchange: Send + 'static {
         head.set_event_stream();
     }
 
+    /// True if the client named the last event that it has. If the run has nothing more for it, the response is 204: a
+    /// browser's `EventSource` stops then, and asks again and again after an empty stream.
+    fn resumes(&self) -> bool {
+        false
+    }
+
     /// Begins a streamed response: at the run's first step or, for [`Call::Attach`], at the step after the given view.
     fn begin(&mut self, run: RunView<'_>, out: &mut Out) {
         let _ = (run, out);

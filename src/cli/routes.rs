@@ -16,7 +16,7 @@ pub(super) fn list(gateway: &Gateway, settings: &Settings, json: bool) -> anyhow
         let mounts = mounts.iter().map(|mount| described(gateway, &mounts, mount)).collect::<Result<Vec<_>, _>>()?;
         serde_json::to_string_pretty(&mounts)?
     } else {
-        let table = table(&mounts, &base(settings, settings.server.listen));
+        let table = table(gateway, &mounts, &base(settings, settings.server.listen));
         format!("{table}\n{}", without_credentials(gateway, &mounts))
     })
 }
@@ -55,7 +55,7 @@ pub(super) fn print_banner(gateway: &Gateway, settings: &Settings, address: Sock
     let mounts = settings.mounts();
     let base = base(settings, address);
     println!("interlingua {} is listening on {}://{address}\n", env!("CARGO_PKG_VERSION"), settings.server.scheme());
-    print!("{}", table(&mounts, &base));
+    print!("{}", table(gateway, &mounts, &base));
     println!("\nTry it:");
     let mut printed = HashSet::new();
     for mount in &mounts {
@@ -91,14 +91,14 @@ fn base(settings: &Settings, address: SocketAddr) -> String {
     })
 }
 
-fn table(mounts: &[Mount], base: &str) -> String {
+fn table(gateway: &Gateway, mounts: &[Mount], base: &str) -> String {
     let rows: Vec<[String; 4]> = mounts
         .iter()
         .map(|mount| {
             let agents: Vec<&str> = mount.agents.iter().map(|agent| agent.name.as_str()).collect();
             let methods = mount.route.auth.names().join(", ");
             let auth = if methods.is_empty() { "none".to_owned() } else { methods };
-            [mount.protocol().to_owned(), format!("{base}{}", mount.path), auth, agents.join(", ")]
+            [mount.protocol().to_owned(), format!("{base}{}", gateway.shown_path(mount)), auth, agents.join(", ")]
         })
         .collect();
 

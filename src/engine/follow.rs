@@ -121,6 +121,12 @@ impl Follower {
         }
     }
 
+    /// True if the run has ended, or waits for its next turn.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.run().view(|view| view.run().end.is_some() || view.info.state.is_waiting())
+    }
+
     /// Shows the run if it waits between two turns and all its steps were taken.
     pub fn if_paused<T>(&self, read: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
         match &self.source {

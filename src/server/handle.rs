@@ -90,7 +90,7 @@ pub(super) async fn answer(
             }
         },
         Ok(Outcome::Stream { follower, attach }) => {
-            stream(&gateway, route, &request, exchange, (follower, attach), admitted)
+            stream(&gateway, route, &request, exchange, (follower, attach), admitted).await
         }
         Err(fault) => fail(route, request.head(), &mut *exchange, &fault),
     }
@@ -99,8 +99,8 @@ pub(super) async fn answer(
 /// The run whose steps a response has, attached to it.
 pub(super) struct RunOf(pub(super) RunId);
 
-/// A response that is streamed.
-fn stream(
+/// A response that is streamed, or 204 if the client has all of it.
+async fn stream(
     gateway: &Gateway,
     route: &Served,
     request: &HttpRequest,
@@ -110,12 +110,18 @@ fn stream(
 ) -> HttpResponse {
     let mut head = Head::default();
     exchange.head(&mut head);
+    let resumes = exchange.resumes();
     let (mut out, run) = (Out::new(), follower.run().id());
     follower.begin(attach, |view| exchange.begin(view, &mut out));
     let open = open_stream(gateway, route);
     let revoked = access::revoked(gateway, route, &admitted.caller);
     let steps = Steps::new(follower, exchange, out, route.heartbeat, open);
-    let steps = steps.until_revoked(revoked).noting_losses(request_log::of(request));
+    let mut steps = steps.until_revoked(revoked).noting_losses(request_log::of(request));
+    if resumes && steps.is_exhausted().await {
+        let mut response = builder(route, request.head(), &Head { status: 204, ..Head::default() }).finish();
+        response.extensions_mut().insert(RunOf(run));
+        return response;
+    }
 
     let body = StreamBody::new(steps, &gateway.unsent, admitted.permits);
     let mut response = builder(route, request.head(), &head).body(body);

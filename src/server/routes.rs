@@ -2,6 +2,7 @@
 //!
 //! Not here: how a request is matched ([`crate::routing`]).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use actix_web::dev::RequestHead;
@@ -16,6 +17,9 @@ pub struct Routes {
     table: Table<Arc<Served>>,
     /// In the order of the configuration.
     all: Vec<Arc<Served>>,
+    /// Well-known paths beside a mount, with those below it. Clients that resolve such a path against the URL of a mount
+    /// without a slash at its end lose the last segment. A path that two mounts would have is left out.
+    beside: HashMap<String, String>,
 }
 
 impl Routes {
@@ -38,7 +42,7 @@ impl Routes {
 
         let all = points.iter().map(|point| Arc::clone(&point.route)).collect();
         match overlaps.iter().find(|overlap| overlap.is_error()) {
-            None => Ok(Self { table, all }),
+            None => Ok(Self { beside: beside(&points), table, all }),
             Some(overlap) => {
                 let (first, later) = (&points[overlap.first].path, &points[overlap.later].path);
                 Err(format!("the routes '{first}' and '{later}' conflict: {}", overlap.requests.join(", ")))
@@ -53,7 +57,11 @@ impl Routes {
 
     /// Where a request goes.
     pub(super) fn find(&self, head: &RequestHead) -> Found<Arc<Served>> {
-        self.table.find(head.method.as_str(), head.uri.path(), &|name| header(head, name))
+        let find = |path: &str| self.table.find(head.method.as_str(), path, &|name| header(head, name));
+        match find(head.uri.path()) {
+            Found::Outside => self.beside.get(head.uri.path()).map_or(Found::Outside, |path| find(path)),
+            found => found,
+        }
     }
 
     /// The route that answers a CORS preflight request, and the methods it allows. `None` if its path has no endpoint.
@@ -62,6 +70,19 @@ impl Routes {
         let method = header(head, "access-control-request-method").unwrap_or_default();
         self.table.preflight(method, head.uri.path(), &|_| None)
     }
+}
+
+fn beside(points: &[MountPoint<Arc<Served>>]) -> HashMap<String, String> {
+    let mut beside: HashMap<String, Option<String>> = HashMap::new();
+    for point in points {
+        let Some((parent, _)) = point.path.rsplit_once('/').filter(|(parent, _)| !parent.is_empty()) else { continue };
+        for endpoint in point.endpoints.iter().filter(|endpoint| endpoint.at_root) {
+            let below = format!("{}{}", point.path, endpoint.path);
+            let known = beside.entry(format!("{parent}{}", endpoint.path));
+            known.and_modify(|path| *path = None).or_insert(Some(below));
+        }
+    }
+    beside.into_iter().filter_map(|(path, below)| Some((path, below?))).collect()
 }
 
 fn header<'a>(head: &'a RequestHead, name: &str) -> Option<&'a str> {

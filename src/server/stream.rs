@@ -4,6 +4,7 @@
 //! Not here: the detection of clients that have left, in which case actix-web drops the response (see
 //! [`super::listener`]); and chunks that the client does not read ([`super::unsent`]).
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,6 +25,9 @@ const CHUNK_BYTES: usize = 32 * 1024;
 /// Some client libraries reject larger events, for instance with an inline file (docs/protocols/a2a.md#streams). They
 /// are sent nevertheless.
 const LARGE_EVENT: usize = 4 << 20;
+
+/// Time to find out that there is nothing to stream. Then the stream begins in any case.
+const EXHAUSTED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The chunks of a streamed response.
 pub(super) struct Steps {
@@ -77,6 +81,25 @@ impl Steps {
     pub(super) fn until_revoked(mut self, revoked: Option<LocalBoxFuture<'static, Fault>>) -> Self {
         self.revoked = revoked;
         self
+    }
+
+    /// True if the run has ended or waits for its next turn, and has nothing more for this client. Waits for events that
+    /// are being read or written only.
+    pub(super) async fn is_exhausted(&mut self) -> bool {
+        if !self.follower.is_at_rest() {
+            return false;
+        }
+        let encoded = poll_fn(|context| {
+            if !self.ended && self.out.body.is_empty() {
+                self.take_steps(context);
+            }
+            match (self.out.body.is_empty(), self.ended) {
+                (false, _) => Poll::Ready(false),
+                (true, true) => Poll::Ready(true),
+                (true, false) => Poll::Pending,
+            }
+        });
+        tokio::time::timeout(EXHAUSTED_TIMEOUT, encoded).await.unwrap_or(false)
     }
 
     /// The next chunk, to be written at once. `None` at the end of the stream.

@@ -127,7 +127,7 @@ async fn without_an_upstream_card_the_configuration_is_used_and_the_fetch_is_not
         let response = gateway.get(&format!("/a2a/friday{CARD}")).await;
         assert_eq!(
             (response.json(), response.header("cache-control")),
-            (received, Some("private, no-store")),
+            (received, Some("private, max-age=30")),
             "{number}"
         );
         assert_eq!(upstream.requests().len(), request, "{number} is fetched again too soon");
@@ -233,4 +233,14 @@ async fn cards_use_the_url_of_a_trusted_proxy_only() {
         let card = gateway.open("GET", &format!("/a2a/demo{CARD}"), headers, b"").await.response().await.json();
         assert_eq!(card["supportedInterfaces"][0]["url"], url);
     }
+}
+
+#[tokio::test]
+async fn a_client_that_loses_the_last_segment_of_the_url_finds_the_card_of_the_only_route_there() {
+    let beside = format!("/a2a{CARD}");
+    let one = Gateway::start(&format!("{DEMO}[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{{agent}}\"\n")).await;
+    assert_eq!(one.get(&beside).await.json()["name"], "demo");
+    let other = agent("friday", "http://127.0.0.1:9/process", "", "");
+    let two = format!("{DEMO}{other}[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{{agent}}\"\n");
+    assert_eq!(Gateway::start(&two).await.get(&beside).await.status, 404, "of two agents, none is the one");
 }

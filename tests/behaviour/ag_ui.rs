@@ -221,6 +221,11 @@ async fn a_client_that_comes_back_gets_the_rest_while_the_agent_works_on() {
     let whole = gateway.get("/ag-ui/demo?threadId=t&runId=r1").await;
     assert_eq!(seen, events(whole.text()));
     assert_eq!(seen.last().expect("an end")["type"], "RUN_FINISHED");
+    // A browser that has the last event asks once more, and stops.
+    let last = (seen.len() - 1).to_string();
+    let path = "/ag-ui/demo?threadId=t&runId=r1";
+    let done = gateway.open("GET", path, &[("last-event-id", last.as_str())], b"").await.response().await;
+    assert_eq!((done.status, done.body.len()), (204, 0));
     let missing = gateway.get("/ag-ui/demo?threadId=t&runId=r9").await;
     assert_eq!((missing.status, &missing.json()["error"]["path"]), (404, &json!("runId")));
 }

@@ -130,7 +130,6 @@ async fn responses_about_runs_are_neither_cached_nor_sniffed() {
         ("POST", "/agents/demo/process/task", body.as_str()),
         ("GET", "/agents/demo/runs/none", ""),
         ("GET", "/a2a/demo/tasks", ""),
-        ("GET", "/a2a/demo/.well-known/agent-card.json", ""),
         ("GET", "/nowhere", ""),
         ("GET", "/healthz", ""),
         ("GET", "/readyz", ""),
@@ -146,12 +145,15 @@ async fn responses_about_runs_are_neither_cached_nor_sniffed() {
 }
 
 #[tokio::test]
-async fn a_card_with_a_public_url_is_cacheable_and_one_built_from_a_request_is_not() {
+async fn a_card_built_from_a_request_is_cacheable_for_its_client_and_host_alone() {
     let card = "/a2a/demo/.well-known/agent-card.json";
-    let public = gateway("public_url = \"https://agents.example.com\"").await;
-    assert_eq!(public.get(card).await.header("cache-control"), Some("public, max-age=300"));
-    let dynamic = gateway("").await;
-    assert_eq!(dynamic.get(card).await.header("cache-control"), Some("private, no-store"));
+    let vary = "A2A-Version, Accept-Encoding";
+    let public = gateway("public_url = \"https://agents.example.com\"").await.get(card).await;
+    assert_eq!((public.header("cache-control"), public.header("vary")), (Some("public, max-age=300"), Some(vary)));
+    let dynamic = gateway("").await.get(card).await;
+    let vary = format!("{vary}, Host");
+    assert_eq!((dynamic.header("cache-control"), dynamic.header("vary")), (Some("private, max-age=300"), Some(&*vary)));
+    assert!(dynamic.header("etag").is_some());
 }
 
 #[tokio::test]

@@ -9,10 +9,15 @@ use crate::support::poll_until;
 use crate::support::transcript::Transcript;
 use crate::support::upstream::Upstream;
 
-/// All events of a stream, as their lines.
+/// All events of a stream, as their lines. A client that has them all gets 204, so that an `EventSource` stops.
 async fn events(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Vec<String> {
     let mut stream = gateway.open("GET", path, headers, b"").await;
-    assert_eq!(stream.status().await, 200, "{path}");
+    let status = stream.status().await;
+    if status == 204 {
+        assert!(stream.response().await.body.is_empty(), "{path}");
+        return Vec::new();
+    }
+    assert_eq!(status, 200, "{path}");
     let mut events = Vec::new();
     while let Some(event) = stream.event().await {
         events.push(event);
@@ -64,6 +69,12 @@ async fn resume_everywhere(store: &str) {
         // The header of a reconnecting browser takes precedence over the query of its first request.
         let header = [("last-event-id", number.as_str())];
         assert_eq!(events(&gateway, &format!("{path}?after=0"), &header).await, full[after + 1..]);
+    }
+    let last = (full.len() - 1).to_string();
+    for headers in [&[("last-event-id", last.as_str())][..], &[]] {
+        let query = if headers.is_empty() { format!("?after={last}") } else { String::new() };
+        let done = gateway.open("GET", &format!("{path}{query}"), headers, b"").await.response().await;
+        assert_eq!((done.status, done.header("content-type")), (204, None), "the client has all of it");
     }
     let beyond = events(&gateway, &format!("{path}?after=999"), &[]).await;
     assert_eq!(beyond, full[full.len() - 1..], "a number beyond the end yields the terminal frame");

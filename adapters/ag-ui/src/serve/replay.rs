@@ -126,6 +126,10 @@ impl Exchange for Replay {
         self.encoder.writer.head(head);
     }
 
+    fn resumes(&self) -> bool {
+        self.encoder.writer.skips()
+    }
+
     fn begin(&mut self, run: RunView<'_>, _: &mut Out) {
         self.encoder.begin(&run);
     }

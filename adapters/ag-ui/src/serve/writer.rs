@@ -122,6 +122,11 @@ impl Writer {
         self.after = Some(after);
     }
 
+    /// True if the client has events already.
+    pub(super) const fn skips(&self) -> bool {
+        self.after.is_some()
+    }
+
     /// The head of a stream. Proxies must neither buffer nor change it.
     pub(super) fn head(&self, head: &mut Head) {
         head.set(
