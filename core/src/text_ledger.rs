@@ -40,8 +40,7 @@ impl TextDigest {
     #[inline]
     pub fn push(&mut self, piece: &str) {
         self.len += piece.len();
-        self.hash =
-            piece.bytes().fold(self.hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        self.hash = piece.bytes().fold(self.hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     }
 
     /// Length of the text in bytes.

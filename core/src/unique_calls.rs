@@ -75,7 +75,8 @@ impl Connector for UniqueCalls {
 
         // An agent that is sent the conversation knows the calls by their ids there.
         let is_mapped = call_ids.has_renamed() && request.history.is_empty();
-        let mapped = is_mapped.then(|| (own_request(request.request, &call_ids), own_items(request.answered, &call_ids)));
+        let mapped =
+            is_mapped.then(|| (own_request(request.request, &call_ids), own_items(request.answered, &call_ids)));
         let (own, items) = match &mapped {
             Some((own, items)) => (own, items.as_slice()),
             None => (request.request, request.answered),
@@ -200,9 +201,8 @@ impl Calls {
             return Some(self.ids.latest(own).to_owned());
         }
 
-        let fits = |call: &&mut Call| {
-            !call.has_output && (name.is_empty() || call.name.is_empty() || call.name == name)
-        };
+        let fits =
+            |call: &&mut Call| !call.has_output && (name.is_empty() || call.name.is_empty() || call.name == name);
         let mut open = self.known.values_mut().filter(fits);
         if let Some(call) = open.next()
             && open.next().is_none()

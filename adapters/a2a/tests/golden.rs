@@ -273,9 +273,8 @@ fn an_id_is_that_of_one_message_of_a_task() {
             } else {
                 waiting(record)
             };
-            let streams = dialects().map(|(dialect, request)| {
-                (dialect, host.send(&request).streamed(&open, about.clone()))
-            });
+            let streams =
+                dialects().map(|(dialect, request)| (dialect, host.send(&request).streamed(&open, about.clone())));
             for (dialect, answer) in &streams[..1] {
                 for (id, message) in status_messages(answer) {
                     let other = known.insert(id.clone(), message.clone());
@@ -283,7 +282,8 @@ fn an_id_is_that_of_one_message_of_a_task() {
                 }
             }
             // The task, and the stream in each dialect, have the same ids for the same messages.
-            let ids = |answer: &Answer| -> Vec<String> { status_messages(answer).into_iter().map(|(id, _)| id).collect() };
+            let ids =
+                |answer: &Answer| -> Vec<String> { status_messages(answer).into_iter().map(|(id, _)| id).collect() };
             for (dialect, answer) in &streams {
                 assert_eq!(ids(answer), ids(&streams[0].1), "{name}, {dialect}, {options}");
             }

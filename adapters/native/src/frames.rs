@@ -18,8 +18,8 @@ use interlingua_core::step::Step;
 use interlingua_core::{Fault, Out, RunId, sse};
 use serde::Serialize;
 
-use crate::{ResponseForm, Terminal};
 use crate::wire::{self, Numbers, Output, Response, Snapshot, SnapshotValue, StartedMessage, WireContent, WireMessage};
+use crate::{ResponseForm, Terminal};
 
 /// Writes the frames of one run.
 #[derive(Debug)]

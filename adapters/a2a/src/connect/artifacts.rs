@@ -75,7 +75,8 @@ impl Artifacts {
     /// True if a text says just what one of the artifacts says, or all of them together.
     pub(super) fn have_text(&self, text: &str) -> bool {
         let all = || self.all.iter();
-        all().any(|artifact| artifact.says(text)) || (!self.all.is_empty() && says(text, all().flat_map(Artifact::texts)))
+        all().any(|artifact| artifact.says(text))
+            || (!self.all.is_empty() && says(text, all().flat_map(Artifact::texts)))
     }
 
     /// True if something of an artifact was read.

@@ -316,7 +316,8 @@ impl ItemReader {
         let mode = if self.was_taken_up && is_settled { Mode::Replace } else { Mode::Snapshot };
         let mut artifacts = task.artifacts.unwrap_or_default();
         let parts: Vec<Vec<Part<'_>>> = artifacts.iter_mut().map(|artifact| self.parts_of(artifact)).collect();
-        let ids: Vec<&str> = artifacts.iter().map(|artifact| filled(&artifact.artifact_id).unwrap_or_default()).collect();
+        let ids: Vec<&str> =
+            artifacts.iter().map(|artifact| filled(&artifact.artifact_id).unwrap_or_default()).collect();
         for ((artifact, parts), id) in artifacts.iter().zip(&parts).zip(&ids) {
             if self.repeats_answer(id, parts, &ids) {
                 self.artifacts.add_known(id, parts);

@@ -171,7 +171,11 @@ impl Replies {
         let update = if is_text { ContentUpdate::Append } else { ContentUpdate::Final };
         let event = ContentEvent::new(&reply.id, update, content::value(part, &kind)).at(index);
         sink.emit(&AgentEvent::Content(event))?;
-        if reply.kind.is_call() || reply.kind.is_output() { self.close(|reply| reply.kind.is_call() || reply.kind.is_output(), sink) } else { Ok(()) }
+        if reply.kind.is_call() || reply.kind.is_output() {
+            self.close(|reply| reply.kind.is_call() || reply.kind.is_output(), sink)
+        } else {
+            Ok(())
+        }
     }
 
     fn close(&mut self, is_over: impl Fn(&Reply) -> bool, sink: &mut dyn EventSink) -> Result<(), Fault> {

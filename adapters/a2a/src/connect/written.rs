@@ -123,7 +123,8 @@ impl Writer<'_, '_> {
             let is_same_text = |old: &Slot| group.text && old.text && new.mark == old.mark;
             let longer = (next..self.slots.len()).find_map(|place| {
                 let old = &self.slots[place];
-                let known = group.known_prefix(old).filter(|known| is_same_text(old) && (*known > 0 || place == next))?;
+                let known =
+                    group.known_prefix(old).filter(|known| is_same_text(old) && (*known > 0 || place == next))?;
                 Some((place, known))
             });
             if let Some((place, known)) = longer {

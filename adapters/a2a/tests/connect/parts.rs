@@ -48,7 +48,10 @@ fn a_thought_and_an_answer_in_one_place_are_both() {
                     artifact("a-1", &parts, false, true),
                 ],
                 // The last state of an artifact may leave its thoughts out.
-                vec![artifact("a-1", &parts, false, false), artifact("a-1", &json!([answer("42 is it.")]), false, true)],
+                vec![
+                    artifact("a-1", &parts, false, false),
+                    artifact("a-1", &json!([answer("42 is it.")]), false, true),
+                ],
             ] {
                 assert_eq!(texts(&read(dialect, &items)), expected, "{mark}, {items:?}");
             }
@@ -242,9 +245,11 @@ fn confirmation() -> Value {
 fn a_confirmation_of_adk_is_an_approval_that_takes_yes_and_no() {
     use interlingua_core::pending::{Decision, PendingKind};
     for dialect in [V1, V03] {
-        for (decision, reason, expected) in
-            [(Decision::Accept, None, true), (Decision::Reject, None, false), (Decision::Reject, Some("yes, later"), false)]
-        {
+        for (decision, reason, expected) in [
+            (Decision::Accept, None, true),
+            (Decision::Reject, None, false),
+            (Decision::Reject, Some("yes, later"), false),
+        ] {
             let mut session = Session::new(&fixed(dialect));
             let items = [submitted(), status_with("INPUT_REQUIRED", "m-1", &json!([confirmation()]))];
             let waiting = session.send_text("Order steel", [dialect.stream(1, &items)]);

@@ -267,12 +267,7 @@ impl Calls {
 
     /// A result with an unknown call id. It belongs to the only call without a result; if there are none or several, it is
     /// dropped.
-    fn result_of_unknown(
-        &mut self,
-        result: &str,
-        losses: &mut Losses,
-        sink: &mut dyn EventSink,
-    ) -> Result<(), Fault> {
+    fn result_of_unknown(&mut self, result: &str, losses: &mut Losses, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let own = self.all.iter().filter(|call| call.result.is_none()).map(|call| &call.own);
         let mut open = own.chain(self.earlier.iter().map(|call| &call.id));
         let Some(only) = open.next().cloned().filter(|_| open.next().is_none()) else {

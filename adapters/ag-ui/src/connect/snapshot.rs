@@ -69,7 +69,8 @@ fn call_ids(message: &Fields<'_>) -> Vec<String> {
 /// The text of a content: a string, the texts of its parts, or its JSON.
 fn content_text(content: &RawValue) -> Cow<'_, str> {
     if content.get().starts_with('[') {
-        let parts: Vec<Fields<'_>> = entries(content).into_iter().filter_map(|part| Fields::parse(part.get())).collect();
+        let parts: Vec<Fields<'_>> =
+            entries(content).into_iter().filter_map(|part| Fields::parse(part.get())).collect();
         if parts.iter().any(|part| part.text("type").is_some()) {
             return Cow::Owned(parts.iter().filter_map(|part| part.text("text")).collect());
         }

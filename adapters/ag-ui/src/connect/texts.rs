@@ -252,7 +252,12 @@ impl Texts {
             }
             if open.kind == MessageType::Message && self.latest == Some(TextDigest::of(&text)) {
                 // What comes next decides.
-                return context.hold(Held::Repetition { key: open.key, role: open.role, metadata: open.metadata, text });
+                return context.hold(Held::Repetition {
+                    key: open.key,
+                    role: open.role,
+                    metadata: open.metadata,
+                    text,
+                });
             }
             open.repetition = Some(text);
             open.begin(context)?;
@@ -264,7 +269,9 @@ impl Texts {
         }
 
         let missing = open.expected.take();
-        if let Some(rest) = missing.as_deref().and_then(|text| open.digest.rest_of(text)).filter(|rest| !rest.is_empty()) {
+        if let Some(rest) =
+            missing.as_deref().and_then(|text| open.digest.rest_of(text)).filter(|rest| !rest.is_empty())
+        {
             context.sink.emit(&AgentEvent::text(&open.id, rest))?;
             open.digest.push(rest);
         }

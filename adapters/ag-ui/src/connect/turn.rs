@@ -56,7 +56,9 @@ impl AgUiTurn {
             }
         }
         // Calls of a conversation that is sent as a whole.
-        for call in turn.request.input.iter().flat_map(|message| message.calls()).filter(|call| !call.call_id.is_empty()) {
+        for call in
+            turn.request.input.iter().flat_map(|message| message.calls()).filter(|call| !call.call_id.is_empty())
+        {
             let own = key(own_id(turn, &stored, &call.call_id));
             calls.add_shown_before(&own, &call.call_id, &call.name, false);
         }
@@ -65,8 +67,7 @@ impl AgUiTurn {
             calls.add_shown_before(&key(&output.call_id), &output.call_id, "", true);
         }
         // Outputs that say whether a call may run are not those of the call.
-        let decided: HashSet<String> =
-            answers.outputs.iter().map(|(id, _)| key(own_id(turn, &stored, id))).collect();
+        let decided: HashSet<String> = answers.outputs.iter().map(|(id, _)| key(own_id(turn, &stored, id))).collect();
         for own in input.outputs.difference(&decided) {
             calls.add_shown_before(own, stored.latest(own), "", true);
         }

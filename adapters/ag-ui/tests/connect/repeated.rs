@@ -75,8 +75,7 @@ fn a_text_whose_id_the_snapshot_gives_to_its_call_is_not_repeated() {
               "toolCalls": [{ "id": id, "type": "function", "function": { "name": "look", "arguments": "{\"q\": 1}" } }] },
             { "id": "y", "role": "tool", "toolCallId": id, "content": "found" }
         ]));
-        let events: Vec<&str> =
-            text.iter().map(String::as_str).chain(call).chain([snapshot.as_str()]).collect();
+        let events: Vec<&str> = text.iter().map(String::as_str).chain(call).chain([snapshot.as_str()]).collect();
         assert_eq!(read(&events), once, "{id}");
     }
 }
@@ -108,7 +107,8 @@ fn a_snapshot_that_is_ahead_of_the_stream_completes_a_text_that_breaks_off() {
     let whole = snapshot(&json!([{ "id": "x", "role": "assistant", "content": "It is 18 C." }]));
     let start = r#"TEXT_MESSAGE_CONTENT {"messageId":"m","delta":"It is "}"#;
     let rest = r#"TEXT_MESSAGE_CONTENT {"messageId":"m","delta":"18 C."}"#;
-    for events in [&[start, &whole, rest][..], &[start, &whole], &[start, rest, &whole], &[start, &whole, &whole, rest]] {
+    for events in [&[start, &whole, rest][..], &[start, &whole], &[start, rest, &whole], &[start, &whole, &whole, rest]]
+    {
         assert_eq!(read(events), ["message It is 18 C."], "{events:?}");
     }
 }
@@ -196,7 +196,9 @@ fn events_of(parts: &[Part]) -> Vec<(usize, String)> {
         match part {
             Part::Text(pieces) => {
                 push("TEXT_MESSAGE_START", json!({ "messageId": id, "role": "assistant" }));
-                pieces.iter().for_each(|piece| push("TEXT_MESSAGE_CONTENT", json!({ "messageId": id, "delta": piece })));
+                pieces
+                    .iter()
+                    .for_each(|piece| push("TEXT_MESSAGE_CONTENT", json!({ "messageId": id, "delta": piece })));
                 push("TEXT_MESSAGE_END", json!({ "messageId": id }));
             }
             Part::Reasoning(pieces) => {
@@ -211,7 +213,10 @@ fn events_of(parts: &[Part]) -> Vec<(usize, String)> {
                 push("TOOL_CALL_START", json!({ "toolCallId": call, "toolCallName": "f", "parentMessageId": id }));
                 push("TOOL_CALL_ARGS", json!({ "toolCallId": call, "delta": format!("{{\"n\":{place}}}") }));
                 push("TOOL_CALL_END", json!({ "toolCallId": call }));
-                push("TOOL_CALL_RESULT", json!({ "toolCallId": call, "messageId": format!("t{place}"), "content": "r" }));
+                push(
+                    "TOOL_CALL_RESULT",
+                    json!({ "toolCallId": call, "messageId": format!("t{place}"), "content": "r" }),
+                );
             }
         }
     }
@@ -287,8 +292,12 @@ fn an_output_whose_id_no_call_has_is_that_of_the_only_open_call() {
 }
 
 /// Plays a turn of a session. Returns the request body, the lines of the record, and the state for the next turn.
-fn turn_of_session(body: &Value, answered: &[interlingua_core::pending::Pending], state: &Json, events: &[&str])
--> (Value, Vec<String>, Json) {
+fn turn_of_session(
+    body: &Value,
+    answered: &[interlingua_core::pending::Pending],
+    state: &Json,
+    events: &[&str],
+) -> (Value, Vec<String>, Json) {
     let request = request(&body.to_string());
     let turn = TurnRequest::new(&request, state, answered).with_agent("travel");
     let mut turn = connector("{}").turn(&turn).expect("it can be expressed");
@@ -344,7 +353,10 @@ fn an_id_that_is_used_twice_in_one_answer_is_two_calls() {
     events.push(result);
     let ids = ["call_0", "call_0", "call_0_1", "call_0_1"];
     let lines = read(&events);
-    assert!(lines.len() == 4 && lines.iter().zip(ids).all(|(line, id)| line.contains(&format!("\"{id}\""))), "{lines:?}");
+    assert!(
+        lines.len() == 4 && lines.iter().zip(ids).all(|(line, id)| line.contains(&format!("\"{id}\""))),
+        "{lines:?}"
+    );
 
     // Open, but of another tool, or with other arguments.
     for (name, arguments) in [("find", "{}"), ("look", r#"{"q":2}"#)] {

@@ -133,7 +133,8 @@ impl Answers {
         }
 
         let confirmed = matches!(decision, Decision::Accept | Decision::Edit);
-        let own_id = call.get("id").and_then(Json::decode::<String>).unwrap_or_else(|| call_ids.own(&call_id).to_owned());
+        let own_id =
+            call.get("id").and_then(Json::decode::<String>).unwrap_or_else(|| call_ids.own(&call_id).to_owned());
         let mut result = Extra::new();
         result.push("confirmed", Json::from_serialize(&confirmed));
         result.push("tool_call", Json::from_serialize(&call));
