@@ -339,7 +339,11 @@ queued: number, lately: Lately, last_fault: LastFault | null, endpoints?: Array<
 /**
  * Why the latest failed run of an agent failed.
  */
-export type LastFault = { at: number, code: string, message: string | null, };
+export type LastFault = { at: number, code: string, 
+/**
+ * `null` without texts, and if the agent gave none.
+ */
+message: string | null, };
 
 /**
  * A server of an agent.

@@ -23,6 +23,7 @@ use interlingua_core::{AuthScheme, Owner, ProtocolAdapter};
 use url::Url;
 
 pub use self::live::LiveParts;
+pub(crate) use self::prepare::Named;
 
 use self::live::SharedTime;
 use self::rates::RouteRates;
@@ -250,6 +251,7 @@ impl Gateway {
     /// # Errors
     /// If the store cannot be opened, or the listen address cannot be bound.
     pub async fn start(&self, settings: &Settings) -> anyhow::Result<Running> {
+        settings.secrets.enforce();
         let metrics = Metrics::new();
         let store = match &self.store {
             Some(store) => Arc::clone(store),
@@ -325,7 +327,10 @@ impl Gateway {
             rates: Arc::new(ArcSwap::from_pointee(rates)),
             tls,
             admin_tls,
-            admin_console: settings.admin.as_ref().map(|admin| (admin.console, admin.texts)).unwrap_or_default(),
+            secrets: Arc::new(ArcSwap::from_pointee(settings.secrets.clone())),
+            admin_access: Arc::new(ArcSwap::from_pointee(
+                settings.admin.as_ref().map(|admin| admin.access).unwrap_or_default(),
+            )),
         };
         let agent_api = self.mount_for("agent-api");
         Ok(Running { address: server.address, parts, store, server, admin_listener, admin: None, agent_api })

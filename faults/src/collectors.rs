@@ -112,7 +112,7 @@ fn measure(rig: &Rig, observe: &str, with_sockets: bool) -> Result<Measured> {
     let routes = ROUTES.replace("protocol = \"demo\" }", "protocol = \"demo\", options = { pace_ms = 0 } }");
     let file = format!(
         "[server]\nlisten = \"{{{{listen}}}}\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\nretention = {{ runs = 1000 }}\n\
-         [admin]\nlisten = \"{admin}\"\n{observe}{routes}"
+         [admin]\nlisten = \"{admin}\"\nmetrics = \"open\"\n{observe}{routes}"
     );
     let mut gateway = Gateway::start(rig, &file)?;
     let silent: Vec<TcpStream> = match with_sockets {

@@ -183,7 +183,7 @@ impl Drop for Gateway {
 }
 
 /// Whether a gateway without TLS is ready.
-fn answers(address: SocketAddr) -> bool {
+pub(crate) fn answers(address: SocketAddr) -> bool {
     http::get(address, "/readyz").is_ok_and(|answer| answer.status == 200)
 }
 

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use crate::check::Check;
-use crate::gateway::{Gateway, ROUTES};
+use crate::gateway::{Gateway, ROUTES, answers};
 use crate::{Rig, http};
 
 const RELOADS: u64 = 1000;
 const CLIENTS: usize = 50;
+const ADMIN_KEY: &str = "an-admin-key-of-at-least-32-characters";
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Requests, and reloads after them, until memory is measured first: the store and caches are filled by then, and the
@@ -26,10 +27,12 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let head = "[server]\nlisten = \"{{listen}}\"\n[store]\nkind = \"memory\"\nretention = { runs = 500 }\n";
     let file = format!(
-        "{head}[admin]\nlisten = \"{admin}\"\nconsole = false\n{}",
+        "{head}[admin]\nlisten = \"{admin}\"\nconsole = false\nkey = {{ file = \"admin.key\" }}\n{}",
         ROUTES.replace("\"demo\" }", "\"demo\", options = { pace_ms = 0 } }")
     );
-    let gateway = Gateway::start(rig, &file)?;
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("admin.key"), ADMIN_KEY)?;
+    let gateway = Gateway::start_in(rig, folder, &file, answers)?;
 
     let (stop, answered, failed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let body = r#"{"input":[{"role":"user","content":[{"type":"text","text":"hello"}]}],"stream":false}"#;
@@ -84,7 +87,8 @@ struct Results {
 fn reload_many(gateway: &Gateway, admin: SocketAddr) -> Result<Results> {
     let path = gateway.folder().join("gateway.toml");
     let good = fs::read_to_string(&path)?;
-    let request = http::request("POST", "/api/reload", &[], "");
+    let bearer = format!("Bearer {ADMIN_KEY}");
+    let request = http::request("POST", "/api/reload", &[("authorization", &bearer)], "");
     let (began, mut refused, mut before) = (Instant::now(), 0, 0);
     for number in 0..RELOADS {
         let is_wrong = number % 10 == 9;

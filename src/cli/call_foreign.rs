@@ -129,8 +129,9 @@ fn settings(call: &Call, gateway: &Gateway, protocol: &str) -> anyhow::Result<Se
         options.trim_end_matches(", "),
     );
     let read = config::read(&source, "call".as_ref(), &gateway.protocols(), &Env::process());
-    read.map(|(settings, _)| settings)
-        .map_err(|errors| anyhow::anyhow!("{}", crate::secrets::mask(&errors.render(false)).trim()))
+    let (settings, _) = read.map_err(|errors| anyhow::anyhow!("{}", errors.render(false).trim()))?;
+    settings.secrets.enforce();
+    Ok(settings)
 }
 
 /// True if the protocol has an option that names the model.

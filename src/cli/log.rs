@@ -16,7 +16,8 @@ use crate::secrets::MaskingWriter;
 pub(super) fn start(filter: &str, format: LogFormat) -> anyhow::Result<LogFilter> {
     let (layer, handle) = reload::Layer::new(parse(filter)?);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = fmt::layer().with_ansi(colour).with_writer(MaskingWriter(std::io::stderr));
+    let writer = MaskingWriter { inner: std::io::stderr, json: matches!(format, LogFormat::Json) };
+    let lines = fmt::layer().with_ansi(colour).with_writer(writer);
     let lines = match format {
         LogFormat::Pretty => lines.with_target(false).compact().boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 success, 1 a failure while running, 2 an error in the configuration or on the command line.
 
+mod admin_banner;
 mod call;
 mod call_foreign;
 mod guess;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use self::admin_banner::AdminBanner;
 use crate::Gateway;
 use crate::config::{DEFAULT_FILE, Loaded, Settings};
 use crate::observe::LogFilter;
@@ -162,13 +164,14 @@ fn load_watching(gateway: &Gateway, file: &Path) -> Result<Loaded, i32> {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     match gateway.load_watching(file).0 {
         Ok(loaded) => {
+            loaded.settings.secrets.enforce();
             if !loaded.diagnostics.is_empty() {
-                eprintln!("{}", crate::secrets::mask(&loaded.diagnostics.render(colour)));
+                eprintln!("{}", loaded.diagnostics.render(colour));
             }
             Ok(loaded)
         }
         Err(errors) => {
-            eprintln!("{}", crate::secrets::mask(&errors.render(colour)));
+            eprintln!("{}", errors.render(colour));
             Err(2)
         }
     }
@@ -183,18 +186,15 @@ fn serve(gateway: &Gateway, loaded: Loaded, file: &Path, log: LogFilter) -> anyh
         let mut running = gateway.start(&settings).await?;
         let reloader = Reloader::new(gateway.clone(), running.parts(), file.to_owned(), loaded);
         let admin = running.serve_admin(Arc::new(reloader.clone()), log)?;
-        if let Some((address, _)) = &admin {
-            println!("operators find metrics and state at {address}: /metrics, /readyz, /api/gateway\n");
-        }
+        // Kept to the end: it removes the file of the key.
+        let banner = admin.zip(settings.admin.as_ref()).map(|((address, start_key), admin)| {
+            AdminBanner::new(address, admin.tls.is_some(), admin.access.console, start_key)
+        });
+        banner.iter().for_each(AdminBanner::print_address);
         routes::print_banner(gateway, &settings, running.address);
-        if let (Some((address, start_key)), Some(settings)) = (admin, &settings.admin)
-            && settings.console
-        {
-            let scheme = if settings.tls.is_some() { "https" } else { "http" };
-            // Within the fragment, which browsers send nowhere and no one logs.
-            let key = start_key.map(|key| format!("#key={key}")).unwrap_or_default();
-            println!("Console: {scheme}://{address}/{key}");
-        }
+        banner.iter().for_each(AdminBanner::print_console);
+        // Its secrets are masked for as long as they are in force, which a reload may end.
+        drop(settings);
         tracing::info!(address = %running.address, config = %file.display(), "serving");
 
         let watching = tokio::task::spawn_local(reloader.clone().watch());

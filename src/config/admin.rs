@@ -11,7 +11,7 @@ use super::listen::parse_listen_address;
 use super::located::{Located, Table};
 use super::operators::AdminTable;
 use super::secret::SecretTable;
-use super::settings::Admin;
+use super::settings::{Admin, AdminAccess};
 use super::validator::Validator;
 use super::{exposure, tls};
 
@@ -44,7 +44,8 @@ pub(super) fn resolve(
         }
         None => None,
     };
-    Some(Admin { listen, key, tls, console: table.console, texts: table.texts })
+    let access = AdminAccess { console: table.console, texts: table.texts, metrics: table.metrics };
+    Some(Admin { listen, key, tls, access })
 }
 
 fn check_reach(

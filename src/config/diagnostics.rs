@@ -1,13 +1,15 @@
 //! Errors and warnings about a configuration file, and how they are rendered.
 //!
-//! Not here: what counts as an error, which is decided where the values are checked; and masking, which has been
-//! applied to the source before it arrives here.
+//! Not here: what counts as an error, which is decided where the values are checked; and masking of the source, which was
+//! done before it arrives here.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::secrets::Masks;
 
 /// How much a diagnostic matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,16 @@ impl Diagnostic {
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+
+    /// Masks the secrets of the configuration in all texts.
+    pub(super) fn masked(mut self, secrets: &Masks) -> Self {
+        let mask = |text: String| secrets.mask(&text).into_owned();
+        self.message = mask(self.message);
+        self.label = self.label.map(mask);
+        self.help = self.help.map(mask);
+        self.also = self.also.map(|(span, label)| (span, mask(label)));
         self
     }
 
@@ -201,6 +213,28 @@ impl Diagnostics {
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
         Some((line, before[line_start..].chars().count() + 1))
+    }
+
+    /// All diagnostics, each with its [position](Self::line_and_column). The time is linear in the file, even if all of it is
+    /// one line.
+    pub(crate) fn with_positions(&self) -> impl Iterator<Item = (&Diagnostic, Option<(usize, usize)>)> {
+        let newlines = self.source.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let lines: Vec<usize> = std::iter::once(0).chain(newlines).collect();
+        // The position before, from which columns of the same line are counted.
+        let (mut known, mut line, mut column) = (0, 1, 1);
+        self.found.iter().map(move |one| {
+            let position = one.span.as_ref().map(|span| {
+                let start = within(span, &self.source).start;
+                let own_line = lines.partition_point(|line| *line <= start);
+                if own_line != line || start < known {
+                    (known, line, column) = (lines[own_line - 1], own_line, 1);
+                }
+                column += self.source[known..start].chars().count();
+                known = start;
+                (line, column)
+            });
+            (one, position)
+        })
     }
 
     /// The text for a terminal, with or without colours. The last line counts errors and warnings.

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::secret::Env;
+use super::secret::Sources;
 
 /// A SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl fmt::Debug for Fingerprint {
 const MAX_FILE_LEN: usize = 1 << 20;
 
 /// The fingerprint of each agent, by name.
-pub(super) fn of_agents(tree: &DeTable<'_>, folder: &Path, env: &Env<'_>) -> HashMap<String, Fingerprint> {
+pub(super) fn of_agents(tree: &DeTable<'_>, folder: &Path, env: &Sources<'_>) -> HashMap<String, Fingerprint> {
     let Some(DeValue::Table(agents)) = tree.get("agents").map(Spanned::get_ref) else { return HashMap::new() };
     let server = tree.get("server").and_then(|server| server.get_ref().get("public_url"));
     let public_url = server.and_then(|url| url.get_ref().as_str());
@@ -49,7 +49,7 @@ fn is_signed(agent: &DeValue<'_>) -> bool {
 }
 
 /// Adds a value with its type, and where each part of it ends.
-fn add(value: &DeValue<'_>, folder: &Path, env: &Env<'_>, hash: &mut Sha256) {
+fn add(value: &DeValue<'_>, folder: &Path, env: &Sources<'_>, hash: &mut Sha256) {
     match value {
         DeValue::Table(table) => {
             hash.update(b"{");
@@ -72,7 +72,7 @@ fn add(value: &DeValue<'_>, folder: &Path, env: &Env<'_>, hash: &mut Sha256) {
 }
 
 /// Adds what a value names: a variable, or the contents of a file.
-fn add_named(key: &str, named: &str, folder: &Path, env: &Env<'_>, hash: &mut Sha256) {
+fn add_named(key: &str, named: &str, folder: &Path, env: &Sources<'_>, hash: &mut Sha256) {
     match key {
         "env" => add_text(&(env.env)(named).unwrap_or_default(), hash),
         "file" | "ca" | "cert" | "key" => {
@@ -96,12 +96,12 @@ mod tests {
     fn fingerprint(source: &str, secret: &str) -> Option<Fingerprint> {
         let tree = DeTable::parse(source).expect("TOML");
         let (variable, file) = (secret.to_owned(), secret.to_owned());
-        let env = Env {
+        let env = crate::config::Env {
             env: &move |_| Some(variable.clone()),
             file: &move |_, _| Ok(file.clone().into_bytes()),
-            ..Env::process()
+            ..crate::config::Env::process()
         };
-        of_agents(tree.get_ref(), Path::new(""), &env).get("a").copied()
+        of_agents(tree.get_ref(), Path::new(""), &Sources::new(&env)).get("a").copied()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::diagnostics::Diagnostic;
 use super::located::{Entries, Located};
 use super::mask;
-use super::secret::{Env, SecretTable};
+use super::secret::{SecretTable, Sources};
 use super::tree::Rejected;
 use super::upstream_settings::Header;
 use crate::identity::{CALLER_HEADER, TOKEN_HEADER};
@@ -99,7 +99,7 @@ impl JsonSchema for HeaderValue {
 pub(super) fn resolve(
     headers: &Entries<HeaderValue>,
     folder: &Path,
-    env: &Env<'_>,
+    env: &Sources<'_>,
     rejected: &Rejected,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Header> {

@@ -57,9 +57,10 @@ pub use self::protocols::{ClientProtocol, Connected, Protocols, UpstreamProtocol
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{
-    Admin, Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, ConsoleRole, ConsoleTexts,
-    Forwarded, History, HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods, Mount, OnDisconnect, ParallelTurns,
-    PostgresStore, RequestLimits, Retention, Route, Server, ServerLimits, ServerTimeouts, Settings, Store, StoreKind,
+    Admin, AdminAccess, Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, ConsoleRole,
+    ConsoleTexts, Forwarded, History, HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods, MetricsAccess, Mount,
+    OnDisconnect, ParallelTurns, PostgresStore, RequestLimits, Retention, Route, Server, ServerLimits, ServerTimeouts,
+    Settings, Store, StoreKind,
 };
 pub use self::upstream_settings::{
     Affinity, Eject, Endpoint, Header, HealthCheck, Identity, IdentityKind, Proxy, RetryBudget, Timeouts, Upstream,
@@ -77,6 +78,8 @@ pub struct Loaded {
     pub diagnostics: Diagnostics,
     /// The files that were read: the file itself and those it names.
     pub files: Vec<PathBuf>,
+    /// The environment variables that were looked up.
+    pub variables: Vec<String>,
 }
 
 /// The file that is read by default.
@@ -140,8 +143,9 @@ pub fn read(
     };
 
     let folder = path.parent().unwrap_or(Path::new(""));
-    let (settings, found) = resolve::resolve(tree, folder, protocols, env);
-    let diagnostics = Diagnostics::new(path, masked, found);
+    let (settings, found, secrets) = resolve::resolve(tree, folder, protocols, env);
+    let found = found.into_iter().map(|one| one.masked(&secrets)).collect();
+    let diagnostics = Diagnostics::new(path, secrets.overwrite(masked), found);
     match settings {
         Some(settings) if !diagnostics.has_errors() => Ok((settings, diagnostics)),
         _ => Err(diagnostics),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::headers::HeaderValue;
 use super::located::{Entries, Located, Table};
 use super::secret::SecretTable;
-use super::settings::ConsoleTexts;
+use super::settings::{ConsoleTexts, MetricsAccess};
 use super::tls_table::TlsTable;
 
 /// A listener for operators: metrics, state, reload.
@@ -19,7 +19,7 @@ pub(super) struct AdminTable {
     /// Address and port to listen on.
     pub(super) listen: Located<String>,
     /// What requests have to show as `Authorization: Bearer`. At least 32 characters. Beyond loopback, this or a
-    /// `client_ca` is required.
+    /// `client_ca` is required. On loopback without both, the gateway makes a key for each start.
     pub(super) key: Option<Located<Table<SecretTable>>>,
     /// Encrypts connections. A certificate of an authority in `client_ca` is accepted instead of the key, and asked for
     /// if there is no key. Not encrypted by default.
@@ -30,6 +30,8 @@ pub(super) struct AdminTable {
     pub(super) console: bool,
     /// Who sees in the console what people and agents say: `all` who may sign in, those who may `act`, or `none`.
     pub(super) texts: ConsoleTexts,
+    /// Access to `/metrics`: with the credentials of the other paths (`key`), or without any (`open`).
+    pub(super) metrics: MetricsAccess,
 }
 
 impl Default for AdminTable {
@@ -41,6 +43,7 @@ impl Default for AdminTable {
             behind_proxy: false,
             console: true,
             texts: ConsoleTexts::All,
+            metrics: MetricsAccess::Key,
         }
     }
 }

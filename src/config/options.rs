@@ -10,6 +10,7 @@ use toml::de::ValueDeserializer;
 
 use super::diagnostics::Diagnostic;
 use super::tree::{self, Rejected, TomlValue};
+use crate::secrets::Masks;
 
 /// A protocol's own options, deserialized and validated.
 ///
@@ -23,17 +24,17 @@ impl Options {
         O::deserialize(toml::Value::Table(toml::Table::clone(&self.0))).ok()
     }
 
-    /// The options as operators see them: secrets are masked.
-    pub fn shown(&self) -> Value {
-        masked(serde_json::to_value(&*self.0).unwrap_or_default())
+    /// The options as operators see them. `secrets`: the masks of their configuration.
+    pub(crate) fn shown(&self, secrets: &Masks) -> Value {
+        masked(serde_json::to_value(&*self.0).unwrap_or_default(), secrets)
     }
 }
 
-fn masked(value: Value) -> Value {
+fn masked(value: Value, secrets: &Masks) -> Value {
     match value {
-        Value::String(text) => crate::secrets::mask(&text).into_owned().into(),
-        Value::Array(items) => items.into_iter().map(masked).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, masked(value))).collect(),
+        Value::String(text) => secrets.mask(&text).into_owned().into(),
+        Value::Array(items) => items.into_iter().map(|item| masked(item, secrets)).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, masked(value, secrets))).collect(),
         other => other,
     }
 }

@@ -15,19 +15,41 @@ use super::host::Host;
 use super::listen::parse_listen_address;
 use super::located::Located;
 use super::protocols::Protocols;
-use super::secret::Env;
+use super::secret::{Env, Sources};
 use super::settings::{Server, ServerLimits, ServerTimeouts, Settings};
 use super::store;
 use super::tree::{self, Rejected, TomlValue};
 use super::validator::Validator;
 use super::{admin, agents, auth, callers, carried, exposure, fingerprint, observe, routes, tls};
+use crate::secrets::Masks;
 
-/// Checks the complete document. The settings are `None` if something essential is missing.
+/// Checks the complete document. The settings are `None` if something essential is missing. The masks are for the secrets
+/// of the document and of the files and variables that it names.
 pub(super) fn resolve(
-    mut tree: Spanned<DeTable<'_>>,
+    tree: Spanned<DeTable<'_>>,
     folder: &Path,
     protocols: &Protocols,
     env: &Env<'_>,
+) -> (Option<Settings>, Vec<Diagnostic>, Masks) {
+    let sources = Sources::new(env);
+    let (mut settings, mut found) = resolve_from(tree, folder, protocols, &sources);
+    let secrets = sources.into_secrets();
+    if secrets.is_full() {
+        let error = Diagnostic::error("there are more secrets than the gateway can mask in its logs");
+        found.push(error.help("move query parameters of URLs that are no secrets to the options of the agent"));
+    }
+    let masks = secrets.masks();
+    if let Some(settings) = &mut settings {
+        settings.secrets = masks.clone();
+    }
+    (settings, found, masks)
+}
+
+fn resolve_from(
+    mut tree: Spanned<DeTable<'_>>,
+    folder: &Path,
+    protocols: &Protocols,
+    env: &Sources<'_>,
 ) -> (Option<Settings>, Vec<Diagnostic>) {
     let fingerprints = fingerprint::of_agents(tree.get_ref(), folder, env);
     let options = take_options(tree.get_mut());
@@ -76,6 +98,7 @@ pub(super) fn resolve(
         observe,
         fingerprints,
         event_readers,
+        secrets: Masks::default(),
     });
     (settings, validator.found)
 }

@@ -2,6 +2,7 @@
 //!
 //! No other file of the configuration module reads environment variables or opens files.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::ops::Range;
@@ -11,12 +12,14 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use toml::de::{DeValue, ValueDeserializer};
+use url::Url;
 
 use super::diagnostics::Diagnostic;
 use super::located::Located;
 use super::mask;
 use super::tree::TomlValue;
 use crate::files::READABLE_BY_OTHERS;
+use crate::secrets::{MIN_LEN, SecretForms};
 
 /// The largest secret file accepted, in bytes.
 const MAX_SECRET_LEN: usize = 64 << 10;
@@ -44,6 +47,34 @@ impl Env<'static> {
 impl fmt::Debug for Env<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Env")
+    }
+}
+
+/// An [`Env`], and the secrets that were read through it or found in the configuration.
+pub(super) struct Sources<'a> {
+    pub(super) env: &'a dyn Fn(&str) -> Option<String>,
+    pub(super) file: &'a dyn Fn(&Path, usize) -> io::Result<Vec<u8>>,
+    pub(super) mode: &'a dyn Fn(&Path) -> Option<u32>,
+    secrets: RefCell<SecretForms>,
+}
+
+impl<'a> Sources<'a> {
+    pub(super) fn new(env: &Env<'a>) -> Self {
+        Self { env: env.env, file: env.file, mode: env.mode, secrets: RefCell::default() }
+    }
+
+    /// Masks this secret in the diagnostics, and in log lines once the configuration is in force.
+    pub(super) fn remember(&self, secret: &str) {
+        self.secrets.borrow_mut().add(secret);
+    }
+
+    /// Masks the secrets of a URL. True if its query holds one.
+    pub(super) fn remember_url(&self, url: &Url) -> bool {
+        self.secrets.borrow_mut().add_url(url)
+    }
+
+    pub(super) fn into_secrets(self) -> SecretForms {
+        self.secrets.into_inner()
     }
 }
 
@@ -77,7 +108,7 @@ impl SecretTable {
         &self,
         span: &Range<usize>,
         folder: &Path,
-        env: &Env<'_>,
+        env: &Sources<'_>,
         found: &mut Vec<Diagnostic>,
     ) -> Result<SecretString, Diagnostic> {
         let (text, span) = match (&self.env, &self.file) {
@@ -98,19 +129,19 @@ impl SecretTable {
             return Err(Diagnostic::error("a secret is empty").at(span));
         }
 
-        if text.len() < crate::secrets::MIN_LEN {
+        if text.len() < MIN_LEN {
             let warning = Diagnostic::warning("a secret is too short to be masked in errors and logs");
-            let label = format!("it should have at least {} bytes", crate::secrets::MIN_LEN);
+            let label = format!("it should have at least {MIN_LEN} bytes");
             found.push(warning.at(span).label(label));
         }
-        crate::secrets::remember(&text);
+        env.remember(&text);
         Ok(format!("{}{text}", self.prefix.as_deref().unwrap_or_default()).into())
     }
 }
 
 /// Replaces references to secrets in a protocol's options by the secrets, under keys that mark them as secret, at any
 /// depth. The types of options then hold plain strings.
-pub(super) fn insert_secrets(raw: &mut TomlValue<'_>, folder: &Path, env: &Env<'_>, found: &mut Vec<Diagnostic>) {
+pub(super) fn insert_secrets(raw: &mut TomlValue<'_>, folder: &Path, env: &Sources<'_>, found: &mut Vec<Diagnostic>) {
     match raw.get_mut() {
         DeValue::Table(table) => {
             for (key, value) in table.iter_mut() {
@@ -147,7 +178,7 @@ fn is_reference(value: &TomlValue<'_>) -> bool {
     !table.is_empty() && table.keys().all(|key| known(key.get_ref()))
 }
 
-fn from_env(name: &Located<String>, env: &Env<'_>) -> Result<String, Diagnostic> {
+fn from_env(name: &Located<String>, env: &Sources<'_>) -> Result<String, Diagnostic> {
     if !mask::is_variable_name(&name.value) {
         // It may be the secret itself, so it is not repeated.
         return Err(Diagnostic::error("this is not the name of an environment variable")
@@ -165,7 +196,7 @@ fn from_env(name: &Located<String>, env: &Env<'_>) -> Result<String, Diagnostic>
 fn from_file(
     path: &Located<String>,
     folder: &Path,
-    env: &Env<'_>,
+    env: &Sources<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Result<String, Diagnostic> {
     let file = folder.join(&path.value);
@@ -183,7 +214,7 @@ fn from_file(
 }
 
 /// The warning of a file that holds something secret and that others may read. `None`: they may not.
-pub(super) fn readable_by_others(file: &Path, written: &Located<String>, env: &Env<'_>) -> Option<Diagnostic> {
+pub(super) fn readable_by_others(file: &Path, written: &Located<String>, env: &Sources<'_>) -> Option<Diagnostic> {
     let mode = (env.mode)(file).filter(|mode| mode & READABLE_BY_OTHERS != 0)?;
     let message = format!("{:?} can be read by every user of this machine", written.value);
     let label = format!("take the permission away: chmod {:o}", mode & 0o770);
@@ -206,7 +237,7 @@ max_tokens = 3
         let env =
             Env { env: &|name| (name == "K").then(|| "s3cr3t".into()), file: &|_, _| unreachable!(), mode: &|_| None };
         let mut found = Vec::new();
-        insert_secrets(&mut raw, Path::new(""), &env, &mut found);
+        insert_secrets(&mut raw, Path::new(""), &Sources::new(&env), &mut found);
         let read = toml::Table::deserialize(ValueDeserializer::from(raw)).expect("a table");
         assert_eq!(read["key"].as_str(), Some("s3cr3t"));
         assert_eq!(read["list"][0]["api_key"].as_str(), Some("x s3cr3t"));
@@ -217,7 +248,7 @@ max_tokens = 3
         let table = toml::de::DeTable::parse("key = { env = \"K\" }").expect("TOML");
         let mut raw = toml::Spanned::new(0..19, DeValue::Table(table.into_inner()));
         let short = Env { env: &|_| Some("12345".into()), ..env };
-        insert_secrets(&mut raw, Path::new(""), &short, &mut found);
+        insert_secrets(&mut raw, Path::new(""), &Sources::new(&short), &mut found);
         assert_eq!(found.len(), 1, "a secret that cannot be masked is reported");
     }
 }

@@ -22,6 +22,7 @@ use super::host::{Host, Origins};
 use super::observe_settings::Observe;
 use super::options::Options;
 use super::upstream_settings::Upstream;
+use crate::secrets::Masks;
 use crate::tls::TlsFiles;
 
 /// The validated configuration.
@@ -49,6 +50,8 @@ pub struct Settings {
     pub(super) fingerprints: HashMap<String, Fingerprint>,
     /// The agents whose own events some client reads.
     pub(super) event_readers: HashSet<String>,
+    /// Masks of the secrets in the file, and in the files and variables that it names.
+    pub(crate) secrets: Masks,
 }
 
 impl Settings {
@@ -79,14 +82,24 @@ impl Settings {
 pub struct Admin {
     /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// The SHA-256 of the key that requests have to show. `None`: none is asked for.
+    /// The SHA-256 of the key that requests have to show. `None`: they show a client certificate, or, without `client_ca`,
+    /// the key that the gateway makes at its start.
     pub key: Option<[u8; 32]>,
     /// `None`: connections are not encrypted.
     pub tls: Option<TlsFiles>,
+    /// The settings that a reload replaces.
+    pub access: AdminAccess,
+}
+
+/// The settings of the admin listener that a reload replaces, other than its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdminAccess {
     /// True if the console is served.
     pub console: bool,
-    /// Who sees texts in the console.
+    /// The roles that may read texts in the console.
     pub texts: ConsoleTexts,
+    /// Whether `/metrics` needs a key.
+    pub metrics: MetricsAccess,
 }
 
 impl fmt::Debug for Admin {
@@ -331,6 +344,17 @@ pub enum ConsoleTexts {
     Act,
     /// No one: lengths only.
     None,
+}
+
+/// Whether `/metrics` of the admin listener needs a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MetricsAccess {
+    /// Like every other path of the listener.
+    #[default]
+    Key,
+    /// Needs no credentials.
+    Open,
 }
 
 /// How much one caller may use. `None` for what other settings limit, or nothing.

@@ -27,7 +27,7 @@ pub(super) fn files(located: &Located<Table<TlsTable>>, validator: &mut Validato
     };
     let read = |path: &Path| (validator.env.file)(path, MAX_FILE_LEN);
     if let Ok(key) = read(&files.key) {
-        crate::secrets::remember(&String::from_utf8_lossy(&key));
+        validator.env.remember(&String::from_utf8_lossy(&key));
     }
 
     if let Err(error) = files.check(&read) {

@@ -49,7 +49,7 @@ pub(super) fn tls(
     let cert = table.cert.as_ref().map(|file| read(file, validator));
     let key = table.key.as_ref().map(|file| read(file, validator));
     if let (Some(file), Some(Some(key))) = (&table.key, &key) {
-        crate::secrets::remember(&String::from_utf8_lossy(key));
+        validator.env.remember(&String::from_utf8_lossy(key));
         let warning = secret::readable_by_others(&validator.folder.join(&file.value), file, validator.env);
         validator.found.extend(warning);
     }
@@ -125,7 +125,7 @@ pub(super) fn proxy(
             match password.value.read(span, validator.folder, validator.env, &mut validator.found) {
                 Ok(secret) => {
                     // As the proxy gets it.
-                    crate::secrets::remember(&format!("{}:{}", user.value, secret.expose_secret()));
+                    validator.env.remember(&format!("{}:{}", user.value, secret.expose_secret()));
                     Some((user.value.clone(), secret))
                 }
                 Err(error) => {

@@ -13,13 +13,13 @@ use super::diagnostics::Diagnostic;
 use super::document::OptionsRef;
 use super::located::Located;
 use super::protocols::Protocols;
-use super::secret::{self, Env};
+use super::secret::{self, Sources};
 use super::tree::{Rejected, TomlValue};
 
 /// The input of every check, and the diagnostics found so far.
 pub(super) struct Validator<'i, 'a> {
     pub(super) protocols: &'a Protocols,
-    pub(super) env: &'a Env<'a>,
+    pub(super) env: &'a Sources<'a>,
     pub(super) folder: &'a Path,
     pub(super) rejected: Rejected,
     pub(super) found: Vec<Diagnostic>,
@@ -133,7 +133,7 @@ impl<'i> Validator<'i, '_> {
         let scheme = if key == "public_url" { "https" } else { "http" };
         match parse_web_url(&text.value, scheme) {
             Ok(url) => {
-                if crate::secrets::remember_url(&url) {
+                if self.env.remember_url(&url) {
                     self.report(
                         Diagnostic::warning(format!("the query of {key:?} holds a secret"))
                             .at(&text.span)

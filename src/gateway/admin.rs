@@ -10,8 +10,9 @@ use crate::ports::Reload;
 use crate::{clock, keys, server};
 
 impl Running {
-    /// Serves operators, if the configuration has a listener for them. Returns its address, and the key that signs in to
-    /// the console until the gateway stops if there is no other one.
+    /// Serves operators, if the configuration has a listener for them. Returns its address, and the key of this start: the
+    /// listener accepts it until the gateway stops or a key is configured. `None`: the configuration asks for credentials
+    /// already, a key or certificates.
     ///
     /// # Errors
     /// I/O errors of the listener.
@@ -21,11 +22,10 @@ impl Running {
         log: LogFilter,
     ) -> anyhow::Result<Option<(SocketAddr, Option<String>)>> {
         let Some(listener) = self.admin_listener.take() else { return Ok(None) };
-        let LiveParts { engine, control, observer, callers, admin_key, admin_console, .. } = self.parts.clone();
+        let LiveParts { engine, control, observer, callers, admin_key, admin_access, .. } = self.parts.clone();
         let (key, tls) = (admin_key, self.parts.admin_tls.clone());
-        let (console, texts) = admin_console;
         let asks_certificate = tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some());
-        let start_key = if console && key.load().is_none() && !asks_certificate {
+        let start_key = if key.load().is_none() && !asks_certificate {
             Some(keys::NewKey::generate().map_err(anyhow::Error::msg)?.text)
         } else {
             None
@@ -41,8 +41,7 @@ impl Running {
             tls,
             url: own_url(self.parts.tls.is_some(), self.address),
             callers,
-            console,
-            texts,
+            access: admin_access,
             start_key: start_key.clone(),
             started: clock::now(),
             agent_api: self.agent_api.clone(),

@@ -18,6 +18,7 @@ use crate::engine::{self, Engine};
 use crate::metrics::Metrics;
 use crate::observe::{AccessLog, Logs, Observer, Otlp, OtlpSettings, SharedObserver, Target, forward_logs};
 use crate::ports::TelemetryClient;
+use crate::secrets::Masks;
 use crate::server::{self, Control, SharedRoutes};
 use crate::tls::SharedTls;
 use crate::upstream::otlp::{Collector, OtlpProtocol};
@@ -39,8 +40,9 @@ pub struct LiveParts {
     /// Also watch their files by themselves.
     pub(super) tls: Option<Arc<SharedTls>>,
     pub(super) admin_tls: Option<Arc<SharedTls>>,
-    /// Whether the console is served, and who sees texts there.
-    pub(super) admin_console: (bool, config::ConsoleTexts),
+    pub(super) admin_access: Arc<ArcSwap<config::AdminAccess>>,
+    /// Masks of the secrets in force: enforced for as long as they are here.
+    pub(super) secrets: Arc<ArcSwap<Masks>>,
 }
 
 /// A length of time. Clones are one value.
@@ -83,6 +85,8 @@ pub(crate) struct Prepared {
     pub(super) drain: Duration,
     pub(super) rates: RouteRates,
     pub(super) admin_key: Option<[u8; 32]>,
+    pub(super) admin_access: config::AdminAccess,
+    pub(super) secrets: Masks,
 }
 
 impl LiveParts {
@@ -137,9 +141,14 @@ impl LiveParts {
             shutdown_delay,
             drain,
             admin_key,
+            admin_access,
+            secrets,
             caller_label,
             ..
         } = prepared;
+        // First: new parts may log new secrets.
+        secrets.enforce();
+        self.secrets.store(Arc::new(secrets));
         for ((agent, limits), reads_events) in agents.iter().zip(limits).zip(event_readers) {
             agent.usage.set_shared_limits(limits);
             agent.protocol_events.store(reads_events, Ordering::Relaxed);
@@ -150,6 +159,7 @@ impl LiveParts {
         self.shutdown_delay.set(shutdown_delay);
         self.drain.set(drain);
         self.admin_key.store(admin_key.map(Arc::new));
+        self.admin_access.store(Arc::new(admin_access));
         // Its files were opened again, so that rotated logs are let go.
         self.observe(observer, caller_label);
         self.rates.store(Arc::new(rates));

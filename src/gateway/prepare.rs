@@ -3,35 +3,83 @@
 //! Not here: taking it ([`super::live`]).
 
 use std::cell::RefCell;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use super::live::{LiveParts, Prepared, open_logs};
 use super::{Gateway, retention_rules, server_settings};
 use crate::config::{self, Diagnostics, Env, Loaded, Settings};
 use crate::server;
 
+/// The files and variables that a configuration names.
+#[derive(Default)]
+pub(crate) struct Named {
+    files: HashSet<PathBuf>,
+    variables: HashSet<String>,
+}
+
+impl Named {
+    pub(crate) fn by(loaded: &Loaded) -> Self {
+        let (files, variables) = (loaded.files.iter().cloned(), loaded.variables.iter().cloned());
+        Self { files: files.collect(), variables: variables.collect() }
+    }
+}
+
 impl Gateway {
     /// Reads a configuration file. Returns also the files that were read, whatever came of it.
     pub(crate) fn load_watching(&self, path: &Path) -> (Result<Loaded, Diagnostics>, Vec<PathBuf>) {
-        let read = RefCell::new(vec![path.to_owned()]);
+        let (read, looked_up) = (RefCell::new(vec![path.to_owned()]), RefCell::default());
         let process = Env::process();
+        let env = |name: &str| {
+            Vec::push(&mut looked_up.borrow_mut(), name.to_owned());
+            (process.env)(name)
+        };
         let file = |path: &Path, max: usize| {
             read.borrow_mut().push(path.to_owned());
             (process.file)(path, max)
         };
-        let loaded = config::load(path, &self.protocols(), &Env { file: &file, ..process });
-        let files = read.into_inner();
-        (loaded.map(|(settings, diagnostics)| Loaded { settings, diagnostics, files: files.clone() }), files)
+        let loaded = config::load(path, &self.protocols(), &Env { env: &env, file: &file, ..process });
+        let (files, variables) = (read.into_inner(), looked_up.into_inner());
+        let loaded =
+            loaded.map(|(settings, diagnostics)| Loaded { settings, diagnostics, files: files.clone(), variables });
+        (loaded, files)
     }
 
-    /// Reads a text as if it stood in this file. Nothing is opened.
-    pub(crate) fn check_text(&self, path: &Path, text: &str) -> Result<(Settings, Diagnostics), Diagnostics> {
-        let process = Env::process();
-        let file = |wanted: &Path, max: usize| {
-            if wanted == path { Ok(text.as_bytes().to_vec()) } else { (process.file)(wanted, max) }
+    /// Checks a text as the content of this file. It reads only the files and variables in `named`: otherwise a text could
+    /// probe which files and variables exist on this machine. Also returns the names of the other variables, which have
+    /// placeholders.
+    pub(crate) fn check_text(
+        &self,
+        path: &Path,
+        text: &str,
+        named: &Named,
+    ) -> (Result<(Settings, Diagnostics), Diagnostics>, BTreeSet<String>) {
+        let (process, unread) = (Env::process(), RefCell::new(BTreeSet::new()));
+        let env = |name: &str| {
+            if named.variables.contains(name) {
+                return (process.env)(name);
+            }
+            unread.borrow_mut().insert(name.to_owned());
+            Some(format!("the variable {name} is not read by a check of the console"))
         };
-        config::load(path, &self.protocols(), &Env { file: &file, ..process })
+        let file = |wanted: &Path, max: usize| {
+            if wanted == path {
+                return Ok(text.as_bytes().to_vec());
+            }
+            if !named.files.contains(wanted) {
+                return Err(io::Error::other("the console reads only files that the running configuration names"));
+            }
+            // Opening a device or a pipe may block without limit.
+            if !fs::metadata(wanted)?.is_file() {
+                return Err(io::Error::other("the console reads only regular files"));
+            }
+            (process.file)(wanted, max)
+        };
+        let mode = |wanted: &Path| named.files.contains(wanted).then(|| (process.mode)(wanted)).flatten();
+        let read = config::load(path, &self.protocols(), &Env { env: &env, file: &file, mode: &mode });
+        (read, unread.into_inner())
     }
 
     /// Builds everything that a configuration needs. Agents that have not changed stay the ones they are, with their
@@ -85,6 +133,8 @@ impl Gateway {
             drain: settings.server.drain,
             rates,
             admin_key: settings.admin.as_ref().and_then(|admin| admin.key),
+            secrets: settings.secrets.clone(),
+            admin_access: settings.admin.as_ref().map(|admin| admin.access).unwrap_or_default(),
         })
     }
 }

@@ -13,8 +13,8 @@ use super::lines::{LineWriter, Target};
 use super::losses::{self, LossAt};
 use super::parts::RequestParts;
 use super::time::time;
-use crate::clock;
 use crate::metrics::Metrics;
+use crate::{clock, secrets};
 
 /// How long lines gather before they are written.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -61,15 +61,15 @@ impl Access {
     }
 }
 
-/// A line of the access log.
+/// A line of the access log. Secrets are masked in the texts of clients and agents, and nowhere else.
 #[derive(Serialize)]
 pub(super) struct Line<'a> {
     time: String,
-    request: &'a str,
+    request: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<String>,
     method: &'a str,
-    path: &'a str,
+    path: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     route: Option<&'a str>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -81,7 +81,7 @@ pub(super) struct Line<'a> {
     status: u16,
     outcome: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'a str>,
+    code: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     blame: Option<&'a str>,
     bytes_in: u64,
@@ -138,16 +138,16 @@ impl<'a> Line<'a> {
 
         Self {
             time: time(parts.at),
-            request: &parts.id,
+            request: secrets::mask(&parts.id),
             client: parts.client.map(|client| client.to_canonical().to_string()),
             method: &parts.method,
-            path: &parts.path,
+            path: secrets::mask(&parts.path),
             route: parts.route.as_deref(),
             protocol: parts.protocol,
             caller: parts.caller.as_deref(),
             status: parts.status,
             outcome,
-            code: parts.code.as_deref().or_else(|| turn?.code.as_deref()),
+            code: parts.code.as_deref().or_else(|| turn?.code.as_deref()).map(secrets::mask),
             blame: parts.blame.or_else(|| turn?.blame),
             bytes_in: parts.bytes_in,
             bytes_out: parts.bytes_out,
@@ -156,7 +156,10 @@ impl<'a> Line<'a> {
             turn: turn.map(|turn| TurnFields {
                 run: &turn.run,
                 agent: &turn.agent,
-                session: shown_session(&turn.session, parts.hide_session),
+                session: match shown_session(&turn.session, parts.hide_session) {
+                    Cow::Borrowed(session) => secrets::mask(session),
+                    hash @ Cow::Owned(_) => hash,
+                },
                 endpoint: turn.server.as_ref().map(|(host, port)| format!("{host}:{port}")),
                 events: turn.events,
                 turn_ms: millis(turn.took),
@@ -181,7 +184,7 @@ impl<'a> Line<'a> {
             }
         };
 
-        field("code", self.code);
+        field("code", self.code.as_deref());
         field("blame", self.blame);
         if let Some(turn) = &self.turn {
             field("agent", Some(turn.agent));
@@ -194,7 +197,7 @@ impl<'a> Line<'a> {
         }
         field("caller", self.caller);
         field("client", self.client.as_deref());
-        field("request", Some(self.request));
+        field("request", Some(&self.request));
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Never a credential, and never a text of a person or an agent.
 
-use std::collections::VecDeque;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -17,13 +16,15 @@ use super::time::time;
 use crate::metrics::Metrics;
 use crate::{clock, secrets};
 
-/// Refused credentials that are written in one second. The rest of it is summed up in one line.
-const MAX_REFUSED_PER_SECOND: u32 = 10;
+/// The longest name, target and detail of an entry, in bytes. The rest is cut off.
+const MAX_NAME_LEN: usize = 256;
+const MAX_TARGET_LEN: usize = 256;
+const MAX_DETAIL_LEN: usize = 1024;
 /// The pause between two log lines about audit lines that could not be written.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub enum Action {
@@ -84,6 +85,9 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     count: Option<u32>,
+    /// Whether a request was refused.
+    #[serde(skip)]
+    refused: bool,
 }
 
 impl AuditEntry {
@@ -99,13 +103,26 @@ impl AuditEntry {
             detail: String::new(),
             request: String::new(),
             count: None,
+            refused: matches!(what, Action::CredentialRefused),
         }
     }
 
-    /// The caller who did it, or `operator`.
+    /// One entry for several refusals.
+    pub(super) fn sum(kind: &RefusalKind, from: Option<IpAddr>, count: u32) -> Self {
+        Self { from, count: Some(count), ..Self::new(kind.what).refused().who(&kind.who).detail(&kind.detail) }
+    }
+
+    /// Marks a request that was refused: such entries are limited.
+    #[must_use]
+    pub const fn refused(mut self) -> Self {
+        self.refused = true;
+        self
+    }
+
+    /// The caller who did it, or `operator`. Empty if no one is known to have done it.
     #[must_use]
     pub fn who(mut self, who: impl Into<String>) -> Self {
-        self.who = who.into();
+        self.who = cut(who.into(), MAX_NAME_LEN);
         self
     }
 
@@ -119,14 +136,14 @@ impl AuditEntry {
     /// What it was done to: a key's id, a run, an item, a path.
     #[must_use]
     pub fn target(mut self, target: impl Into<String>) -> Self {
-        self.target = target.into();
+        self.target = cut(target.into(), MAX_TARGET_LEN);
         self
     }
 
     /// What else is to be known: a reason, the name of a decision.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = detail.into();
+        self.detail = cut(detail.into(), MAX_DETAIL_LEN);
         self
     }
 
@@ -137,9 +154,62 @@ impl AuditEntry {
         self
     }
 
-    fn line(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+    pub(super) const fn is_refusal(&self) -> bool {
+        self.refused
     }
+
+    #[cfg(test)]
+    pub(super) const fn action(&self) -> Action {
+        self.what
+    }
+
+    pub(super) const fn address(&self) -> Option<IpAddr> {
+        self.from
+    }
+
+    /// Distinguishes refusals that are counted apart.
+    pub(super) fn kind(&self) -> RefusalKind {
+        RefusalKind { what: self.what, who: self.who.clone(), detail: self.detail.clone() }
+    }
+
+    /// How many entries this one stands for.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> u32 {
+        self.count.unwrap_or(1)
+    }
+
+    /// The entry as one line of JSON. Secrets are masked in the texts that requests and configurations bring along, and
+    /// nowhere else: who did what from where is always shown.
+    fn line(&self) -> String {
+        let mask = |text: &str| secrets::mask(text).into_owned();
+        let (target, detail, request) = (mask(&self.target), mask(&self.detail), mask(&self.request));
+        serde_json::to_string(&Self { target, detail, request, ..self.clone() }).unwrap_or_default()
+    }
+}
+
+/// The action, the code and the person of a refusal: a person who is known is not hidden among strangers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RefusalKind {
+    what: Action,
+    who: String,
+    detail: String,
+}
+
+impl RefusalKind {
+    /// The same without what distinguishes refusals of one action.
+    pub(super) const fn merged(&self) -> Self {
+        Self { what: self.what, who: String::new(), detail: String::new() }
+    }
+}
+
+/// A text up to a length in bytes, with a mark if something was cut off.
+fn cut(mut text: String, max: usize) -> String {
+    if text.len() > max {
+        let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// Appends one entry to an audit log that no process may be serving, and waits until it is written: for commands.
@@ -151,52 +221,14 @@ pub fn append_audit(path: &Path, entry: &AuditEntry) -> io::Result<()> {
     options.create(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let line = secrets::mask(&entry.line()).into_owned() + "\n";
+    let line = entry.line() + "\n";
     options.open(path)?.write_all(line.as_bytes())
-}
-
-/// How many entries are kept in memory.
-const MAX_RECENT: usize = 1000;
-
-/// The latest entries, whether they are written to a file or not. Clones are one list.
-#[derive(Clone, Default)]
-pub(super) struct RecentAudit(Arc<Mutex<(u64, VecDeque<AuditEntry>)>>);
-
-impl RecentAudit {
-    pub(super) fn add(&self, entry: &AuditEntry) {
-        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if recent.1.len() >= MAX_RECENT {
-            recent.1.pop_back();
-        }
-        recent.0 += 1;
-        recent.1.push_front(entry.clone());
-    }
-
-    /// The latest ones first, of those before this number, and the number of the last one if there are more.
-    pub(super) fn latest(&self, before: u64, count: usize) -> (Vec<AuditEntry>, Option<u64>) {
-        let recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (added, entries) = (recent.0, &recent.1);
-        // The first has the number `added`.
-        let skipped = usize::try_from(added.saturating_sub(before.saturating_sub(1))).unwrap_or(usize::MAX);
-        let found: Vec<AuditEntry> = entries.iter().skip(skipped).take(count).cloned().collect();
-        let end = skipped.saturating_add(found.len());
-        let next = (end < entries.len()).then(|| added - end as u64 + 1);
-        (found, next)
-    }
 }
 
 /// The audit log of a running gateway.
 pub(super) struct Audit {
     lines: LineWriter,
-    refused: Mutex<Refused>,
     complained: Mutex<Complaint>,
-}
-
-/// Refused credentials within the current second.
-struct Refused {
-    since: Instant,
-    written: u32,
-    left_out: u32,
 }
 
 #[derive(Default)]
@@ -210,41 +242,11 @@ impl Audit {
         Ok(Self {
             // Entries are rare, and have to be in the file soon.
             lines: LineWriter::open("audit", &Target::File(path.to_owned()), Duration::ZERO, metrics)?,
-            refused: Mutex::new(Refused { since: Instant::now(), written: 0, left_out: 0 }),
             complained: Mutex::default(),
         })
     }
 
-    pub(super) fn record(&self, entry: AuditEntry) {
-        if entry.what == Action::CredentialRefused && !self.may_write_refused() {
-            return;
-        }
-        self.write(entry);
-    }
-
-    /// True while a line for this refusal may be written. Sums up what the last second left out.
-    fn may_write_refused(&self) -> bool {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left_out = 0;
-        if refused.since.elapsed() >= Duration::from_secs(1) {
-            left_out = refused.left_out;
-            *refused = Refused { since: Instant::now(), written: 0, left_out: 0 };
-        }
-        let may = refused.written < MAX_REFUSED_PER_SECOND;
-        if may {
-            refused.written += 1;
-        } else {
-            refused.left_out += 1;
-        }
-        drop(refused);
-
-        if left_out > 0 {
-            self.write(AuditEntry { count: Some(left_out), ..AuditEntry::new(Action::CredentialRefused) });
-        }
-        may
-    }
-
-    fn write(&self, entry: AuditEntry) {
+    pub(super) fn write(&self, entry: AuditEntry) {
         if self.lines.write(move |line| line.push_str(&entry.line())) {
             return;
         }
@@ -259,14 +261,6 @@ impl Audit {
     }
 
     pub(super) fn flush(&self, limit: Duration) {
-        // What the last second left out would never be reported.
-        let left_out = {
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut refused.left_out)
-        };
-        if left_out > 0 {
-            self.write(AuditEntry { count: Some(left_out), ..AuditEntry::new(Action::CredentialRefused) });
-        }
         self.lines.flush(limit);
     }
 }
@@ -276,28 +270,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_credentials_are_summed_up_and_nothing_else_is() {
+    fn entries_are_lines_of_bounded_length_in_which_only_free_texts_are_masked() {
+        let masks = secrets::Masks::of(&["mallory", "credential_refused", "\"what\":\"", "/a/secret-path"]);
+        masks.enforce();
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit.jsonl");
         let audit = Audit::open(&path, Metrics::new()).expect("a log");
-        for _ in 0..25 {
-            audit.record(AuditEntry::new(Action::CredentialRefused).from([192, 0, 2, 1].into()).detail("unknown"));
-        }
-        for number in 0..25 {
-            audit.record(AuditEntry::new(Action::Reload).who("operator").detail(number.to_string()));
-        }
+        let entry = AuditEntry::new(Action::CredentialRefused).from([192, 0, 2, 1].into()).who("mallory");
+        audit.write(entry.clone().target(format!("/a/secret-path/{}", "ü".repeat(100_000))).detail("mallory"));
         audit.flush(Duration::from_secs(10));
         append_audit(&path, &AuditEntry::new(Action::KeyCreated).target("k1")).expect("appended");
 
         let text = std::fs::read_to_string(path).expect("the file");
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        let of = |what: &str| lines.iter().filter(|line| line["what"] == what).collect::<Vec<_>>();
-        let refused = of("credential_refused");
-        let reported: u64 = refused.iter().map(|line| line["count"].as_u64().unwrap_or(1)).sum();
-        assert_eq!(reported, 25, "{text}");
-        assert!(refused.len() <= 21 && refused[0]["from"] == "192.0.2.1", "{text}");
-        assert_eq!((of("reload").len(), of("key_created").len()), (25, 1));
-        assert!(of("key_created")[0].get("who").is_none());
+        let refused = &lines[0];
+        assert_eq!((&refused["what"], &refused["who"]), (&"credential_refused".into(), &"mallory".into()));
+        assert_eq!((&refused["detail"], &refused["from"]), (&"***".into(), &"192.0.2.1".into()));
+        let target = refused["target"].as_str().expect("a path");
+        assert!(target.starts_with("***/üü") && target.ends_with("ü…") && target.len() < 300, "{target}");
+        assert_eq!((&lines[1]["what"], lines[1].get("who")), (&"key_created".into(), None));
     }
 }

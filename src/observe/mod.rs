@@ -14,6 +14,8 @@ mod observer;
 mod otlp;
 mod parts;
 mod quiet;
+mod recent_audit;
+mod refusals;
 mod request_log;
 mod time;
 

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 
 use super::access::{Access, AccessLog};
-use super::audit::{Audit, AuditEntry, RecentAudit};
+use super::audit::{Audit, AuditEntry};
 use super::lines::Target;
 use super::losses;
 use super::otlp::Otlp;
 use super::parts::RequestParts;
+use super::recent_audit::RecentAudit;
+use super::refusals::Refusals;
 use crate::metrics::{Metrics, TurnEnd};
 
 /// Which logs there are.
@@ -33,6 +35,7 @@ pub struct Observer {
     access: Option<Access>,
     audit: Option<Audit>,
     recent: RecentAudit,
+    refusals: Arc<Refusals>,
     otlp: Option<Arc<Otlp>>,
     /// True: sessions are shown as hashes.
     hides_sessions: bool,
@@ -57,13 +60,15 @@ impl Observer {
         });
         let hides_sessions = logs.access.as_ref().is_some_and(|log| log.hash_sessions);
         let (access, audit, recent) = (access.transpose()?, audit.transpose()?, RecentAudit::default());
-        Ok(Self { access, audit, recent, metrics, otlp, hides_sessions })
+        let refusals = Arc::new(Refusals::new(Instant::now()));
+        Ok(Self { access, audit, recent, refusals, metrics, otlp, hides_sessions })
     }
 
     /// No logs; requests are counted.
     #[must_use]
     pub fn silent(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, access: None, audit: None, recent: RecentAudit::default(), otlp: None, hides_sessions: false }
+        let (recent, refusals) = (RecentAudit::default(), Arc::new(Refusals::new(Instant::now())));
+        Self { metrics, access: None, audit: None, recent, refusals, otlp: None, hides_sessions: false }
     }
 
     /// What the gateway counts.
@@ -92,20 +97,33 @@ impl Observer {
     #[must_use]
     pub fn continuing(mut self, before: &Self) -> Self {
         self.recent = before.recent.clone();
+        self.refusals = Arc::clone(&before.refusals);
         self
     }
 
-    /// The latest audit entries, the newest first: at most 1,000 since the start of the gateway.
+    /// The latest audit entries, the newest first: at most 1,000 refusals and 1,000 others since the start of the gateway.
     #[must_use]
     pub fn recent_audit(&self, before: u64, count: usize) -> (Vec<AuditEntry>, Option<u64>) {
+        self.refusals.sums(Instant::now(), false).into_iter().for_each(|sum| self.record(sum));
         self.recent.latest(before, count)
     }
 
-    /// Notes an entry, and writes it to the audit log, if there is one.
+    /// Keeps an entry for the console, and writes it to the audit log, if there is one. Of refusals, a limited number of
+    /// each kind and address: the others are summed up.
     pub fn audit(&self, entry: AuditEntry) {
+        let now = Instant::now();
+        if entry.is_refusal() {
+            self.refusals.admit(entry, now).into_iter().for_each(|entry| self.record(entry));
+        } else {
+            self.refusals.sums(now, false).into_iter().for_each(|sum| self.record(sum));
+            self.record(entry);
+        }
+    }
+
+    fn record(&self, entry: AuditEntry) {
         self.recent.add(&entry);
         if let Some(audit) = &self.audit {
-            audit.record(entry);
+            audit.write(entry);
         }
     }
 
@@ -113,6 +131,8 @@ impl Observer {
     pub fn flush(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         let left = || deadline.saturating_duration_since(Instant::now());
+        // What the current period left out would never be reported.
+        self.refusals.sums(Instant::now(), true).into_iter().for_each(|sum| self.record(sum));
         if let Some(audit) = &self.audit {
             audit.flush(left());
         }

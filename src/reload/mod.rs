@@ -21,9 +21,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use self::files::Watched;
 use crate::config::{Diagnostics, Loaded, Settings, StoreKind};
-use crate::gateway::{Gateway, LiveParts};
+use crate::gateway::{Gateway, LiveParts, Named};
 use crate::observe::{Action, AuditEntry};
-use crate::{clock, ports, secrets};
+use crate::{clock, ports};
 
 /// How often files are looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -65,6 +65,8 @@ struct Applied {
     settings: Settings,
     /// The file's text, with secrets masked.
     source: String,
+    /// The files and variables that it names.
+    named: Named,
     at: Millis,
 }
 
@@ -95,8 +97,8 @@ impl Reloader {
     /// For a gateway that was started with what was loaded from this file.
     #[must_use]
     pub fn new(gateway: Gateway, parts: LiveParts, file: PathBuf, loaded: Loaded) -> Self {
-        let at = clock::now();
-        let applied = Applied { settings: loaded.settings, source: loaded.diagnostics.source().to_owned(), at };
+        let (at, named) = (clock::now(), Named::by(&loaded));
+        let applied = Applied { settings: loaded.settings, source: loaded.diagnostics.source().to_owned(), named, at };
         Self(Arc::new(Inner {
             gateway,
             file,
@@ -142,7 +144,7 @@ impl Reloader {
 
     /// Logs, counts and audits what a reload came to.
     fn note(&self, trigger: Trigger, done: &Result<Reloaded, Diagnostics>) {
-        let error = done.as_ref().err().map(|errors| secrets::mask(&errors.first_line()).into_owned());
+        let error = done.as_ref().err().map(Diagnostics::first_line);
         *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) =
             LastReload { at: clock::now(), trigger: trigger.as_str(), error: error.clone() };
 
@@ -162,13 +164,13 @@ impl Reloader {
                     );
                 }
                 if !warnings.is_empty() {
-                    tracing::warn!("{}", secrets::mask(&warnings.render(false)));
+                    tracing::warn!("{}", warnings.render(false));
                 }
             }
             Err(errors) => {
                 let first = error.unwrap_or_default();
                 tracing::error!("configuration not reloaded, the last good one stays: {first}");
-                tracing::debug!("{}", secrets::mask(&errors.render(false)));
+                tracing::debug!("{}", errors.render(false));
             }
         }
     }
@@ -190,7 +192,7 @@ impl Inner {
     }
 
     fn take(&self, loaded: Loaded) -> Result<Reloaded, Diagnostics> {
-        let running = self.applied.load();
+        let (running, named) = (self.applied.load(), Named::by(&loaded));
         let mut settings = loaded.settings;
         let restart = keep_what_needs_restart(&mut settings, &running.settings);
         let prepared = self.gateway.prepare(&settings, &running.settings, &self.parts);
@@ -199,7 +201,7 @@ impl Inner {
         self.parts.apply(prepared);
 
         let source = loaded.diagnostics.source().to_owned();
-        self.applied.store(Arc::new(Applied { settings, source, at: clock::now() }));
+        self.applied.store(Arc::new(Applied { settings, source, named, at: clock::now() }));
         Ok(Reloaded { restart, warnings: loaded.diagnostics, changed_agents })
     }
 }
@@ -227,6 +229,10 @@ fn keep_what_needs_restart(new: &mut Settings, running: &Settings) -> Vec<&'stat
     keep("admin.listen", listens(new) != listens(running));
     let tls = |settings: &Settings| settings.admin.as_ref().and_then(|admin| admin.tls.clone());
     keep("admin.tls", tls(new) != tls(running));
+    // The listener always asks for credentials: a gateway that was started with a key has made none of its own.
+    let key = |settings: &Settings| settings.admin.as_ref().and_then(|admin| admin.key);
+    let loses_key = key(running).is_some() && new.admin.as_ref().is_some_and(|admin| admin.key.is_none());
+    keep("admin.key", loses_key);
 
     new.server.listen = running.server.listen;
     new.server.workers = running.server.workers;
@@ -236,6 +242,8 @@ fn keep_what_needs_restart(new: &mut Settings, running: &Settings) -> Vec<&'stat
     // As a whole: a key that is left out for certificates is asked for until those are.
     if listens(new) != listens(running) || tls(new) != tls(running) {
         new.admin.clone_from(&running.admin);
+    } else if let Some(admin) = new.admin.as_mut().filter(|_| loses_key) {
+        admin.key = key(running);
     }
     restart
 }
@@ -247,10 +255,12 @@ impl ports::Reload for Reloader {
             match Self::reload(&reloader, Trigger::Admin).await {
                 Ok(Reloaded { restart, warnings, changed_agents }) => Ok(json!({
                     "restart": restart,
-                    "warnings": views::diagnostics(&warnings),
+                    "warnings": views::diagnostics(&warnings).collect::<Value>(),
                     "changed_agents": changed_agents,
                 })),
-                Err(errors) => Err(json!({ "code": "CONFIG_INVALID", "errors": views::diagnostics(&errors) })),
+                Err(errors) => {
+                    Err(json!({ "code": "CONFIG_INVALID", "errors": views::diagnostics(&errors).collect::<Value>() }))
+                }
             }
         }
         .boxed_local()
@@ -263,18 +273,28 @@ impl ports::Reload for Reloader {
 
     fn config(&self) -> Value {
         let applied = self.0.applied.load();
-        let source = secrets::mask(&applied.source).into_owned();
-        json!({ "since": applied.at, "in_force": views::settings(&applied.settings), "source": source })
+        json!({ "since": applied.at, "in_force": views::settings(&applied.settings), "source": applied.source })
     }
 
     fn check(&self, text: &str) -> Value {
-        match self.0.gateway.check_text(&self.0.file, text) {
+        let (read, unread) = self.0.gateway.check_text(&self.0.file, text, &self.0.applied.load().named);
+        let unread = unread.iter().map(|name| {
+            let message = format!(
+                "variable {name:?} was not read: the console reads only variables that the running configuration names"
+            );
+            json!({ "line": null, "column": null, "message": message })
+        });
+        match read {
             Ok((settings, warnings)) => json!({
                 "errors": [],
-                "warnings": views::diagnostics(&warnings),
+                "warnings": views::diagnostics(&warnings).chain(unread).collect::<Value>(),
                 "routes": views::routes(&settings),
             }),
-            Err(errors) => json!({ "errors": views::diagnostics(&errors), "warnings": [], "routes": [] }),
+            Err(errors) => json!({
+                "errors": views::diagnostics(&errors).collect::<Value>(),
+                "warnings": unread.collect::<Value>(),
+                "routes": [],
+            }),
         }
     }
 

@@ -5,15 +5,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::config::{Agent, Collector, Diagnostics, Identity, Methods, Mount, Origins, Settings};
+use crate::secrets::Masks;
 
 /// Errors and warnings, each with its position.
-pub(super) fn diagnostics(diagnostics: &Diagnostics) -> Value {
-    let shown = diagnostics.iter().map(|one| {
-        let place = diagnostics.line_and_column(one);
-        let message = crate::secrets::mask(one.message()).into_owned();
-        json!({ "line": place.map(|place| place.0), "column": place.map(|place| place.1), "message": message })
-    });
-    shown.collect()
+pub(super) fn diagnostics(diagnostics: &Diagnostics) -> impl Iterator<Item = Value> {
+    diagnostics.with_positions().map(|(one, place)| {
+        json!({ "line": place.map(|place| place.0), "column": place.map(|place| place.1), "message": one.message() })
+    })
 }
 
 /// All settings in force.
@@ -58,7 +56,8 @@ pub(super) fn settings(settings: &Settings) -> Value {
             let client_ca = admin.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
             json!({
                 "listen": admin.listen.to_string(), "key": admin.key.is_some(), "tls": admin.tls.is_some(),
-                "client_ca": client_ca,
+                "client_ca": client_ca, "console": admin.access.console, "texts": admin.access.texts,
+                "metrics": admin.access.metrics,
             })
         }),
         "observe": {
@@ -142,10 +141,10 @@ fn identity(identity: &Identity) -> Value {
 
 /// The routes in force, with what answers without authentication.
 pub(super) fn routes(settings: &Settings) -> Value {
-    settings.mounts().iter().map(route).collect()
+    settings.mounts().iter().map(|mount| route(mount, &settings.secrets)).collect()
 }
 
-fn route(mount: &Mount) -> Value {
+fn route(mount: &Mount, secrets: &Masks) -> Value {
     let agents: Vec<&str> = mount.agents.iter().map(|agent| agent.name.as_str()).collect();
     let cors = match &mount.route.cors {
         Some(Origins::Any) => json!(["*"]),
@@ -161,7 +160,7 @@ fn route(mount: &Mount) -> Value {
         "heartbeat_ms": millis(mount.route.heartbeat),
         "on_disconnect": mount.route.on_disconnect,
         "shared_sessions": mount.route.shared_sessions,
-        "options": mount.route.options.shown(),
+        "options": mount.route.options.shown(secrets),
     })
 }
 

@@ -81,13 +81,28 @@ impl Connections {
         self.total() == 0
     }
 
+    /// True if no further connection is admitted, of whatever address.
+    pub(super) fn is_full(&self) -> bool {
+        let open = self.lock();
+        open.total >= open.limits.max
+    }
+
     /// Admits one more connection of this peer, or rejects it.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Permit> {
+        self.admit_within(peer, true)
+    }
+
+    /// Admits a connection of this peer instead of one that is about to close, or rejects it.
+    pub(super) fn admit_instead(self: &Arc<Self>, peer: IpAddr) -> Option<Permit> {
+        self.admit_within(peer, false)
+    }
+
+    fn admit_within(self: &Arc<Self>, peer: IpAddr, total: bool) -> Option<Permit> {
         let mut open = self.lock();
         let is_proxy = open.limits.proxies.iter().any(|proxy| network::contains(proxy, peer));
         let address = (!is_proxy).then(|| address_key(peer));
 
-        if open.total >= open.limits.max {
+        if total && open.total >= open.limits.max {
             self.metrics.limited("connections");
             open.reject(peer, "limits.connections");
             return None;

@@ -225,6 +225,15 @@ impl Clock {
         }
     }
 
+    /// Since when the connection waits for a request, its handshake included. `None` while a request is being answered, and
+    /// over HTTP/2.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        match self.phase.get() {
+            Phase::Handshake(since) | Phase::Idle(since) | Phase::Head(since) | Phase::Discarding(since) => Some(since),
+            Phase::Busy | Phase::Multiplexed(_) => None,
+        }
+    }
+
     /// Marks the connection as timed out.
     pub(super) fn expire(&self) {
         self.expired.set(true);

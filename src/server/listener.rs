@@ -23,9 +23,10 @@ use actix_web::{App, HttpResponse};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::admission::{Connections, REJECTED_RESPONSE};
+use super::admission::{Connections, Permit, REJECTED_RESPONSE};
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionInfo, Socket, TimedBody};
+use super::eviction::Evictable;
 use super::{Gateway, Phase, endpoint, http2, request_log};
 use crate::config::ServerTimeouts;
 use crate::metrics::Metrics;
@@ -77,6 +78,7 @@ fn service(
         tls: gateway.settings().tls.clone(),
         metrics: Arc::clone(gateway.observer.load().metrics()),
         connections: Arc::clone(connections),
+        evictable: None,
         shutdown: shutdown.clone(),
     };
     on_connections(http, over_http2(Arc::clone(gateway)), setup)
@@ -169,6 +171,8 @@ pub(super) struct Setup {
     pub(super) tls: Option<Arc<SharedTls>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) connections: Arc<Connections>,
+    /// The connections that make room for new ones. `None`: new ones are rejected beyond the limit.
+    pub(super) evictable: Option<Rc<Evictable>>,
     pub(super) shutdown: GracefulShutdownSignal,
 }
 
@@ -186,7 +190,7 @@ impl Setup {
     {
         // `None` if the client has disconnected already.
         let connection = stream.peer_addr().ok().map(|peer| {
-            let Some(permit) = self.connections.admit(peer.ip()) else { return Err(stream) };
+            let Some(permit) = self.admit(peer) else { return Err(stream) };
             let clock = Rc::new(Clock::new((self.timeouts)(), self.tls.is_some(), Instant::now()));
             let tls = self.tls.clone().map(|tls| (tls, Handshake(Some(Arc::clone(&self.metrics)))));
             let opening = open(stream, peer, Rc::clone(&clock), tls, self.shutdown.clone());
@@ -198,13 +202,18 @@ impl Setup {
                 }
                 http.call((socket, Protocol::Http1, Some(peer))).await
             };
-            Ok(Connection::new(served, clock, peer, permit))
+            let evicted = self.evictable.as_ref().map(|evictable| evictable.add(&clock));
+            Ok((Connection::new(served, clock, peer, permit), evicted))
         });
 
         let secure = self.tls.is_some();
         async move {
             match connection {
-                Some(Ok(connection)) => connection.await,
+                Some(Ok((connection, None))) => connection.await,
+                Some(Ok((connection, Some(evicted)))) => tokio::select! {
+                    ended = connection => ended,
+                    () = evicted.notified() => Ok(()),
+                },
                 // There is no session yet in which a response could be read.
                 Some(Err(_)) if secure => Ok(()),
                 Some(Err(rejected)) => {
@@ -215,6 +224,17 @@ impl Setup {
                 }
                 None => Ok(()),
             }
+        }
+    }
+}
+
+impl Setup {
+    /// Admits a connection. If there are too many, it evicts another one that makes room.
+    fn admit(&self, peer: SocketAddr) -> Option<Permit> {
+        let makes_room = |evictable: &Rc<Evictable>| self.connections.is_full() && evictable.evict_oldest();
+        match self.evictable.as_ref().is_some_and(makes_room) {
+            true => self.connections.admit_instead(peer.ip()),
+            false => self.connections.admit(peer.ip()),
         }
     }
 }

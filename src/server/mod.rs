@@ -12,6 +12,7 @@ mod check;
 mod clock;
 mod connection;
 mod endpoint;
+mod eviction;
 mod forwarded;
 mod guard;
 mod handle;

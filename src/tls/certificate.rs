@@ -53,6 +53,12 @@ impl ClientCertificate {
         self.names(|certificate| certificate.valid_dns_names().map(str::to_owned).collect())
     }
 
+    /// True if both are the same certificate, perhaps of two connections.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.chain.first() == other.chain.first()
+    }
+
     /// True if a connection that began now would be accepted with this certificate: neither it nor an issuer of it has
     /// expired, and its authority is still one of those in force. Verified at most once a minute, and after each reload.
     ///

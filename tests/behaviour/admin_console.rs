@@ -16,7 +16,7 @@ const SOME_RUN: &str = "00000000-0000-7000-8000-000000000000";
 /// A gateway with a console, callers of both roles, and an agent.
 pub(crate) struct Stand {
     pub(crate) process: Process,
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Stand {
@@ -45,6 +45,16 @@ impl Stand {
         let key = new_key(self.folder.path(), caller);
         tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
         key
+    }
+
+    /// Lets another caller view, by a reload.
+    pub(crate) async fn allow(&self, caller: &str) {
+        let file = self.folder.path().join("gateway.toml");
+        let config = std::fs::read_to_string(&file).expect("the file");
+        let table = format!("[callers.{caller}]\nconsole = \"view\"\n[callers.vera]");
+        std::fs::write(&file, config.replace("[callers.vera]", &table)).expect("a file");
+        let reloaded = self.ask("POST", "/api/reload", &format!("Bearer {KEY}"), &json!({})).await;
+        assert_eq!(reloaded.status, 200, "{}", reloaded.text());
     }
 
     pub(crate) async fn sign_in(&self, key: &str) -> Response {
@@ -102,12 +112,13 @@ async fn a_role_may_do_what_it_says_and_nothing_else() {
         ("POST", format!("{run}/cancel"), json!({})),
         ("DELETE", run.clone(), Value::Null),
         ("POST", "/api/reload".to_owned(), json!({})),
+        ("POST", "/api/config/check".to_owned(), json!({ "text": "" })),
     ] {
         assert_eq!(stand.ask(method, &path, &view, &body).await.status, 403, "{method} {path}");
         let status = stand.ask(method, &path, &act, &body).await.status;
         assert!(status == 404 || status == 200, "{method} {path}: {status}");
     }
-    let checked = stand.ask("POST", "/api/config/check", &view, &json!({ "text": "[sever]" })).await.json();
+    let checked = stand.ask("POST", "/api/config/check", &act, &json!({ "text": "[sever]" })).await.json();
     assert_eq!(checked["errors"][0]["line"], 1, "{checked}");
 
     assert_eq!(stand.ask("DELETE", "/api/session", &view, &Value::Null).await.status, 204);
@@ -259,6 +270,45 @@ async fn texts_are_for_those_who_may_read_them() {
         assert!(frames.contains(&format!("\"{}\"", "*".repeat(16))) && !frames.contains("private"), "{frames}");
     }
     assert_eq!(stand.ask("GET", "/api/runs?text=private", &view, &Value::Null).await.status, 400);
+}
+
+#[tokio::test]
+async fn errors_questions_and_usage_of_agents_are_texts() {
+    let failed = json!({
+        "object": "response", "status": "failed", "id": "r", "error": { "code": "BROKEN", "message": "a private reason" },
+        "usage": { "input_tokens": 3, "note": "a private note" },
+    });
+    let upstream = Upstream::in_order([approval_request("ask-1"), Reply::frames([failed.to_string()])]);
+    let stand = Stand::new(&upstream, "texts = \"act\"");
+    let vera = stand.key_of("vera").await;
+    let (view, act) = (stand.bearer(&vera).await, stand.bearer(KEY).await);
+    let asked = stand.run("remove the file").await;
+    let body = user_turn("fail").to_string();
+    let sent = stand.process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await.response().await;
+    assert!(sent.text().contains("a private reason"), "{}", sent.text());
+    let runs = stand.ask("GET", "/api/runs?state=failed", &act, &Value::Null).await.json();
+    let broken = runs["data"][0]["id"].as_str().expect("a run").to_owned();
+
+    let paths = ["".to_owned(), "/export".to_owned()].map(|end| format!("/api/runs/{broken}{end}"));
+    for path in paths.iter().map(String::as_str).chain(["/api/agents"]) {
+        let seen = stand.ask("GET", path, &act, &Value::Null).await;
+        assert!(seen.text().contains("a private reason"), "{path}: {}", seen.text());
+        let hidden = stand.ask("GET", path, &view, &Value::Null).await;
+        assert!(hidden.status == 200 && !hidden.text().contains("private"), "{path}: {}", hidden.text());
+    }
+    let masked = stand.ask("GET", &format!("/api/runs/{broken}/export?mask=1"), &act, &Value::Null).await;
+    assert!(!masked.text().contains("private") && masked.text().contains("BROKEN"), "{}", masked.text());
+
+    let item = async |bearer: &str| {
+        let pending = stand.ask("GET", &format!("/api/pending?run={asked}"), bearer, &Value::Null).await.json();
+        pending["data"][0].clone()
+    };
+    let (seen, hidden) = (item(&act).await, item(&view).await);
+    assert_ne!(seen["item"]["arguments"], Value::Null, "{seen}");
+    for field in ["message", "arguments", "reason"] {
+        assert_eq!(hidden["item"][field], Value::Null, "{field}: {hidden}");
+    }
+    assert_eq!(hidden["schema"], Value::Null, "{hidden}");
 }
 
 #[tokio::test]

@@ -127,13 +127,19 @@ async fn a_stream_needs_a_role_and_known_parameters_and_ends_with_the_sign_in() 
 async fn streams_are_bounded_and_leave_room_for_probes() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let stand = Stand::new(&upstream, "");
-    let bearer = stand.bearer(KEY).await;
+    // One person has a share of them.
     let mut streams = Vec::new();
-    for _ in 0..64 {
-        let mut stream = follow(&stand, &bearer, "", &[]).await;
-        assert_eq!(stream.status().await, 200);
-        streams.push(stream);
+    for person in 0..4 {
+        let name = format!("person-{person}");
+        stand.allow(&name).await;
+        let bearer = stand.bearer(&stand.key_of(&name).await).await;
+        for _ in 0..16 {
+            let mut stream = follow(&stand, &bearer, "", &[]).await;
+            assert_eq!(stream.status().await, 200);
+            streams.push(stream);
+        }
     }
+    let bearer = stand.bearer(KEY).await;
     let refused = follow(&stand, &bearer, "", &[]).await.response().await;
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert_eq!(stand.process.operate("GET", "/readyz", &[], b"").await.status, 200);

@@ -1,5 +1,7 @@
 //! Every path of the admin listener: the role, host, origin, method, body and parameters that it takes, and no others.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::admin_console::{KEY, Stand};
@@ -26,7 +28,7 @@ fn paths() -> Vec<(&'static str, String, bool, &'static str)> {
         ("POST", format!("{RUN}/decide"), true, "GET"),
         ("POST", "/api/agents/unknown/drain".to_owned(), true, "GET"),
         ("POST", "/api/agents/unknown/resume".to_owned(), true, "DELETE"),
-        ("POST", "/api/config/check".to_owned(), false, "GET"),
+        ("POST", "/api/config/check".to_owned(), true, "GET"),
         ("POST", "/api/reload".to_owned(), true, "GET"),
         ("PUT", "/api/log".to_owned(), true, "POST"),
     ]);
@@ -117,31 +119,123 @@ async fn the_audit_log_has_pages_and_notes_whose_run_was_opened_once() {
 }
 
 #[tokio::test]
-async fn on_loopback_without_a_key_a_change_needs_the_key_of_the_start() {
+async fn on_loopback_without_a_configured_key_every_path_needs_the_key_of_the_start() {
     let upstream = Upstream::always(text_reply(&["hi"]));
-    let folder = tempfile::tempdir().expect("a folder");
+    for console in [true, false] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let process = start(folder.path(), &upstream, &format!("console = {console}"));
+        let key = format!("Bearer {}", process.admin_key().expect("a key"));
+        let own = [("authorization", key.as_str()), JSON[0]];
+        for (method, path, ..) in paths() {
+            let status = async |headers: &[(&str, &str)]| {
+                let sent = request(method, &path, headers, b"");
+                Exchange::send(process.admin(), &sent).await.status().await
+            };
+            let what = format!("{method} {path}, console = {console}");
+            assert_eq!(status(JSON).await, 401, "{what}: nothing shown");
+            // A bearer that is over is wrong, and no guess that is counted.
+            let over = format!("Bearer il_console_{}", "A".repeat(43));
+            assert_eq!(status(&[("authorization", &over), JSON[0]]).await, 401, "{what}: a wrong bearer");
+            assert_eq!(status(&[own[0], own[0], JSON[0]]).await, 401, "{what}: two credentials");
+            let got = status(&own).await;
+            assert!(![401, 403].contains(&got), "{what}: {got}");
+        }
+        assert_eq!(process.operate_as_is("GET", "/nothing", &[], b"").await.status, 401, "console = {console}");
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(process.operate_as_is("GET", path, &[], b"").await.status, 200, "{path}");
+        }
+        let page = process.operate_as_is("GET", "/", &[], b"").await.status;
+        assert_eq!(page, if console { 200 } else { 401 }, "the page has no data");
+
+        // A key that is shown may be a guess at that of the start.
+        let guess = [("authorization", "Bearer il_guess"), JSON[0]];
+        let mut statuses = Vec::new();
+        for _ in 0..15 {
+            statuses.push(process.operate("GET", "/api/gateway", &guess, b"").await.status);
+        }
+        assert!(statuses[0] == 401 && statuses.last() == Some(&429), "{statuses:?}");
+    }
+}
+
+fn start(folder: &Path, upstream: &Upstream, admin: &str) -> Process {
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n\
-         [admin]\nlisten = \"127.0.0.1:0\"\n{}{ROUTE}",
+         [admin]\nlisten = \"127.0.0.1:0\"\n{admin}\n{}{ROUTE}",
         agent("friday", &upstream.url("/process"), "", "")
     );
-    std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
-    let mut command = binary(folder.path());
-    command.args(["--log", "warn"]).stderr(std::process::Stdio::null());
-    let process = Process::spawn(command);
-    assert_eq!(process.operate("GET", "/api/agents", &[], b"").await.status, 200, "reading shows no texts");
-    let body = json!({ "filter": "info" }).to_string();
-    for (method, path, _, _) in paths().into_iter().filter(|(_, _, needs_act, _)| *needs_act) {
-        let refused = process.operate(method, &path, JSON, body.as_bytes()).await;
-        assert_eq!(refused.status, 401, "{method} {path}: {}", refused.text());
-    }
+    std::fs::write(folder.join("gateway.toml"), config).expect("a file");
+    let mut command = binary(folder);
+    command.args(["--log", "warn"]).env("ADMIN_KEY", KEY).stderr(std::process::Stdio::null());
+    Process::spawn(command)
+}
 
-    // A key that is shown may be a guess at that of the start.
-    let guess = [("authorization", "Bearer il_guess"), JSON[0]];
-    let mut statuses = Vec::new();
-    for _ in 0..15 {
-        statuses.push(process.operate("GET", "/api/audit", &guess, b"").await.status);
-    }
-    assert!(statuses.contains(&401) && statuses.last() == Some(&429), "{statuses:?}");
-    assert_eq!(process.operate("GET", "/api/agents", &[], b"").await.status, 200, "what needs no key is no guess");
+#[tokio::test]
+async fn open_metrics_need_no_key_and_take_no_wrong_one() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = start(folder.path(), &upstream, "metrics = \"open\"\nkey = { env = \"ADMIN_KEY\" }");
+    let key = format!("Bearer {KEY}");
+    let status = async |path: &str, headers: &[(&str, &str)]| process.operate("GET", path, headers, b"").await.status;
+    assert_eq!(status("/metrics", &[]).await, 200);
+    assert_eq!(status("/metrics", &[("authorization", &key)]).await, 200);
+    assert_eq!(status("/metrics", &[("authorization", "Bearer wrong")]).await, 401);
+    assert_eq!(status("/api/metrics", &[]).await, 401, "the series of the console are another path");
+
+    // A reload takes the permission away again.
+    let file = folder.path().join("gateway.toml");
+    let config = std::fs::read_to_string(&file).expect("the file").replace("metrics = \"open\"\n", "");
+    std::fs::write(&file, config).expect("a file");
+    let reloaded = process.operate("POST", "/api/reload", &[("authorization", &key), JSON[0]], b"").await;
+    assert_eq!((reloaded.status, reloaded.json()["restart"].clone()), (200, json!([])), "{}", reloaded.text());
+    assert_eq!(status("/metrics", &[]).await, 401);
+}
+
+#[tokio::test]
+async fn a_reload_never_leaves_the_listener_without_a_key_and_a_configured_one_replaces_that_of_the_start() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = start(folder.path(), &upstream, "");
+    let (start_key, key) = (format!("Bearer {}", process.admin_key().expect("a key")), format!("Bearer {KEY}"));
+    let file = folder.path().join("gateway.toml");
+    let without = std::fs::read_to_string(&file).expect("the file");
+    let with = without.replace("[admin]\n", "[admin]\nkey = { env = \"ADMIN_KEY\" }\n");
+    let status = async |key: &str| process.operate("GET", "/api/gateway", &[("authorization", key)], b"").await.status;
+    let reload = async |key: &str| {
+        let answer = process.operate("POST", "/api/reload", &[("authorization", key), JSON[0]], b"").await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["restart"].clone()
+    };
+
+    std::fs::write(&file, with).expect("a file");
+    assert_eq!(reload(&start_key).await, json!([]));
+    assert_eq!((status(&start_key).await, status(&key).await), (401, 200));
+    std::fs::write(&file, without).expect("a file");
+    assert_eq!(reload(&key).await, json!(["admin.key"]));
+    assert_eq!((status(&start_key).await, status(&key).await), (401, 200));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_key_of_the_start_is_in_a_file_of_its_owner_and_in_no_output() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(start(folder.path(), &upstream, "console = false"));
+    let log = std::fs::File::create(folder.path().join("log")).expect("a file");
+    let mut command = binary(folder.path());
+    command.args(["--log", "debug"]).stderr(log);
+    let process = Process::spawn(command);
+    let (file, key) = (process.admin_key_file().expect("a file").to_owned(), process.admin_key().expect("a key"));
+    let mode = std::fs::metadata(&file).expect("a file").permissions().mode();
+    assert_eq!((file.parent(), mode & 0o777), (Some(folder.path()), 0o600));
+    let curl = format!("curl -H \"authorization: Bearer $(cat {})\" http://{}/", file.display(), process.admin());
+    assert!(process.startup_output.contains(&curl), "{}", process.startup_output);
+    assert!(!process.startup_output.contains(&key), "{}", process.startup_output);
+    let logged = std::fs::read_to_string(folder.path().join("log")).expect("the log");
+    assert!(!logged.contains(&key), "{logged}");
+
+    process.terminate();
+    assert!(process.wait().await.success());
+    assert!(!file.exists(), "it ends with the gateway");
 }

@@ -16,6 +16,8 @@ use super::http::{Exchange, Response, request, with_timeout};
 pub fn binary(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlingua"));
     command.current_dir(folder).env_remove("INTERLINGUA_CONFIG").env_remove("INTERLINGUA_LOG").env("NO_COLOR", "1");
+    // For the file of the admin key.
+    command.env("XDG_RUNTIME_DIR", folder);
     command
 }
 
@@ -64,7 +66,8 @@ impl Process {
             assert!(read > 0, "the process ended before it served: {output}");
         }
 
-        let address = output.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address = output.split("listening on ").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address = address.and_then(|url| url.split("://").nth(1));
         let address =
             address.and_then(|address| address.parse().ok()).expect("the start-up message contains the address");
         std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
@@ -79,8 +82,33 @@ impl Process {
         address.expect("the start-up message contains the address of the admin listener")
     }
 
-    /// Sends a request to the admin listener.
+    /// The file of the admin key that the gateway made at its start. `None`: the configuration has credentials.
+    pub fn admin_key_file(&self) -> Option<&Path> {
+        let mut lines = self.startup_output.lines();
+        lines.find_map(|line| line.strip_prefix("the admin key of this start is in ")).map(Path::new)
+    }
+
+    /// The admin key that the gateway made at its start.
+    pub fn admin_key(&self) -> Option<String> {
+        let file = self.admin_key_file()?;
+        Some(std::fs::read_to_string(file).expect("the file of the admin key").trim().to_owned())
+    }
+
+    /// Sends a request to the admin listener, with the key of the start if there is one and `headers` have none.
     pub async fn operate(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+        let has_own = headers.iter().any(|(name, _)| *name == "authorization");
+        match self.admin_key().filter(|_| !has_own) {
+            Some(key) => {
+                let bearer = format!("Bearer {key}");
+                let headers = [headers, &[("authorization", bearer.as_str())]].concat();
+                self.operate_as_is(method, path, &headers, body).await
+            }
+            None => self.operate_as_is(method, path, headers, body).await,
+        }
+    }
+
+    /// Sends a request to the admin listener with these headers and no others.
+    pub async fn operate_as_is(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         Exchange::send(self.admin(), &request(method, path, headers, body)).await.response().await
     }
 

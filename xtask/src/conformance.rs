@@ -203,6 +203,8 @@ impl Server {
         let log = scratch.join(format!("{name}.log"));
         let file = File::create(&log)?;
         command.current_dir(scratch).stdout(file.try_clone()?).stderr(file);
+        // For the file of the admin key.
+        command.env("XDG_RUNTIME_DIR", scratch);
         let server = Self { running: Running::start(&mut command)?, address, log, name };
         let deadline = Instant::now() + limit;
 

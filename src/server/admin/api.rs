@@ -1,6 +1,7 @@
 //! What each path of the admin listener answers. Reading changes nothing, and every change is in the audit log.
 //!
-//! What shows the texts of callers, or acts for them, needs someone who has signed in, whatever the listener asks for.
+//! Only the probes, the files of the page and the sign-in itself ask for no credentials, and `/metrics` if the configuration
+//! says so. Reading needs the role to view, and every change the role to act.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +21,11 @@ use super::super::connection::{ConnectionInfo, info_of};
 use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
 use super::answers::{answer_with, audit};
-use super::guard::{Who, check_role, identify, known};
+use super::guard::{Who, identify, known, shows_credentials};
 use super::views::{Page, Reason, Session};
 use super::{State, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
-use crate::config::ConsoleRole;
+use crate::config::{ConsoleRole, MetricsAccess};
 use crate::metrics::{Format, Levels};
 use crate::observe::{Action, AuditEntry};
 
@@ -34,6 +35,9 @@ const MAX_BODY: usize = 64 * 1024;
 const MAX_LARGE_BODY: usize = 1024 * 1024;
 /// How long a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a check of a configuration may take, with its wait for others.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the paths of routes stand behind in the playground.
 pub(super) const PLAYGROUND: &str = "/api/playground";
@@ -212,21 +216,21 @@ impl Target {
         )
     }
 
-    /// The page itself holds no data, and signing in is how credentials are shown.
+    /// True if credentials are not looked at: probes show no more than the state of agents, the files of the page hold no
+    /// data, and a sign-in has its key in the body.
     fn is_open(&self, method: &Method) -> bool {
-        matches!(self, Self::Asset) || matches!(self, Self::Session) && method == Method::POST
+        self.is_probe() || matches!(self, Self::Asset) || matches!(self, Self::Session) && method == Method::POST
     }
 
-    /// What someone has to be allowed in the console to use this. `None`: what the listener asks for is enough.
-    fn role(&self, method: &Method) -> Option<ConsoleRole> {
+    /// The role that a request needs.
+    fn role(&self, method: &Method) -> ConsoleRole {
         let is_change = method != Method::GET && method != Method::HEAD;
         match self {
-            Self::Run(_) | Self::Export(_) | Self::Feed | Self::Pending | Self::Session if !is_change => {
-                Some(ConsoleRole::View)
-            }
-            Self::Session | Self::ConfigCheck | Self::Audit | Self::Series => Some(ConsoleRole::View),
-            Self::Run(_) | Self::Decide(_) | Self::Playground | Self::Sample => Some(ConsoleRole::Act),
-            _ => None,
+            // Signing out ends only the person's own bearer.
+            Self::Session => ConsoleRole::View,
+            Self::Playground => ConsoleRole::Act,
+            _ if is_change => ConsoleRole::Act,
+            _ => ConsoleRole::View,
         }
     }
 }
@@ -255,13 +259,14 @@ pub(super) fn with_headers(mut response: HttpResponse) -> HttpResponse {
 }
 
 /// Where a request goes, judged by its head alone, before a byte of its body is read or asked for. A page in the
-/// operator's browser can reach the listener like any other server of the machine, so a foreign origin is refused even
-/// without a key.
+/// operator's browser can reach the listener like any other server of the machine, so a foreign origin is refused
+/// whatever credentials it shows.
 ///
 /// # Errors
 /// The first failure of host, origin, method, credentials, and path.
 pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Result<(Target, Who), Fault> {
-    let target = Target::find(head.uri.path()).filter(|target| state.admin.console || !target.is_of_console());
+    let access = state.admin.access.load();
+    let target = Target::find(head.uri.path()).filter(|target| access.console || !target.is_of_console());
     let is_probe = target.as_ref().is_some_and(Target::is_probe);
     let host = check_named_host(&state.hosts, head, is_probe)?;
     check_origin(&state.hosts, guard::Target::Operators, head, host.as_ref())?;
@@ -273,16 +278,14 @@ pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionIn
         return Err(fault);
     }
     let is_open = target.as_ref().is_some_and(|target| target.is_open(&head.method));
-    let who = if is_probe || is_open { Who::anyone() } else { identify(state, head, connection)? };
+    // Wrong credentials are refused even where none are needed: a scraper with an old key is noticed.
+    let is_open = is_open
+        || matches!(target, Some(Target::Metrics)) && access.metrics == MetricsAccess::Open && !shows_credentials(head);
+    let who = if is_open { Who::anyone() } else { identify(state, head, connection)? };
     let target =
         target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", head.uri.path())))?;
     if !is_open {
-        check_role(state, head, connection, &who, target.role(&head.method))?;
-        // With a console there is always a key, so whatever changes something on the listener needs one, on loopback too.
-        let is_change = head.method != Method::GET && head.method != Method::HEAD;
-        if is_change && state.admin.console && !matches!(target, Target::Session | Target::ConfigCheck) {
-            check_role(state, head, connection, &who, Some(ConsoleRole::Act))?;
-        }
+        who.check(target.role(&head.method))?;
     }
     Ok((target, who))
 }
@@ -317,7 +320,11 @@ fn show(state: &State, request: &HttpRequest, target: &Target, who: &Who) -> Res
         Target::Gateway => ok(&overview::gateway(state)),
         Target::Config => ok(&admin.reload.config()),
         Target::Routes => ok(&whole(overview::routes(state))),
-        Target::Agents => ok(&whole(overview::agents(state))),
+        Target::Agents => {
+            let (agents, texts) = (overview::agents(state), who.reads(admin.access.load().texts));
+            let shown = agents.into_iter().map(|agent| if texts { agent } else { agent.without_texts() });
+            ok(&whole(shown.collect()))
+        }
         Target::Callers => ok(&admin.reload.callers()),
         Target::Log => ok(&json!({ "filter": admin.log.current() })),
         Target::Audit => ok(&audit_page(state, request.query_string())?),
@@ -370,7 +377,7 @@ async fn read_runs(
     target: &Target,
     who: Who,
 ) -> Result<HttpResponse, Fault> {
-    let (query, texts) = (request.query_string(), who.reads(state.admin.texts));
+    let (query, texts) = (request.query_string(), who.reads(state.admin.access.load().texts));
     match target {
         Target::Feed => {
             let last = request.headers().get("last-event-id").and_then(|value| value.to_str().ok());
@@ -387,10 +394,10 @@ async fn read_runs(
             Ok(ok(&run_view::detail(state, texts, *id).await?))
         }
         Target::Export(id) => {
-            let texts = !export::is_masked(query)? && texts;
+            let masked = export::is_masked(query)?;
             let run = state.admin.engine.operator().find(*id).await?;
             state.opened.note(state, request.peer_addr(), &who, &run);
-            export::file(state, texts, *id, run).await
+            export::file(state, who, masked, *id, run).await
         }
         Target::Pending => Ok(ok(&pending::list(state, query, texts).await?)),
         _ => Ok(ok(&runs::list(state, query, texts).await?)),
@@ -424,10 +431,20 @@ async fn change(
         Target::ConfigCheck => {
             let read: Check = serde_json::from_slice(body)
                 .map_err(|error| Fault::invalid("text", format!("write {{\"text\": \"…\"}}: {error}")))?;
-            let reload = Arc::clone(&admin.reload);
-            let checked = tokio::task::spawn_blocking(move || reload.check(&read.text)).await;
-            let failed = |error| Fault::new(FaultKind::Internal, "the text could not be checked").with_source(error);
-            Ok(ok(&checked.map_err(failed)?))
+            let busy = || Fault::new(FaultKind::Overloaded, "a check of the configuration takes too long");
+            let checking = tokio::time::timeout(CHECK_TIMEOUT, async {
+                // One at a time. It belongs to the thread: one that does not return holds up no other thread.
+                let turn = Arc::clone(&state.checks).acquire_owned().await.map_err(|_| busy())?;
+                let reload = Arc::clone(&admin.reload);
+                let check = move || {
+                    let _turn = turn;
+                    reload.check(&read.text)
+                };
+                let failed =
+                    |error| Fault::new(FaultKind::Internal, "the text could not be checked").with_source(error);
+                tokio::task::spawn_blocking(check).await.map_err(failed)
+            });
+            Ok(ok(&checking.await.map_err(|_| busy())??))
         }
         Target::Decide(id) => {
             let (continued, decided) = pending::decide(state, id, &who.name, body).await.map_err(naming_a_field)?;
@@ -529,13 +546,13 @@ async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) ->
 pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionInfo, fault: &Fault) -> HttpResponse {
     let (code, path, peer) = (fault.code(), head.uri.path(), Some(connection.peer));
     tracing::debug!(path, code, "admin request refused: {}", fault.message);
-    let name = || known(state, head, connection).map_or_else(|| "operator".to_owned(), |who| who.name);
     match fault.kind {
         FaultKind::Unauthenticated => {
-            audit(state, peer, "operator", AuditEntry::new(Action::CredentialRefused).target(path).detail("admin"));
+            audit(state, peer, "", AuditEntry::new(Action::CredentialRefused).target(path).detail("admin"));
         }
         FaultKind::Forbidden | FaultKind::Misdirected | FaultKind::RateLimited => {
-            audit(state, peer, &name(), AuditEntry::new(Action::AdminCall).target(path).detail(code));
+            let who = known(state, head, connection).map(|who| who.name).unwrap_or_default();
+            audit(state, peer, &who, AuditEntry::new(Action::AdminCall).refused().target(path).detail(code));
         }
         _ => {}
     }

@@ -1,37 +1,21 @@
 //! A run as one file: what the console knows of it, and its events with their frames in every protocol of its agent.
 //!
-//! It is written as it is read: a run may have many megabytes. Not here: what is known of a run ([`super::run_view`]).
+//! The file leaves in pieces: a run may have many megabytes. Not here: the data about a run ([`super::run_view`]), and memory
+//! and threads of encoding ([`super::streams`]).
 
 use std::sync::Arc;
 
 use actix_web::HttpResponse;
-use actix_web::web::Bytes;
-use futures_util::stream;
 use interlingua_core::{Fault, RunId};
 use serde_json::json;
+use tokio::sync::oneshot;
 
-use super::prism::{AGENT_API, Prism, Shown};
+use super::feed::size_of;
+use super::guard::Who;
+use super::prism::{AGENT_API, Head, Prism};
+use super::streams::{Access, Gone, Pieces, Streams};
 use super::{State, run_view};
 use crate::engine::RunHandle;
-
-/// Events are written together up to this size, in bytes.
-const MAX_CHUNK: usize = 64 << 10;
-
-/// What is left to be written.
-struct Export {
-    state: Arc<State>,
-    run: RunHandle,
-    prism: Prism,
-    next: u64,
-    /// The events that there were at the beginning. Those that come later are not in the file.
-    end: u64,
-    /// The latest event: what protocols write once the run waits or is over belongs to it.
-    last: Option<Shown>,
-    has_events: bool,
-    /// What is written and not sent.
-    text: String,
-    is_done: bool,
-}
 
 /// Whether an export is asked for without texts: `?mask`, or `?mask=1`.
 ///
@@ -50,98 +34,107 @@ pub(super) fn is_masked(query: &str) -> Result<bool, Fault> {
     Ok(is_masked)
 }
 
-/// The file.
+/// The file. `masked`: without texts, whatever the reader may read.
 ///
 /// # Errors
-/// If there is no such run, or the store fails.
-pub(super) async fn file(state: &Arc<State>, texts: bool, id: RunId, run: RunHandle) -> Result<HttpResponse, Fault> {
-    let detail = run_view::detail(state, texts, id).await?;
+/// If there is no such run, the reader has too many streams, or the store fails.
+pub(super) async fn file(
+    state: &Arc<State>,
+    who: Who,
+    masked: bool,
+    id: RunId,
+    run: RunHandle,
+) -> Result<HttpResponse, Fault> {
+    let permit = Streams::begin(state, &who)?;
+    let access = Access::new(state, who);
+    let access = if masked { access.without_texts() } else { access };
+    let detail = run_view::detail(state, access.texts, id).await?;
     // A page reads events in the Agent API, whether the agent has a route of it or not.
     let mut protocols: Vec<String> = detail.protocols.iter().map(|name| (*name).to_owned()).collect();
     if !protocols.iter().any(|name| name == AGENT_API) {
         protocols.push(AGENT_API.to_owned());
     }
+    let begin =
+        format!("{{\"interlingua\":\"{}\",\"detail\":{},\"events\":[", env!("CARGO_PKG_VERSION"), json!(detail));
 
-    let (prism, end) = (Prism::open(state, &run, &protocols, texts), run.view_safe(|view| view.record.len()));
-    let text = format!("{{\"interlingua\":\"{}\",\"detail\":{},\"events\":[", env!("CARGO_PKG_VERSION"), json!(detail));
-    let export = Export {
-        state: Arc::clone(state),
-        run,
-        prism,
-        next: 0,
-        end,
-        last: None,
-        has_events: false,
-        text,
-        is_done: false,
-    };
-    let chunks = stream::unfold(export, |mut export| async move {
-        if export.is_done {
-            return None;
+    let (end, ended) = oneshot::channel();
+    let (pieces, body) = Pieces::new(ended);
+    let writing = Arc::clone(state);
+    state.encoders.spawn(move || async move {
+        let (_permit, closed) = (permit, pieces.closed());
+        let mut export = Export { access, run, out: pieces, state: writing };
+        let written = tokio::select! {
+            written = export.write(&begin, &protocols) => written,
+            () = closed.clone() => return,
+        };
+        drop(export);
+        if written.is_ok() {
+            // The client has not read the last chunks yet.
+            closed.await;
         }
-        export.fill().await;
-        let chunk = Bytes::from(std::mem::take(&mut export.text));
-        Some((Ok::<_, actix_web::Error>(chunk), export))
+        // After lost access, this cuts the file off.
+        drop(end);
     });
-    Ok(HttpResponse::Ok().content_type("application/json").streaming(chunks))
+    Ok(HttpResponse::Ok().content_type("application/json").streaming(body))
 }
 
-/// How far the events of a chunk have come.
-enum Read {
-    /// The chunk is large enough.
-    Enough,
-    /// The run waited at this point, or is over.
-    Paused,
-    /// There is nothing more.
-    End,
+/// A run that is written to a file.
+struct Export {
+    state: Arc<State>,
+    access: Access,
+    run: RunHandle,
+    out: Pieces,
 }
 
 impl Export {
-    /// Writes more events.
-    async fn fill(&mut self) {
-        loop {
-            match self.read() {
-                Read::Enough => return,
-                Read::Paused => {
-                    let more = self.prism.pause(&self.state, &self.run).await;
-                    if let Some(last) = &mut self.last {
-                        last.add(more);
-                    }
-                }
-                Read::End => {
-                    self.write(None);
-                    self.text.push_str("]}");
-                    self.is_done = true;
-                    return;
-                }
+    async fn write(&mut self, begin: &str, protocols: &[String]) -> Result<(), Gone> {
+        self.out.push(begin).await?;
+        let mut prism = Prism::open(&self.state, &self.run, protocols, self.access.texts);
+        // Events that come later are not in the file.
+        let end = self.run.view_safe(|view| view.record.len());
+        for number in 0..end {
+            if !self.access.holds() {
+                return Err(Gone);
             }
+            self.write_event(&mut prism, number, end).await?;
         }
+        self.out.push("]}").await?;
+        self.out.flush().await
     }
 
-    fn read(&mut self) -> Read {
-        let run = self.run.clone();
-        run.view_safe(|view| {
-            let (from, end) = (self.next, self.end);
-            for step in view.record.steps(from).take_while(|step| step.sequence < end) {
-                let Some(shown) = self.prism.step(view, step) else { return Read::Paused };
-                self.next = step.sequence + 1;
-                self.write(Some(shown));
-                if self.text.len() >= MAX_CHUNK {
-                    return Read::Enough;
-                }
+    /// Writes an event with its frames. What protocols write once the run waits or is over belongs to the event before.
+    async fn write_event(&mut self, prism: &mut Prism, number: u64, end: u64) -> Result<(), Gone> {
+        let Some((head, is_last)) = self.run.view_safe(|view| {
+            let head = view.record.step(number).map(Head::of)?;
+            let is_last = match view.record.step(number + 1).filter(|next| next.sequence < end) {
+                Some(next) => Head::of(next).begins_turn,
+                None => number + 1 >= view.record.len() && !view.info.state.is_working(),
+            };
+            Some((head, is_last))
+        }) else {
+            return Ok(());
+        };
+        let _memory = self.state.encoders.reserve(size_of(&self.run)).await;
+        let comma = if number == 0 { "" } else { "," };
+        self.out.push(&format!("{comma}{}", head.open_json())).await?;
+        prism.advance(number);
+        let paused = is_last.then(|| prism.pause(&self.run));
+        for pane in 0..prism.len() {
+            let comma = if pane == 0 { "" } else { "," };
+            self.out.push(&format!("{comma}\"{}\":\"", prism.protocol(pane))).await?;
+            let frames = self.run.view_safe(|view| {
+                view.record.step(number).map(|step| prism.frames_of(pane, view, step)).unwrap_or_default()
+            });
+            self.out.push_escaped(&frames).await?;
+            drop(frames);
+            if let Some(paused) = &paused {
+                let more = prism.paused(pane, &self.state, &self.run, paused).await;
+                self.out.push_escaped(&more).await?;
             }
-            let is_still = self.end < view.record.len() || view.info.state.is_working();
-            if !is_still && self.prism.is_to_pause() { Read::Paused } else { Read::End }
-        })
-    }
-
-    /// Writes the latest event, to which nothing more belongs, and keeps the next one.
-    fn write(&mut self, next: Option<Shown>) {
-        let Some(shown) = std::mem::replace(&mut self.last, next) else { return };
-        if self.has_events {
-            self.text.push(',');
+            self.out.push("\"").await?;
         }
-        self.has_events = true;
-        self.text.push_str(&shown.to_json().to_string());
+        // Other answers are encoded on this thread, too.
+        tokio::task::yield_now().await;
+        self.out.push("}}").await
     }
 }

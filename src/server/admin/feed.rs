@@ -2,7 +2,8 @@
 //! every event of one run with its frames in several protocols.
 //!
 //! A page that does not read skips summaries, which are sent again whole, and never slows a run down: it follows
-//! detached. Not here: what has changed ([`super::summaries`]), and how frames are made ([`super::prism`]).
+//! detached. The stream ends with the sign-in that it was opened with. Not here: what has changed ([`super::summaries`]),
+//! how frames are made ([`super::prism`]), and how they leave ([`super::streams`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,29 +11,21 @@ use std::task::Poll;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
-use actix_web::web::Bytes;
-use futures_util::stream;
 use interlingua_core::{Fault, FaultKind, RunId};
-use serde_json::json;
-use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::{Mutex, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use super::State;
-use super::guard::{Who, is_valid};
-use super::prism::{Frames, Prism, Shown};
+use super::guard::Who;
+use super::prism::{Head, Prism, Shown};
+use super::streams::{Access, Encoders, Gone, MAX_CHUNK, Pieces, Streams};
 use super::summaries::Watch;
-use crate::engine::{Follower, Take};
+use crate::engine::{Follower, RunHandle, Take};
 
 /// Changes are looked for this often.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// A comment is sent this often, so that the page notices a connection that is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// Chunks that wait for the page to read.
-const MAX_WAITING: usize = 16;
-/// Steps are sent together up to this size.
-const MAX_BATCH: usize = 64 << 10;
-/// Streams of all pages together.
-pub(super) const MAX_STREAMS: usize = 64;
 
 /// What a page wants to follow.
 #[derive(Debug, Default)]
@@ -82,139 +75,251 @@ impl Wanted {
     }
 }
 
-/// The page has left.
-struct Left;
-
 /// Opens a stream.
 ///
 /// # Errors
 /// If there is no such run, or there are too many streams.
 pub(super) async fn open(state: &Arc<State>, who: Who, wanted: Wanted) -> Result<HttpResponse, Fault> {
-    let stream = Arc::clone(&state.streams).try_acquire_owned();
-    let stream = stream.map_err(|_| {
-        Fault::new(FaultKind::Overloaded, format!("{MAX_STREAMS} pages of the console are open: close some"))
-    })?;
-    let follower = match wanted.run {
-        Some(id) => Some(state.admin.engine.operator().follow(id).await?),
-        None => None,
-    };
+    let permit = Streams::begin(state, &who)?;
+    let access = Access::new(state, who);
+    let (end, ended) = oneshot::channel();
+    let (pieces, body) = Pieces::new(ended);
+    let closed = pieces.closed();
+    // An event is written as a whole, although it leaves in pieces.
+    let out = Arc::new(Mutex::new(pieces));
+    if let Some(run) = wanted.run {
+        follow(state, run, access.texts, &wanted, &out).await?;
+    }
 
-    let (sender, mut receiver) = mpsc::channel::<Bytes>(MAX_WAITING);
     let state = Arc::clone(state);
     actix_web::rt::spawn(async move {
-        let _stream = stream;
-        // `Left` is how every stream ends.
-        let _ = tokio::join!(changes(&state, &who, &wanted, &sender), run(&state, &who, &wanted, follower, &sender));
+        let _permit = permit;
+        tokio::select! {
+            () = changes(&state, &access, &wanted, &out) => {}
+            () = access_ends(&access) => {}
+            () = closed => {}
+        }
+        // The page gets nothing more, not even what waits to be sent.
+        drop(end);
     });
-    let body =
-        stream::poll_fn(move |context| receiver.poll_recv(context).map(|chunk| chunk.map(Ok::<_, actix_web::Error>)));
     Ok(HttpResponse::Ok()
         .insert_header(("content-type", "text/event-stream; charset=utf-8"))
         .insert_header(("x-accel-buffering", "no"))
         .streaming(body))
 }
 
-/// Sends what has changed, until the page leaves or its session ends.
-async fn changes(state: &Arc<State>, who: &Who, wanted: &Wanted, sender: &Sender<Bytes>) -> Result<(), Left> {
+/// Begins to send the events of a run, on the thread that encodes.
+///
+/// # Errors
+/// If there is no such run.
+async fn follow(
+    state: &Arc<State>,
+    run: RunId,
+    texts: bool,
+    wanted: &Wanted,
+    out: &Arc<Mutex<Pieces>>,
+) -> Result<(), Fault> {
+    let (found, is_found) = oneshot::channel();
+    let (state, out, protocols) = (Arc::clone(state), Arc::clone(out), wanted.protocols.clone());
+    let first = wanted.after.map_or(0, |after| after.saturating_add(1));
+    let encoding = Arc::clone(&state);
+    state.encoders.spawn(move || async move {
+        let state = encoding;
+        let follower = match state.admin.engine.operator().follow(run).await {
+            Ok(follower) => follower,
+            Err(fault) => return drop(found.send(Err(fault))),
+        };
+        if found.send(Ok(())).is_err() {
+            return;
+        }
+        let closed = out.lock().await.closed();
+        let prism = Prism::open(&state, &follower.run(), &protocols, texts);
+        let mut shown = ShownRun { state, follower, prism, first, out };
+        tokio::select! {
+            // Either is how every stream of a run ends.
+            _ = shown.send_all() => {}
+            () = closed => {}
+        }
+    });
+    let stopped = |_| Err(Fault::new(FaultKind::Overloaded, "the gateway is stopping"));
+    is_found.await.unwrap_or_else(stopped)
+}
+
+/// Waits until the page may no longer read what it may read now.
+async fn access_ends(access: &Access) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    while access.holds() {
+        ticks.tick().await;
+    }
+}
+
+/// Sends what has changed, until the page leaves.
+async fn changes(state: &Arc<State>, access: &Access, wanted: &Wanted, out: &Mutex<Pieces>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut watch = Watch::new(state, wanted.runs, wanted.run, who.reads(state.admin.texts));
+    let mut watch = Watch::new(state, wanted.runs, wanted.run, access.texts);
     let mut last_sent = tokio::time::Instant::now() - KEEP_ALIVE;
     loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            () = sender.closed() => return Err(Left),
+        ticks.tick().await;
+        // A page that does not read, or reads a long event, gets the changes once it has read.
+        if !out.try_lock().is_ok_and(|pieces| pieces.has_room()) {
+            continue;
         }
-        if !is_valid(state, who) {
-            return Err(Left);
+        let mut text = watch.changes(state).await;
+        if text.is_empty() && last_sent.elapsed() >= KEEP_ALIVE {
+            text.push_str(": keep-alive\n\n");
         }
-        // A page that does not read gets what is new once it does.
-        let Ok(room) = sender.try_reserve() else { continue };
-        let text = watch.changes(state).await;
-        if !text.is_empty() {
-            room.send(text.into());
-            last_sent = tokio::time::Instant::now();
-        } else if last_sent.elapsed() >= KEEP_ALIVE {
-            room.send(Bytes::from_static(b": keep-alive\n\n"));
-            last_sent = tokio::time::Instant::now();
+        if text.is_empty() {
+            continue;
         }
+        let mut pieces = out.lock().await;
+        if pieces.push(&text).await.is_err() || pieces.flush().await.is_err() {
+            return;
+        }
+        last_sent = tokio::time::Instant::now();
     }
 }
 
-/// Sends the events of a run, and waits for more until the page leaves.
-async fn run(
-    state: &Arc<State>,
-    who: &Who,
-    wanted: &Wanted,
-    follower: Option<Follower>,
-    sender: &Sender<Bytes>,
-) -> Result<(), Left> {
-    let Some(mut follower) = follower else { return Ok(()) };
-    let mut prism = Prism::open(state, &follower.run(), &wanted.protocols, who.reads(state.admin.texts));
-    let first = wanted.after.map_or(0, |after| after.saturating_add(1));
-    loop {
-        let (text, goes_on) = next_events(state, &mut follower, &mut prism, first).await;
-        if !text.is_empty() && sender.send(text.into()).await.is_err() {
-            return Err(Left);
+/// A run that a page follows.
+struct ShownRun {
+    state: Arc<State>,
+    follower: Follower,
+    prism: Prism,
+    /// The page has the events before.
+    first: u64,
+    out: Arc<Mutex<Pieces>>,
+}
+
+/// The next step of a stream.
+enum Next {
+    /// More events.
+    Events,
+    /// This event, which begins a turn after a pause or belongs to a long run: it is encoded by itself.
+    Event(u64),
+    /// The run waits between two turns.
+    Pause,
+    /// There will never be another event.
+    End,
+}
+
+impl ShownRun {
+    /// Sends the events, and waits for more until the run is over.
+    async fn send_all(&mut self) -> Result<(), Gone> {
+        loop {
+            let (text, next) = self.next_events().await;
+            if !text.is_empty() {
+                let mut out = self.out.lock().await;
+                out.push(&text).await?;
+                out.flush().await?;
+            }
+            match next {
+                Next::Events => {}
+                Next::Event(number) => self.send_event(number).await?,
+                Next::Pause => self.send_pause(true).await?,
+                Next::End => {
+                    if self.prism.is_to_pause() {
+                        self.send_pause(true).await?;
+                    }
+                    return Ok(());
+                }
+            }
         }
-        if !goes_on {
-            return Ok(());
+    }
+
+    /// Waits for the next events and encodes them.
+    async fn next_events(&mut self) -> (String, Next) {
+        let Self { follower, prism, first, .. } = self;
+        let (mut text, mut next) = (String::new(), Next::Events);
+        let goes_on = poll_fn(|context| {
+            let polled = follower.poll_steps(context, &mut |view, step| {
+                let shown = if Encoders::is_long(view.record.size()) { None } else { prism.step(view, step) };
+                let Some(shown) = shown else {
+                    next = Next::Event(step.sequence);
+                    return Take::Enough;
+                };
+                push(&mut text, &shown, *first);
+                if text.len() >= MAX_CHUNK { Take::Enough } else { Take::More }
+            });
+            if polled.is_pending() && prism.is_to_pause() && follower.if_paused(|_| ()).is_some() {
+                next = Next::Pause;
+                return Poll::Ready(true);
+            }
+            polled
+        })
+        .await;
+        if !goes_on && matches!(next, Next::Events) {
+            next = Next::End;
         }
+        (text, next)
+    }
+
+    /// Sends an event, one protocol after the other, after what protocols write in the pause before.
+    async fn send_event(&mut self, number: u64) -> Result<(), Gone> {
+        let run = self.follower.run();
+        let Some(head) = run.view_safe(|view| view.record.step(number).map(Head::of)) else { return Ok(()) };
+        if head.begins_turn && self.prism.is_to_pause() {
+            self.send_pause(number >= self.first).await?;
+        }
+        let _memory = self.state.encoders.reserve(size_of(&run)).await;
+        let mut out = self.out.lock().await;
+        let is_new = number >= self.first;
+        if is_new {
+            out.push(&format!("event: event\nid: {number}\ndata: {}", head.open_json())).await?;
+        }
+        for pane in 0..self.prism.len() {
+            let frames = run
+                .view_safe(|view| view.record.step(number).map(|step| self.prism.frames_of(pane, view, step)))
+                .unwrap_or_default();
+            if is_new {
+                let comma = if pane == 0 { "" } else { "," };
+                out.push(&format!("{comma}\"{}\":\"", self.prism.protocol(pane))).await?;
+                out.push_escaped(&frames).await?;
+                out.push("\"").await?;
+            }
+            // Other streams encode on this thread, too.
+            tokio::task::yield_now().await;
+        }
+        self.prism.advance(number);
+        if is_new {
+            out.push("}}\n\n").await?;
+        }
+        out.flush().await
+    }
+
+    /// Sends what protocols write once the run waits or is over: it belongs to the latest event. `is_new`: the page does not
+    /// have it.
+    async fn send_pause(&mut self, is_new: bool) -> Result<(), Gone> {
+        let run = self.follower.run();
+        let _memory = self.state.encoders.reserve(size_of(&run)).await;
+        let paused = self.prism.pause(&run);
+        let mut out = self.out.lock().await;
+        let mut has_frames = false;
+        for pane in 0..self.prism.len() {
+            let frames = self.prism.paused(pane, &self.state, &run, &paused).await;
+            if is_new && !frames.is_empty() {
+                let before = if has_frames { "," } else { "event: more\ndata: {\"frames\":{" };
+                has_frames = true;
+                out.push(&format!("{before}\"{}\":\"", self.prism.protocol(pane))).await?;
+                out.push_escaped(&frames).await?;
+                out.push("\"").await?;
+            }
+            tokio::task::yield_now().await;
+        }
+        if has_frames {
+            out.push("}}\n\n").await?;
+        }
+        out.flush().await
     }
 }
 
-/// Waits for the next steps and encodes them. False: there will never be another one.
-async fn next_events(state: &Arc<State>, follower: &mut Follower, prism: &mut Prism, first: u64) -> (String, bool) {
-    let mut text = String::new();
-    // A step that begins another turn: what protocols write before it is not there yet.
-    let mut held = None;
-    let mut is_paused = false;
-    let goes_on = poll_fn(|context| {
-        let polled = follower.poll_steps(context, &mut |view, step| match prism.step(view, step) {
-            Some(shown) => {
-                push(&mut text, &shown, first);
-                if text.len() >= MAX_BATCH { Take::Enough } else { Take::More }
-            }
-            None => {
-                held = Some(step.sequence);
-                Take::Enough
-            }
-        });
-        if polled.is_pending() && prism.is_to_pause() && follower.if_paused(|_| ()).is_some() {
-            is_paused = true;
-            return Poll::Ready(true);
-        }
-        polled
-    })
-    .await;
-
-    let run = follower.run();
-    if let Some(sequence) = held {
-        let more = prism.pause(state, &run).await;
-        if sequence >= first {
-            push_more(&mut text, more);
-        }
-        let shown = run.view_safe(|view| view.record.step(sequence).and_then(|step| prism.step(view, step)));
-        if let Some(shown) = shown {
-            push(&mut text, &shown, first);
-        }
-    }
-    if is_paused || (!goes_on && prism.is_to_pause()) {
-        push_more(&mut text, prism.pause(state, &run).await);
-    }
-    (text, goes_on)
+/// The size of a run, in bytes.
+pub(super) fn size_of(run: &RunHandle) -> usize {
+    run.view_safe(|view| view.record.size())
 }
 
 /// `first`: the page has the events before.
 fn push(text: &mut String, shown: &Shown, first: u64) {
     if shown.number >= first {
         text.push_str(&format!("event: event\nid: {}\ndata: {}\n\n", shown.number, shown.to_json()));
-    }
-}
-
-/// Frames that belong to the latest event, written after it.
-fn push_more(text: &mut String, frames: Frames) {
-    if !frames.is_empty() {
-        text.push_str(&format!("event: more\ndata: {}\n\n", json!({ "frames": frames })));
     }
 }

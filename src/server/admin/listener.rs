@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +26,9 @@ use crate::config::ServerTimeouts;
 
 /// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 64;
-/// Connections at once; more are refused. Pages that follow changes leave room for probes and for what pages ask.
-const MAX_CONNECTIONS: usize = 2 * super::feed::MAX_STREAMS;
+/// Connections at once. Beyond that, the one that has waited longest for a request makes room: pages that follow changes
+/// leave room for probes and for what pages ask.
+const MAX_CONNECTIONS: usize = 2 * super::streams::MAX_STREAMS;
 /// Connections of one other machine.
 const MAX_PER_ADDRESS: usize = 16;
 /// How long operators may take. There are no WebSockets.
@@ -45,7 +47,8 @@ pub(super) fn listen(listener: TcpListener, state: &Arc<State>) -> io::Result<Se
     let limits = Limits {
         max: MAX_CONNECTIONS,
         max_per_address: MAX_PER_ADDRESS,
-        max_per_loopback_address: MAX_CONNECTIONS,
+        // Not a limit of its own: a connection that makes room counts until it is closed.
+        max_per_loopback_address: 2 * MAX_CONNECTIONS,
         proxies: Vec::new(),
     };
     let connections = Connections::new(limits, Arc::clone(state.admin.observer.load().metrics()));
@@ -81,6 +84,7 @@ fn service(
         tls: state.admin.tls.clone(),
         metrics: Arc::clone(state.admin.observer.load().metrics()),
         connections: Arc::clone(connections),
+        evictable: Some(Rc::default()),
         shutdown: shutdown.clone(),
     };
     // Its TLS does not offer HTTP/2.

@@ -1,33 +1,41 @@
-//! What is left of a run for those who may not read what people and agents say: its structure, and how long texts are.
+//! The structure of a run and the lengths of its texts, for readers without access to texts.
 //!
-//! Each character of a text becomes one asterisk, so that what is built of fragments has the length of the whole. Only what
-//! is known to be structure is kept: a field that no one knows is hidden.
+//! Each character of a text becomes one asterisk, so that what is built of fragments has the length of the whole. A value is
+//! shown only if it is known to be no text: a word of the protocol, a number, or an identifier in a field for identifiers. Every
+//! other value is hidden, and so is the name of a field that the protocol does not have.
 
-use interlingua_core::model::{Message, MessageType};
-use serde_json::Value;
+use interlingua_core::Json;
+use interlingua_core::model::{ContentType, Message, MessageType, Role, Status};
+use serde_json::{Map, Value};
 
-/// Fields whose values are structure, wherever they stand.
-const STRUCTURE: &[&str] = &[
-    "object",
-    "type",
-    "role",
-    "status",
-    "id",
-    "msg_id",
-    "session_id",
-    "sequence_number",
-    "index",
-    "delta",
-    "created_at",
-    "completed_at",
-    "failed_at",
-    "usage",
-    "code",
-    "error",
+/// The longest identifier, in bytes.
+const MAX_ID_LEN: usize = 128;
+/// Numbers and times of the Agent API.
+const NUMBERS: &[&str] = &["sequence_number", "index", "created_at", "completed_at", "failed_at"];
+/// Identifiers and codes of the Agent API.
+const IDS: &[&str] = &["id", "msg_id", "session_id", "code"];
+/// Identifiers of a call, its output, and a question.
+const CALL_IDS: &[&str] = &["call_id", "name", "id", "server_label", "approval_request_id"];
+/// Further fields of the Agent API, whose values are hidden.
+const TEXTS: &[&str] = &[
+    "message",
+    "metadata",
+    "text",
+    "refusal",
+    "image_url",
+    "video_url",
+    "data",
+    "format",
+    "file_url",
+    "file_id",
+    "filename",
+    "file_data",
+    "arguments",
+    "output",
+    "reason",
     "detail",
+    "tools",
 ];
-/// Those of a call, its output, and a question.
-const CALL: &[&str] = &["call_id", "name", "id", "server_label", "approval_request_id", "approve"];
 
 /// Frames of the Agent API without what is said. `kind`: the type of the message that they are about.
 pub(super) fn frames(frames: &str, kind: Option<&MessageType>) -> String {
@@ -35,9 +43,9 @@ pub(super) fn frames(frames: &str, kind: Option<&MessageType>) -> String {
     for line in frames.split_inclusive('\n') {
         match line.strip_prefix("data: ").map(serde_json::from_str::<Value>) {
             Some(Ok(frame)) => masked.push_str(&format!("data: {}\n", object(frame, kind))),
-            // Whatever else it is, it is not shown.
             Some(Err(_)) => masked.push_str("data: {}\n"),
-            None => masked.push_str(line),
+            // The end of a frame, or a line that is not known to be without text.
+            None => masked.push('\n'),
         }
     }
     masked
@@ -46,6 +54,22 @@ pub(super) fn frames(frames: &str, kind: Option<&MessageType>) -> String {
 /// A message of a request without what it says.
 pub(super) fn message(message: &Message) -> Value {
     object(serde_json::to_value(message).unwrap_or_default(), Some(&message.kind))
+}
+
+/// A text as asterisks.
+pub(super) fn text(text: &str) -> String {
+    "*".repeat(text.chars().count())
+}
+
+/// A name or code that an agent chose, as asterisks unless it has the form of an identifier.
+pub(super) fn name(name: &str) -> String {
+    if is_identifier(name) { name.to_owned() } else { text(name) }
+}
+
+/// Numbers of tokens and times, without anything else that an agent reports with them.
+pub(super) fn usage(usage: &Json) -> Option<Json> {
+    let counts = counts(serde_json::from_str(usage.text()).ok()?);
+    Json::parse(&counts.to_string())
 }
 
 /// A response, a message or a content.
@@ -64,25 +88,99 @@ fn object(value: Value, kind: Option<&MessageType>) -> Value {
         let value = match (name.as_str(), value) {
             (_, Value::Null) => Value::Null,
             ("content" | "output", Value::Array(items)) => items.into_iter().map(|item| object(item, kind)).collect(),
-            ("data", Value::Object(data)) if is_structured => {
-                let keep = |name: &str, value: Value| if CALL.contains(&name) { value } else { hidden(&value) };
-                Value::Object(data.into_iter().map(|(name, value)| (name.clone(), keep(&name, value))).collect())
-            }
-            (name, value) if STRUCTURE.contains(&name) => value,
+            ("data", Value::Object(data)) if is_structured => call(data),
+            ("error", Value::Object(error)) => error_object(error),
+            ("usage", value) => counts(value),
+            ("delta", Value::Bool(is_delta)) => is_delta.into(),
+            (name, value) if NUMBERS.contains(&name) && value.is_number() => value,
+            (name, value) if IDS.contains(&name) => identifier(value),
+            ("object", value) => word(value, |word| matches!(word, "response" | "message" | "content")),
+            ("type", value) => word(value, is_type),
+            ("role", value) => word(value, |word| !matches!(Role::from(word), Role::Other(_))),
+            ("status", value) => word(value, |word| !matches!(Status::from(word), Status::Other(_))),
             (_, value) => hidden(&value),
         };
-        (name, value)
+        (
+            field(
+                name,
+                &[NUMBERS, IDS, TEXTS, &["content", "error", "usage", "delta", "object", "type", "role", "status"]],
+            ),
+            value,
+        )
     });
     Value::Object(masked.collect())
 }
 
+/// The data of a call, its output, or a question.
+fn call(data: Map<String, Value>) -> Value {
+    let masked = data.into_iter().map(|(name, value)| {
+        let value = match (name.as_str(), value) {
+            (name, value) if CALL_IDS.contains(&name) => identifier(value),
+            ("approve", Value::Bool(approves)) => approves.into(),
+            (_, value) => hidden(&value),
+        };
+        (field(name, &[CALL_IDS, TEXTS, &["approve"]]), value)
+    });
+    Value::Object(masked.collect())
+}
+
+fn error_object(error: Map<String, Value>) -> Value {
+    let masked = error.into_iter().map(|(name, value)| {
+        let value = if name == "code" { identifier(value) } else { hidden(&value) };
+        (field(name, &[IDS, TEXTS]), value)
+    });
+    Value::Object(masked.collect())
+}
+
+/// The numbers in a report of usage, below the names that such reports have.
+fn counts(value: Value) -> Value {
+    match value {
+        Value::Number(_) | Value::Null => value,
+        Value::Object(fields) => {
+            let counted = fields.into_iter().filter(|(name, _)| is_count(name));
+            Value::Object(counted.map(|(name, value)| (name, counts(value))).collect())
+        }
+        other => hidden(&other),
+    }
+}
+
+/// True for the names of numbers of tokens, of their details, and of times.
+fn is_count(name: &str) -> bool {
+    let is_word = name.len() <= 48 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    is_word && ["tokens", "_tokens_details", "time", "cost"].iter().any(|end| name.ends_with(end))
+}
+
+fn is_type(word: &str) -> bool {
+    !matches!(MessageType::from(word), MessageType::Other(_))
+        || !matches!(ContentType::from(word), ContentType::Other(_))
+}
+
+/// A word of the protocol. `is_known`: whether it has this word.
+fn word(value: Value, is_known: impl Fn(&str) -> bool) -> Value {
+    if value.as_str().is_some_and(is_known) { value } else { hidden(&value) }
+}
+
+fn identifier(value: Value) -> Value {
+    if value.is_number() || value.as_str().is_some_and(is_identifier) { value } else { hidden(&value) }
+}
+
+/// True for a short text without spaces, as identifiers are.
+fn is_identifier(text: &str) -> bool {
+    let is_in_one = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/|+=".contains(&byte);
+    text.len() <= MAX_ID_LEN && text.bytes().all(is_in_one)
+}
+
+/// The name of a field, as asterisks if the protocol has none of this name.
+fn field(name: String, known: &[&[&str]]) -> String {
+    if known.iter().any(|known| known.contains(&name.as_str())) { name } else { text(&name) }
+}
+
 fn hidden(value: &Value) -> Value {
-    let length = match value {
-        Value::Null => return Value::Null,
-        Value::String(text) => text.chars().count(),
-        other => other.to_string().chars().count(),
-    };
-    "*".repeat(length).into()
+    match value {
+        Value::Null => Value::Null,
+        Value::String(hidden) => text(hidden).into(),
+        other => text(&other.to_string()).into(),
+    }
 }
 
 #[cfg(test)]
@@ -94,6 +192,30 @@ mod tests {
     fn masked(frame: &Value, kind: &str) -> Value {
         let text = frames(&format!("data: {frame}\n\n"), Some(&MessageType::from(kind)));
         serde_json::from_str(text.trim_end().strip_prefix("data: ").expect("a frame")).expect("JSON")
+    }
+
+    #[test]
+    fn only_what_is_known_to_be_no_text_is_shown() {
+        let response = json!({
+            "object": "response", "status": "private status", "id": "an id with private spaces", "secretfield": "x",
+            "error": { "code": "BROKEN", "message": "private message", "private key": 1 },
+            "usage": { "input_tokens": 3, "private_name": 1, "note": "private", "output_tokens_details": { "reasoning_tokens": 1 } },
+            "detail": "private detail",
+            "output": [
+                { "object": "message", "type": "private type", "role": "private role", "content": [
+                    { "type": "private content", "index": "private index", "private": { "delta": "private" } },
+                ], "metadata": { "private": 1 } },
+                { "object": "message", "type": "mcp_call", "content": [{ "type": "data", "data": {
+                    "name": "a private sentence", "approve": "private", "call_id": "c1", "private": "private",
+                } }] },
+            ],
+        });
+        let shown = masked(&response, "message");
+        assert!(!shown.to_string().contains("private") && !shown.to_string().contains("secretfield"), "{shown}");
+        assert_eq!(shown["error"]["code"], "BROKEN");
+        assert_eq!(shown["usage"], json!({ "input_tokens": 3, "output_tokens_details": { "reasoning_tokens": 1 } }));
+        assert_eq!(shown["output"][1]["content"][0]["data"]["call_id"], "c1");
+        assert_eq!(frames("event: private\n: private\n\n", None), "\n\n\n");
     }
 
     #[test]

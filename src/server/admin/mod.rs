@@ -28,6 +28,7 @@ mod sessions;
 mod shared;
 mod sign_in;
 mod snippets;
+mod streams;
 mod summaries;
 mod views;
 
@@ -37,7 +38,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::Mounted;
 use interlingua_core::rate::Rate;
@@ -48,7 +49,7 @@ use self::sessions::Sessions;
 use super::Control;
 use super::hosts::AllowedHosts;
 use crate::callers::{Callers, Failures};
-use crate::config::ConsoleTexts;
+use crate::config::AdminAccess;
 use crate::engine::Engine;
 use crate::metrics::History;
 use crate::observe::{LogFilter, SharedObserver};
@@ -76,7 +77,7 @@ pub struct Admin {
     pub reload: Arc<dyn Reload>,
     /// The level of the log.
     pub log: LogFilter,
-    /// The SHA-256 of the key that requests have to show. `None`: none is asked for.
+    /// The SHA-256 of the configured key. `None`: requests show [`Self::start_key`], or a client certificate.
     pub key: Arc<ArcSwapOption<[u8; 32]>>,
     /// `None` without TLS.
     pub tls: Option<Arc<SharedTls>>,
@@ -84,11 +85,10 @@ pub struct Admin {
     pub url: String,
     /// Who may sign in to the console.
     pub callers: Arc<Callers>,
-    /// Whether the console is served.
-    pub console: bool,
-    /// Who sees texts in the console.
-    pub texts: ConsoleTexts,
-    /// A key for this start of the gateway, if it asks for no other credentials.
+    /// What a reload replaces.
+    pub access: Arc<ArcSwap<AdminAccess>>,
+    /// A key for this start of the gateway, which counts while no key is configured. `None`: credentials were configured at
+    /// the start.
     pub start_key: Option<String>,
     /// When the gateway began to serve.
     pub started: Millis,
@@ -117,8 +117,19 @@ struct State {
     deleted: summaries::Deleted,
     /// What was counted lately.
     history: Mutex<History>,
-    /// How many pages may follow changes.
-    streams: Arc<Semaphore>,
+    /// Streams and exported files that are being read.
+    streams: streams::Streams,
+    encoders: streams::Encoders,
+    /// Checks of configurations, one at a time.
+    checks: Arc<Semaphore>,
+}
+
+impl State {
+    /// The SHA-256 of the operator's key: the configured one, else that of this start. `None`: only certificates, and the
+    /// keys of callers that may sign in, are accepted.
+    fn operator_key(&self) -> Option<[u8; 32]> {
+        self.admin.key.load().as_deref().copied().or(self.start_key)
+    }
 }
 
 /// An admin listener that is running.
@@ -145,7 +156,6 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
     let hosts = AllowedHosts::new(None, None, address.ip());
     let failures = Failures::new(Rate { count: MAX_WRONG_KEYS, per: Duration::from_secs(60) }, MAX_WRONG_KEYS.get());
     let start_key = admin.start_key.as_ref().map(|key| Sha256::digest(key).into());
-    let streams = Arc::new(Semaphore::new(feed::MAX_STREAMS));
     let (sessions, deleted) = (Sessions::default(), summaries::Deleted::default());
     let state = Arc::new(State {
         admin,
@@ -160,7 +170,9 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
         deciders: pending::Deciders::default(),
         deleted,
         history: Mutex::default(),
-        streams,
+        streams: streams::Streams::default(),
+        encoders: streams::Encoders::start()?,
+        checks: Arc::new(Semaphore::new(1)),
     });
     let server = listener::listen(listener, &state)?;
     let handle = server.handle();

@@ -156,8 +156,8 @@ impl Pane {
     }
 
     fn take(&mut self) -> String {
-        let bytes = self.out.body.split();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let bytes = Vec::from(self.out.body.split());
+        String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 }
 

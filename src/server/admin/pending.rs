@@ -10,8 +10,8 @@ use interlingua_core::pending::{Decision, PendingKind};
 use interlingua_core::{Fault, FaultKind, Json, Owner, RunId};
 use serde::Deserialize;
 
-use super::State;
 use super::views::{Item, Page, PendingItem};
+use super::{State, mask};
 use crate::engine::{Answer as EngineAnswer, OpenItem, OpenItems, RunHandle, Scope};
 
 /// The most items in one answer.
@@ -198,14 +198,15 @@ fn view(state: &State, session: &OpenItems, open: &OpenItem, protocol: &str, tex
         item: Item {
             id: item.id.clone(),
             kind: item.kind,
-            name: item.name.clone(),
+            name: if texts { item.name.clone() } else { mask::name(&item.name) },
             message: item.message.clone().filter(|_| texts),
             arguments: texts.then(|| item.arguments.clone()),
             arguments_bytes: item.arguments.len(),
-            reason: item.reason.clone(),
+            reason: item.reason.clone().filter(|_| texts),
         },
         decisions: item.decisions.iter().copied().filter(|decision| *decision != Decision::Cancel).collect(),
-        schema: schema.cloned(),
+        // Descriptions and names of fields are what the agent says.
+        schema: schema.filter(|_| texts).cloned(),
         agent: session.agent.clone(),
         session: session.session.clone(),
         owner: session.owner.clone(),

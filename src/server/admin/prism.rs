@@ -2,7 +2,7 @@
 //!
 //! Between two turns a client of some protocols gets an end, and a client of others its whole answer. A run that waits is
 //! shown as it stands; of a run that has gone on, what it was then is made again. Not here: one protocol
-//! ([`super::panes`]).
+//! ([`super::panes`]), and how frames leave ([`super::streams`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -33,16 +33,28 @@ pub(super) struct Shown {
     pub(super) frames: Frames,
 }
 
-impl Shown {
-    /// Adds frames that were written after those of the event.
-    pub(super) fn add(&mut self, more: Frames) {
-        for (name, text) in more {
-            let before = self.frames.get(&name).and_then(Value::as_str).unwrap_or_default();
-            let all = format!("{before}{}", text.as_str().unwrap_or_default());
-            self.frames.insert(name, all.into());
-        }
+/// An event of a run without its frames.
+pub(super) struct Head {
+    pub(super) number: u64,
+    at: Millis,
+    kind: &'static str,
+    /// True if it begins a turn after another one, before which the run was paused.
+    pub(super) begins_turn: bool,
+}
+
+impl Head {
+    pub(super) const fn of(step: Step<'_>) -> Self {
+        let begins_turn = matches!(step.event, Event::TurnStarted { turn } if turn > 0);
+        Self { number: step.sequence, at: step.at, kind: kind(step.event), begins_turn }
     }
 
+    /// The event as JSON up to its frames, an object that the caller writes and closes with `}}`.
+    pub(super) fn open_json(&self) -> String {
+        format!("{{\"event\":{},\"at\":{},\"kind\":\"{}\",\"frames\":{{", self.number, self.at, self.kind)
+    }
+}
+
+impl Shown {
     pub(super) fn to_json(&self) -> Value {
         json!({ "event": self.number, "at": self.at, "kind": self.kind, "frames": self.frames })
     }
@@ -57,8 +69,9 @@ pub(super) struct Prism {
 }
 
 impl Prism {
-    /// The panes for these protocols, in their order: the first route of the agent for each. The page itself reads the Agent
-    /// API, whether a route has it or not. Without `texts` it is the only one, and has no texts.
+    /// The panes for these protocols, in their order: the first route of the agent for each. A protocol that is named twice
+    /// has one pane. The page itself reads the Agent API, whether a route has it or not. Without `texts` it is the only one,
+    /// and has no texts.
     pub(super) fn open(state: &State, run: &RunHandle, protocols: &[String], texts: bool) -> Self {
         let agent = run.view(|view| view.run().agent.clone());
         let routes = state.admin.control.routes_of(&agent);
@@ -70,7 +83,9 @@ impl Prism {
             let route = routes.iter().find(|route| route.scope.protocol == protocol);
             route.map(|route| Encoding::Route(Arc::clone(route))).or_else(|| own(protocol))
         };
+        let mut named = HashSet::new();
         let wanted = protocols.iter().filter(|protocol| texts || *protocol == AGENT_API);
+        let wanted = wanted.filter(|protocol| named.insert(protocol.as_str()));
         let panes = run.view_safe(|view| wanted.filter_map(|protocol| Pane::open(of(protocol)?, view)).collect());
         Self { panes, paused_at: None, next: 0 }.masked_unless(texts)
     }
@@ -85,7 +100,7 @@ impl Prism {
     /// The next event. `None`: a turn begins, and before it [`Self::pause`] has to be called.
     pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> Option<Shown> {
         self.next = step.sequence;
-        if matches!(step.event, Event::TurnStarted { turn } if turn > 0) && self.is_to_pause() {
+        if Head::of(step).begins_turn && self.is_to_pause() {
             return None;
         }
         let frames = self.panes.iter_mut().map(|pane| (pane.protocol().to_owned(), pane.step(view, step).into()));
@@ -99,36 +114,52 @@ impl Prism {
         self.paused_at != Some(self.next)
     }
 
-    /// What protocols write once a run waits, or has ended. It belongs to the latest event. Protocols that write nothing are
-    /// left out.
-    pub(super) async fn pause(&mut self, state: &Arc<State>, run: &RunHandle) -> Frames {
+    /// The number of panes.
+    pub(super) const fn len(&self) -> usize {
+        self.panes.len()
+    }
+
+    /// The protocol of a pane.
+    pub(super) fn protocol(&self, pane: usize) -> &'static str {
+        self.panes[pane].protocol()
+    }
+
+    /// The frames of an event in one pane. Every pane has to be asked for every event, in order, and then
+    /// [`Self::advance`] called.
+    pub(super) fn frames_of(&mut self, pane: usize, view: RunView<'_>, step: Step<'_>) -> String {
+        self.panes[pane].step(view, step)
+    }
+
+    /// All panes have written their frames of an event.
+    pub(super) const fn advance(&mut self, number: u64) {
+        self.next = number + 1;
+    }
+
+    /// Begins what protocols write once a run waits, or has ended. It belongs to the latest event. Every pane has to be
+    /// asked for its part by [`Self::paused`].
+    pub(super) fn pause(&mut self, run: &RunHandle) -> PausedRun {
         self.paused_at = Some(self.next);
-        let (mut frames, mut asking) = (Frames::new(), Vec::new());
-        let next = self.next;
-        let then = run.view_safe(|view| {
-            let then = Then::new(view, next);
-            for (index, pane) in self.panes.iter_mut().enumerate() {
-                match pane.pause(then.as_ref().map_or(view, Then::view)) {
-                    Written::Frames(text) => add(&mut frames, pane, text),
-                    Written::Asks(call) => asking.push((index, call)),
-                }
-            }
-            then
-        });
-        for (index, call) in asking {
-            let pane = &mut self.panes[index];
-            let text = answered(state, run, then.as_ref(), pane, call).await;
-            add(&mut frames, pane, text);
+        PausedRun(run.view_safe(|view| Then::new(view, self.next)))
+    }
+
+    /// The part of a pane in a pause. Empty for a protocol that writes nothing.
+    pub(super) async fn paused(
+        &mut self,
+        pane: usize,
+        state: &Arc<State>,
+        run: &RunHandle,
+        paused: &PausedRun,
+    ) -> String {
+        let (pane, then) = (&mut self.panes[pane], paused.0.as_ref());
+        match run.view_safe(|view| pane.pause(then.map_or(view, Then::view))) {
+            Written::Frames(text) => text,
+            Written::Asks(call) => answered(state, run, then, pane, call).await,
         }
-        frames
     }
 }
 
-fn add(frames: &mut Frames, pane: &Pane, text: String) {
-    if !text.is_empty() {
-        frames.insert(pane.protocol().to_owned(), text.into());
-    }
-}
+/// A run as it was when it paused.
+pub(super) struct PausedRun(Option<Then>);
 
 /// A run as it was before its next turn began.
 struct Then {

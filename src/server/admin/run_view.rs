@@ -102,19 +102,19 @@ fn turns(view: RunView<'_>, texts: bool) -> Vec<Turn> {
         ended_at: turn.ended_at,
         end: turn.end.map(End::as_str),
         error: turn.error.as_ref().map(|error| failure(error, turn.cause.as_deref(), texts)),
-        usage: turn.usage.clone(),
+        usage: turn.usage.as_ref().and_then(|usage| if texts { Some(usage.clone()) } else { mask::usage(usage) }),
         answered_by: turn.answered_by,
         input: input(turn, texts),
     });
     shown.collect()
 }
 
-/// The error of a turn. Details of it are texts: an agent's answer may repeat what a client said.
+/// The error of a turn. Its message and details are texts: an agent's answer may repeat what a client said.
 fn failure(error: &RunError, cause: Option<&FailureCause>, texts: bool) -> TurnError {
     let cause = cause.cloned().unwrap_or_default();
     TurnError {
-        code: error.code.clone(),
-        message: error.message.clone(),
+        code: if texts { error.code.clone() } else { mask::name(&error.code) },
+        message: if texts { error.message.clone() } else { mask::text(&error.message) },
         blame: advice::blame(&error.code).as_str(),
         status: cause.status,
         detail: cause.detail.filter(|_| texts),

@@ -3,7 +3,7 @@
 //! No cookies: browsers send those to every port of a host, and with forged requests. Not here: checking keys
 //! ([`super::sign_in`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use crate::callers::Caller;
 use crate::clock;
 use crate::config::ConsoleRole;
+use crate::tls::ClientCertificate;
 
 /// What bearers begin with, unlike keys.
 const PREFIX: &str = "il_console_";
@@ -23,16 +24,18 @@ const PREFIX: &str = "il_console_";
 const MAX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
 /// How long it is valid without being used.
 const MAX_IDLE: Duration = Duration::from_secs(30 * 60);
-/// How many there are at most. Beyond that, the one that was used longest ago ends.
+/// Sign-ins at most. Beyond that, the person with the most sign-ins loses the one that was used longest ago.
 const MAX_SESSIONS: usize = 1000;
+/// Sign-ins of one person. Beyond that, the person's own that was used longest ago ends.
+const MAX_PER_PERSON: usize = 100;
 
 /// How someone proved who they are.
 #[derive(Clone)]
 pub(super) enum Proof {
     /// By the admin key with this SHA-256, or the key of this start.
     Operator([u8; 32]),
-    /// By a client certificate of the admin listener.
-    Certificate,
+    /// By this client certificate of the admin listener, which every request has to show too.
+    Certificate(Arc<ClientCertificate>),
     /// By the key of a caller that may use the console.
     Caller(Arc<Caller>),
 }
@@ -80,10 +83,13 @@ impl Sessions {
 
         let mut sessions = self.lock();
         sessions.retain(|_, session| !session.is_over(now));
-        if sessions.len() >= MAX_SESSIONS
-            && let Some(oldest) = sessions.iter().min_by_key(|(_, session)| session.used).map(|(hash, _)| *hash)
-        {
-            sessions.remove(&oldest);
+        let person = who.person();
+        if count_of(&sessions, &person) >= MAX_PER_PERSON {
+            end_oldest(&mut sessions, &person);
+        } else if sessions.len() >= MAX_SESSIONS {
+            let people: HashSet<Arc<str>> = sessions.values().map(|session| session.who.person()).collect();
+            let most = people.into_iter().max_by_key(|person| count_of(&sessions, person));
+            end_oldest(&mut sessions, &most.unwrap_or(person));
         }
         sessions.insert(hash(&bearer), Session { who: who.clone(), began: now, used: now });
         Some((bearer, who))
@@ -114,6 +120,18 @@ impl Sessions {
     }
 }
 
+fn count_of(sessions: &HashMap<[u8; 32], Session>, person: &Arc<str>) -> usize {
+    sessions.values().filter(|session| session.who.person() == *person).count()
+}
+
+/// Ends the sign-in of a person that was used longest ago.
+fn end_oldest(sessions: &mut HashMap<[u8; 32], Session>, person: &Arc<str>) {
+    let own = sessions.iter().filter(|(_, session)| session.who.person() == *person);
+    if let Some(oldest) = own.min_by_key(|(_, session)| session.used).map(|(hash, _)| *hash) {
+        sessions.remove(&oldest);
+    }
+}
+
 /// True if a token is the bearer of a session, perhaps of one that is over, rather than a key.
 pub(super) fn is_bearer(token: &str) -> bool {
     let bytes = token.strip_prefix(PREFIX).and_then(|rest| URL_SAFE_NO_PAD.decode(rest).ok());
@@ -130,14 +148,29 @@ impl SignedIn {
         URL_SAFE_NO_PAD.encode(self.bearer)
     }
 
-    /// What they may do at the moment. `None`: nothing any more, because their key was revoked or replaced.
-    pub(super) fn role(&self, admin_key: Option<&[u8; 32]>, start_key: Option<&[u8; 32]>) -> Option<ConsoleRole> {
+    /// The role at the moment. `None`: the key was revoked or replaced, or the certificate or its authority is no longer
+    /// valid. `key`: the operator's key in force.
+    pub(super) fn role(&self, key: Option<&[u8; 32]>) -> Option<ConsoleRole> {
         match &self.proof {
-            Proof::Operator(key) => {
-                [admin_key, start_key].into_iter().flatten().any(|known| known == key).then_some(ConsoleRole::Act)
-            }
-            Proof::Certificate => Some(ConsoleRole::Act),
+            Proof::Operator(shown) => (key == Some(shown)).then_some(ConsoleRole::Act),
+            Proof::Certificate(certificate) => certificate.is_valid().then_some(ConsoleRole::Act),
             Proof::Caller(caller) => caller.console_role(),
+        }
+    }
+
+    /// True if a request of a connection with this certificate may use the bearer.
+    pub(super) fn is_shown_with(&self, certificate: Option<&Arc<ClientCertificate>>) -> bool {
+        match &self.proof {
+            Proof::Certificate(proof) => certificate.is_some_and(|shown| shown.is_same(proof)),
+            Proof::Operator(_) | Proof::Caller(_) => true,
+        }
+    }
+
+    /// The base key of the caller's owner, or the name of operators.
+    pub(super) fn person(&self) -> Arc<str> {
+        match &self.proof {
+            Proof::Caller(caller) => caller.owner.base_key().into(),
+            Proof::Operator(_) | Proof::Certificate(_) => Arc::clone(&self.name),
         }
     }
 }
@@ -175,22 +208,37 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_the_one_used_longest_ago_ends() {
+    fn a_person_with_many_sign_ins_ends_only_their_own() {
         let (sessions, start) = (Sessions::default(), Instant::now());
+        let other = sessions.begin("other", Proof::Operator([1; 32]), start).expect("random numbers").0;
         let first = begin(&sessions, start);
         for number in 1..=MAX_SESSIONS {
             begin(&sessions, start + Duration::from_millis(number as u64));
         }
-        assert!(sessions.find(&first, start + Duration::from_secs(2)).is_none());
-        assert_eq!(sessions.lock().len(), MAX_SESSIONS);
+        let later = start + Duration::from_secs(2);
+        assert!(sessions.find(&first, later).is_none() && sessions.find(&other, later).is_some());
+        assert_eq!(sessions.lock().len(), MAX_PER_PERSON + 1);
+    }
+
+    #[test]
+    fn beyond_the_limit_of_all_the_person_with_the_most_sign_ins_loses_one() {
+        let (sessions, start) = (Sessions::default(), Instant::now());
+        let mut first = Vec::new();
+        for number in 0..MAX_SESSIONS {
+            let name = if number < MAX_PER_PERSON { "many".to_owned() } else { format!("person {number}") };
+            first.push(sessions.begin(&name, Proof::Operator([1; 32]), start).expect("random numbers").0);
+        }
+        let newcomer = sessions.begin("newcomer", Proof::Operator([1; 32]), start).expect("random numbers").0;
+        let valid = |bearers: &[String]| bearers.iter().filter(|bearer| sessions.find(bearer, start).is_some()).count();
+        assert_eq!(valid(&first[..MAX_PER_PERSON]), MAX_PER_PERSON - 1);
+        assert_eq!((valid(&first[MAX_PER_PERSON..]), valid(&[newcomer])), (MAX_SESSIONS - MAX_PER_PERSON, 1));
     }
 
     #[test]
     fn a_replaced_key_ends_what_began_with_it() {
         let sessions = Sessions::default();
         let (_, who) = sessions.begin("operator", Proof::Operator([1; 32]), Instant::now()).expect("random numbers");
-        assert_eq!(who.role(Some(&[1; 32]), None), Some(ConsoleRole::Act));
-        assert_eq!(who.role(None, Some(&[1; 32])), Some(ConsoleRole::Act));
-        assert_eq!(who.role(Some(&[2; 32]), None), None);
+        assert_eq!(who.role(Some(&[1; 32])), Some(ConsoleRole::Act));
+        assert_eq!((who.role(Some(&[2; 32])), who.role(None)), (None, None));
     }
 }

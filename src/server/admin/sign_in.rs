@@ -2,6 +2,7 @@
 //!
 //! Not here: what a bearer is worth ([`super::sessions`], [`super::guard`]).
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use actix_web::HttpResponse;
@@ -12,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::super::connection::ConnectionInfo;
 use super::State;
 use super::answers::{answer_with, audit};
-use super::guard::{Who, count_failure, is_key};
+use super::guard::{OPERATOR, Who, count_failure, is_key};
 use super::sessions::{Proof, SignedIn};
 use super::views::Session;
 use crate::callers::{Credential, Methods, Shown};
@@ -54,13 +55,12 @@ pub(super) async fn begin(state: &State, connection: &ConnectionInfo, body: &[u8
 
 /// Whose key it is.
 async fn prove(state: &State, connection: &ConnectionInfo, key: &str) -> Result<(String, Proof), Fault> {
-    let admin_key = state.admin.key.load();
-    if is_key(key, [admin_key.as_deref(), state.start_key.as_ref()]) {
-        return Ok(("operator".to_owned(), Proof::Operator(Sha256::digest(key).into())));
+    if is_key(key, state.operator_key().as_ref()) {
+        return Ok((OPERATOR.to_owned(), Proof::Operator(Sha256::digest(key).into())));
     }
     let asks_certificate = state.admin.tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some());
-    if key.is_empty() && asks_certificate && connection.valid_certificate().is_some() {
-        return Ok(("operator".to_owned(), Proof::Certificate));
+    if let Some(certificate) = connection.valid_certificate().filter(|_| key.is_empty() && asks_certificate) {
+        return Ok((OPERATOR.to_owned(), Proof::Certificate(Arc::clone(certificate))));
     }
 
     let shown = Shown { api_key: Credential::One(key), ..Shown::default() };
@@ -68,15 +68,19 @@ async fn prove(state: &State, connection: &ConnectionInfo, key: &str) -> Result<
     let caller = state.admin.callers.authenticate(BY_KEY, shown, connection.peer.ip()).await;
     let caller = caller.map_err(|fault| if fault.kind == FaultKind::Unauthenticated { wrong() } else { fault })?;
     match caller.console_role() {
-        Some(_) => Ok((caller.name.clone(), Proof::Caller(caller))),
+        Some(_) => Ok((shown_name(&caller.name), Proof::Caller(caller))),
         None => Err(wrong()),
     }
 }
 
+/// The name of a caller in the console and the audit log. A caller cannot pass for the operator.
+fn shown_name(name: &str) -> String {
+    if name == OPERATOR { format!("{name} (key)") } else { name.to_owned() }
+}
+
 /// Who is signed in, as the page shows it.
 pub(super) fn view(state: &State, who: &SignedIn) -> Session {
-    let role = who.role(state.admin.key.load().as_deref(), state.start_key.as_ref());
-    let role = role.unwrap_or(ConsoleRole::View);
+    let role = who.role(state.operator_key().as_ref()).unwrap_or(ConsoleRole::View);
     Session { bearer: None, name: who.name.to_string(), role, until: Some(who.until) }
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::State;
 use super::shared::{OVERVIEW_INTERVAL, Overview};
-use super::views::Summary;
+use super::views::{Agent, Summary};
 use crate::engine::RunSummary;
 
 /// Summaries in one message at most: the rest follows with the next.
@@ -126,12 +126,17 @@ impl Watch {
     fn add_overview(&mut self, overview: Arc<Overview>, text: &mut String) {
         let before = self.overview.as_ref();
         if before.is_none_or(|before| before.agents != overview.agents) {
-            text.push_str(&format!("event: agents\ndata: {}\n\n", json!({ "data": overview.agents })));
+            let agents: Vec<Agent> = overview.agents.iter().cloned().map(|agent| self.shown(agent)).collect();
+            text.push_str(&format!("event: agents\ndata: {}\n\n", json!({ "data": agents })));
         }
         if before.is_none_or(|before| before.gateway != overview.gateway) {
             text.push_str(&format!("event: gateway\ndata: {}\n\n", json!(overview.gateway)));
         }
         self.overview = Some(overview);
+    }
+
+    fn shown(&self, agent: Agent) -> Agent {
+        if self.texts { agent } else { agent.without_texts() }
     }
 
     /// What was deleted since the last call.

@@ -12,6 +12,7 @@ use interlingua_core::{Json, RunId};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::mask;
 use crate::config::ConsoleRole;
 use crate::engine::RunSummary;
 use crate::metrics::Lately;
@@ -64,12 +65,12 @@ impl Summary {
             owner: run.owner.clone(),
             session: run.session.clone(),
             state: run.state.as_str(),
-            code: run.code.clone(),
+            code: run.code.as_deref().map(|code| if texts { code.to_owned() } else { mask::name(code) }),
             created_at: run.created_at,
             changed_at: run.changed_at,
             events: run.events,
             pending: run.pending,
-            asks: run.asks.clone(),
+            asks: run.asks.as_deref().map(|name| if texts { name.to_owned() } else { mask::name(name) }),
             text: texts.then(|| run.text.clone()),
         }
     }
@@ -342,12 +343,24 @@ pub(super) struct Agent {
     pub(super) settings: serde_json::Map<String, Value>,
 }
 
+impl Agent {
+    /// The agent without what it said.
+    pub(super) fn without_texts(mut self) -> Self {
+        if let Some(fault) = &mut self.last_fault {
+            fault.message = None;
+            fault.code = mask::name(&fault.code);
+        }
+        self
+    }
+}
+
 /// Why the latest failed run of an agent failed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct LastFault {
     pub(super) at: Millis,
     pub(super) code: String,
+    /// `null` without texts, and if the agent gave none.
     pub(super) message: Option<String>,
 }
 

@@ -17,8 +17,15 @@ import { GATEWAY_URL } from './checks.mjs'
 export { GATEWAY_URL }
 
 export const LOG = readFileSync('gateway.log', 'utf8')
-export const LINK = /Console: (http:\/\/\S+)/.exec(LOG)?.[1] ?? ''
-export const [CONSOLE_URL, START_KEY] = LINK.split('#key=')
+export const CONSOLE_URL = /Console: (http:\/\/\S+)/.exec(LOG)?.[1] ?? ''
+/** The key of a start, from the file that the output of a gateway names. */
+const startKeyOf = log => {
+  const file = /the admin key of this start is in (\S+)/.exec(log)?.[1]
+  return file ? readFileSync(file, 'utf8').trim() : undefined
+}
+export const START_KEY = startKeyOf(LOG)
+/** The link that a gateway prints to a terminal. */
+export const LINK = `${CONSOLE_URL}#key=${START_KEY}`
 export const HERE = path.dirname(fileURLToPath(import.meta.url))
 export const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
@@ -142,16 +149,17 @@ export class Gateway {
     writeFileSync(path.join(this.folder, 'gateway.toml'), config.replace('{{admin}}', `127.0.0.1:${this.ports[1]}`))
     this.log = ''
     this.process = spawn(process.env.INTERLINGUA, ['--config', 'gateway.toml'], {
-      cwd: this.folder, env: { ...process.env, ...this.env }, stdio: ['ignore', 'pipe', 'pipe'],
+      cwd: this.folder, env: { ...process.env, XDG_RUNTIME_DIR: this.folder, ...this.env }, stdio: ['ignore', 'pipe', 'pipe'],
     })
     for (const stream of [this.process.stdout, this.process.stderr]) stream.on('data', data => { this.log += data })
     for (let attempt = 0; attempt < 150; attempt += 1) {
       const url = /listening on (http:\/\/\S+)/.exec(this.log)?.[1]
       const admin = /operators find metrics and state at (\S+):(\d+)/.exec(this.log)
+      // The key is printed between them.
       if (url && admin) {
         this.url = url
         this.console = `http://127.0.0.1:${admin[2]}/`
-        this.key = /#key=(\S+)/.exec(this.log)?.[1]
+        this.key = startKeyOf(this.log)
         this.ports = [Number(new URL(url).port), Number(admin[2])]
         return this
       }

@@ -5,14 +5,38 @@ import assert from 'node:assert/strict'
 import { another, api, connection, CONSOLE_URL, enter, heading, key, LOG, open, say, signedIn, START_KEY } from './browser.mjs'
 import { check } from './checks.mjs'
 
-await check('the gateway prints a link that signs in, and the key leaves the address', async () => {
-  assert.ok(START_KEY, LOG)
+await check('a link with the key of the start signs in, and the key leaves the address', async () => {
+  assert.ok(START_KEY && !LOG.includes(START_KEY), LOG)
   const page = await signedIn()
   assert.equal(new URL(page.url()).hash, '#/')
   await page.reload()
   await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor()
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+  await page.context().close()
+})
+
+await check('a link with a key does not replace a sign-in without a question', async () => {
+  const page = await signedIn()
+  const other = key('ada')
+  const name = page.locator('header .who')
+  assert.equal(await name.innerText(), 'operator')
+  const follow = to => page.evaluate(key => { location.hash = `#key=${key}` }, to)
+  const dialog = page.getByRole('dialog', { name: 'Sign in with the key of the link' })
+  await follow(other)
+  await dialog.getByText('signed in as operator').waitFor()
+  assert.equal(new URL(page.url()).hash, '#/')
+  await dialog.getByRole('button', { name: 'Close' }).click()
+  assert.equal(await name.innerText(), 'operator')
+
+  // Another tab of the same browser asks, too. The key is known within a second.
+  const tab = await another(page, `${CONSOLE_URL}#key=${other}`)
+  const question = tab.getByRole('dialog', { name: 'Sign in with the key of the link' })
+  await question.waitFor()
+  await tab.waitForTimeout(1500)
+  await question.getByRole('button', { name: 'Sign in with the key of the link' }).click()
+  await tab.locator('header .who').filter({ hasText: 'ada' }).waitFor()
+  assert.equal(await name.innerText(), 'operator')
   await page.context().close()
 })
 

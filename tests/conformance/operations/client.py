@@ -13,6 +13,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 PROCESS = f"{GATEWAY_URL}/agents/demo/process"
 STARTED = re.search(r"operators find metrics and state at ([^ ]+): ", pathlib.Path("gateway.log").read_text())
 ADMIN = f"http://{STARTED.group(1)}"
+KEY_FILE = re.search(r"the admin key of this start is in (\S+)", pathlib.Path("gateway.log").read_text())
+KEY = pathlib.Path(KEY_FILE.group(1)).read_text().strip()
 
 # Name and type of every family that a dashboard may rely on.
 FAMILIES = {
@@ -42,7 +44,7 @@ FAMILIES = {
 
 
 def scrape(accept):
-    request = urllib.request.Request(f"{ADMIN}/metrics", headers={"accept": accept})
+    request = urllib.request.Request(f"{ADMIN}/metrics", headers={"accept": accept, "authorization": f"Bearer {KEY}"})
     with urllib.request.urlopen(request, timeout=10) as answer:
         return answer.headers["content-type"], answer.read().decode()
 

@@ -27,6 +27,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 PROCESS = f"{GATEWAY_URL}/agents/demo/process"
 STARTED = re.search(r"operators find metrics and state at ([^ ]+): ", pathlib.Path("gateway.log").read_text())
 ADMIN = f"http://{STARTED.group(1)}"
+KEY_FILE = re.search(r"the admin key of this start is in (\S+)", pathlib.Path("gateway.log").read_text())
+KEY = pathlib.Path(KEY_FILE.group(1)).read_text().strip()
 CONFIG = pathlib.Path("gateway.toml")
 WRITTEN = CONFIG.read_text()
 
@@ -257,7 +259,8 @@ for protocol, start in (("http", http_collector), ("grpc", grpc_collector)):
 
     @check(f"{protocol}: nothing was dropped")
     def _():
-        with urllib.request.urlopen(f"{ADMIN}/metrics", timeout=10) as answer:
+        request = urllib.request.Request(f"{ADMIN}/metrics", headers={"authorization": f"Bearer {KEY}"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
             lines = [line for line in answer.read().decode().splitlines() if line.startswith("interlingua_otlp_dropped")]
         assert len(lines) == 3 and all(line.endswith(" 0") for line in lines), lines
 

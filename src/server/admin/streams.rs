@@ -1,0 +1,301 @@
+//! Answers of the admin listener that go on for long, streams of changes and exported files: how many there may be, how
+//! their bytes leave, and when they end.
+//!
+//! Runs are encoded on a thread of their own, so that the only worker of the listener answers meanwhile. A long event leaves
+//! in pieces, and the frames of one protocol are in memory at a time, within one budget of all answers. Not here: the
+//! contents of streams ([`super::feed`]) and files ([`super::export`]).
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+use actix_web::web::Bytes;
+use futures_util::future::Shared;
+use futures_util::{FutureExt as _, Stream, stream};
+use interlingua_core::{Fault, FaultKind};
+use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::{LocalSet, spawn_local};
+
+use super::State;
+use super::guard::{Who, is_valid};
+
+/// Streams and files of all people together.
+pub(super) const MAX_STREAMS: usize = 64;
+/// Streams and files of one person.
+pub(super) const MAX_PER_PERSON: usize = 16;
+/// Chunks that wait for the client to read.
+const MAX_WAITING: usize = 16;
+/// The size of a chunk, in bytes. Steps are sent together up to this size.
+pub(super) const MAX_CHUNK: usize = 64 << 10;
+/// Memory for the encoded frames of long runs, in bytes. A run that needs more has all of it to itself.
+const MAX_ENCODED: usize = 256 << 20;
+/// A run up to this size needs no share of it, in bytes.
+const SMALL_RUN: usize = 256 << 10;
+/// The share of a run, as a multiple of its size: a protocol may repeat all of it in one event, escaped, and its buffer
+/// grows by doubling.
+const SHARE: usize = 4;
+/// The unit of the budget, in bytes.
+const UNIT: usize = 1 << 10;
+
+/// Shares of people in the streams.
+#[derive(Default)]
+pub(super) struct Streams(Mutex<HashMap<Arc<str>, usize>>);
+
+/// A stream or file that counts until this is dropped.
+pub(super) struct StreamPermit {
+    state: Arc<State>,
+    person: Arc<str>,
+}
+
+impl Streams {
+    /// Counts one more stream of a person.
+    ///
+    /// # Errors
+    /// [`FaultKind::Overloaded`] if the person, or all people together, have too many.
+    pub(super) fn begin(state: &Arc<State>, who: &Who) -> Result<StreamPermit, Fault> {
+        let person = who.person();
+        let mut open = state.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = open.get(&person).copied().unwrap_or(0);
+        let message = if own >= MAX_PER_PERSON {
+            format!("you have {MAX_PER_PERSON} pages of the console open: close some")
+        } else if open.values().sum::<usize>() >= MAX_STREAMS {
+            format!("{MAX_STREAMS} pages of the console are open: close some")
+        } else {
+            open.insert(Arc::clone(&person), own + 1);
+            return Ok(StreamPermit { state: Arc::clone(state), person });
+        };
+        Err(Fault::new(FaultKind::Overloaded, message))
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        let mut open = self.state.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = open.get_mut(&self.person) {
+            *own -= 1;
+            if *own == 0 {
+                open.remove(&self.person);
+            }
+        }
+    }
+}
+
+/// The thread that encodes runs, and the memory that it may use. The thread ends when this is dropped.
+pub(super) struct Encoders {
+    tasks: UnboundedSender<Begin>,
+    budget: Arc<Semaphore>,
+}
+
+/// Begins a task on the thread.
+type Begin = Box<dyn FnOnce() + Send>;
+
+impl Encoders {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub(super) fn start() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (tasks, mut begun) = mpsc::unbounded_channel::<Begin>();
+        std::thread::Builder::new().name("admin-encoder".to_owned()).spawn(move || {
+            LocalSet::new().block_on(&runtime, async {
+                while let Some(begin) = begun.recv().await {
+                    begin();
+                }
+            });
+        })?;
+        Ok(Self { tasks, budget: Arc::new(Semaphore::new(MAX_ENCODED / UNIT)) })
+    }
+
+    /// Runs a task on the thread.
+    pub(super) fn spawn<F: Future<Output = ()> + 'static>(&self, task: impl FnOnce() -> F + Send + 'static) {
+        // The thread ends after this value.
+        let _ = self.tasks.send(Box::new(move || drop(spawn_local(task()))));
+    }
+
+    /// Waits for the memory to encode any event of a run of this size, in bytes, in one protocol. `None`: so little that it
+    /// is not counted.
+    pub(super) async fn reserve(&self, size: usize) -> Option<OwnedSemaphorePermit> {
+        if size <= SMALL_RUN {
+            return None;
+        }
+        let units = (size.saturating_mul(SHARE) / UNIT).min(MAX_ENCODED / UNIT);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        // It is never closed.
+        Arc::clone(&self.budget).acquire_many_owned(units).await.ok()
+    }
+
+    /// True if events of a run of this size are encoded one protocol after the other, each within the budget.
+    pub(super) const fn is_long(size: usize) -> bool {
+        size > SMALL_RUN
+    }
+}
+
+/// The credentials behind a stream, and what they allowed when it began.
+pub(super) struct Access {
+    state: Arc<State>,
+    who: Who,
+    /// Whether texts are shown.
+    pub(super) texts: bool,
+}
+
+impl Access {
+    pub(super) fn new(state: &Arc<State>, who: Who) -> Self {
+        let texts = who.reads(state.admin.access.load().texts);
+        Self { state: Arc::clone(state), who, texts }
+    }
+
+    /// The same, without texts.
+    pub(super) fn without_texts(self) -> Self {
+        Self { texts: false, ..self }
+    }
+
+    /// True while the credentials hold and still allow what they allowed. Counts as a use of the sign-in.
+    pub(super) fn holds(&self) -> bool {
+        let may_read = self.who.reads(self.state.admin.access.load().texts);
+        is_valid(&self.state, &self.who) && (may_read || !self.texts)
+    }
+}
+
+/// The client has disconnected, or may no longer read.
+pub(super) struct Gone;
+
+/// The writing end of an answer.
+pub(super) struct Pieces {
+    sender: Sender<Bytes>,
+    text: String,
+    /// Resolves once the body is dropped.
+    left: Shared<oneshot::Receiver<()>>,
+}
+
+impl Pieces {
+    /// The writing end, and the body of the answer. The body ends at once when `end` is sent or dropped, whatever waits in
+    /// it.
+    pub(super) fn new(end: oneshot::Receiver<()>) -> (Self, impl Stream<Item = Result<Bytes, io::Error>> + 'static) {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        let (reader, left) = oneshot::channel();
+        (Self { sender, text: String::new(), left: left.shared() }, body(receiver, end, reader))
+    }
+
+    /// Waits until the client has disconnected, or has read everything.
+    pub(super) fn closed(&self) -> impl Future<Output = ()> + Clone + Unpin + use<> {
+        let left = self.left.clone();
+        left.map(drop as fn(Result<(), oneshot::error::RecvError>)).shared()
+    }
+
+    /// True if a chunk can be sent without waiting.
+    pub(super) fn has_room(&self) -> bool {
+        self.sender.capacity() > 0
+    }
+
+    /// Appends a text, and sends what fills chunks.
+    ///
+    /// # Errors
+    /// If the client has disconnected.
+    pub(super) async fn push(&mut self, text: &str) -> Result<(), Gone> {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (piece, next) = split_piece(rest);
+            self.text.push_str(piece);
+            rest = next;
+            if self.text.len() >= MAX_CHUNK {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a text as the inside of a JSON string.
+    ///
+    /// # Errors
+    /// If the client has disconnected.
+    pub(super) async fn push_escaped(&mut self, text: &str) -> Result<(), Gone> {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (piece, next) = split_piece(rest);
+            let escaped = serde_json::to_string(piece).unwrap_or_default();
+            self.push(escaped.get(1..escaped.len().saturating_sub(1)).unwrap_or_default()).await?;
+            rest = next;
+        }
+        Ok(())
+    }
+
+    /// Sends what was appended.
+    ///
+    /// # Errors
+    /// If the client has disconnected.
+    pub(super) async fn flush(&mut self) -> Result<(), Gone> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        let chunk = Bytes::from(std::mem::take(&mut self.text));
+        self.sender.send(chunk).await.map_err(|_| Gone)
+    }
+}
+
+/// The first piece of a text, and the rest.
+fn split_piece(text: &str) -> (&str, &str) {
+    let most = MAX_CHUNK.min(text.len());
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
+    text.split_at(end.unwrap_or(most))
+}
+
+/// `reader`: dropped with the body.
+fn body(
+    mut receiver: Receiver<Bytes>,
+    mut end: oneshot::Receiver<()>,
+    reader: oneshot::Sender<()>,
+) -> impl Stream<Item = Result<Bytes, io::Error>> + 'static {
+    let mut is_over = false;
+    stream::poll_fn(move |context| {
+        let _reader = &reader;
+        is_over = is_over || end.poll_unpin(context).is_ready();
+        if is_over {
+            return Poll::Ready(None);
+        }
+        receiver.poll_recv(context).map(|chunk| chunk.map(Ok))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_long_text_leaves_in_pieces_and_escaped_as_a_whole() {
+        let (_end, ended) = oneshot::channel();
+        let (mut pieces, body) = Pieces::new(ended);
+        let text = "a \"quoted\" ü\n".repeat(40_000);
+        let sent = text.clone();
+        let writing = async move {
+            pieces.push("\"").await.map_err(|_| "gone")?;
+            pieces.push_escaped(&sent).await.map_err(|_| "gone")?;
+            pieces.push("\"").await.map_err(|_| "gone")?;
+            pieces.flush().await.map_err(|_| "gone")
+        };
+        let (written, chunks) = tokio::join!(writing, body.collect::<Vec<_>>());
+        written.expect("it is read");
+        let chunks: Vec<Bytes> = chunks.into_iter().map(|chunk| chunk.expect("a chunk")).collect();
+        assert!(chunks.iter().all(|chunk| chunk.len() <= 2 * MAX_CHUNK), "no chunk is long");
+        assert_eq!(serde_json::from_slice::<String>(&chunks.concat()).expect("a string"), text);
+    }
+
+    #[tokio::test]
+    async fn a_body_ends_at_once_with_the_right_to_read_it() {
+        let (end, ended) = oneshot::channel::<()>();
+        let (mut pieces, mut body) = Pieces::new(ended);
+        for text in ["one", "two"] {
+            assert!(pieces.push(text).await.is_ok() && pieces.flush().await.is_ok());
+        }
+        assert!(body.next().await.is_some());
+        drop(end);
+        assert!(body.next().await.is_none(), "what waits is not sent");
+        let closed = pieces.closed();
+        drop(body);
+        closed.await;
+    }
+}
