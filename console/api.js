@@ -12,6 +12,8 @@ const channel = new BroadcastChannel('interlingua-console');
 export const session = signal(read());
 /** Why the page asks for a key again. */
 export const notice = signal('');
+/** The key of a link that was opened although someone is signed in, until they have decided. */
+export const offeredKey = signal(/** @type {string | null} */ (null));
 
 export const mayAct = () => session.value?.role === 'act';
 
@@ -138,23 +140,48 @@ export async function signOut() {
   await gone;
 }
 
+/** Whether the gateway still knows the bearer. One that it does not know is forgotten. */
+async function isSignedIn() {
+  if (!session.value) return false;
+  try {
+    await get('/session');
+  } catch (error) {
+    // Without an answer it may be known.
+    if (/** @type {any} */ (error).status === 401) keep(null);
+  }
+  return session.value !== null;
+}
+
+/** Signs in with the key of a link. */
+export async function useKey(key) {
+  offeredKey.value = null;
+  try {
+    await signIn(key);
+  } catch (error) {
+    notice.value = /** @type {Error} */ (error).message;
+  }
+}
+
 /**
- * The session of this tab, of another tab, or by the key in the address. The key is removed from the address at once.
+ * The session of this tab, of another tab, or by the key in the address. The key is removed from the address at once. Any page
+ * may open such a link: it does not replace a sign-in without a question.
  */
 export async function begin() {
   const match = /[#&]key=([^&]+)/.exec(location.hash);
-  if (match) {
-    history.replaceState(null, '', '#/');
-    try {
-      await signIn(decodeURIComponent(match[1]));
-    } catch (error) {
-      notice.value = /** @type {Error} */ (error).message;
-    }
-    return;
+  if (match) history.replaceState(null, '', '#/');
+  if (!session.value) {
+    channel.postMessage({ ask: true });
+    await new Promise((resolve) => { setTimeout(resolve, 60); });
   }
-  if (session.value) return;
-  channel.postMessage({ ask: true });
-  await new Promise((resolve) => { setTimeout(resolve, 60); });
+  if (!match) return;
+  let key = match[1];
+  try {
+    key = decodeURIComponent(key);
+  } catch {
+    // It is no key, and is refused as one.
+  }
+  if (await isSignedIn()) offeredKey.value = key;
+  else await useKey(key);
 }
 
 // A link with a key that is pasted into a page that is open.

@@ -2,12 +2,12 @@
 
 import { html, nothing, render } from './vendor/lit-html/lit-html.js';
 import { effect, signal } from './vendor/signals-core/signals-core.mjs';
-import { begin, session, signOut } from './api.js';
+import { begin, offeredKey, session, signOut, useKey } from './api.js';
 import { connection } from './feed.js';
 import { counted, duration } from './format.js';
 import { SCREENS, go, lastList, link, place } from './router.js';
 import { gateway, now, pendingCount, problem, routes, startFeed } from './state.js';
-import { confirmation, dialogs, icon } from './ui.js';
+import { confirmation, dialogs, empty, icon } from './ui.js';
 import { signInView } from './views/signin.js';
 import { overviewView } from './views/overview.js';
 import { runsView } from './views/runs.js';
@@ -72,7 +72,35 @@ function page() {
       <button class="quiet" @click=${() => { problem.value = null; }}>Dismiss</button></div>` : nothing}
     <main id="main" tabindex="-1">${view()}</main>
     ${dialogs()}
-    ${help.value ? helpDialog() : nothing}`;
+    ${help.value ? helpDialog() : nothing}
+    ${offeredKey.value !== null ? otherKeyDialog(offeredKey.value) : nothing}`;
+}
+
+/** @param {string} key */
+function otherKeyDialog(key) {
+  const title = 'Sign in with the key of the link';
+  return confirmation({
+    title,
+    body: html`<p>This tab was opened by a link with a key. You are signed in as ${session.value?.name}. Go on only if you
+      opened a link of your own gateway.</p>`,
+    actions: html`<button class="danger" @click=${() => useKey(key)}>${title}</button>`,
+    close: () => { offeredKey.value = null; },
+  });
+}
+
+/** A screen whose data cannot be shown, such as that of a damaged file, does not stop the page. */
+function brokenPage(error) {
+  return html`${header()}<main id="main" tabindex="-1">${empty('This cannot be shown.', html`${String(error?.message ?? error)}
+    <a href="#/runs">All runs</a>`)}</main>`;
+}
+
+/** @param {HTMLElement} root */
+function drawPage(root) {
+  try {
+    render(page(), root);
+  } catch (error) {
+    render(brokenPage(error), root);
+  }
 }
 
 function helpDialog() {
@@ -140,7 +168,7 @@ function drawing(root) {
     stop = effect(() => {
       if (first) {
         first = false;
-        render(page(), root);
+        drawPage(root);
       } else if (!waiting) {
         waiting = true;
         requestAnimationFrame(draw);

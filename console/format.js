@@ -35,19 +35,21 @@ export const counted = (count, one, many = `${one}s`) => `${number(count)} ${cou
 export const stamp = (at) => new Date(at).toISOString().replace('T', ' ').replace('Z', ' UTC');
 
 /**
- * Who a run belongs to: the name that a caller is known by, and the tenant if there is one. An owner is written as
- * `kind:issuer:name`, then `/` and what keeps some of its runs apart; a special character as U+001E and its code.
+ * The owner of a run: the caller's name with the kind or issuer of its credentials, since two of them may vouch for one name,
+ * and the tenant if there is one. An owner is written as `kind:issuer:name`, then `/` and what keeps some of its runs apart;
+ * a special character as U+001E and its code.
  * @param {string} owner
  */
 export function ownerName(owner) {
   const [principal, ...rest] = owner.split('/');
   const plain = (text) => text.split('\u001e').map((part, index) =>
     (index === 0 ? part : String.fromCharCode(Number.parseInt(part.slice(0, 2), 16)) + part.slice(2))).join('');
-  const [kind, , ...name] = principal.split(':');
-  const who = plain(name.length > 0 ? name.join(':') : principal);
+  const [kind, issuer, ...name] = principal.split(':');
+  const isCaller = name.length > 0;
+  const who = plain(isCaller ? name.join(':') : principal);
   const partition = rest.join('/');
   const tenant = partition.startsWith('route:') ? (partition.split('\u001d')[1] ?? '') : partition;
-  const shown = kind === 'console' ? `${who} (console)` : who === 'anonymous' ? '–' : who;
+  const shown = isCaller ? `${who} (${plain(plain(issuer)) || kind})` : who === 'anonymous' ? '–' : who;
   return tenant ? `${shown} · ${plain(tenant)}` : shown;
 }
 

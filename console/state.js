@@ -194,6 +194,23 @@ export const closeRun = () => { run.value = null; };
 /** The place of a run that is shown from an exported file. */
 export const FILE = 'file';
 
+const areTexts = (frames) => frames !== null && typeof frames === 'object' && !Array.isArray(frames)
+  && Object.values(frames).every((frame) => typeof frame === 'string');
+
+const isListOf = (list, isOne) => Array.isArray(list) && list.every(isOne);
+const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
+
+/** Whether a file has what the screens of a run read without looking. */
+function isRun(detail) {
+  const { run, session: all, turns, protocols, answers, deliveries, ids } = detail ?? {};
+  const texts = [run?.id, run?.agent, run?.protocol, run?.owner, run?.session, run?.state];
+  return texts.every((text) => typeof text === 'string') && [run.created_at, run.changed_at, run.events].every(Number.isFinite)
+    && isListOf(turns, (turn) => isObject(turn) && Number.isFinite(turn.started_at) && Array.isArray(turn.input))
+    && isListOf(protocols, (name) => typeof name === 'string')
+    && isObject(all) && isListOf(all.runs, (one) => typeof one?.id === 'string' && typeof one.state === 'string')
+    && isListOf(answers, isObject) && isListOf(deliveries, isObject) && isObject(ids);
+}
+
 /**
  * Shows a run from what a console has exported. Nothing of it is asked for.
  * @param {string} text  the file
@@ -205,8 +222,7 @@ export function openFile(text) {
   } catch {
     // As with any other file that is none.
   }
-  const isRun = (detail) => typeof detail?.run?.state === 'string' && Array.isArray(detail.turns) && Array.isArray(detail.protocols);
-  const isEvent = (event) => Number.isFinite(event?.at) && typeof event.kind === 'string' && event.frames && typeof event.frames === 'object';
+  const isEvent = (event) => Number.isFinite(event?.at) && typeof event.kind === 'string' && areTexts(event.frames);
   if (!read?.interlingua || !isRun(read.detail) || !Array.isArray(read.events) || !read.events.every(isEvent)) {
     throw new Error('This is no run that a console has exported.');
   }

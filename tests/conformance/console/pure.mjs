@@ -67,8 +67,10 @@ await check('a long text is split into blocks that are the text', async () => {
 await check('an owner is shown by the name that people know', async () => {
   const { ownerName } = await own('format.js')
   const shown = {
-    anonymous: '–', 'key::ada': 'ada', 'console::ada': 'ada (console)', 'jwt:https\u001e3a\u001e2f\u001e2fid.example:ada:b': 'ada:b',
-    'key::ada/tenant 1': 'ada · tenant 1', 'key::ada/route:\u001e2fv1': 'ada', 'key::ada/route:\u001e2fv1\u001dt': 'ada · t',
+    anonymous: '–', 'key::ada': 'ada (key)', 'console::ada': 'ada (console)', 'certificate::ada': 'ada (certificate)',
+    'jwt:https\u001e3a\u001e2f\u001e2fid.example:ada:b': 'ada:b (https://id.example)',
+    'key::ada/tenant 1': 'ada (key) · tenant 1', 'key::ada/route:\u001e2fv1': 'ada (key)',
+    'key::ada/route:\u001e2fv1\u001dt': 'ada (key) · t',
     'anonymous/t': '– · t', 'a\u001e2fb': 'a/b',
   }
   for (const [owner, name] of Object.entries(shown)) assert.equal(ownerName(owner), name, owner)

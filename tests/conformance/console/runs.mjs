@@ -176,6 +176,23 @@ await check('an exported run is opened in another console, from the file alone',
   }, text)
   await drop('{"interlingua": "x", "detail": {"run": {}}}')
   await other.getByRole('alert').getByText('This is no run').waitFor()
+  const exported = JSON.parse(readFileSync(file, 'utf8'))
+  const damaged = [
+    { ...exported, events: [{ ...exported.events[0], frames: { 'agent-api': 7 } }] },
+    { ...exported, events: [{ ...exported.events[0], frames: [] }] },
+    ...['run', 'turns', 'protocols', 'session', 'answers', 'deliveries', 'ids'].flatMap(name =>
+      [7, 'x', [null], { x: null }].map(wrong => ({ ...exported, detail: { ...exported.detail, [name]: wrong } }))),
+    ...['owner', 'state', 'agent', 'created_at'].map(name =>
+      ({ ...exported, detail: { ...exported.detail, run: { ...exported.detail.run, [name]: {} } } })),
+  ]
+  for (const one of damaged) {
+    await other.goto(`${gateway.console}#/`)
+    await drop(JSON.stringify(one))
+    // Refused in words, or shown as far as it can be: the page goes on.
+    await other.getByRole('alert').getByText('This is no run').or(heading(other, 'Run')).or(other.getByText('This cannot be shown.')).first().waitFor()
+    await other.goto(`${gateway.console}#/audit`)
+    await heading(other, 'Audit').waitFor()
+  }
   await drop(readFileSync(file, 'utf8'))
   await other.getByRole('log', { name: 'Timeline' }).waitFor()
   await other.context().close()
