@@ -7,6 +7,7 @@
 //!
 //! Not here: what is pending ([`crate::pending`]), who may answer (the engine), clocks.
 
+mod arguments;
 pub mod chat;
 mod decide;
 mod native;
@@ -16,10 +17,11 @@ mod terms;
 mod text;
 mod waiting;
 
+pub use arguments::{has_arguments, same_arguments};
 pub use decide::{AnswerError, Decided, decide};
 pub use native::native;
 pub use schema::{SchemaMismatch, fits};
-pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, offer, supported_decisions};
+pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, PLAIN_DECISIONS, offer};
 pub use waiting::{AskContext, Open, Outcome, Waiting};
 
 pub use crate::pending::decision_word;

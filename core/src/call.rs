@@ -518,8 +518,9 @@ pub enum Reply<'a> {
     /// What an agent's server publishes about the agent. `None`: it publishes nothing, or it is not known yet.
     FetchedDocument(Option<&'a FetchedDocument>),
     /// The agent was not called: the session waits for answers to these items first (docs/human-in-the-loop.md#rule-5).
-    /// The run is the one that has the pending items.
-    Waiting(RunView<'a>),
+    /// The run is the one that has the pending items. The text says why they are asked again; `None`: the request says
+    /// nothing that could be an answer, or other items are still unanswered.
+    Waiting(RunView<'a>, Option<&'a str>),
     /// Success without a result.
     Done,
 }

@@ -116,10 +116,14 @@ pub fn is_same_value(one: &str, other: &str) -> bool {
     }
 }
 
-/// JavaScript writes `1.0` as `1`.
+/// JavaScript writes `1.0` as `1`. Whole numbers are compared exactly: a large one is another call's argument if its last
+/// digit differs.
 fn is_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Number(one), Value::Number(other)) => {
+            let is_float = one.is_f64() || other.is_f64();
+            one == other || (is_float && one.as_f64() == other.as_f64())
+        }
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equal(one, other))
         }

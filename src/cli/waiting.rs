@@ -41,7 +41,12 @@ pub(super) fn question(item: &Pending, command: Option<&str>) -> String {
 
 /// What can be answered.
 pub(super) fn choices(item: &Pending) -> String {
-    let may = |decision| item.decisions.is_empty() || item.decisions.contains(&decision);
+    // An agent that lists nothing takes no edits, and everyone can say no.
+    let may = |decision| match decision {
+        Decision::Reject => true,
+        decision if item.decisions.is_empty() => decision != Decision::Edit,
+        decision => item.decisions.contains(&decision),
+    };
     match item.kind {
         PendingKind::Tool => "the output".to_owned(),
         PendingKind::Auth => "yes once you are logged in, or no".to_owned(),

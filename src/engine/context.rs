@@ -34,8 +34,8 @@ pub(super) struct ContextBuilder {
 pub(super) enum Outcome {
     /// A request to send.
     Ready(Box<Prepared>),
-    /// The session waits for answers first, to what this run asked.
-    Waiting(Option<RunId>),
+    /// The session waits for answers first, to what this run asked; and why it asks again, if the request says anything.
+    Waiting(Option<RunId>, Option<String>),
 }
 
 impl Outcome {
@@ -43,7 +43,7 @@ impl Outcome {
     pub(super) fn ready(self) -> Result<Box<Prepared>, Fault> {
         match self {
             Self::Ready(prepared) => Ok(prepared),
-            Self::Waiting(_) => Err(faults::waiting()),
+            Self::Waiting(..) => Err(faults::waiting()),
         }
     }
 }
@@ -118,11 +118,11 @@ impl ContextBuilder {
         let outcome = session.doc().waiting.take(input, answers, spoken.answer_policy, now);
         let (input, answered, freed) = match outcome {
             answer::Outcome::Send { input, answered, freed } => (input, answered, freed),
-            answer::Outcome::Wait => {
+            answer::Outcome::Wait(reason) => {
                 let run = session.doc().waiting.open().next().map(|open| open.run).or(doc.latest);
                 // Answers that were collected so far survive a restart.
                 self.sessions.save(session).await?;
-                return Ok(Outcome::Waiting(run));
+                return Ok(Outcome::Waiting(run, spoken.undecided.clone().or(reason)));
             }
             answer::Outcome::Refused(fault) => return Err(fault),
         };

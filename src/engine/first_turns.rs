@@ -63,7 +63,7 @@ struct NewRun {
 enum Placed {
     At(Place),
     /// Nowhere: the session waits for answers to what this run asked.
-    Waiting(RunHandle),
+    Waiting(RunHandle, Option<String>),
 }
 
 impl FirstTurns {
@@ -106,7 +106,7 @@ impl FirstTurns {
         let remembered = named.map(|named| (named, Arc::clone(&session)));
         let place = match self.place(&session, guard, &agent, &spoken, policy.busy).await? {
             Placed::At(place) => place,
-            Placed::Waiting(run) => return Ok(Answer::Waiting(run)),
+            Placed::Waiting(run, reason) => return Ok(Answer::Waiting(run, reason)),
         };
 
         let is_behind = matches!(place, Place::Behind(_));
@@ -184,12 +184,12 @@ impl FirstTurns {
 
         match self.driver.turns().context.prepare(session, agent, spoken).await? {
             Outcome::Ready(prepared) => Ok(Placed::At(Place::Ready(guard, prepared))),
-            Outcome::Waiting(asked_by) => {
+            Outcome::Waiting(asked_by, reason) => {
                 let run = match asked_by {
                     Some(id) => self.runs.find(id).await?,
                     None => None,
                 };
-                run.map(Placed::Waiting).ok_or_else(faults::waiting)
+                run.map(|run| Placed::Waiting(run, reason)).ok_or_else(faults::waiting)
             }
         }
     }

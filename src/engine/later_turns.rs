@@ -81,9 +81,9 @@ impl LaterTurns {
             Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), Spoken::from(call));
         turn.permits = Some(permits);
         if run.run_state().is_waiting()
-            && let Some(waiting) = self.prepare(&run, agent, &mut turn).await?
+            && let Some((waiting, reason)) = self.prepare(&run, agent, &mut turn).await?
         {
-            return Ok(Answer::Waiting(waiting));
+            return Ok(Answer::Waiting(waiting, reason));
         }
 
         let follower = Follower::new(&self.runs, run.handle());
@@ -201,7 +201,12 @@ impl LaterTurns {
 
     /// Takes the session's turn for a run that waits, if it is free, and prepares the request. Returns the run if it goes
     /// on waiting: for other answers than these.
-    async fn prepare(&self, run: &HeldRun, agent: &Agent, turn: &mut Turn) -> Result<Option<RunHandle>, Fault> {
+    async fn prepare(
+        &self,
+        run: &HeldRun,
+        agent: &Agent,
+        turn: &mut Turn,
+    ) -> Result<Option<(RunHandle, Option<String>)>, Fault> {
         let Some(Place::Behind(queued)) = turn.place.take() else { return Ok(None) };
         let guard = match self.runs.sessions().try_turn_of(queued).await? {
             Ok(guard) => guard,
@@ -226,11 +231,11 @@ impl LaterTurns {
                 turn.place = Some(Place::Ready(guard, prepared));
                 Ok(None)
             }
-            Outcome::Waiting(_) => {
+            Outcome::Waiting(_, reason) => {
                 let (runs, active) = (Arc::clone(&self.runs), Arc::clone(run));
                 let input = std::mem::take(&mut turn.spoken.request.input);
                 complete(async move { record_withdrawn(&runs, &active, input).await }).await?;
-                Ok(Some(run.handle()))
+                Ok(Some((run.handle(), reason)))
             }
         }
     }

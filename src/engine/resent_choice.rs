@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{Open, native};
 use interlingua_core::call::{HistoryJudge, Resent};
-use interlingua_core::model::Input;
+use interlingua_core::model::{Input, Message, MessageType, Role};
 use interlingua_core::pending::PendingKind;
 use interlingua_core::{Fault, Json, Owner, RunId};
 
@@ -32,6 +32,11 @@ const MAX_BRANCHES: usize = 8;
 const MAX_WRITES: usize = 4;
 /// How many answers of a request are looked for: as many as a session has open items at most.
 const MAX_ANSWERS: usize = 256;
+/// How many runs of a session are compared with what the client says was said.
+const MAX_COMPARED_RUNS: usize = 32;
+/// Reason for a repeated question: several conversations may wait for the answer.
+const AMBIGUOUS: &str = "several conversations of this kind wait for an answer, and the request does not say which one it \
+                         answers: give each conversation a session of its own";
 
 /// Finds the sessions of clients that resend their conversations.
 pub(super) struct ResentChooser {
@@ -44,6 +49,20 @@ pub(super) struct GoesOn {
     pub(super) session: Arc<Session>,
     /// True if its history is the client's. False: it asked what the request answers.
     pub(super) is_exact: bool,
+}
+
+/// A session in which a question is open, and the run that asked it.
+struct Asking {
+    session: Arc<Session>,
+    run: RunId,
+}
+
+/// The session that a request answers.
+enum Asked {
+    /// This one.
+    Of(Arc<Session>, Given),
+    /// Several may be meant, of which this is one.
+    OfSeveral(Arc<Session>),
 }
 
 /// How a request gives an answer.
@@ -73,12 +92,21 @@ impl ResentChooser {
             _ => Vec::new(),
         };
 
-        if let Some((session, given)) = self.asked(&known, resent, spoken, agent, owner).await? {
-            if given == Given::InWords {
-                spoken.request.input = Input::default();
-                spoken.answers.extend(resent.in_words.clone());
+        match self.asked(&known, resent, spoken, agent, owner).await? {
+            Some(Asked::Of(session, given)) => {
+                if given == Given::InWords {
+                    spoken.request.input = Input::default();
+                    spoken.answers.extend(resent.in_words.clone());
+                }
+                return Ok(Some(GoesOn { session, is_exact: false }));
             }
-            return Ok(Some(GoesOn { session, is_exact: false }));
+            // Nothing is decided, so the session repeats its question.
+            Some(Asked::OfSeveral(session)) => {
+                spoken.answers.clear();
+                spoken.undecided = Some(AMBIGUOUS.to_owned());
+                return Ok(Some(GoesOn { session, is_exact: false }));
+            }
+            None => {}
         }
 
         for session in known {
@@ -143,8 +171,7 @@ impl ResentChooser {
         Ok(sessions)
     }
 
-    /// The session in which something was asked that the request answers, among the known ones or any other; and how it
-    /// answers.
+    /// The session with the open item that the request answers, among the known ones or any other.
     async fn asked(
         &self,
         known: &[Arc<Session>],
@@ -152,47 +179,111 @@ impl ResentChooser {
         spoken: &Spoken,
         agent: &Agent,
         owner: &Owner,
-    ) -> Result<Option<(Arc<Session>, Given)>, Fault> {
+    ) -> Result<Option<Asked>, Fault> {
         let in_input = spoken.request.input.iter().flat_map(native).map(|answer| (answer.id, Given::InInput));
         let beside = spoken.answers.iter().map(|answer| (answer.id.clone(), Given::Beside));
         let in_words = resent.in_words.iter().map(|answer| (answer.id.clone(), Given::InWords));
         let answers: Vec<(String, Given)> = in_input.chain(beside).chain(in_words).take(MAX_ANSWERS).collect();
         for (id, given) in answers {
-            for session in known {
-                if self.asks(session, &id, given, &*resent.judge).await? {
-                    return Ok(Some((Arc::clone(session), given)));
-                }
+            let asking = self.asking(known, &id, given, &*resent.judge).await?;
+            if let Some(found) = self.only_one(asking, given, resent).await? {
+                return Ok(Some(found));
             }
 
-            let mut asking = Vec::new();
-            for session in self.pending_index.sessions_of(&id, agent, owner).await? {
-                let is_of_user = is_of_user(&session, spoken.request.user_id.as_deref());
-                if is_of_user && self.asks(&session, &id, given, &*resent.judge).await? {
-                    asking.push(session);
-                }
-            }
-            // What could be an answer to several of them is none.
-            if let [session] = asking.as_slice() {
-                return Ok(Some((Arc::clone(session), given)));
+            let sessions = self.pending_index.sessions_of(&id, agent, owner).await?;
+            let user = spoken.request.user_id.as_deref();
+            let sessions: Vec<Arc<Session>> =
+                sessions.into_iter().filter(|session| is_of_user(session, user)).collect();
+            let asking = self.asking(&sessions, &id, given, &*resent.judge).await?;
+            if let Some(found) = self.only_one(asking, given, resent).await? {
+                return Ok(Some(found));
             }
         }
 
         Ok(None)
     }
 
-    /// True if an item is open in a session, and is the one that the client answers.
-    async fn asks(&self, session: &Session, id: &str, given: Given, judge: &dyn HistoryJudge) -> Result<bool, Fault> {
-        let is_it = |open: &&Open| is_answered_by(open, id);
-        let found = session.doc().waiting.open().find(is_it).map(|open| (open.item.kind, open.run));
-        let Some((kind, run)) = found else { return Ok(false) };
-        let is_known_by_id = match given {
-            // Agents may give the same ids to calls of several conversations.
-            Given::InInput => kind != PendingKind::Tool,
-            Given::Beside => true,
-            // An agent can write any id into its text.
-            Given::InWords => false,
-        };
-        if is_known_by_id { Ok(true) } else { self.fits(run, judge).await }
+    /// The sessions in which an item is open that may be the one that the client answers, with the runs that asked.
+    async fn asking(
+        &self,
+        sessions: &[Arc<Session>],
+        id: &str,
+        given: Given,
+        judge: &dyn HistoryJudge,
+    ) -> Result<Vec<Asking>, Fault> {
+        let mut asking = Vec::new();
+        for session in sessions {
+            let is_it = |open: &&Open| is_answered_by(open, id);
+            let found = session.doc().waiting.open().find(is_it).map(|open| (open.item.kind, open.run));
+            let Some((kind, run)) = found else { continue };
+            let is_known_by_id = match given {
+                // Agents may give the same ids to calls of several conversations.
+                Given::InInput => kind != PendingKind::Tool,
+                Given::Beside => true,
+                // An agent can write any id into its text.
+                Given::InWords => false,
+            };
+            if is_known_by_id || self.fits(run, judge).await? {
+                asking.push(Asking { session: Arc::clone(session), run });
+            }
+        }
+        Ok(asking)
+    }
+
+    /// The session that the client's history belongs to, of those that ask by one id: some agents number their calls from
+    /// one in each conversation.
+    async fn only_one(&self, mut asking: Vec<Asking>, given: Given, resent: &Resent) -> Result<Option<Asked>, Fault> {
+        let found = |asking: &Asking| Asked::Of(Arc::clone(&asking.session), given);
+        if asking.len() < 2 {
+            return Ok(asking.first().map(found));
+        }
+        if given == Given::InInput {
+            // The output of a tool begins a conversation of its own, as one without a call does.
+            return Ok(None);
+        }
+
+        let mut fitting = Vec::new();
+        for one in asking.drain(..) {
+            if given == Given::InWords || self.fits(one.run, &*resent.judge).await? {
+                fitting.push((self.shared_turns(one.run, resent).await?, one));
+            }
+        }
+        // An answer that fits none of the histories is as ambiguous as one that fits several.
+        if fitting.is_empty() {
+            return Ok(None);
+        }
+        let most = fitting.iter().map(|(shared, _)| *shared).max().unwrap_or_default();
+        let mut best = fitting.into_iter().filter(|(shared, _)| *shared == most).map(|(_, one)| one);
+        let Some(first) = best.next() else { return Ok(None) };
+        Ok(Some(match best.next() {
+            None => found(&first),
+            Some(_) => Asked::OfSeveral(first.session),
+        }))
+    }
+
+    /// How many messages of the user are in the runs of a session and, in the same order, in the client's history. 0 if the
+    /// session has others: it is another conversation.
+    async fn shared_turns(&self, run: RunId, resent: &Resent) -> Result<usize, Fault> {
+        let mut said: Vec<String> = resent.history.iter().filter_map(words_of_user).collect();
+        let (mut shared, mut next) = (0, Some(run));
+        for _ in 0..MAX_COMPARED_RUNS {
+            let Some(id) = next else { break };
+            let Some(handle) = self.runs.find(id).await? else { break };
+            let (words, previous) = handle.view(|view| {
+                let turns = view.run().turns.iter().rev();
+                let words: Vec<String> =
+                    turns.flat_map(|turn| turn.input.iter().rev().filter_map(words_of_user)).collect();
+                (words, view.info.previous)
+            });
+            for words in words {
+                // The client's history also has the words that were answers.
+                let Some(place) = said.iter().rposition(|known| *known == words) else { return Ok(0) };
+                said.truncate(place);
+                shared += 1;
+            }
+            next = previous;
+        }
+        Ok(shared)
     }
 
     /// True if the client's history ends with what a run answered.
@@ -205,6 +296,12 @@ impl ResentChooser {
 /// True if an answer with this id is for an item. Some front ends show approvals as calls, and answer those.
 fn is_answered_by(open: &Open, id: &str) -> bool {
     open.item.id == id || (open.item.kind != PendingKind::Tool && open.item.call_id.as_deref() == Some(id))
+}
+
+/// Text of a user message. `None` for any other message.
+fn words_of_user(message: &Message) -> Option<String> {
+    let is_users = message.kind == MessageType::Message && message.role == Some(Role::User);
+    is_users.then(|| message.text())
 }
 
 /// True unless the session is another user's than the one that the client names.

@@ -104,6 +104,8 @@ pub(super) struct Spoken {
     /// Goes to the agent in front of everything else, this once.
     pub(super) preamble: Vec<Message>,
     pub(super) answers: Vec<Answer>,
+    /// Why an answer of the client is not among them, although it may be one.
+    pub(super) undecided: Option<String>,
     pub(super) answer_policy: AnswerPolicy,
     pub(super) basis: Basis,
 }
@@ -206,6 +208,7 @@ impl From<RunCall> for Spoken {
             request: call.request,
             preamble: call.preamble,
             answers: call.answers,
+            undecided: None,
             answer_policy: call.answer_policy,
             basis: Basis::Session,
         }

@@ -364,7 +364,9 @@ async fn call_engine(
         let next = match answer {
             Answer::Steps { follower, attach } => return Ok(Outcome::Stream { follower, attach }),
             Answer::Run(run) => run.view_safe(|view| exchange.reply(Reply::Run(view), &mut out)),
-            Answer::Waiting(run) => run.view_safe(|view| exchange.reply(Reply::Waiting(view), &mut out)),
+            Answer::Waiting(run, reason) => {
+                run.view_safe(|view| exchange.reply(Reply::Waiting(view, reason.as_deref()), &mut out))
+            }
             Answer::Runs { runs, total, next } => {
                 let runs = runs.iter().map(ListedRun::view).collect();
                 exchange.reply(Reply::Runs(Page { runs, total, next }), &mut out)

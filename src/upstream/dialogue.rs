@@ -195,7 +195,10 @@ impl Dialogue {
         let policy = AnswerPolicy { asking: AskPolicy::OneByOne, ..AnswerPolicy::default() };
         match self.memory.waiting.take(input, answers, policy, clock::now()) {
             Outcome::Send { input, answered, .. } => Ok((input, answered)),
-            Outcome::Wait => Err(Fault::new(FaultKind::Waiting, "the agent waits for an answer to each item first")),
+            Outcome::Wait(reason) => {
+                let reason = reason.unwrap_or_else(|| "the agent waits for an answer to each item first".to_owned());
+                Err(Fault::new(FaultKind::Waiting, reason))
+            }
             Outcome::Refused(fault) => Err(fault),
         }
     }

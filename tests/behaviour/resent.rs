@@ -6,7 +6,8 @@
 use interlingua::store::{Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
-use crate::support::gateway::{DEMO, Gateway, user_turn_in};
+use crate::support::agent::{approval_request, text_reply};
+use crate::support::gateway::{DEMO, Gateway, agent, user_turn_in};
 use crate::support::http::Response;
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};
@@ -381,6 +382,8 @@ async fn words_answer_what_is_open_and_are_words_otherwise() {
     assert_eq!(again.status, 200, "{}", again.text());
     let again = again.json();
     assert_eq!((&again["asked_again"], &again["pending"], &again["run"]), (&json!(true), &json!([id]), &asked["run"]));
+    let reason = "not understood as a decision: send one of accept, edit, respond, reject";
+    assert_eq!(again["reason"], reason);
 
     let mut decided = client.clone().with("in_words", json!([id, "approve"]));
     let answer = decided.text(&gateway, "approve").await;
@@ -393,6 +396,47 @@ async fn words_answer_what_is_open_and_are_words_otherwise() {
     assert_ne!(spoken["session"], asked["session"]);
     let unknown = client.clone().with("in_words", json!(["appr_unknown", "approve"])).text(&gateway, "approve").await;
     assert!(unknown["shown"].as_str().expect("a text").contains("approve"), "{unknown}");
+}
+
+#[tokio::test]
+async fn words_answer_the_item_of_the_conversation_that_they_stand_in() {
+    // An agent that numbers its calls from one in each conversation.
+    let upstream = Upstream::with_handler(|request| {
+        let body = request.json();
+        let input = body["input"].as_array().expect("an input");
+        let decided = input.last().filter(|last| last["type"] == "mcp_approval_response");
+        match decided {
+            Some(answer) if answer["content"][0]["data"]["approve"] == true => text_reply(&["removed"]),
+            Some(_) => text_reply(&["not removed"]),
+            None => approval_request("call_0"),
+        }
+    });
+    let shop = agent("shop", &upstream.url("/process"), "", "retries = 0");
+    let gateway = start(&shop).await;
+
+    let begin = async |words: &str| {
+        let mut client = Client::new("shop", None);
+        let asked = client.text(&gateway, words).await;
+        assert_eq!(asked["pending"], json!(["call_0"]), "{asked}");
+        (client, asked["session"].clone())
+    };
+    let ((mut ada, hers), (mut bob, his)) = (begin("remove x, says Ada").await, begin("remove x, says Bob").await);
+    for (client, session, word, outcome) in
+        [(&mut bob, &his, "reject", "not removed"), (&mut ada, &hers, "approve", "removed")]
+    {
+        let mut client = client.clone().with("in_words", json!(["call_0", word]));
+        let answered = client.text(&gateway, word).await;
+        assert_eq!((&answered["session"], &answered["shown"]), (session, &json!(outcome)), "{answered}");
+    }
+
+    // Nothing tells these two apart: no answer counts, and the client learns why.
+    let ((one, _), (_, _)) = (begin("remove x").await, begin("remove x").await);
+    let before = upstream.requests().len();
+    let again =
+        one.clone().with("in_words", json!(["call_0", "approve"])).send(&gateway, &[user("approve")]).await.json();
+    assert_eq!((&again["asked_again"], &again["pending"]), (&json!(true), &json!(["call_0"])), "{again}");
+    assert!(again["reason"].as_str().expect("a reason").contains("several conversations"), "{again}");
+    assert_eq!(upstream.requests().len(), before, "nothing reached the agent");
 }
 
 #[tokio::test]

@@ -127,9 +127,9 @@ impl Exchange for Exchanged {
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        let (view, waits) = match reply {
-            Reply::Run(view) => (view, false),
-            Reply::Waiting(view) => (view, true),
+        let (view, waits, reason) = match reply {
+            Reply::Run(view) => (view, false, None),
+            Reply::Waiting(view, reason) => (view, true, reason),
             _ => return Err(Fault::new(FaultKind::Internal, "no other reply is expected")),
         };
         out.json(&json!({
@@ -139,6 +139,7 @@ impl Exchange for Exchanged {
             "shown": shown(view),
             "pending": view.pending.iter().map(|item| &item.id).collect::<Vec<_>>(),
             "asked_again": waits,
+            "reason": reason,
         }));
         Ok(Next::Done)
     }

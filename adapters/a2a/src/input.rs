@@ -5,9 +5,7 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::answer::{
-    Answer, AnswerBody, AnswerError, AnswerMessage, Decided, decide, offer, supported_decisions,
-};
+use interlingua_core::answer::{Answer, AnswerBody, AnswerError, AnswerMessage, decide, offer};
 use interlingua_core::model::{self, Content, MessageType, ToolOutput};
 use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Extra, Fault, Json, Run};
@@ -50,7 +48,7 @@ pub(crate) fn parse(message: &Message<'_>, pending: &[Pending], taken: &'static 
         (Some(item), None) if answers.is_empty() => match unnamed_answer(&plain) {
             // Unclear text is an ordinary message. Any other undecided answer is an error that the engine reports.
             Some(given @ AnswerBody::Text(_))
-                if decide(item, &given, &offer(item, supported_decisions(item, taken))) == UNCLEAR =>
+                if matches!(decide(item, &given, &offer(item, taken)), Err(AnswerError::Unclear(_))) =>
             {
                 false
             }
@@ -129,8 +127,6 @@ pub(crate) fn check_outputs(message: &Message<'_>, pending: &[Pending]) -> Resul
     }
     Ok(())
 }
-
-const UNCLEAR: Result<Decided, AnswerError> = Err(AnswerError::Unclear);
 
 /// An answer without an item id, for the only pending item: the single data part, else the text.
 fn unnamed_answer(plain: &[&Part<'_>]) -> Option<AnswerBody> {

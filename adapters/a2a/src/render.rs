@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use interlingua_core::answer::{offer, supported_decisions};
+use interlingua_core::answer::offer;
 use interlingua_core::model::{ContentType, MessageType};
 use interlingua_core::normalize::REJECTED;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
@@ -338,7 +338,7 @@ fn item_data(item: &Pending, taken: &'static [Decision]) -> Raw<'static> {
         reason: item.reason.as_deref(),
         message: item.message.as_deref(),
         call_id: item.call_id.as_deref(),
-        decisions: offer(item, supported_decisions(item, taken)),
+        decisions: offer(item, taken),
         response_schema: item.response_schema.as_ref(),
         expires_at: item.expires_at.as_deref(),
         payload: item.payload.as_ref(),

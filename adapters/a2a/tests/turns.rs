@@ -110,10 +110,13 @@ fn an_answer_is_parsed_for_the_pending_item() {
             None => {
                 // The engine finds it undecided: the response is the unchanged task with its question.
                 assert!(call.answers.is_empty() && call.request.input.len() == 1, "{parts}");
-                let answer = next.final_answer(Reply::Waiting(shown.view()));
+                let answer = next.final_answer(Reply::Waiting(shown.view(), Some("not understood")));
                 let task = &answer.json()["result"]["task"];
                 assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{parts}");
-                assert_eq!(task["status"]["message"]["parts"][1]["data"]["interrupt"]["id"], "appr_1");
+                let question = &task["status"]["message"];
+                assert_eq!(question["parts"][0]["text"], "not understood");
+                assert_eq!(question["parts"][2]["data"]["interrupt"]["id"], "appr_1");
+                assert_ne!(question["messageId"], "msg_02", "the first question has another text");
             }
         }
     }
@@ -128,7 +131,7 @@ fn text_answers_none_of_several_items() {
         .send(&ClientRequest::rpc("SendMessage", &on_task(json!([{ "text": "yes" }]))))
         .next_call(Reply::Run(shown.view()));
     assert!(next.run().answers.is_empty());
-    let answer = next.final_answer(Reply::Waiting(shown.view()));
+    let answer = next.final_answer(Reply::Waiting(shown.view(), None));
     assert_eq!(answer.json()["result"]["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
 }
 

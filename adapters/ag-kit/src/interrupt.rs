@@ -1,7 +1,7 @@
 //! A pending item, as the protocol asks the client about it.
 
 use interlingua_core::Out;
-use interlingua_core::answer::{NATIVE_DECISIONS, offer, payload, supported_decisions};
+use interlingua_core::answer::{NATIVE_DECISIONS, offer, payload};
 use interlingua_core::pending::{Pending, PendingKind};
 
 use crate::{Route, wire};
@@ -10,7 +10,7 @@ use crate::{Route, wire};
 pub(crate) fn write_interrupt(route: &Route, agent: &str, item: &Pending, out: &mut Out) {
     // An agent that has left the configuration since then: its item is answered as plain agents are.
     let taken = route.agent(agent).map_or(NATIVE_DECISIONS, |card| card.decisions);
-    let payload = payload::to_json(item, &offer(item, supported_decisions(item, taken)));
+    let payload = payload::to_json(item, &offer(item, taken));
     let reason = item.reason.as_deref().unwrap_or(match item.kind {
         PendingKind::Approval | PendingKind::Tool => "tool_call",
         // For questions the name serves as the reason.

@@ -119,7 +119,7 @@ impl Exchange for Send {
                 run.labels = Memory::after(&view).to_labels();
                 Ok(Next::Call(Call::Run(run)))
             }
-            Reply::Waiting(view) => self.write_pending(&view, out).map(|()| Next::Done),
+            Reply::Waiting(view, _) => self.write_pending(&view, out).map(|()| Next::Done),
             _ => Err(Fault::unexpected_reply()),
         }
     }

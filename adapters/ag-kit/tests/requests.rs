@@ -274,7 +274,7 @@ fn a_pending_interrupt_is_sent_again() {
         run_call_from(&mut *exchange, r#"{"conversationId":"c","messages":[{"role":"user","content":"hello?"}]}"#);
         let mut out = Out::new();
         let view = RunView { record: &interrupted, info: &about, pending };
-        assert!(matches!(exchange.reply(Reply::Waiting(view), &mut out), Ok(Next::Done)));
+        assert!(matches!(exchange.reply(Reply::Waiting(view, None), &mut out), Ok(Next::Done)));
         assert_eq!((out.head.status, out.head.get("content-type")), (200, Some("text/event-stream; charset=utf-8")));
         String::from_utf8(out.body.to_vec()).expect("UTF-8")
     };

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use interlingua_core::answer::chat::AskedItem;
+use interlingua_core::answer::chat::{AskedItem, reason_line};
 use interlingua_core::call::{HistoryJudge, RunView};
 use interlingua_core::{Extra, Json};
 use serde_json::Value;
@@ -30,6 +30,15 @@ impl LastAnswer {
 
     pub(crate) fn add_call(&mut self, id: &str, name: &str, input: &Json) {
         self.calls.push((id.to_owned(), name.to_owned(), input.decode().unwrap_or_default()));
+    }
+
+    /// Removes the reason in front of a repeated question.
+    fn without_reason(&self, question: &Self) -> Self {
+        let reason: String = reason_line("").chars().filter(|letter| !letter.is_whitespace()).collect();
+        let lead = self.letters.strip_suffix(question.letters.as_str());
+        let is_reason = lead.is_some_and(|lead| lead.starts_with(&reason));
+        let letters = if is_reason { question.letters.clone() } else { self.letters.clone() };
+        Self { letters, calls: self.calls.clone() }
     }
 
     /// What blocks come to.
@@ -76,7 +85,7 @@ impl Judge {
     /// True for a question of the run alone, as it is asked again.
     fn is_asked_again(&self, last: &LastAnswer, latest: RunView<'_>) -> bool {
         let echo = Echo::from_labels(&latest.info.labels, &latest.run().agent);
-        let pending = latest.run().pending();
+        let pending = self.shared.limited(&latest.run().agent, &latest.run().pending());
         let asker = self.shared.options.asker();
         (0..pending.len()).any(|from| {
             let asked = asker.ask(&pending[from..], &|name| echo.declares(name));
@@ -87,7 +96,7 @@ impl Judge {
                     AskedItem::Call { id, name, arguments } => question.add_call(id, name, arguments),
                 }
             }
-            !asked.is_empty() && question == *last
+            !asked.is_empty() && (question == *last || question == last.without_reason(&question))
         })
     }
 }

@@ -157,7 +157,7 @@ fn text_of(message: &model::Message) -> String {
 /// Converts a pending item to `interrupt_data` (docs/human-in-the-loop.md#asking,
 /// docs/human-in-the-loop.md#interrupt-data).
 pub(crate) fn interrupt_data(item: &Pending, taken: &'static [Decision]) -> wire::InterruptData {
-    let decisions = answer::offer(item, answer::supported_decisions(item, taken));
+    let decisions = answer::offer(item, taken);
     let allows = |decision| decisions.contains(&decision);
     let config = wire::Config {
         allow_accept: allows(Decision::Accept),

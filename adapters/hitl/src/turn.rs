@@ -84,7 +84,7 @@ impl Turn {
     pub(crate) fn reply(&mut self, reply: &Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
             Reply::Run(view) => self.handle_run(view, out),
-            Reply::Waiting(view) => {
+            Reply::Waiting(view, _) => {
                 // After an answer further questions may be open; that is no error of the client, unlike a query.
                 let is_conflict = self.route.options.invoke_while_interrupted == WhileInterrupted::Conflict;
                 if is_conflict && !self.is_resume {

@@ -52,7 +52,7 @@ impl Exchange for Process {
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
             Reply::Run(view) => self.frames.respond(view, out),
-            Reply::Waiting(view) => fault::write_waiting(view, out),
+            Reply::Waiting(view, _) => fault::write_waiting(view, out),
             reply => return Err(fault::unexpected(&reply)),
         }
         Ok(Next::Done)

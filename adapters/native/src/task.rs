@@ -45,7 +45,7 @@ impl Exchange for Submit {
                 queue: "stream_query",
                 message: "Stream query task submitted successfully",
             }),
-            Reply::Waiting(view) => fault::write_waiting(view, out),
+            Reply::Waiting(view, _) => fault::write_waiting(view, out),
             reply => return Err(fault::unexpected(&reply)),
         }
         Ok(Next::Done)

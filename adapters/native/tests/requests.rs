@@ -295,7 +295,7 @@ fn a_waiting_session_names_its_pending_items() {
     let info = run_info(state(&record));
     let (exchange, _) = Native::new("{}").open("POST", "/process", HELLO, "");
     let view = RunView { record: &record, info: &info, pending: &[item] };
-    let (status, body) = replied(exchange, Reply::Waiting(view));
+    let (status, body) = replied(exchange, Reply::Waiting(view, None));
     assert_eq!(status, 409);
     assert_eq!(body["detail"], "the session waits for answers to appr_1 first");
     assert_eq!(body["pending"], json!([{ "id": "appr_1", "kind": "approval", "name": "delete_file" }]));

@@ -326,7 +326,7 @@ fn a_pending_item_is_an_error_about_the_input() {
     let (pending, about) = (pending(&record), about(&record, Json::null()));
     let view = interlingua_core::call::RunView { record: &record, info: &about, pending: &pending };
     let sent = route("{}").send("POST", "/responses", support::HELLO);
-    let reply = sent.reply_with(Reply::Waiting(view)).expect_err("refused").error_reply();
+    let reply = sent.reply_with(Reply::Waiting(view, None)).expect_err("refused").error_reply();
     assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!("input")));
     assert!(reply.body.contains("'appr_1'"));
 }

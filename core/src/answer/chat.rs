@@ -223,6 +223,26 @@ fn text(item: &Pending) -> String {
     text
 }
 
+/// Prefix of the line with the reason for a repeated question.
+const NOT_DECIDED: &str = "Not decided: ";
+
+/// The line in front of a repeated question, and a blank line.
+#[must_use]
+pub fn reason_line(reason: &str) -> String {
+    let mut line = String::with_capacity(NOT_DECIDED.len() + reason.len() + 2);
+    line.push_str(NOT_DECIDED);
+    line.extend(reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter }));
+    line.push_str("\n\n");
+    line
+}
+
+/// A text of the assistant without the [`reason_line`] in front of it.
+#[must_use]
+pub fn without_reason(text: &str) -> &str {
+    let Some(rest) = text.trim_start().strip_prefix(NOT_DECIDED) else { return text };
+    rest.split_once('\n').map_or("", |(_, question)| question)
+}
+
 /// What a line such as `[approval appr_1]` refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
@@ -365,6 +385,17 @@ mod tests {
             let marker = Marker { is_approval: true, id: id.to_owned() };
             assert_eq!(Marker::find(&marker.to_line()), Some(marker));
         }
+    }
+
+    #[test]
+    fn the_reason_stands_in_front_of_the_question_and_is_no_part_of_it() {
+        let question = text(&items()[0]);
+        let again = format!("{}{question}", reason_line("not understood:\nsend approve"));
+        assert!(again.starts_with("Not decided: not understood: send approve\n\nSend it?"), "{again}");
+        assert_eq!(without_reason(&again).trim(), question.trim());
+        assert_eq!(without_reason(&question), question);
+        assert_eq!(without_reason("Not decided: x"), "", "a call is asked without words");
+        assert_eq!(Marker::find(&again), Marker::find(&question));
     }
 
     #[test]

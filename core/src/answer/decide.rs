@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::answer::arguments::{self, GivenArguments, same_arguments};
 use crate::answer::schema::{SchemaMismatch, fits};
 use crate::answer::text;
 use crate::answer::{AnswerBody, NOT_TAKEN, UNDECIDED, decision_word};
@@ -39,10 +40,12 @@ impl Decided {
 /// Why an answer is not accepted. The item stays open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerError {
-    /// The answer contains no decision.
-    Unclear,
+    /// The answer contains no decision; and those that are allowed.
+    Unclear(Vec<Decision>),
     /// The decision is not allowed for this item; and those that are.
     NotOffered(Decision, Vec<Decision>),
+    /// An acceptance with other arguments than those of the item, which offers no edits; and what is allowed.
+    OtherArguments(Vec<Decision>),
     /// An edit without arguments, or with arguments that are not an object.
     MissingArguments,
     /// A response without text.
@@ -58,10 +61,19 @@ pub enum AnswerError {
 impl fmt::Display for AnswerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unclear => f.write_str("the answer decides nothing"),
+            Self::Unclear(offered) => {
+                write!(f, "not understood as a decision: send one of {}", words(offered))
+            }
             Self::NotOffered(decision, offered) => {
-                let offered: Vec<&str> = offered.iter().map(|offered| offered.as_str()).collect();
-                write!(f, "decision '{}' is not allowed: must be one of {}", decision.as_str(), offered.join(", "))
+                write!(f, "decision '{}' is not allowed: must be one of {}", decision.as_str(), words(offered))
+            }
+            Self::OtherArguments(offered) => {
+                write!(
+                    f,
+                    "the answer accepts other arguments than the agent asked with, and the agent takes no edits: \
+                     send one of {}",
+                    words(offered)
+                )
             }
             Self::MissingArguments => f.write_str("an edit needs the new arguments as an object"),
             Self::MissingText => f.write_str("a response needs a text"),
@@ -76,10 +88,20 @@ impl fmt::Display for AnswerError {
     }
 }
 
+fn words(decisions: &[Decision]) -> String {
+    let words: Vec<&str> = decisions.iter().map(|decision| decision.as_str()).collect();
+    words.join(", ")
+}
+
 impl From<AnswerError> for Fault {
     fn from(error: AnswerError) -> Self {
-        let code = if error == AnswerError::Unclear { UNDECIDED } else { NOT_TAKEN };
-        Self::new(FaultKind::Invalid, error.to_string()).with_code(code)
+        let code = if matches!(error, AnswerError::Unclear(_)) { UNDECIDED } else { NOT_TAKEN };
+        let kind = match error {
+            // The answer is valid, but contradicts what the agent asked.
+            AnswerError::OtherArguments(_) => FaultKind::Conflict,
+            _ => FaultKind::Invalid,
+        };
+        Self::new(kind, error.to_string()).with_code(code)
     }
 }
 
@@ -89,14 +111,22 @@ impl From<AnswerError> for Fault {
 /// The answer contains no decision, or one that is not allowed.
 pub fn decide(item: &Pending, given: &AnswerBody, offered: &[Decision]) -> Result<Decided, AnswerError> {
     let parsed = match given {
-        AnswerBody::Decided { decision, arguments, text, payload } => ParsedAnswer {
-            decision: effective_decision(item, *decision, text.as_deref(), offered),
-            arguments: arguments.as_deref().map(|text| Json::parse(text).unwrap_or_else(Json::null)),
-            value: payload.clone(),
-            text: text.clone(),
-            payload: payload.clone(),
-            ..ParsedAnswer::new(*decision)
-        },
+        AnswerBody::Decided { decision, arguments, text, payload } => {
+            // A text that is no JSON stays what it is: no arguments that could be accepted.
+            let arguments = arguments.as_deref();
+            let arguments = arguments.map(|text| Json::parse(text).unwrap_or_else(|| Json::from_serialize(text)));
+            let mut accepted: Vec<GivenArguments> = arguments.iter().cloned().map(GivenArguments::new).collect();
+            accepted.extend(payload.as_ref().and_then(object).iter().flat_map(arguments::given));
+            ParsedAnswer {
+                decision: effective_decision(item, *decision, text.as_deref(), offered),
+                arguments,
+                accepted: if *decision == Decision::Accept { accepted } else { Vec::new() },
+                value: payload.clone(),
+                text: text.clone(),
+                payload: payload.clone(),
+                ..ParsedAnswer::new(*decision)
+            }
+        }
         AnswerBody::Text(text) => parse_text(item, text, offered)?,
         AnswerBody::Payload(payload) => match payload.decode::<String>() {
             Some(text) => parse_text(item, &text, offered)?,
@@ -123,6 +153,8 @@ struct ParsedAnswer {
     arguments: Option<Json>,
     /// The tool that an edit names.
     tool: Option<String>,
+    /// Arguments beside an acceptance.
+    accepted: Vec<GivenArguments>,
     text: Option<String>,
     /// The value for a question, if it is not a text or accompanies one.
     value: Option<Json>,
@@ -131,7 +163,7 @@ struct ParsedAnswer {
 
 impl ParsedAnswer {
     const fn new(decision: Decision) -> Self {
-        Self { decision, arguments: None, tool: None, text: None, value: None, payload: None }
+        Self { decision, arguments: None, tool: None, accepted: Vec::new(), text: None, value: None, payload: None }
     }
 
     /// The value for a question, validated against its schema.
@@ -155,9 +187,41 @@ impl ParsedAnswer {
         fitting.map_err(|mismatch| AnswerError::ValueMismatch(mismatch, text::hint(schema)))
     }
 
-    fn validate(self, item: &Pending, offered: &[Decision]) -> Result<Decided, AnswerError> {
-        let decision = self.decision;
-        if decision != Decision::Cancel && !offered.contains(&decision) {
+    /// Turns an acceptance of other arguments into an edit, and an edit of an acceptance with the same arguments into accept.
+    fn judge_arguments(&mut self, item: &Pending, offered: &[Decision]) -> Result<(), AnswerError> {
+        if item.kind != PendingKind::Approval || self.accepted.is_empty() {
+            return Ok(());
+        }
+
+        let mut others = std::mem::take(&mut self.accepted).into_iter().filter(|given| given.differ(item));
+        let Some(other) = others.next() else {
+            self.decision = Decision::Accept;
+            return Ok(());
+        };
+        if !offered.contains(&Decision::Edit) {
+            return Err(AnswerError::OtherArguments(offered.to_vec()));
+        }
+        // Which of two different sets is meant, no one can say.
+        if others.any(|more| !same_arguments(other.value.text(), &more.value)) {
+            return Err(AnswerError::Unclear(offered.to_vec()));
+        }
+        self.decision = Decision::Edit;
+        self.arguments = Some(other.value);
+        self.tool = other.tool;
+        Ok(())
+    }
+
+    fn validate(mut self, item: &Pending, offered: &[Decision]) -> Result<Decided, AnswerError> {
+        self.judge_arguments(item, offered)?;
+        let decision = match self.decision {
+            // Everyone can say no. A question that takes no rejection is withdrawn.
+            Decision::Reject if item.kind == PendingKind::Input && !offered.contains(&Decision::Reject) => {
+                Decision::Cancel
+            }
+            decision => decision,
+        };
+        let is_no = matches!(decision, Decision::Reject | Decision::Cancel);
+        if !is_no && !offered.contains(&decision) {
             return Err(AnswerError::NotOffered(decision, offered.to_vec()));
         }
 
@@ -235,7 +299,7 @@ fn parse_words(item: &Pending, text: &str, offered: &[Decision]) -> Result<Parse
     }
 
     if !accepts_any_value(item, offered) || text.trim().is_empty() {
-        return Err(AnswerError::Unclear);
+        return Err(AnswerError::Unclear(offered.to_vec()));
     }
     let value = payload.clone();
     Ok(ParsedAnswer { text: Some(text.to_owned()), value, payload, ..ParsedAnswer::new(Decision::Respond) })
@@ -278,15 +342,18 @@ fn parse_json(item: &Pending, json: &Json, offered: &[Decision]) -> Result<Parse
     }
     let empty = json.is_null() || (item.response_schema.is_none() && matches!(json.text(), "{}" | "[]"));
     if !accepts_any_value(item, offered) || empty {
-        return Err(AnswerError::Unclear);
+        return Err(AnswerError::Unclear(offered.to_vec()));
     }
     Ok(ParsedAnswer { value: Some(json.clone()), payload: Some(json.clone()), ..ParsedAnswer::new(Decision::Respond) })
 }
 
 /// If a question offers no yes and no, "yes" is an ordinary answer.
 fn is_possible(item: &Pending, decision: Decision, offered: &[Decision]) -> bool {
-    let is_question = matches!(item.kind, PendingKind::Input | PendingKind::Auth);
-    !is_question || decision == Decision::Cancel || offered.contains(&decision)
+    match item.kind {
+        PendingKind::Tool | PendingKind::Approval => true,
+        PendingKind::Auth if decision == Decision::Reject => true,
+        PendingKind::Input | PendingKind::Auth => decision == Decision::Cancel || offered.contains(&decision),
+    }
 }
 
 fn accepts_any_value(item: &Pending, offered: &[Decision]) -> bool {
@@ -338,12 +405,13 @@ fn parse_decision(json: &Json) -> Option<ParsedAnswer> {
     };
 
     let edit = edited_arguments(&fields);
+    let accepted = if decision == Decision::Accept { arguments::given(&fields) } else { Vec::new() };
     // An approval with new arguments must never approve the old ones.
     if decision == Decision::Accept && edit.is_some() {
         decision = Decision::Edit;
     }
 
-    let mut parsed = ParsedAnswer::new(decision);
+    let mut parsed = ParsedAnswer { accepted, ..ParsedAnswer::new(decision) };
     let args = field(&fields, "args").cloned();
 
     match decision {
@@ -379,8 +447,12 @@ fn parse_decision_list(decisions: &[Json]) -> Option<ParsedAnswer> {
     if decisions.len() == 1 {
         return Some(first);
     }
-    let plain = matches!(first.decision, Decision::Accept | Decision::Reject | Decision::Cancel);
-    all.all(|other| other.is_some_and(|other| other.decision == first.decision)).then_some(first).filter(|_| plain)
+    let is_plain = |one: &ParsedAnswer| {
+        matches!(one.decision, Decision::Accept | Decision::Reject | Decision::Cancel) && one.accepted.is_empty()
+    };
+    let is_first = |one: ParsedAnswer| one.decision == first.decision && is_plain(&one);
+    let are_same = is_plain(&first) && all.all(|other| other.is_some_and(is_first));
+    are_same.then_some(first)
 }
 
 /// The yes/no flag of an answer. The outer `Option` is `None` if the flags contradict each other or are not booleans.

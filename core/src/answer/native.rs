@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::answer::{Answer, AnswerBody, Decided, decision_word};
+use crate::answer::{Answer, AnswerBody, Decided, arguments, decision_word, payload};
 use crate::json::{Extra, Json};
 use crate::model::{Content, Message, MessageType, Role};
 use crate::pending::{Decision, Pending, PendingKind, approval_id};
@@ -50,23 +50,27 @@ impl Decided {
         }
 
         let extension = extension || item.extension.is_some();
+        let decision = self.decision_for(item);
 
-        let (approve, reason) = match self.decision {
+        let (approve, reason) = match decision {
             // Not offered, so it should never be decided. Reject it, so that nothing runs without approval
             // (docs/human-in-the-loop.md#rule-2).
             Decision::Edit if !extension => (false, Some("the upstream does not support edits")),
-            Decision::Accept | Decision::Edit => (true, self.text.as_deref()),
+            // An agent that reads nothing but `approve` would run the call that was not accepted. One that takes edits
+            // reads the extension.
+            Decision::Edit => (false, self.text.as_deref()),
+            Decision::Accept => (true, self.text.as_deref()),
             // An answer to a question lets the agent continue, but a text in place of an approval does not run the
             // call. A value that is not a text is sent as JSON.
             Decision::Respond => {
                 (item.kind != PendingKind::Approval, self.text.as_deref().or(self.payload.as_ref().map(Json::text)))
             }
             Decision::Reject => (false, self.text.as_deref()),
-            Decision::Cancel => (false, Some("cancelled")),
+            Decision::Cancel => (false, self.text.as_deref().or(Some("cancelled"))),
         };
 
         let extension = extension.then_some(Extension {
-            decision: self.decision,
+            decision,
             arguments: self.arguments.as_deref(),
             text: self.text.as_deref(),
             payload: self.payload.as_ref(),
@@ -74,6 +78,21 @@ impl Decided {
 
         let response = Response { approval_request_id: &item.id, id: &item.id, approve, reason, interrupt: extension };
         Message::new(MessageType::McpApprovalResponse, Some(Role::User), vec![Content::data(&response)])
+    }
+
+    /// The decision in a word that the agent has: a rejection is sent as `cancel` to an agent that lists no other no.
+    fn decision_for(&self, item: &Pending) -> Decision {
+        if self.decision != Decision::Reject || item.kind == PendingKind::Input {
+            return self.decision;
+        }
+        // `offer` adds `reject` to the item's list, so the source's own list counts.
+        let listed = item.extension.as_ref().and_then(listed_decisions).unwrap_or_default();
+        let has_own_no = item.payload.as_ref().is_some_and(payload::has_word_for_no);
+        if listed.contains(&Decision::Cancel) && !listed.contains(&Decision::Reject) && !has_own_no {
+            Decision::Cancel
+        } else {
+            Decision::Reject
+        }
     }
 
     /// The output of a client-side tool call that a person answered.
@@ -84,6 +103,13 @@ impl Decided {
             Decision::Accept | Decision::Edit | Decision::Respond => "",
         })
     }
+}
+
+/// The decisions that an agent lists in its extension. A connector that completes the list keeps the agent's own beside it.
+fn listed_decisions(extension: &Json) -> Option<Vec<Decision>> {
+    let fields = extension.decode::<Extra>()?;
+    let words: Vec<String> = fields.get("agent_decisions").or_else(|| fields.get("decisions"))?.decode()?;
+    Some(words.iter().filter_map(|word| decision_word(word)).collect())
 }
 
 /// The answers in a canonical message: approvals, and outputs of client-side tools. A message may hold several.
@@ -102,6 +128,12 @@ pub fn native(message: &Message) -> Vec<Answer> {
     }
 }
 
+/// New arguments as JSON text.
+fn new_arguments(fields: &Extra) -> Option<String> {
+    let given = arguments::given(fields).into_iter().next()?.value;
+    Some(given.decode::<String>().unwrap_or_else(|| given.text().to_owned()))
+}
+
 fn approval(data: &Json) -> Option<Answer> {
     let id = approval_id(data)?;
     let fields: Extra = data.decode()?;
@@ -116,7 +148,7 @@ fn approval(data: &Json) -> Option<Answer> {
     };
 
     let contradicts = match (decision, approve) {
-        (Some(Decision::Accept | Decision::Edit), Some(approve)) => !approve,
+        (Some(Decision::Accept), Some(approve)) => !approve,
         (Some(Decision::Reject | Decision::Cancel), Some(approve)) => approve,
         _ => false,
     };
@@ -124,7 +156,7 @@ fn approval(data: &Json) -> Option<Answer> {
     let given = match decision.filter(|_| !contradicts) {
         Some(decision) => AnswerBody::Decided {
             decision,
-            arguments: text(&extension, "arguments"),
+            arguments: new_arguments(&extension).or_else(|| new_arguments(&fields)),
             text: text(&extension, "text").or_else(|| text(&fields, "reason")),
             payload: extension.get("payload").filter(|payload| !payload.is_null()).cloned(),
         },
@@ -198,6 +230,65 @@ mod tests {
                 payload: decided.payload.clone(),
             };
             assert_eq!(parsed, [Answer::new("appr_1".into(), given)]);
+        }
+    }
+
+    #[test]
+    fn only_an_acceptance_carries_approve_true() {
+        for extension in [false, true] {
+            for decision in [Decision::Edit, Decision::Respond, Decision::Reject, Decision::Cancel] {
+                let decided = Decided {
+                    arguments: (decision == Decision::Edit).then(|| r#"{"to":"b"}"#.to_owned()),
+                    text: Some("yes, approved".to_owned()),
+                    ..Decided::new(decision)
+                };
+                for kind in [PendingKind::Approval, PendingKind::Auth] {
+                    if (decision, kind) == (Decision::Respond, PendingKind::Auth) {
+                        continue;
+                    }
+                    let body = body(&decided, &item(kind, extension), extension);
+                    assert!(body.contains(r#""approve":false"#), "{decision:?} {body}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_rejection_is_sent_as_cancel_to_an_agent_that_lists_no_other_no() {
+        let sent = |extension: &str| {
+            let data = format!(r#"{{"id":"a","name":"send","interrupt":{extension}}}"#);
+            let item = Pending::parse(&Json::parse(&data).expect("JSON")).expect("an item");
+            let decided = Decided { text: Some("why".into()), ..Decided::new(Decision::Reject) };
+            let AnswerBody::Decided { decision, text, .. } = native(&decided.message(&item, true)).remove(0).given
+            else {
+                panic!("no decision")
+            };
+            (decision, text)
+        };
+        let why = Some("why".to_owned());
+        assert_eq!(sent(r#"{"decisions":["accept","cancel"]}"#), (Decision::Cancel, why.clone()));
+        assert_eq!(sent(r#"{"decisions":["accept","ignore"]}"#), (Decision::Cancel, why.clone()));
+        let completed = r#"{"decisions":["accept","cancel","reject"],"agent_decisions":["accept","cancel"]}"#;
+        assert_eq!(sent(completed), (Decision::Cancel, why.clone()));
+        assert_eq!(sent(r#"{"decisions":["accept","reject","cancel"]}"#), (Decision::Reject, why.clone()));
+        assert_eq!(sent(r#"{"decisions":["accept"]}"#), (Decision::Reject, why.clone()));
+        // The payload's form has `ignore` for both.
+        let payload = r#"{"action_request":{"action":"send"},"config":{"allow_accept":true,"allow_ignore":true}}"#;
+        let listed = format!(r#"{{"decisions":["accept","cancel"],"payload":{payload}}}"#);
+        assert_eq!(sent(&listed), (Decision::Reject, why));
+    }
+
+    #[test]
+    fn arguments_of_an_answer_are_read_wherever_they_stand() {
+        for data in [
+            r#"{"id":"a","approve":true,"interrupt":{"decision":"accept","arguments":"{\"to\":\"b\"}"}}"#,
+            r#"{"id":"a","approve":true,"interrupt":{"decision":"accept","arguments":{"to":"b"}}}"#,
+            r#"{"id":"a","approve":true,"arguments":{"to":"b"}}"#,
+            r#"{"id":"a","approve":true,"editedArgs":{"to":"b"}}"#,
+        ] {
+            let given = approval(&Json::parse(data).expect("JSON")).expect("an answer").given;
+            let AnswerBody::Decided { decision: Decision::Accept, arguments, .. } = given else { panic!("{given:?}") };
+            assert_eq!(arguments.as_deref(), Some(r#"{"to":"b"}"#), "{data}");
         }
     }
 

@@ -8,8 +8,8 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::answer::Decided;
-use crate::json::{Extra, Json};
+use crate::answer::{Decided, PLAIN_DECISIONS};
+use crate::json::{Extra, Json, is_same_value};
 use crate::pending::{Decision, Pending, PendingKind};
 
 /// The form of an answer that the gateway makes (`resume_style`).
@@ -62,17 +62,18 @@ fn action_request(payload: &Json) -> Option<Question> {
     let action = object(fields.get("action_request")?)?;
 
     let decisions = match fields.get("config").and_then(object) {
-        None => vec![Decision::Accept, Decision::Edit, Decision::Respond, Decision::Cancel],
-        Some(config) => [
-            ("allow_accept", Decision::Accept),
-            ("allow_edit", Decision::Edit),
-            ("allow_respond", Decision::Respond),
-            ("allow_ignore", Decision::Cancel),
-        ]
-        .into_iter()
-        .filter(|(name, _)| config.get(name).and_then(Json::decode) == Some(true))
-        .map(|(_, decision)| decision)
-        .collect(),
+        None => PLAIN_DECISIONS.to_vec(),
+        Some(config) => and_no(
+            [
+                ("allow_accept", Decision::Accept),
+                ("allow_edit", Decision::Edit),
+                ("allow_respond", Decision::Respond),
+                ("allow_ignore", Decision::Cancel),
+            ]
+            .into_iter()
+            .filter(|(name, _)| config.get(name).and_then(Json::decode) == Some(true))
+            .map(|(_, decision)| decision),
+        ),
     };
 
     Some(Question {
@@ -96,8 +97,8 @@ fn action_requests(payload: &Json) -> Option<(Vec<Question>, Style)> {
             let review = reviews.iter().find(|review| word(review, "action_name").is_some_and(|known| known == name));
             let words: Option<Vec<String>> = review.and_then(|review| review.get("allowed_decisions")?.decode());
             let decisions = words.map_or_else(
-                || vec![Decision::Accept, Decision::Edit, Decision::Reject],
-                |words| words.iter().filter_map(|word| crate::pending::decision_word(word)).collect(),
+                || PLAIN_DECISIONS.to_vec(),
+                |words| and_no(words.iter().filter_map(|word| crate::pending::decision_word(word))),
             );
             let arguments = action.get("args").or_else(|| action.get("arguments"));
 
@@ -112,6 +113,21 @@ fn action_requests(payload: &Json) -> Option<(Vec<Question>, Style)> {
         })
         .collect();
     (!questions.is_empty()).then_some((questions, Style::Decisions))
+}
+
+/// The decisions of a list that the agent gave, and no: each form has a word for it. A list that allows nothing is not the
+/// same as none.
+fn and_no(decisions: impl IntoIterator<Item = Decision>) -> Vec<Decision> {
+    let mut decisions: Vec<Decision> = decisions.into_iter().collect();
+    if !decisions.contains(&Decision::Reject) {
+        decisions.push(Decision::Reject);
+    }
+    decisions
+}
+
+/// True for a payload whose answers have one word for a rejection and for a decision that no one made.
+pub(super) fn has_word_for_no(payload: &Json) -> bool {
+    matches!(parse(payload).1, Style::Typed | Style::TypedList)
 }
 
 fn input(payload: &Json) -> Question {
@@ -161,12 +177,17 @@ pub fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pending> {
         .collect()
 }
 
-/// The answer to an upstream that asked with one payload. `decided` are its items, in order.
+/// The answer to an upstream that asked with one payload. `decided` are its items, in any order: a list has the order of
+/// the actions in the payload. An action whose item is not among them is rejected.
 #[must_use]
 pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
     if style == Style::Decisions {
-        let decisions: Vec<ReviewDecision<'_>> =
-            decided.iter().map(|(item, decided)| to_decision(item, decided)).collect();
+        let decisions: Vec<ReviewDecision<'_>> = in_order_of_actions(decided)
+            .into_iter()
+            .map(|found| {
+                found.map_or(ReviewDecision::Reject { message: None }, |(item, decided)| to_decision(item, decided))
+            })
+            .collect();
         return Json::from_serialize(&Decisions { decisions });
     }
 
@@ -179,17 +200,66 @@ pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
             decided.payload.clone().unwrap_or_else(|| Json::from_serialize(&decided.text))
         }
         Style::Plain | Style::Approved | Style::Decisions => Json::from_serialize(&Approved {
-            approved: matches!(decided.decision, Decision::Accept | Decision::Edit)
-                || (decided.decision == Decision::Respond && item.kind != PendingKind::Approval),
+            approved: approved_flag(item, decided.decision),
             edited: raw(decided.arguments.as_deref()),
             text: decided.text.as_deref(),
         }),
     }
 }
 
+/// One decision for each action of the payload that the items share. `None`: no item is about this action.
+fn in_order_of_actions<'a>(decided: &[(&'a Pending, &'a Decided)]) -> Vec<Option<(&'a Pending, &'a Decided)>> {
+    let payload = decided.iter().find_map(|(item, _)| item.payload.as_ref());
+    let actions = payload.and_then(action_requests).map(|(questions, _)| questions).unwrap_or_default();
+    if actions.is_empty() {
+        // The agent asked in another form, and the operator chose this one.
+        return decided.iter().copied().map(Some).collect();
+    }
+
+    let mut ordered = vec![None; actions.len()];
+    let is_about = |item: &Pending, action: &Question| {
+        item.name == action.name && is_same_value(&item.arguments, &action.arguments)
+    };
+    for (item, decided) in decided.iter().copied() {
+        let named = action_place(&item.id).filter(|place| actions.get(*place).is_some_and(|one| is_about(item, one)));
+        let mut matching = (0..actions.len()).filter(|place| is_about(item, &actions[*place]));
+        let place = named.or_else(|| matching.find(|place| ordered[*place].is_none()));
+        if let Some(place) = place {
+            ordered[place] = Some((item, decided));
+        }
+    }
+    ordered
+}
+
+/// The place of an item's action in its payload, which its id ends with if the payload has several.
+fn action_place(id: &str) -> Option<usize> {
+    let (_, place) = id.rsplit_once(':')?;
+    place.bytes().all(|byte| byte.is_ascii_digit()).then(|| place.parse().ok())?
+}
+
+/// Whether `approved` of this form is true. An edit has no flag unless the agent prescribes it in the schema of its
+/// answer: an agent that reads nothing else would run the call that was not accepted.
+fn approved_flag(item: &Pending, decision: Decision) -> Option<bool> {
+    match decision {
+        Decision::Accept => Some(true),
+        Decision::Edit => prescribes_edits(item).then_some(true),
+        Decision::Respond => Some(item.kind != PendingKind::Approval),
+        Decision::Reject | Decision::Cancel => Some(false),
+    }
+}
+
+/// True if the schema of the agent's answer has a place for new arguments.
+#[must_use]
+pub fn prescribes_edits(item: &Pending) -> bool {
+    let schema = item.response_schema.as_ref().and_then(object).unwrap_or_default();
+    let properties = schema.get("properties").and_then(object).unwrap_or_default();
+    properties.get("editedArgs").is_some()
+}
+
 #[derive(Serialize)]
 struct Approved<'a> {
-    approved: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approved: Option<bool>,
     #[serde(rename = "editedArgs", skip_serializing_if = "Option::is_none")]
     edited: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -343,22 +413,24 @@ mod tests {
 
     #[test]
     fn each_payload_of_the_table_is_parsed() {
-        use Decision::{Accept, Cancel, Edit, Reject, Respond};
+        use Decision::{Accept, Cancel, Reject, Respond};
         let action = r#"{"action_request":{"action":"book","args":{"n":1}},"config":{"allow_accept":true,"allow_edit":false,"allow_ignore":true},"description":"Book?"}"#;
         let (questions, style) = parse(&json(action));
         assert_eq!(style, Style::Typed);
         let [question] = questions.try_into().expect("one question");
-        assert_eq!((question.kind, question.decisions), (PendingKind::Approval, vec![Accept, Cancel]));
+        assert_eq!((question.kind, question.decisions), (PendingKind::Approval, vec![Accept, Cancel, Reject]));
         assert_eq!((question.name.as_str(), question.arguments.as_str()), ("book", r#"{"n":1}"#));
 
         let (questions, style) = parse(&json(&format!("[{}]", r#"{"action_request":{"action":"b"},"config":null}"#)));
-        assert_eq!((style, &questions[0].decisions), (Style::TypedList, &vec![Accept, Edit, Respond, Cancel]));
+        assert_eq!((style, &questions[0].decisions), (Style::TypedList, &vec![Accept, Reject]));
+        let nothing = r#"{"action_request":{"action":"b"},"config":{"allow_accept":false}}"#;
+        assert_eq!(parse(&json(nothing)).0[0].decisions, [Reject]);
 
         let several = r#"{"action_requests":[{"name":"a","args":{}},{"name":"b","args":{"x":1},"description":"B?"}],
             "review_configs":[{"action_name":"b","allowed_decisions":["approve","reject"]}]}"#;
         let (questions, style) = parse(&json(several));
         assert_eq!((style, questions.len()), (Style::Decisions, 2));
-        assert_eq!(questions[0].decisions, [Accept, Edit, Reject]);
+        assert_eq!(questions[0].decisions, [Accept, Reject]);
         assert_eq!((&questions[1].decisions, questions[1].message.as_deref()), (&vec![Accept, Reject], Some("B?")));
 
         for (payload, message) in [
@@ -393,6 +465,26 @@ mod tests {
     }
 
     #[test]
+    fn decisions_have_the_order_of_the_actions_whatever_the_order_of_the_answers() {
+        let payload = json(
+            r#"{"action_requests":[{"name":"a","args":{"n":1}},{"name":"a","args":{"n":1}},{"name":"b","args":{}}]}"#,
+        );
+        let items = items("int:1", None, &payload);
+        let (yes, no) = (Decided::new(Decision::Accept), Decided::new(Decision::Reject));
+        let decided = [&yes, &no, &yes];
+        let written = |order: &[usize]| {
+            let pairs: Vec<_> = order.iter().map(|place| (&items[*place], decided[*place])).collect();
+            answer(Style::Decisions, &pairs).text().to_owned()
+        };
+        let asked = r#"{"decisions":[{"type":"approve"},{"type":"reject"},{"type":"approve"}]}"#;
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            assert_eq!(written(&order), asked, "{order:?}");
+        }
+        let rejected = r#"{"decisions":[{"type":"reject"},{"type":"reject"},{"type":"approve"}]}"#;
+        assert_eq!(written(&[2]), rejected, "what no one decided does not run");
+    }
+
+    #[test]
     fn each_style_has_a_form_for_each_decision() {
         let item = &items("i", None, &json(r#"{"action_request":{"action":"send","args":{}},"config":null}"#))[0];
         let decisions = [
@@ -412,12 +504,48 @@ mod tests {
                 let parsed = crate::answer::decide(item, &given, super::super::ALL_DECISIONS);
                 let parsed = parsed.map(|parsed| parsed.decision).ok();
 
-                let denies = matches!(decided.decision, Decision::Reject | Decision::Cancel | Decision::Respond);
+                let mut denies = matches!(decided.decision, Decision::Reject | Decision::Cancel | Decision::Respond);
+                // An edit that no schema prescribes is no yes.
+                denies |= decided.decision == Decision::Edit && matches!(style, Style::Approved | Style::Plain);
                 let parsed_as_denial = !matches!(parsed, Some(Decision::Accept | Decision::Edit));
                 assert_eq!(denies, parsed_as_denial, "{style:?} {decided:?} {parsed:?}");
             }
         }
         insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn no_form_but_an_acceptance_holds_a_word_or_flag_that_means_yes() {
+        let item = &items("i", None, &json(r#"{"action_request":{"action":"send","args":{"n":1}},"config":null}"#))[0];
+        let with = |decision, text: Option<&str>| Decided {
+            arguments: (decision == Decision::Edit).then(|| r#"{"n":2}"#.to_owned()),
+            text: text.map(str::to_owned),
+            ..Decided::new(decision)
+        };
+        for style in [Style::Approved, Style::Typed, Style::TypedList, Style::Decisions, Style::Plain] {
+            for decided in [
+                with(Decision::Edit, None),
+                with(Decision::Reject, Some("no")),
+                with(Decision::Reject, None),
+                with(Decision::Cancel, None),
+            ] {
+                let written = answer(style, &[(item, &decided)]);
+                let written = written.text();
+                for yes in [r#""approved":true"#, r#""accept""#, r#""approve""#, "yes", r#""n":1"#] {
+                    assert!(!written.contains(yes), "{style:?} {:?}: {written}", decided.decision);
+                }
+                let has_arguments = written.contains(r#""n":2"#);
+                assert_eq!(has_arguments, decided.decision == Decision::Edit, "{style:?} {written}");
+            }
+        }
+        // An agent that prescribes both fields gets both.
+        let mut prescribed = item.clone();
+        prescribed.response_schema = Some(json(r#"{"properties":{"approved":{},"editedArgs":{}}}"#));
+        let edit = with(Decision::Edit, None);
+        assert_eq!(
+            answer(Style::Approved, &[(&prescribed, &edit)]).text(),
+            r#"{"approved":true,"editedArgs":{"n":2}}"#
+        );
     }
 
     #[test]

@@ -53,19 +53,22 @@ pub const ALL_DECISIONS: &[Decision] =
 /// The decisions of an upstream that only knows the plain canonical approval.
 pub const NATIVE_DECISIONS: &[Decision] = &[Decision::Accept, Decision::Respond, Decision::Reject, Decision::Cancel];
 
-/// The decisions that an agent accepts for this item (docs/human-in-the-loop.md#rule-2), where `taken` are those it accepts in general
-/// ([`AgentCard::decisions`](crate::call::AgentCard::decisions)). An agent that lists `edit` itself accepts edits.
-#[must_use]
-pub fn supported_decisions(item: &Pending, taken: &'static [Decision]) -> &'static [Decision] {
-    let offers_edit = item.extension.is_some() && item.decisions.contains(&Decision::Edit);
-    if offers_edit { ALL_DECISIONS } else { taken }
-}
+/// The decisions that every agent understands that asks for an approval. Connectors list them for an approval whose agent
+/// lists none (docs/human-in-the-loop.md#rule-2).
+pub const PLAIN_DECISIONS: &[Decision] = &[Decision::Accept, Decision::Reject];
 
-/// The decisions to offer for an item, limited to what the upstream accepts. Cancelling is always possible, but listed
-/// only if the source lists it. Never empty: an item without any other option can be rejected.
+/// The decisions to offer for an item (docs/human-in-the-loop.md#rule-2): those that the item lists, limited to what the
+/// upstream accepts. `taken`: the decisions that the upstream accepts in general
+/// ([`AgentCard::decisions`](crate::call::AgentCard::decisions)). A plain agent of the Agent API that lists `edit` itself
+/// accepts edits.
+///
+/// Approvals and logins always offer `reject`. `cancel` is always possible, and listed only if the source lists it. Never
+/// empty. The result does not change if it becomes the list of the item.
 #[must_use]
 pub fn offer(item: &Pending, taken: &[Decision]) -> Vec<Decision> {
     use Decision::{Accept, Edit, Reject, Respond};
+    let lists_edit = item.extension.is_some() && item.decisions.contains(&Edit);
+    let taken = if lists_edit && taken == NATIVE_DECISIONS { ALL_DECISIONS } else { taken };
     let asked: &[Decision] = match item.kind {
         // A client-side tool call has a result or not; the source's decisions do not apply, and an agent that asks for
         // no approvals takes results nevertheless.
@@ -78,8 +81,18 @@ pub fn offer(item: &Pending, taken: &[Decision]) -> Vec<Decision> {
         PendingKind::Auth => &[Accept, Reject],
     };
 
-    let offered: Vec<Decision> = asked.iter().copied().filter(|decision| taken.contains(decision)).collect();
-    if offered.is_empty() { vec![Reject] } else { offered }
+    let mut offered: Vec<Decision> = Vec::with_capacity(asked.len() + 1);
+    for decision in asked.iter().copied().filter(|decision| taken.contains(decision)) {
+        if !offered.contains(&decision) {
+            offered.push(decision);
+        }
+    }
+    // Everyone can say no, whatever the agent lists: `Decided::message` writes it in a word that the agent has.
+    let can_reject = item.kind == PendingKind::Input && !offered.is_empty();
+    if !can_reject && !offered.contains(&Reject) {
+        offered.push(Reject);
+    }
+    offered
 }
 
 #[cfg(test)]
@@ -94,15 +107,44 @@ mod tests {
     #[test]
     fn edits_are_not_offered_if_the_upstream_does_not_accept_them() {
         let plain = item(r#"{"id":"a","name":"send","arguments":"{}"}"#);
-        assert_eq!(
-            offer(&plain, supported_decisions(&plain, NATIVE_DECISIONS)),
-            [Decision::Accept, Decision::Respond, Decision::Reject]
-        );
-        assert!(offer(&plain, supported_decisions(&plain, ALL_DECISIONS)).contains(&Decision::Edit));
+        assert_eq!(offer(&plain, NATIVE_DECISIONS), [Decision::Accept, Decision::Respond, Decision::Reject]);
+        assert!(offer(&plain, ALL_DECISIONS).contains(&Decision::Edit));
         let edits = item(r#"{"id":"a","name":"send","interrupt":{"kind":"approval","decisions":["accept","edit"]}}"#);
-        assert_eq!(offer(&edits, supported_decisions(&edits, NATIVE_DECISIONS)), [Decision::Accept, Decision::Edit]);
-        assert_eq!(offer(&edits, NATIVE_DECISIONS), [Decision::Accept]);
-        let only = item(r#"{"id":"a","name":"send","interrupt":{"decisions":["edit"]}}"#);
-        assert_eq!(offer(&only, NATIVE_DECISIONS), [Decision::Reject]);
+        assert_eq!(offer(&edits, NATIVE_DECISIONS), [Decision::Accept, Decision::Edit, Decision::Reject]);
+        assert_eq!(offer(&edits, PLAIN_DECISIONS), PLAIN_DECISIONS, "the protocol carries no edits");
+        assert_eq!(offer(&edits, &[]), [Decision::Reject]);
+    }
+
+    #[test]
+    fn an_unknown_list_offers_nothing_but_no() {
+        for words in [r#"["perhaps"]"#, r#"["perhaps","click"]"#] {
+            let item = item(&format!(r#"{{"id":"a","name":"send","interrupt":{{"decisions":{words}}}}}"#));
+            assert_eq!(offer(&item, ALL_DECISIONS), [Decision::Reject], "{words}");
+        }
+    }
+
+    #[test]
+    fn approvals_and_logins_always_offer_no_and_an_offer_is_final() {
+        let lists = [
+            "[]",
+            r#"["accept"]"#,
+            r#"["accept","cancel"]"#,
+            r#"["edit"]"#,
+            r#"["respond"]"#,
+            r#"["accept","edit","respond","reject","cancel"]"#,
+        ];
+        for kind in ["approval", "input", "auth"] {
+            for list in lists {
+                for taken in [ALL_DECISIONS, NATIVE_DECISIONS, PLAIN_DECISIONS, &[]] {
+                    let data = format!(r#"{{"id":"a","name":"x","interrupt":{{"kind":"{kind}","decisions":{list}}}}}"#);
+                    let mut item = item(&data);
+                    let offered = offer(&item, taken);
+                    assert!(!offered.is_empty(), "{data}");
+                    assert!(kind == "input" || offered.contains(&Decision::Reject), "{data} {taken:?}");
+                    item.decisions.clone_from(&offered);
+                    assert_eq!(offer(&item, taken), offered, "{data} {taken:?}");
+                }
+            }
+        }
     }
 }

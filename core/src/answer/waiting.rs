@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::decide::{AnswerError, Decided, decide};
 use crate::answer::{
     Answer, AnswerBody, AnswerMessage, AnswerPolicy, AskPolicy, NOT_TAKEN, NOT_WAITING, OrphanPolicy, UNDECIDED, fits,
-    native, offer, supported_decisions,
+    native, offer,
 };
 use crate::capability::ToolOutputs;
 use crate::event::Millis;
@@ -125,8 +125,9 @@ pub enum Outcome {
         freed: Vec<RunId>,
     },
     /// Send nothing: show the first of [`Waiting::open`]. Either nothing was answered, or answers are collected until
-    /// the last one arrives.
-    Wait,
+    /// the last one arrives. The text is the reason why the items are shown again. `None`: the request says nothing, or
+    /// other items are still unanswered.
+    Wait(Option<String>),
     /// Refuse it. Nothing has changed.
     Refused(Fault),
 }
@@ -178,7 +179,7 @@ impl Waiting {
     /// Adds the items that a turn ended with. An item with a known id replaces the old one.
     pub fn ask(&mut self, items: Vec<Pending>, asked: &AskContext<'_>) {
         for mut item in items {
-            item.decisions = offer(&item, supported_decisions(&item, asked.decisions));
+            item.decisions = offer(&item, asked.decisions);
             if item.expires_at.is_none()
                 && item.kind != PendingKind::Tool
                 && let Some(ttl) = asked.terms.ttl
@@ -220,7 +221,7 @@ impl Waiting {
                 *self = next;
                 outcome
             }
-            Err(fault) if terms.asks_again && is_no_decision(&fault) => Outcome::Wait,
+            Err(fault) if terms.asks_again && is_no_decision(&fault) => Outcome::Wait(Some(fault.message)),
             Err(fault) => Outcome::Refused(fault),
         }
     }
@@ -302,11 +303,11 @@ impl Waiting {
         if !immediately && !self.cancel_expired(now, terms.asking) {
             return match terms.asking {
                 AskPolicy::Together if has_answers => Err(self.missing_answers()),
-                _ => Ok(Outcome::Wait),
+                _ => Ok(Outcome::Wait(self.reason_to_wait().filter(|_| !has_answers && says_more(&input)))),
             };
         }
         if has_answers && self.is_incomplete(&seen) && !says_more(&input) {
-            return Ok(Outcome::Wait);
+            return Ok(Outcome::Wait(None));
         }
 
         Ok(self.send(input, &placed, orphans))
@@ -375,6 +376,16 @@ impl Waiting {
                 |open: &Open| open.item.kind != PendingKind::Tool && open.item.call_id.as_deref() == Some(id);
             self.open.iter().position(|open| found.is_output && concerns(open))
         })
+    }
+
+    /// Why a message that answers nothing does not reach the agent.
+    fn reason_to_wait(&self) -> Option<String> {
+        let mut open = self.open().filter(|open| open.item.kind != PendingKind::Tool);
+        let item = &open.next()?.item;
+        if open.next().is_some() {
+            return Some("the message does not say which of the pending items it answers".to_owned());
+        }
+        Some(AnswerError::Unclear(item.decisions.clone()).to_string())
     }
 
     fn missing_answers(&self) -> Fault {

@@ -48,6 +48,10 @@ impl Pending {
 
         let words = extension.decisions.unwrap_or_default();
         let mut decisions: Vec<Decision> = words.iter().filter_map(|word| decision_word(word)).collect();
+        if decisions.is_empty() && !words.is_empty() {
+            // A list of unknown words is not the same as no list.
+            decisions.push(Decision::Reject);
+        }
         let mut message = extension.message;
 
         // A payload of a known form (docs/human-in-the-loop.md#interrupt-payloads) determines what is asked, as far as

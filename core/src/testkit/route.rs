@@ -113,7 +113,7 @@ impl Sent {
     /// If there is none.
     pub fn waiting(&mut self, record: &Record) -> HttpResponse {
         let run = TestRun::with_info(record, self.info(record));
-        self.reply(Reply::Waiting(run.view()))
+        self.reply(Reply::Waiting(run.view(), None))
     }
 
     fn reply(&mut self, reply: Reply<'_>) -> HttpResponse {

@@ -121,7 +121,7 @@ impl Exchange for Ask {
     fn reply(&mut self, reply: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
         Err(match reply {
             // The agent has asked a question that cannot be answered over this protocol (see the README).
-            Reply::Waiting(_) => {
+            Reply::Waiting(..) => {
                 Fault::new(FaultKind::Waiting, "the session is waiting for an answer to the agent's question")
             }
             reply => unexpected(&reply),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use interlingua_core::answer::{Answer, AnswerBody, NOT_TAKEN};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::Learns;
-use interlingua_core::pending::{Decision, PendingKind};
+use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Fault, FaultKind, Json, Owner, RunId};
 use serde::Deserialize;
 
@@ -204,7 +204,7 @@ fn view(state: &State, session: &OpenItems, open: &OpenItem, protocol: &str, tex
             arguments_bytes: item.arguments.len(),
             reason: item.reason.clone().filter(|_| texts),
         },
-        decisions: item.decisions.iter().copied().filter(|decision| *decision != Decision::Cancel).collect(),
+        decisions: decisions(item),
         // Descriptions and names of fields are what the agent says.
         schema: schema.filter(|_| texts).cloned(),
         agent: session.agent.clone(),
@@ -216,6 +216,16 @@ fn view(state: &State, session: &OpenItems, open: &OpenItem, protocol: &str, tex
         asked_at: open.asked_at,
         expires_at: open.expires,
     }
+}
+
+/// The decisions that the console shows. Everyone can say no: a question that takes no rejection is withdrawn by one.
+fn decisions(item: &Pending) -> Vec<Decision> {
+    let mut shown: Vec<Decision> =
+        item.decisions.iter().copied().filter(|decision| *decision != Decision::Cancel).collect();
+    if !shown.contains(&Decision::Reject) {
+        shown.push(Decision::Reject);
+    }
+    shown
 }
 
 /// How a client of the run's protocol learns of a decision that was not its own. `None`: its agent has no route of the
@@ -262,7 +272,7 @@ pub(super) async fn decide(state: &Arc<State>, id: RunId, who: &str, body: &[u8]
         state.admin.engine.answer(operator.decision(&run, answers), &scope).await
     };
     let continued = match answered.await {
-        Ok(EngineAnswer::Run(run) | EngineAnswer::Waiting(run)) => run.id(),
+        Ok(EngineAnswer::Run(run) | EngineAnswer::Waiting(run, _)) => run.id(),
         Ok(_) => id,
         Err(fault) => {
             state.deciders.forget(id, &noted);

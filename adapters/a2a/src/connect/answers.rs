@@ -57,7 +57,8 @@ impl<'a> Answers<'a> {
             let item = self.items.iter().find(|item| item.id == answer.id);
             self.answered.extend(item);
             let AnswerBody::Decided { decision, arguments, text, payload } = answer.given else {
-                return Err(Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(answer::UNDECIDED));
+                let message = format!("the answer to '{}' is not understood as a decision", answer.id);
+                return Err(Fault::new(FaultKind::Invalid, message).with_code(answer::UNDECIDED));
             };
             self.decisions += 1;
             self.canceled += u32::from(decision == Decision::Cancel);
@@ -126,9 +127,8 @@ impl Written<'_> {
             Some(item) => source(item).id,
             None => Some(self.id.to_owned()),
         };
-        let is_question = self.item.is_none_or(|item| item.kind != PendingKind::Approval);
-
-        if self.decision == Decision::Respond && is_question {
+        let kind = self.item.map_or(PendingKind::Input, |item| item.kind);
+        if self.decision == Decision::Respond && kind != PendingKind::Approval {
             return self.response(id, is_one, parts);
         }
         let mut data = Extra::new();
@@ -136,8 +136,10 @@ impl Written<'_> {
             data.push("interrupt_id", Json::from_serialize(&id));
         }
         data.push("decision", Json::from_serialize(&self.decision));
-        let approved = matches!(self.decision, Decision::Accept | Decision::Edit);
-        data.push("approved", Json::from_serialize(&approved));
+        // An agent that reads nothing but this flag would run the call that was edited, so an edit has none.
+        if self.decision != Decision::Edit {
+            data.push("approved", Json::from_serialize(&(self.decision == Decision::Accept)));
+        }
         if let Some(arguments) = &self.arguments {
             let arguments = Json::parse(arguments).unwrap_or_else(|| Json::from_serialize(arguments));
             data.push("arguments", arguments);
@@ -147,14 +149,26 @@ impl Written<'_> {
         }
         parts.push(Part::data(to_raw(&data)));
 
-        // For agents that read nothing but text. A word that no one could take for a yes, where it is none.
+        parts.push(Part::text(self.word(kind)));
+    }
+
+    /// The text for agents that read nothing else. A person's words may hold a yes in the reason for a no, so they are in
+    /// the data alone.
+    fn word(&self, kind: PendingKind) -> String {
+        let own = self.payload.as_ref().and_then(Json::decode::<String>);
+        let is_word_of_person = |word: &String| answer::decision_word(word) == Some(self.decision);
+        if kind == PendingKind::Input
+            && let Some(word) = own.filter(is_word_of_person)
+        {
+            return word;
+        }
         let word = match self.decision {
-            Decision::Accept | Decision::Edit => "approved",
+            Decision::Accept => "approved",
+            Decision::Edit => "edited",
             Decision::Cancel => "cancelled",
             Decision::Respond | Decision::Reject => "rejected",
         };
-        let text = self.text.as_deref().filter(|text| !approved && !text.is_empty()).unwrap_or(word);
-        parts.push(Part::text(text.to_owned()));
+        word.to_owned()
     }
 
     /// The answer to a question: as text, and as data where it is more than a text.

@@ -1,8 +1,10 @@
 //! What a waiting task asks, as pending items in canonical form.
 
 use interlingua_core::agent_event::{AgentEvent, Awaits, CallPart, ContentValue};
+use interlingua_core::answer::{ALL_DECISIONS, PLAIN_DECISIONS, offer};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
+use interlingua_core::pending::Pending;
 use interlingua_core::{Extra, Fault, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -143,6 +145,12 @@ impl ItemReader {
         if !set(&fields, "kind") {
             fields.set("kind", Json::from_serialize(kind));
         }
+        let kind = fields.get("kind").map(text_of);
+        let own_list = fields.get("decisions").filter(|list| !list.is_null() && list.text() != "[]").cloned();
+        if own_list.is_none() && !matches!(kind.as_deref(), Some("input" | "auth")) {
+            // Any other decision is for an agent that says that it understands it.
+            fields.set("decisions", Json::from_serialize(PLAIN_DECISIONS));
+        }
         if !set(&fields, "payload") && !payload.is_empty() {
             let whole = if let [only] = payload { only.clone() } else { Json::from_serialize(payload) };
             fields.set("payload", whole);
@@ -167,6 +175,17 @@ impl ItemReader {
         fields.set("source", Json::from_serialize(&source));
 
         let mut data = Extra::new();
+        // Every client is shown the same list, from the first time on.
+        let mut asked = Extra::new();
+        asked.push("id", Json::from_serialize("item"));
+        asked.push("interrupt", Json::from_serialize(&fields));
+        if let Some(item) = Pending::parse(&Json::from_serialize(&asked)) {
+            let offered = offer(&item, ALL_DECISIONS);
+            if let Some(own_list) = own_list.filter(|_| offered != item.decisions) {
+                fields.set("agent_decisions", own_list);
+            }
+            fields.set("decisions", Json::from_serialize(&offered));
+        }
         data.push("id", Json::from_serialize(&own_id.unwrap_or_else(|| self.made_id())));
         data.push("name", Json::from_serialize(&name));
         data.push("arguments", Json::from_serialize(&arguments.unwrap_or_default()));

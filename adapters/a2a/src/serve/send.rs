@@ -29,7 +29,7 @@ use crate::options::{Deduplicate, WhileWorking};
 use crate::task::{self, TaskDetail};
 use crate::updates::Updates;
 use crate::wire::read::{self, Faults};
-use crate::wire::{Content, Item, Message};
+use crate::wire::{Content, Item, Message, Part};
 
 /// A send operation in progress.
 pub(super) struct SendOperation {
@@ -306,7 +306,7 @@ impl A2aExchange {
         let is_working = matches!(view.info.state, RunState::Queued | RunState::Running);
         if !operation.streams || !is_working {
             self.streaming = None;
-            self.write_task_result(operation, view, out);
+            self.write_task_result(operation, view, None, out);
             return Next::Done;
         }
 
@@ -449,10 +449,10 @@ impl A2aExchange {
                     return Ok(Next::Call(forget));
                 }
                 losses::note(view.run(), &self.route.options, &mut self.losses);
-                self.write_task_result(&operation, view, out);
+                self.write_task_result(&operation, view, None, out);
                 return Ok(Next::Done);
             }
-            (Stage::Running | Stage::LoadingTask(_), Reply::Waiting(view)) => {
+            (Stage::Running | Stage::LoadingTask(_), Reply::Waiting(view, reason)) => {
                 // A message without a task id needs a new task, which the waiting context does not allow. It is not an
                 // answer to the waiting task either, since it does not name it.
                 if operation.message.task.is_none() {
@@ -463,7 +463,7 @@ impl A2aExchange {
                     self.writer.task = Some(waiting_task);
                     return Err(Fault::new(FaultKind::Waiting, message));
                 }
-                self.write_task_result(&operation, view, out);
+                self.write_task_result(&operation, view, reason, out);
                 return Ok(Next::Done);
             }
             (Stage::DeletingTask(answer), _) => {
@@ -536,10 +536,16 @@ impl A2aExchange {
         Ok(Box::new(call))
     }
 
-    /// Writes the task as the result of the send.
-    fn write_task_result(&self, operation: &SendOperation, view: RunView<'_>, out: &mut Out) {
+    /// Writes the task as the result of the send. `reason`: why it asks its question again.
+    fn write_task_result(&self, operation: &SendOperation, view: RunView<'_>, reason: Option<&str>, out: &mut Out) {
         let mut updates = Updates::new(&self.route);
-        let task = task::task(&mut updates, &self.route, view, TaskDetail::full(operation.settings.history));
+        let mut task = task::task(&mut updates, &self.route, view, TaskDetail::full(operation.settings.history));
+        if let (Some(reason), Some(question)) = (reason, &mut task.status.message) {
+            // Another message than the first question: an id has one content.
+            let id = format!("{}_asks_again_{}", view.run().id.to_prefixed("status_"), view.run().turns.len());
+            question.id = Cow::Owned(id);
+            question.parts.insert(0, Part::text(reason));
+        }
         let item = Item::Task(task);
         if operation.streams { self.writer.write_single_item(&item, out) } else { self.writer.write_item(&item, out) }
     }

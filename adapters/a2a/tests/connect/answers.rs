@@ -53,6 +53,31 @@ fn an_approval_goes_round() {
     }
 }
 
+/// The decisions that an item lists, of an agent that asks so.
+fn listed(interrupt: &Value) -> (Vec<Decision>, Value) {
+    let parts = json!([{ "text": "Send this mail?" }, { "data": { "interrupt": interrupt } }]);
+    let (_, first) = waiting(V1_REST, &[submitted(), status_with("INPUT_REQUIRED", "q-1", &parts)]);
+    let item = first.record.run().pending().remove(0);
+    let extension = serde_json::from_str(item.extension.expect("an extension").text()).expect("JSON");
+    (item.decisions, extension)
+}
+
+#[test]
+fn an_item_lists_what_its_agent_understands_and_no() {
+    use Decision::{Accept, Cancel, Edit, Reject, Respond};
+    let list = |kind: &str, decisions: Value| listed(&json!({ "id": "a", "kind": kind, "decisions": decisions }));
+    for none in [Value::Null, json!([])] {
+        assert_eq!(list("approval", none.clone()).0, [Accept, Reject]);
+        assert_eq!(list("other", none.clone()).0, [Accept, Reject], "whatever is not known is an approval");
+        assert_eq!(list("input", none.clone()).0, [Accept, Respond, Reject]);
+        assert_eq!(list("auth", none).0, [Accept, Reject]);
+    }
+    assert_eq!(list("approval", json!(["perhaps"])).0, [Reject]);
+    let (decisions, extension) = list("approval", json!(["accept", "edit", "cancel"]));
+    assert_eq!(decisions, [Accept, Edit, Cancel, Reject]);
+    assert_eq!(extension["agent_decisions"], json!(["accept", "edit", "cancel"]));
+}
+
 #[test]
 fn every_decision_is_written_so_that_none_is_taken_for_a_yes() {
     let edit = Decided { arguments: Some(r#"{"to":"d@e.f"}"#.into()), ..Decided::new(Decision::Edit) };

@@ -40,7 +40,7 @@ pub(super) fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pendi
         if reason.is_some_and(|reason| reason.ends_with("auth_required")) {
             item.kind = PendingKind::Auth;
             // A person says that it is done.
-            item.decisions = vec![Decision::Accept, Decision::Cancel];
+            item.decisions = vec![Decision::Accept, Decision::Reject, Decision::Cancel];
         }
     }
     items
@@ -86,7 +86,8 @@ pub(super) fn resume(turn: &TurnRequest<'_>, style: ResumeStyle) -> Result<(Opti
     for answer in answers.flat_map(|(_, message)| answer::native(message)) {
         let Some(item) = turn.answered.iter().find(|item| item.id == answer.id) else { continue };
         let AnswerBody::Decided { decision, arguments, text, payload } = answer.given else {
-            return Err(Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(answer::UNDECIDED));
+            let message = format!("the answer to '{}' is not understood as a decision", answer.id);
+            return Err(Fault::new(FaultKind::Invalid, message).with_code(answer::UNDECIDED));
         };
         decided.push((item, Decided { decision, arguments, text, payload }));
     }
@@ -133,25 +134,27 @@ fn written(decided: &[(&Pending, &Decided)], style: ResumeStyle) -> Json {
     }
     let question = decided.first().and_then(|(item, _)| item.payload.as_ref());
     let expected = question.map_or(Style::Approved, |question| payload::parse(question).1);
-    if let [(_, only)] = decided
-        && let Some(own) = only.payload.as_ref().filter(|own| has_form(own, expected))
+    let answer = payload::answer(expected, decided);
+    if let [(item, only)] = decided
+        && let Some(own) = only.payload.as_ref().filter(|own| means_the_same(own, &answer, item, only))
     {
         return own.clone();
     }
-    payload::answer(expected, decided)
+    answer
 }
 
-/// True if a client's answer has the form that the question expects.
-fn has_form(payload: &Json, style: Style) -> bool {
-    let has = |name: &str| {
-        let fields: Option<Extra> = if payload.is_object() { payload.decode() } else { None };
-        fields.is_some_and(|fields| fields.get(name).is_some())
-    };
-    match style {
-        Style::Typed => has("type"),
-        Style::TypedList => payload.text().starts_with('['),
-        Style::Decisions => has("decisions"),
-        Style::Approved => has("approved"),
-        Style::Plain => true,
+/// True if a client's own answer may stand for the one that the connector writes: it has the same fields with the same
+/// decision, and no arguments that an agent could run instead. An edit is always written by the connector.
+fn means_the_same(own: &Json, answer: &Json, item: &Pending, decided: &Decided) -> bool {
+    if item.kind != PendingKind::Approval && decided.decision == Decision::Respond {
+        return true;
     }
+    if decided.decision == Decision::Edit || answer::has_arguments(own) {
+        return false;
+    }
+    let fields = |json: &Json| if json.is_object() { json.decode::<Extra>() } else { None };
+    let (Some(own), Some(answer)) = (fields(own), fields(answer)) else { return false };
+    ["type", "approved"].iter().all(|name| own.get(name) == answer.get(name))
+        && own.get("decisions").is_none()
+        && answer.get("decisions").is_none()
 }

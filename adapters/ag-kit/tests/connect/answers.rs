@@ -112,6 +112,20 @@ fn an_answer_has_the_form_that_the_question_expects() {
             decided(Decision::Accept, None, Some(r#"{"approved":true}"#)),
             r#"{"type":"accept","args":null}"#,
         ),
+        // An answer of the client's that says more than was decided is not passed on.
+        (
+            ACTION,
+            "{}",
+            decided(Decision::Edit, None, Some(r#"{"type":"accept","args":{"args":{"to":"y"}}}"#)),
+            r#"{"type":"edit","args":{"action":"send","args":{"to":"y"}}}"#,
+        ),
+        (
+            ACTION,
+            "{}",
+            decided(Decision::Reject, None, Some(r#"{"type":"ignore","args":{"args":{"to":"y"}}}"#)),
+            r#"{"type":"ignore","args":null}"#,
+        ),
+        (ACTION, r#"{"resume_style":"approved"}"#, decided(Decision::Edit, None, None), r#"{"editedArgs":{"to":"y"}}"#),
         (
             ACTION,
             r#"{"resume_style":"approved"}"#,

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use interlingua_core::answer::payload::{self, Style};
-use interlingua_core::answer::{self, ALL_DECISIONS, Decided, fits};
+use interlingua_core::answer::payload::{self, Style, prescribes_edits};
+use interlingua_core::answer::{self, ALL_DECISIONS, Decided, fits, has_arguments};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Message, MessageType};
@@ -135,10 +135,13 @@ fn to_payload(group: &[Answered<'_>], losses: &mut Losses) -> Json {
 /// The recommended answer to an approval: the client's own if it fits what the agent expects.
 fn to_approval(answered: &Answered<'_>, losses: &mut Losses) -> Json {
     let Answered { item, decided, .. } = answered;
-    let is_approved = matches!(decided.decision, Decision::Accept | Decision::Edit);
+    let is_accepted = decided.decision == Decision::Accept;
+    let is_edited = decided.decision == Decision::Edit;
+    // Whoever reads one field of it alone must find what was decided.
     let says_so = |payload: &&Json| {
         let fields: Extra = payload.decode().unwrap_or_default();
-        fields.get("approved").and_then(Json::decode::<bool>) == Some(is_approved)
+        let flag = fields.get("approved").and_then(Json::decode::<bool>);
+        !is_edited && flag == Some(is_accepted) && !has_arguments(payload)
     };
     let fits = |payload: &&Json| item.response_schema.as_ref().is_none_or(|schema| fits(schema, payload).is_ok());
     if let Some(own) = decided.payload.as_ref().filter(says_so).filter(fits) {
@@ -146,8 +149,11 @@ fn to_approval(answered: &Answered<'_>, losses: &mut Losses) -> Json {
     }
 
     let mut payload = Extra::new();
-    payload.push("approved", Json::from_serialize(&is_approved));
-    if let Some(arguments) = decided.arguments.as_deref().and_then(Json::parse) {
+    // An edit is approved in words only where the agent prescribes both fields.
+    if !is_edited || prescribes_edits(item) {
+        payload.push("approved", Json::from_serialize(&(is_accepted || is_edited)));
+    }
+    if let Some(arguments) = decided.arguments.as_deref().and_then(Json::parse).filter(|_| is_edited) {
         payload.push("editedArgs", arguments);
     }
     if let Some(text) = decided.text.as_deref().filter(|text| !text.is_empty()) {
@@ -206,7 +212,8 @@ fn to_output(answered: &Answered<'_>, losses: &mut Losses) -> Option<(String, St
         });
     }
 
-    let is_accepted = matches!(decided.decision, Decision::Accept | Decision::Edit);
+    // The form has no place for new arguments, so an edit cannot be accepted in it.
+    let is_accepted = decided.decision == Decision::Accept;
     output.push("accepted", Json::from_serialize(&is_accepted));
     if let Some(text) = decided.text.as_deref().filter(|text| !text.is_empty()) {
         if is_accepted {

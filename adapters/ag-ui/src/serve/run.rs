@@ -196,7 +196,7 @@ impl Exchange for StartRun {
                 self.phase = Phase::Search(search);
                 Ok(Next::Call(call))
             }
-            (_, Reply::Waiting(view)) => {
+            (_, Reply::Waiting(view, _)) => {
                 self.write_pending(&view, out);
                 Ok(Next::Done)
             }

@@ -121,13 +121,10 @@ fn custom_events_ask_in_every_form() {
     let action =
         json!({ "action_request": { "action": "delete_file", "args": { "path": "a.txt" } }, "description": "May I?" });
     for (value, expected) in [
-        (
-            action.clone(),
-            r#"Approval I delete_file {"path":"a.txt"} call "c1" message "May I?" [accept edit respond cancel]"#,
-        ),
+        (action.clone(), r#"Approval I delete_file {"path":"a.txt"} call "c1" message "May I?" [accept reject]"#),
         (
             json!(action.to_string()),
-            r#"Approval I delete_file {"path":"a.txt"} call "c1" message "May I?" [accept edit respond cancel]"#,
+            r#"Approval I delete_file {"path":"a.txt"} call "c1" message "May I?" [accept reject]"#,
         ),
         (json!("Which color?"), r#"Input I input_required "Which color?" call "" message "Which color?" [respond]"#),
         (
@@ -219,8 +216,59 @@ fn all_questions_of_a_run_are_answered_together() {
 }
 
 #[test]
+fn decisions_about_several_actions_have_the_order_of_the_actions() {
+    let asked = interrupted(&json!([{ "id": "i", "reason": "x", "metadata": { "payload": { "action_requests": [
+        { "name": "a", "args": { "n": 1 } }, { "name": "a", "args": { "n": 1 } }, { "name": "b", "args": {} }
+    ] } } }]));
+    let answers = [
+        decision(&asked[0].id, json!({ "decision": "accept" })),
+        decision(&asked[1].id, json!({ "decision": "reject" })),
+        decision(&asked[2].id, json!({ "decision": "accept" })),
+    ];
+    for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0], [1, 2, 0]] {
+        let input: Vec<&Value> = order.iter().map(|place| &answers[*place]).collect();
+        let request = json!({ "input": input }).to_string();
+        let sent = Case { request: &request, answered: &asked, ..Case::default() }.sent();
+        assert_eq!(
+            sent["resume"][0]["payload"],
+            json!({ "decisions": [{ "type": "approve" }, { "type": "reject" }, { "type": "approve" }] }),
+            "{order:?}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_of_the_client_is_passed_on_only_if_every_reading_of_it_is_what_was_decided() {
+    let schema = json!({ "properties": { "approved": {}, "editedArgs": {} } });
+    let asked =
+        interrupted(&json!([{ "id": "i", "reason": "tool_call", "toolCallId": "c1", "responseSchema": schema }]));
+    for (answer, expected) in [
+        (
+            json!({ "decision": "edit", "arguments": "{\"path\":\"b\"}",
+                "payload": { "approved": true, "arguments": { "path": "b" } } }),
+            json!({ "approved": true, "editedArgs": { "path": "b" } }),
+        ),
+        (
+            json!({ "decision": "reject", "payload": { "approved": false, "editedArgs": { "path": "b" } } }),
+            json!({ "approved": false }),
+        ),
+        (
+            json!({ "decision": "accept", "payload": { "approved": true, "arguments": { "path": "a.txt" } } }),
+            json!({ "approved": true }),
+        ),
+        (
+            json!({ "decision": "accept", "payload": { "approved": true, "note": "x" } }),
+            json!({ "approved": true, "note": "x" }),
+        ),
+    ] {
+        assert_eq!(sent(&asked, "{}", &[answer.clone()])["resume"][0]["payload"], expected, "{answer}");
+    }
+}
+
+#[test]
 fn a_custom_event_is_answered_by_a_command_or_as_the_option_says() {
-    let action = json!({ "action_request": { "action": "delete_file", "args": {} }, "config": null });
+    let config = json!({ "allow_accept": true, "allow_respond": true });
+    let action = json!({ "action_request": { "action": "delete_file", "args": {} }, "config": config });
     let asked = asked_in_event(&action, "{}");
     let respond = json!({ "decision": "respond", "text": "tell her" });
     let answered = |options: &str| sent(&asked, options, std::slice::from_ref(&respond));

@@ -234,7 +234,7 @@ fn a_thread_that_waits_is_shown_its_interrupts_again_or_says_that_it_waits() {
         decode(exchange.as_mut(), &input(messages.to_vec())).expect("a request");
         exchange.reply(Reply::Run(run.view()), &mut Out::new()).expect("a run");
         let mut out = Out::new();
-        let next = exchange.reply(Reply::Waiting(run.view()), &mut out).expect("an answer");
+        let next = exchange.reply(Reply::Waiting(run.view(), None), &mut out).expect("an answer");
         assert!(matches!(next, Next::Done));
         HttpResponse::from_out(out).frames()
     };

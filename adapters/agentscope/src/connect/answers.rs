@@ -65,7 +65,7 @@ impl Answers {
                         answers.confirm(item, call_ids, decision, arguments.as_deref(), payload.as_ref());
                     }
                     _ => {
-                        let message = "the answer decides nothing";
+                        let message = format!("the answer to '{}' is not understood as a decision", answer.id);
                         return Err(Fault::new(FaultKind::Invalid, message).with_code(answer::UNDECIDED));
                     }
                 }

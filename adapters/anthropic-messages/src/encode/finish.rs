@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use interlingua_core::Out;
-use interlingua_core::answer::chat::AskedItem;
+use interlingua_core::answer::chat::{AskedItem, reason_line};
 use interlingua_core::call::RunView;
 use interlingua_core::contents::Extent;
 use interlingua_core::event::End;
@@ -79,7 +79,7 @@ impl State {
 
         self.blocks.end(out);
         self.release_held(out);
-        self.ask(&run.pending(), out);
+        self.ask(&run.agent, &run.pending(), out);
         let stop = Stop::of_run(run, end, &self.refusal, &self.echo, &self.shared.options);
         if self.target == Target::Stream {
             wire::message_end(stop.reason, stop.details.as_ref(), usage(run), out);
@@ -107,10 +107,11 @@ impl State {
     }
 
     /// Asks what is open.
-    pub(super) fn ask(&mut self, pending: &[Pending], out: &mut Out) {
+    pub(super) fn ask(&mut self, agent: &str, pending: &[Pending], out: &mut Out) {
         let echo = std::mem::take(&mut self.echo);
         let shared = Arc::clone(&self.shared);
-        for item in shared.options.asker().ask(pending, &|name| echo.declares(name)) {
+        let pending = shared.limited(agent, pending);
+        for item in shared.options.asker().ask(&pending, &|name| echo.declares(name)) {
             match item {
                 AskedItem::Text(text) => self.blocks.words(&text, out),
                 AskedItem::Call { id, name, arguments } => {
@@ -124,11 +125,11 @@ impl State {
     }
 }
 
-/// A message that asks what is open, and nothing else: the agent was not called.
+/// A message that asks what is open, and nothing else: the agent was not called. `asks_again`: why it does.
 pub(crate) fn write_question(
     shared: &Arc<Shared>,
     echo: &Echo,
-    view: RunView<'_>,
+    (view, asks_again): (RunView<'_>, Option<&str>),
     target: Target,
     id: &str,
     out: &mut Out,
@@ -139,7 +140,10 @@ pub(crate) fn write_question(
     if target == Target::Stream {
         wire::message_start(id, &echo.model, out);
     }
-    encoder.state.ask(pending, out);
+    if let Some(why) = asks_again {
+        encoder.state.blocks.words(&reason_line(why), out);
+    }
+    encoder.state.ask(&view.run().agent, pending, out);
     match target {
         Target::Stream => wire::message_end(reason, None, Usage::default(), out),
         Target::Whole => {

@@ -184,7 +184,7 @@ impl Create {
     }
 
     /// Asks again what is open: the agent was not called.
-    fn write_question(&self, view: RunView<'_>, out: &mut Out) {
+    fn write_question(&self, view: RunView<'_>, reason: Option<&str>, out: &mut Out) {
         if self.shared.refuses_questions() {
             return ApiError::approval_required().write(None, self.headers.request_id(), out);
         }
@@ -192,7 +192,7 @@ impl Create {
         if self.stream {
             stream_head(&self.headers, &mut out.head);
         }
-        encode::write_question(&self.shared, &self.echo, view, self.target(), &id, out);
+        encode::write_question(&self.shared, &self.echo, (view, reason), self.target(), &id, out);
     }
 }
 
@@ -238,9 +238,9 @@ impl Exchange for Create {
                     error.write(None, self.headers.request_id(), out);
                 }
             }
-            Reply::Waiting(view) => {
+            Reply::Waiting(view, reason) => {
                 self.headers.apply(&mut out.head);
-                self.write_question(view, out);
+                self.write_question(view, reason, out);
             }
             Reply::Done => {
                 self.headers.apply(&mut out.head);

@@ -7,10 +7,12 @@ pub(crate) mod create;
 pub(crate) mod models;
 
 use interlingua_core::answer::chat::ApprovalForm;
+use interlingua_core::answer::offer;
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::fallback::ErrorWriter;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::out::Head;
+use interlingua_core::pending::Pending;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
 
 use crate::echo::Thinking;
@@ -32,6 +34,12 @@ impl Shared {
             Reasoning::Always => Thinking::Shown,
             Reasoning::Hide => Thinking::Hidden,
         }
+    }
+
+    /// These items with the decisions that the agent takes.
+    pub(crate) fn limited(&self, agent: &str, items: &[Pending]) -> Vec<Pending> {
+        let taken = self.models.card(agent).map_or(&[][..], |card| card.decisions);
+        items.iter().map(|item| Pending { decisions: offer(item, taken), ..item.clone() }).collect()
     }
 
     /// True if approvals and questions end in an error.

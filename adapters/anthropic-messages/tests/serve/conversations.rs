@@ -124,16 +124,22 @@ fn a_question_that_was_asked_again_fits_too() {
     assert_eq!(blocks.len(), 2, "the first one is asked: {blocks:?}");
     assert!(fits(&run, json!([user("a"), assistant(json!(blocks)), user("approve")])));
 
-    let mut out = Out::new();
-    let mut sent = route("{}").create(&body(json!([user("a")]), json!({})));
-    let view = TestRun::with_info(&run.record, run.info.clone());
-    let mut waiting = view.view();
-    waiting.pending = &waiting.pending[1..];
-    sent.exchange.reply(Reply::Waiting(waiting), &mut out).expect("a question");
-    let asked = testkit::HttpResponse::from_out(out).json();
-    assert_eq!((&asked["stop_reason"], asked["content"].as_array().map(Vec::len)), (&json!("end_turn"), Some(1)));
-    assert!(asked["content"][0]["text"].as_str().expect("a text").ends_with("[approval appr_2]"), "{asked}");
-    assert!(fits(&run, json!([user("a"), assistant(asked["content"].clone()), user("approve")])));
+    for reason in [None, Some("not understood as a decision: send one of accept, reject")] {
+        let mut out = Out::new();
+        let mut sent = route("{}").create(&body(json!([user("a")]), json!({})));
+        let view = TestRun::with_info(&run.record, run.info.clone());
+        let mut waiting = view.view();
+        waiting.pending = &waiting.pending[1..];
+        sent.exchange.reply(Reply::Waiting(waiting, reason), &mut out).expect("a question");
+        let asked = testkit::HttpResponse::from_out(out).json();
+        assert_eq!(asked["stop_reason"], "end_turn");
+        let texts: Vec<&str> =
+            asked["content"].as_array().expect("content").iter().filter_map(|block| block["text"].as_str()).collect();
+        let text = texts.concat();
+        assert!(text.ends_with("[approval appr_2]"), "{asked}");
+        assert_eq!(text.starts_with("Not decided: not understood"), reason.is_some(), "{asked}");
+        assert!(fits(&run, json!([user("a"), assistant(asked["content"].clone()), user("approve")])), "{asked}");
+    }
 }
 
 #[test]

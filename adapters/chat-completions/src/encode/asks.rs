@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use interlingua_core::Out;
-use interlingua_core::answer::chat::{ApprovalForm, AskedItem};
+use interlingua_core::answer::chat::{ApprovalForm, AskedItem, reason_line};
 use interlingua_core::openai_error::ErrorObject;
 use interlingua_core::pending::{Pending, PendingKind};
 
@@ -16,6 +16,21 @@ use super::fields::Field;
 const AFTER_ALL: u32 = u32::MAX - 1;
 
 impl Encoder {
+    /// Asks items again, which the request did not decide. `reason`: in front of the question.
+    pub(super) fn ask_again(
+        &mut self,
+        agent: &str,
+        items: &[Pending],
+        reason: Option<&str>,
+        out: &mut Out,
+    ) -> Option<ErrorObject<'static>> {
+        let is_shown = self.echo.approvals != ApprovalForm::Refuse;
+        if let Some(reason) = reason.filter(|_| is_shown) {
+            self.write(Field::Content, (AFTER_ALL, 0), &reason_line(reason), out);
+        }
+        self.ask(agent, items, out)
+    }
+
     /// Asks these items, or the first of them. `Some`: the route refuses to ask.
     pub(super) fn ask(&mut self, agent: &str, items: &[Pending], out: &mut Out) -> Option<ErrorObject<'static>> {
         let items = self.shared.limited(agent, items);

@@ -172,7 +172,7 @@ impl Encoder {
         shared: Arc<Shared>,
         echo: Echo,
         (id, now, agent): (RunId, u64, &str),
-        items: &[Pending],
+        (items, reason): (&[Pending], Option<&str>),
         stream: bool,
         out: &mut Out,
     ) {
@@ -181,7 +181,7 @@ impl Encoder {
             encoder.frames = Some(Frames::new(&encoder.envelope));
             encoder.begin(out);
         }
-        let refused = encoder.ask(agent, items, out);
+        let refused = encoder.ask_again(agent, items, reason, out);
         let ending = refused.map_or_else(|| Ending::Finish(encoder.reason()), Ending::Error);
         match (ending, stream) {
             (ending, true) => encoder.end(&ending, None, out),

@@ -120,14 +120,14 @@ impl Exchange for Complete {
                 self.losses.extend(losses.as_slice());
             }
             // Nothing went to the agent: the session waits for an answer first.
-            Reply::Waiting(view) => {
+            Reply::Waiting(view, reason) => {
                 let Some((id, now)) = self.id else { return Err(Fault::unexpected_reply()) };
                 self.headers.apply(&mut out.head);
                 if self.stream {
                     out.head.set_event_stream();
                 }
                 let about = (id, now, view.run().agent.as_str());
-                Encoder::write_questions(shared, echo, about, view.pending, self.stream, out);
+                Encoder::write_questions(shared, echo, about, (view.pending, reason), self.stream, out);
             }
             _ => return Err(Fault::unexpected_reply()),
         }

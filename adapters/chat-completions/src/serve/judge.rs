@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use interlingua_core::answer::chat::AskedItem;
+use interlingua_core::answer::chat::{AskedItem, without_reason};
 use interlingua_core::call::{HistoryJudge, RunView};
 
 use super::Shared;
@@ -53,7 +53,7 @@ impl Judge {
             .flat_map(|item| asker.ask(std::slice::from_ref(item), &|name| echo.tool(name).is_some()))
             .collect();
 
-        let text = last.text.trim();
+        let text = without_reason(last.text.trim()).trim();
         if last.calls.is_empty() {
             return asked.iter().any(|asked| matches!(asked, AskedItem::Text(shown) if shown.trim() == text));
         }

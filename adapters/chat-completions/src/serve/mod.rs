@@ -10,7 +10,7 @@ pub(crate) mod stored;
 
 use std::sync::Arc;
 
-use interlingua_core::answer::{offer, supported_decisions};
+use interlingua_core::answer::offer;
 use interlingua_core::model_list::ModelNames;
 use interlingua_core::pending::{Pending, PendingKind};
 
@@ -28,8 +28,7 @@ impl Shared {
     pub(crate) fn limited(&self, agent: &str, items: &[Pending]) -> Vec<Pending> {
         let taken = self.names.card(agent).map_or(&[][..], |card| card.decisions);
         let asked = items.iter().filter(|item| item.kind != PendingKind::Tool);
-        let limit =
-            |item: &Pending| Pending { decisions: offer(item, supported_decisions(item, taken)), ..item.clone() };
+        let limit = |item: &Pending| Pending { decisions: offer(item, taken), ..item.clone() };
         asked.map(limit).collect()
     }
 }

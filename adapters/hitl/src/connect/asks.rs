@@ -48,6 +48,7 @@ pub(super) fn emit(id: &str, session: &str, data: &RawValue, sink: &mut dyn Even
     let decisions = match (kind, asked.config) {
         (PendingKind::Input, _) => vec![Decision::Respond],
         (PendingKind::Auth, None) => vec![Decision::Accept, Decision::Reject],
+        // Each has a word of its own, which no service takes for another one.
         (_, None) => vec![Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject],
         (_, Some(config)) => [
             (config.allow_accept, Decision::Accept),
@@ -59,6 +60,11 @@ pub(super) fn emit(id: &str, session: &str, data: &RawValue, sink: &mut dyn Even
         .filter_map(|(is_allowed, decision)| is_allowed.then_some(decision))
         .collect(),
     };
+    let mut decisions = decisions;
+    if kind == PendingKind::Approval && !decisions.contains(&Decision::Reject) {
+        // The service takes a rejection of every call.
+        decisions.push(Decision::Reject);
+    }
     let item = Pending {
         id: id.to_owned(),
         kind,
@@ -117,7 +123,8 @@ pub(super) fn answered(turn: &TurnRequest<'_>, words: Words, losses: &mut Losses
             // The output of a tool.
             AnswerBody::Text(text) if item.kind == PendingKind::Tool => (Decision::Respond, None, Some(text), None),
             _ => {
-                return Err(Fault::new(FaultKind::Invalid, "the answer decides nothing").with_code(answer::UNDECIDED));
+                let message = format!("the answer to '{}' is not understood as a decision", answer.id);
+                return Err(Fault::new(FaultKind::Invalid, message).with_code(answer::UNDECIDED));
             }
         };
         // What stands for a call's result is a text, in whatever form the client gave it.

@@ -224,10 +224,10 @@ impl Gateway {
         let input = match session.waiting.take(run.request.input, run.answers, run.answer_policy, self.now) {
             Outcome::Send { input, .. } => input,
             Outcome::Refused(fault) => return Err(fault),
-            Outcome::Wait => {
+            Outcome::Wait(_) => {
                 let pending: Vec<Pending> = session.waiting.open().map(|open| open.item.clone()).collect();
                 let (record, about) = session.runs.last().expect("a run asked");
-                return exchange.reply(Reply::Waiting(RunView { record, info: about, pending: &pending }), out);
+                return exchange.reply(Reply::Waiting(RunView { record, info: about, pending: &pending }, None), out);
             }
         };
 

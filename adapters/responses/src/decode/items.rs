@@ -95,6 +95,8 @@ struct Approval<'a> {
     approve: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<Json>,
 }
 
 impl ItemParser<'_> {
@@ -262,7 +264,15 @@ impl ItemParser<'_> {
         // Never approve by default: a response without a decision is an error (docs/human-in-the-loop.md#rule-1).
         let approve = object.boolean("approve")?.ok_or_else(|| missing(object.path_of("approve")))?;
         let reason = text(object, "reason")?;
-        let data = Approval { approval_request_id: &request_id, id: &request_id, approve, reason: reason.as_deref() };
+        // The protocol has no edits, but a client that sends other arguments must not get the old call.
+        let arguments = object.get_any(&["arguments", "edited_arguments", "editedArgs", "edited_args"]);
+        let data = Approval {
+            approval_request_id: &request_id,
+            id: &request_id,
+            approve,
+            reason: reason.as_deref(),
+            arguments: arguments.map(|arguments| arguments.to_json()),
+        };
         self.push(object, MessageType::McpApprovalResponse, Role::User, Content::data(&data))?;
         self.answered.insert(request_id);
         Ok(())

@@ -194,7 +194,7 @@ impl Exchange for Create {
                 self.losses = Encoder::write_response(Arc::clone(&self.shared), view, out);
                 Ok(Next::Done)
             }
-            Reply::Waiting(view) => {
+            Reply::Waiting(view, _) => {
                 let pending: Vec<_> = view.pending.iter().map(|item| format!("'{}'", item.id)).collect();
                 let message = format!("pending items must be answered first: {}", pending.join(", "));
                 Err(Fault::new(FaultKind::Waiting, message).with_field("input"))

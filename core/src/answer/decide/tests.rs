@@ -147,7 +147,112 @@ fn an_edit_that_is_not_offered_is_refused_and_never_becomes_an_accept() {
     let offered = offer(&item, NATIVE_DECISIONS);
     for payload in [r#"{"type":"edit","args":{"to":"b"}}"#, r#"{"approved":true,"editedArgs":{"to":"b"}}"#] {
         let refused = decide(&item, &AnswerBody::Payload(json(payload)), &offered).expect_err("not offered");
-        assert!(matches!(refused, AnswerError::NotOffered(Decision::Edit, _)), "{refused:?}");
+        let is_refused = matches!(refused, AnswerError::NotOffered(Decision::Edit, _) | AnswerError::OtherArguments(_));
+        assert!(is_refused, "{refused:?}");
+    }
+}
+
+/// Every form of an acceptance that carries arguments, with these.
+fn acceptances(arguments: &str) -> Vec<AnswerBody> {
+    let forms = [
+        r#"{"approved":true,"arguments":ARGS}"#,
+        r#"{"approve":true,"editedArgs":ARGS}"#,
+        r#"{"accepted":true,"edited_args":ARGS}"#,
+        r#"{"confirmed":true,"args":ARGS}"#,
+        r#"{"decision":"accept","arguments":ARGS}"#,
+        r#"{"decision":"accept","approved":true,"args":{"args":ARGS}}"#,
+        r#"{"type":"accept","args":ARGS}"#,
+        r#"{"type":"accept","args":{"action":"send_mail","args":ARGS}}"#,
+        r#"{"type":"approve","args":{"edited_args":ARGS}}"#,
+        r#"{"type":"approve","edited_action":{"name":"send_mail","args":ARGS}}"#,
+        r#"{"decisions":[{"type":"approve","edited_action":{"name":"send_mail","args":ARGS}}]}"#,
+        r#"[{"type":"accept","args":{"args":ARGS}}]"#,
+        r#"{"approved":true,"input":ARGS}"#,
+        r#"{"approved":true,"updatedInput":ARGS}"#,
+    ];
+    let given = forms.iter().map(|form| form.replace("ARGS", arguments));
+    let mut all: Vec<AnswerBody> =
+        given.flat_map(|form| [AnswerBody::Payload(json(&form)), AnswerBody::Text(form)]).collect();
+    let decided = |arguments: Option<&str>, payload: Option<String>| AnswerBody::Decided {
+        decision: Decision::Accept,
+        arguments: arguments.map(str::to_owned),
+        text: None,
+        payload: payload.map(|payload| json(&payload)),
+    };
+    all.push(decided(Some(arguments), None));
+    all.push(decided(None, Some(format!(r#"{{"approved":true,"arguments":{arguments}}}"#))));
+    all
+}
+
+#[test]
+fn an_acceptance_of_other_arguments_is_an_edit_or_refused() {
+    let item = item(PendingKind::Approval);
+    for given in acceptances(r#"{"to":"b"}"#) {
+        let decided = decide(&item, &given, ALL_DECISIONS).unwrap_or_else(|why| panic!("{given:?}: {why}"));
+        assert_eq!((decided.decision, decided.arguments.as_deref()), (Decision::Edit, Some(r#"{"to":"b"}"#)));
+        let refused = decide(&item, &given, NATIVE_DECISIONS).expect_err("no edits");
+        assert!(matches!(refused, AnswerError::OtherArguments(_)), "{given:?}: {refused:?}");
+        let fault = Fault::from(refused);
+        assert_eq!((fault.kind, fault.code()), (FaultKind::Conflict, NOT_TAKEN));
+        assert!(fault.message.contains("takes no edits"), "{}", fault.message);
+    }
+}
+
+#[test]
+fn an_acceptance_of_the_same_arguments_is_an_acceptance() {
+    let data = r#"{"id":"a","name":"send_mail","arguments":"{\"to\":\"a\",\"n\":1}"}"#;
+    let item = Pending::parse(&json(data)).expect("an item");
+    for arguments in [r#"{"to":"a","n":1}"#, r#"{ "n": 1.0, "to": "a" }"#] {
+        for given in acceptances(arguments) {
+            for offered in [ALL_DECISIONS, NATIVE_DECISIONS] {
+                let decided = decide(&item, &given, offered).unwrap_or_else(|why| panic!("{given:?}: {why}"));
+                assert_eq!((decided.decision, decided.arguments), (Decision::Accept, None), "{given:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn arguments_that_cannot_be_run_are_not_accepted() {
+    let item = item(PendingKind::Approval);
+    for given in [
+        r#"{"approved":true,"arguments":"all of them"}"#,
+        r#"{"approved":true,"arguments":[1]}"#,
+        r#"{"approved":true,"editedArgs":{"to":"b"},"arguments":{"to":"c"}}"#,
+        r#"{"type":"accept","args":{"action":"drop_table","args":{"to":"a"}}}"#,
+        r#"[{"type":"approve","args":{"to":"b"}},{"type":"approve"}]"#,
+    ] {
+        let decided = decide(&item, &AnswerBody::Payload(json(given)), ALL_DECISIONS);
+        assert!(decided.is_err(), "{given}: {decided:?}");
+    }
+}
+
+#[test]
+fn everyone_can_say_no() {
+    for kind in [PendingKind::Approval, PendingKind::Auth, PendingKind::Input, PendingKind::Tool] {
+        for listed in
+            [vec![], vec![Decision::Accept], vec![Decision::Respond], vec![Decision::Accept, Decision::Cancel]]
+        {
+            let mut item = item(kind);
+            item.decisions = listed;
+            // Also an item that was stored with a list that has no rejection in it.
+            for offered in [offer(&item, ALL_DECISIONS), item.decisions.clone()] {
+                let no = AnswerBody::Decided {
+                    decision: Decision::Reject,
+                    arguments: None,
+                    text: Some("no".into()),
+                    payload: None,
+                };
+                let decided = decide(&item, &no, &offered).expect("a no").decision;
+                assert!(matches!(decided, Decision::Reject | Decision::Cancel), "{item:?}");
+                if matches!(kind, PendingKind::Approval | PendingKind::Auth) {
+                    for word in ["reject", "no", "false"] {
+                        let decided = decide(&item, &AnswerBody::Text(word.into()), &offered).expect(word);
+                        assert_eq!(decided.decision, Decision::Reject, "{item:?}");
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -274,7 +379,9 @@ fn a_login_confirmation_continues_and_approves_nothing() {
     }
 
     for text in ["not done", "what for?", ""] {
-        assert_eq!(decide(&login, &AnswerBody::Text(text.into()), &offered), Err(AnswerError::Unclear), "{text}");
+        let unclear = decide(&login, &AnswerBody::Text(text.into()), &offered).expect_err(text);
+        assert_eq!(unclear, AnswerError::Unclear(offered.clone()), "{text}");
+        assert_eq!(unclear.to_string(), "not understood as a decision: send one of accept, reject");
     }
 }
 

@@ -99,7 +99,7 @@ fn a_protocol_that_asks_again_does_so_after_an_answer_without_a_decision() {
     let mut waiting = waiting(vec![approval("a"), approval("b")]);
     let before = waiting.clone();
     for answers in [vec![answer("a", "maybe")], vec![answer("a", "yes"), answer("b", "perhaps")]] {
-        assert!(matches!(waiting.take(Vec::new(), answers, terms, 1_000), Outcome::Wait));
+        assert!(matches!(waiting.take(Vec::new(), answers, terms, 1_000), Outcome::Wait(_)));
         assert_eq!(waiting, before, "no answer counts");
     }
     // An item that is not open cannot be asked for again.
@@ -111,7 +111,7 @@ fn a_protocol_that_asks_again_does_so_after_an_answer_without_a_decision() {
 fn a_new_user_message_approves_nothing() {
     let mut waiting = waiting(vec![approval("a")]);
     let outcome = waiting.take(vec![Message::user("yes")], Vec::new(), ALL_TOGETHER, 1_000);
-    assert!(matches!(outcome, Outcome::Wait));
+    assert!(matches!(outcome, Outcome::Wait(_)));
     assert_eq!(open(&waiting), ["a"]);
 }
 
@@ -197,7 +197,7 @@ fn answers_given_together_must_be_complete() {
 #[test]
 fn answers_given_one_by_one_are_collected_until_the_last_one() {
     let mut waiting = waiting(vec![approval("a"), approval("b")]);
-    assert!(matches!(waiting.take(Vec::new(), vec![answer("a", "yes")], ONE_BY_ONE, 1_000), Outcome::Wait));
+    assert!(matches!(waiting.take(Vec::new(), vec![answer("a", "yes")], ONE_BY_ONE, 1_000), Outcome::Wait(_)));
     assert_eq!(open(&waiting), ["b"]);
     let fault = refused(waiting.take(Vec::new(), vec![answer("a", "no")], ONE_BY_ONE, 1_000));
     assert_eq!(fault.code(), NOT_WAITING);
@@ -237,7 +237,7 @@ fn new_input_waits_for_open_items_but_not_for_open_tool_calls() {
     assert!(open(&waiting).is_empty(), "the client continued without it");
     waiting.ask(vec![tool("c"), approval("a")], &context());
     assert!(waiting.blocks());
-    assert!(matches!(waiting.take(vec![Message::user("go on")], Vec::new(), ALL_TOGETHER, 1_000), Outcome::Wait));
+    assert!(matches!(waiting.take(vec![Message::user("go on")], Vec::new(), ALL_TOGETHER, 1_000), Outcome::Wait(_)));
     let input = vec![Message::user("and quickly")];
     let input = sent(waiting.take(input, vec![answer("a", "yes")], ALL_TOGETHER, 1_000));
     assert_eq!((input.len(), input[1].as_str()), (2, "message and quickly"));
@@ -246,8 +246,8 @@ fn new_input_waits_for_open_items_but_not_for_open_tool_calls() {
 #[test]
 fn a_person_who_stands_in_for_tools_is_asked_for_each_call() {
     let mut waiting = waiting(vec![tool("c"), tool("d")]);
-    assert!(matches!(waiting.take(vec![Message::user("hi")], Vec::new(), WITH_TOOLS, 1_000), Outcome::Wait));
-    assert!(matches!(waiting.take(Vec::new(), vec![answer("c", "blue")], WITH_TOOLS, 1_000), Outcome::Wait));
+    assert!(matches!(waiting.take(vec![Message::user("hi")], Vec::new(), WITH_TOOLS, 1_000), Outcome::Wait(_)));
+    assert!(matches!(waiting.take(Vec::new(), vec![answer("c", "blue")], WITH_TOOLS, 1_000), Outcome::Wait(_)));
     let input = sent(waiting.take(Vec::new(), vec![answer("d", "")], WITH_TOOLS, 1_000));
     assert_eq!(
         input,
@@ -269,14 +269,14 @@ fn waiting_together(items: Vec<Pending>) -> Waiting {
 fn outputs_for_an_agent_that_takes_them_together_are_collected() {
     for terms in [ALL_TOGETHER, ONE_BY_ONE, AnswerPolicy { accepts_single_answers: true, ..ONE_BY_ONE }] {
         let mut waiting = waiting_together(vec![tool("c"), tool("d"), tool("e")]);
-        assert!(matches!(waiting.take(vec![output("d", "2")], Vec::new(), terms, 1_000), Outcome::Wait));
+        assert!(matches!(waiting.take(vec![output("d", "2")], Vec::new(), terms, 1_000), Outcome::Wait(_)));
         assert_eq!(open(&waiting), ["c", "e"]);
 
         let stored = serde_json::to_string(&waiting).expect("a document");
         let mut waiting: Waiting = serde_json::from_str(&stored).expect("the same document");
         let system = Message { role: Some(Role::System), ..Message::user("be brief") };
         let outcome = waiting.take(vec![system, output("c", "1")], Vec::new(), terms, 1_000);
-        assert!(matches!(outcome, Outcome::Wait), "instructions say nothing new");
+        assert!(matches!(outcome, Outcome::Wait(_)), "instructions say nothing new");
 
         // Clients that repeat what they have sent are understood, and the last output counts.
         let input = sent(waiting.take(vec![output("d", "two"), output("e", "3")], Vec::new(), terms, 1_000));
@@ -295,7 +295,7 @@ fn outputs_for_an_agent_that_takes_them_together_are_collected() {
 #[test]
 fn words_release_the_outputs_that_were_collected() {
     let mut waiting = waiting_together(vec![tool("c"), tool("d"), tool("e")]);
-    assert!(matches!(waiting.take(vec![output("c", "1")], Vec::new(), ALL_TOGETHER, 1_000), Outcome::Wait));
+    assert!(matches!(waiting.take(vec![output("c", "1")], Vec::new(), ALL_TOGETHER, 1_000), Outcome::Wait(_)));
     let input = vec![output("d", "2"), Message::user("never mind the rest")];
     let input = sent(waiting.take(input, Vec::new(), ALL_TOGETHER, 1_000));
     assert_eq!(input.len(), 3, "{input:?}");
@@ -306,7 +306,7 @@ fn words_release_the_outputs_that_were_collected() {
 #[test]
 fn decisions_and_outputs_for_an_agent_that_takes_them_together_go_together() {
     let mut waiting = waiting_together(vec![approval("a"), tool("c")]);
-    assert!(matches!(waiting.take(Vec::new(), vec![answer("a", "yes")], ALL_TOGETHER, 1_000), Outcome::Wait));
+    assert!(matches!(waiting.take(Vec::new(), vec![answer("a", "yes")], ALL_TOGETHER, 1_000), Outcome::Wait(_)));
     let fault = refused(waiting.take(Vec::new(), vec![answer("a", "no")], ALL_TOGETHER, 1_000));
     assert_eq!(fault.code(), NOT_WAITING, "a decision is made once");
     let input = sent(waiting.take(vec![output("c", "1")], Vec::new(), ALL_TOGETHER, 1_000));

@@ -1,6 +1,6 @@
 //! What a run waits for, as interrupts (docs/protocols/ag-ui.md#interrupts).
 
-use interlingua_core::answer::{NATIVE_DECISIONS, offer, payload, supported_decisions};
+use interlingua_core::answer::{NATIVE_DECISIONS, offer, payload};
 use interlingua_core::call::AgentCard;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Extra, Json};
@@ -17,7 +17,7 @@ pub(super) fn call_id(item: &Pending) -> &str {
 pub(super) fn interrupt(item: &Pending, agent: Option<&AgentCard>) -> Interrupt {
     let is_approval = item.kind == PendingKind::Approval;
     let taken = agent.map_or(NATIVE_DECISIONS, |card| card.decisions);
-    let offered = offer(item, supported_decisions(item, taken));
+    let offered = offer(item, taken);
     let reason = match (&item.reason, item.kind) {
         (Some(reason), _) if !reason.is_empty() => reason.as_str(),
         (_, PendingKind::Approval | PendingKind::Tool) => "tool_call",
@@ -81,5 +81,5 @@ fn metadata(item: &Pending, offered: &[Decision]) -> Json {
 /// The value of the older custom event.
 pub(super) fn legacy_value(item: &Pending, agent: Option<&AgentCard>) -> Json {
     let taken = agent.map_or(NATIVE_DECISIONS, |card| card.decisions);
-    payload::to_json(item, &offer(item, supported_decisions(item, taken)))
+    payload::to_json(item, &offer(item, taken))
 }
