@@ -187,8 +187,7 @@ fn is_retryable(kind: FaultKind) -> bool {
             | K::RateLimited
             | K::UpstreamUnreachable
             | K::UpstreamRateLimited
-            | K::UpstreamTimeout
-            | K::UpstreamTruncated
+            | K::UpstreamOverloaded
             | K::Restarted
             | K::ShuttingDown
             | K::Overloaded

@@ -425,7 +425,7 @@ async fn an_endless_refusal_body_is_cut_off() {
     let flood = format!("{:x}\r\n{}\r\n", 1024, "x".repeat(1024));
     let agent = scripted::Upstream::always(Reply::head(500, &[]).flood(flood));
     let fault = Client::to(agent.url("/process")).fault().await;
-    assert_fault(&fault, FaultKind::UpstreamRefused, "refused the request");
+    assert_fault(&fault, FaultKind::AgentFailed, "the agent failed (500)");
     assert!(fault.detail.is_some_and(|detail| (512..700).contains(&detail.len())), "the log needs no more");
     agent.wait_for_disconnects(1).await;
 
@@ -440,7 +440,7 @@ async fn a_redirect_is_not_followed() {
     let location = other.url("/process");
     let agent = scripted::Upstream::always(Reply::complete(307, &[("location", &location)], ""));
     let fault = Client::to(agent.url("/process")).fault().await;
-    assert_fault(&fault, FaultKind::UpstreamRefused, "redirects");
+    assert_fault(&fault, FaultKind::UpstreamMisconfigured, "redirects");
     assert_eq!(fault.upstream_status, Some(307));
     assert!(fault.detail.is_some_and(|detail| detail.ends_with(&format!("answered 307, to {location}"))));
     assert_eq!(other.connections(), 0);
@@ -457,7 +457,7 @@ async fn an_unavailable_agent_is_retried() {
 
     let agent = scripted::Upstream::always(unavailable);
     let client = Client::with(agent.url("/process"), |settings| settings.retries = 1);
-    assert_fault(&client.fault().await, FaultKind::UpstreamUnreachable, "not available");
+    assert_fault(&client.fault().await, FaultKind::UpstreamOverloaded, "not available");
     assert_eq!(agent.requests().len(), 2);
 }
 

@@ -113,6 +113,15 @@ impl<'a> Frame<'a> {
         if parsed.is_ok() { Some(frame) } else { None }
     }
 
+    /// True for a frame of no object of this protocol, which is no bare error either: other servers write errors so.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        match self.object.as_deref() {
+            None => self.error.is_none(),
+            Some(object) => object == "error",
+        }
+    }
+
     /// What the frame reports.
     #[must_use]
     pub fn event(mut self) -> AgentEvent<'a> {

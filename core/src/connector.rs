@@ -30,8 +30,9 @@ use serde::de::DeserializeOwned;
 
 use crate::agent_event::AgentEvent;
 use crate::capability::UpstreamCapabilities;
+use crate::error_class;
 use crate::event::Millis;
-use crate::fault::{Fault, FaultKind};
+use crate::fault::Fault;
 pub use crate::http_request::{HttpRequest, Purpose};
 use crate::json::Json;
 use crate::loss::Loss;
@@ -395,15 +396,8 @@ impl Refusal<'_> {
     /// The fault by the status alone. The body goes to the log.
     #[must_use]
     pub fn to_fault(&self) -> Fault {
-        let (kind, message) = match self.status {
-            300..=399 => (FaultKind::UpstreamRefused, "the agent redirects elsewhere, and redirects are not followed"),
-            429 => (FaultKind::UpstreamRateLimited, "the agent is rate limited"),
-            408 | 504 => (FaultKind::UpstreamTimeout, "the agent took too long"),
-            401 | 403 => (FaultKind::UpstreamRefused, "the agent refused the gateway's credentials"),
-            404 | 405 => (FaultKind::UpstreamRefused, "the agent has nothing at the URL that the gateway asks"),
-            503 => (FaultKind::UpstreamUnreachable, "the agent is not available"),
-            _ => (FaultKind::UpstreamRefused, "the agent refused the request"),
-        };
+        let kind = error_class::of_status(self.status);
+        let message = error_class::sentence(kind, Some(self.status));
         let mut fault = Fault::new(kind, message).with_detail(String::from_utf8_lossy(self.body));
         fault.upstream_status = Some(self.status);
         fault.retry_after = self.retry_after;
@@ -414,6 +408,6 @@ impl Refusal<'_> {
     /// gateway's request (its URL, its credentials) or the agent's own state.
     #[must_use]
     pub const fn is_about_the_request(&self) -> bool {
-        matches!(self.status, 400 | 409 | 413 | 422 | 429)
+        matches!(self.status, 400 | 409 | 413 | 415 | 422 | 429 | 451)
     }
 }

@@ -81,10 +81,28 @@ pub enum FaultKind {
     RateLimited,
     /// The agent could not be reached.
     UpstreamUnreachable,
-    /// The agent rejected the request.
+    /// The agent rejected the request as invalid.
     UpstreamRefused,
+    /// The conversation is too long for the agent's model.
+    UpstreamContextTooLong,
+    /// A content filter of the agent rejected the request.
+    UpstreamFiltered,
+    /// The agent does not accept a picture or a file of the request.
+    UpstreamUnsupportedMedia,
+    /// The request exceeds a size limit of the agent.
+    UpstreamInputTooLarge,
+    /// The agent does not have the model.
+    UpstreamNoSuchModel,
+    /// The agent rejected the credentials or the permissions of the gateway.
+    UpstreamCredentials,
+    /// The agent has nothing at the configured URL, or redirects elsewhere.
+    UpstreamMisconfigured,
     /// The agent's rate limit was exceeded.
     UpstreamRateLimited,
+    /// The agent's quota is used up.
+    UpstreamQuota,
+    /// The agent has no capacity at the moment.
+    UpstreamOverloaded,
     /// The agent sent nothing within the configured timeout.
     UpstreamTimeout,
     /// The agent's response ended early.
@@ -115,7 +133,16 @@ impl FaultKind {
         match self {
             K::UpstreamUnreachable
             | K::UpstreamRefused
+            | K::UpstreamContextTooLong
+            | K::UpstreamFiltered
+            | K::UpstreamUnsupportedMedia
+            | K::UpstreamInputTooLarge
+            | K::UpstreamNoSuchModel
+            | K::UpstreamCredentials
+            | K::UpstreamMisconfigured
             | K::UpstreamRateLimited
+            | K::UpstreamQuota
+            | K::UpstreamOverloaded
             | K::UpstreamTimeout
             | K::UpstreamTruncated
             | K::UpstreamGarbage
@@ -154,7 +181,16 @@ impl FaultKind {
             K::RateLimited => "RATE_LIMIT_EXCEEDED",
             K::UpstreamUnreachable => "UPSTREAM_UNREACHABLE",
             K::UpstreamRefused => "UPSTREAM_REFUSED",
+            K::UpstreamContextTooLong => "MODEL_CONTEXT_LENGTH_EXCEEDED",
+            K::UpstreamFiltered => "MODEL_CONTENT_FILTERED",
+            K::UpstreamUnsupportedMedia => "UPSTREAM_UNSUPPORTED_MEDIA",
+            K::UpstreamInputTooLarge => "UPSTREAM_INPUT_TOO_LARGE",
+            K::UpstreamNoSuchModel => "MODEL_NOT_FOUND",
+            K::UpstreamCredentials => "UPSTREAM_AUTH_FAILED",
+            K::UpstreamMisconfigured => "UPSTREAM_MISCONFIGURED",
             K::UpstreamRateLimited => "UPSTREAM_RATE_LIMITED",
+            K::UpstreamQuota => "MODEL_QUOTA_EXCEEDED",
+            K::UpstreamOverloaded => "UPSTREAM_OVERLOADED",
             K::UpstreamTimeout => "UPSTREAM_TIMEOUT",
             K::UpstreamTruncated => "UPSTREAM_TRUNCATED",
             K::UpstreamGarbage => "UPSTREAM_PROTOCOL_ERROR",
@@ -179,25 +215,36 @@ impl FaultKind {
     pub const fn status(self) -> u16 {
         use FaultKind as K;
         match self {
-            K::BadHead | K::Malformed | K::Missing | K::WrongType | K::Invalid | K::Exclusive | K::Unsupported => 400,
+            K::BadHead
+            | K::Malformed
+            | K::Missing
+            | K::WrongType
+            | K::Invalid
+            | K::Exclusive
+            | K::Unsupported
+            | K::UpstreamRefused
+            | K::UpstreamContextTooLong
+            | K::UpstreamFiltered
+            | K::UpstreamUnsupportedMedia => 400,
             K::Unauthenticated => 401,
             K::Forbidden => 403,
-            K::NoSuchPath | K::NotFound | K::NoSuchAgent => 404,
+            K::NoSuchPath | K::NotFound | K::NoSuchAgent | K::UpstreamNoSuchModel => 404,
             K::MethodNotAllowed => 405,
             K::NotAcceptable => 406,
             K::Busy | K::Waiting | K::Conflict | K::Canceled => 409,
-            K::TooLarge => 413,
+            K::TooLarge | K::UpstreamInputTooLarge => 413,
             K::UnsupportedMedia => 415,
             K::Misdirected => 421,
             K::HeadTooLarge => 431,
-            K::RateLimited | K::UpstreamRateLimited => 429,
+            K::RateLimited | K::UpstreamRateLimited | K::UpstreamQuota => 429,
             K::UpstreamUnreachable
-            | K::UpstreamRefused
+            | K::UpstreamCredentials
+            | K::UpstreamMisconfigured
             | K::UpstreamTruncated
             | K::UpstreamGarbage
             | K::UpstreamTooLarge
             | K::AgentFailed => 502,
-            K::ShuttingDown | K::Overloaded => 503,
+            K::ShuttingDown | K::Overloaded | K::UpstreamOverloaded => 503,
             K::UpstreamTimeout => 504,
             K::Restarted | K::Internal => 500,
         }
@@ -216,6 +263,26 @@ impl FaultKind {
                 | K::AgentFailed
                 | K::Canceled
         )
+    }
+
+    /// False if the same request cannot succeed, or could make the agent do its work twice: clients must not repeat it by
+    /// themselves.
+    #[must_use]
+    pub const fn retry_helps(self) -> bool {
+        use FaultKind as K;
+        let is_final = matches!(
+            self,
+            K::UpstreamRefused
+                | K::UpstreamContextTooLong
+                | K::UpstreamFiltered
+                | K::UpstreamUnsupportedMedia
+                | K::UpstreamInputTooLarge
+                | K::UpstreamNoSuchModel
+                | K::UpstreamCredentials
+                | K::UpstreamMisconfigured
+                | K::UpstreamQuota
+        );
+        !is_final && !self.may_have_side_effects()
     }
 
     /// Every kind, for the mapping tables in the tests of adapters.
@@ -244,7 +311,16 @@ impl FaultKind {
         Self::RateLimited,
         Self::UpstreamUnreachable,
         Self::UpstreamRefused,
+        Self::UpstreamContextTooLong,
+        Self::UpstreamFiltered,
+        Self::UpstreamUnsupportedMedia,
+        Self::UpstreamInputTooLarge,
+        Self::UpstreamNoSuchModel,
+        Self::UpstreamCredentials,
+        Self::UpstreamMisconfigured,
         Self::UpstreamRateLimited,
+        Self::UpstreamQuota,
+        Self::UpstreamOverloaded,
         Self::UpstreamTimeout,
         Self::UpstreamTruncated,
         Self::UpstreamGarbage,

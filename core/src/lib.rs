@@ -21,6 +21,7 @@ pub mod contents;
 pub mod data_url;
 pub mod duration;
 pub mod emitted_text;
+pub mod error_class;
 pub mod event;
 pub mod exchange;
 pub mod fallback;

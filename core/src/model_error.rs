@@ -1,99 +1,173 @@
-//! What a server complains of: in an answer with a status, and inside a 200.
+//! Errors of servers: found in an answer with a status, and inside a 200.
+//!
+//! Not here: which class of error it is ([`crate::error_class`]).
 
 use std::time::Duration;
 
 use crate::connector::Refusal;
-use crate::filter::client_text;
+use crate::error_class::{self, classify};
+use crate::filter::{client_text, truncated};
 use crate::{Fault, FaultKind};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// Canonical codes, which the gateway's protocols know how to report.
-const CONTEXT_LENGTH: &str = "MODEL_CONTEXT_LENGTH_EXCEEDED";
-const QUOTA: &str = "MODEL_QUOTA_EXCEEDED";
-const MODEL_NOT_FOUND: &str = "MODEL_NOT_FOUND";
-
-/// How servers without a code say that the conversation is too long, in lower case.
-const TOO_LONG: &[&str] =
-    &["context length", "context_length", "context window", "context size", "prompt is too long", "too many tokens"];
-
-/// A refusal's pause is believed up to this.
+/// Upper limit for a pause that a refusal names.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// How much of a body is quoted in the log, in bytes.
-const QUOTED: usize = 500;
+/// Length of a body in the log, in bytes.
+const MAX_LOGGED: usize = 500;
+/// Length of a text that may be a whole error in itself, in bytes. Longer ones are pages or answers.
+const MAX_PLAIN_TEXT: usize = 2000;
+/// Levels of errors in errors. Each gateway between the model and this one may add one.
+const MAX_LEVELS: usize = 8;
 
-/// A complaint of a server.
+/// An error that a server reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Complaint {
-    /// Its word for it, or the type where it has none. Empty: neither.
+    /// The server's code, or the type where it has none. Empty: neither.
     code: String,
+    /// Further words that may name the class: the type, a status word, a reason.
+    words: Vec<String>,
     /// Its sentence. Empty: none.
     message: String,
+    /// The raw answer of the model server, quoted by a gateway in front of it. Never shown.
+    origin: String,
     /// The HTTP status that it gives as its code.
     status: Option<u16>,
 }
 
 impl Complaint {
-    /// Reads any of the forms in use. None: neither JSON nor plain text.
+    /// Reads any of the forms in use. `None`: neither JSON nor plain text.
     ///
     /// See `docs/protocols/chat-completions.md#refusals`.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(body).ok()?.trim();
         match serde_json::from_str::<Value>(text) {
-            Ok(value) => Self::of(&value),
+            Ok(value) => Self::from_value(&value, MAX_LEVELS),
             // A page of a proxy is not meant for a program.
             Err(_) if text.is_empty() || text.starts_with('<') => None,
             Err(_) => Some(Self { message: text.to_owned(), ..Self::default() }),
         }
     }
 
-    fn of(value: &Value) -> Option<Self> {
+    /// Reads JSON that has no meaning in the agent's protocol: an object, or a list of them. `None`: it is no error either.
+    pub fn from_unknown_object(data: &[u8]) -> Option<Self> {
+        let value = serde_json::from_slice::<Value>(data).ok()?;
+        let is_error = match &value {
+            Value::Object(fields) => is_error(fields),
+            Value::Array(entries) => {
+                !entries.is_empty() && entries.iter().all(|entry| entry.as_object().is_some_and(is_error))
+            }
+            _ => false,
+        };
+        is_error.then(|| Self::from_value(&value, MAX_LEVELS).unwrap_or_default())
+    }
+
+    fn from_value(value: &Value, levels: usize) -> Option<Self> {
+        let levels = levels.checked_sub(1)?;
         match value {
-            Value::String(text) => Some(Self { message: text.clone(), ..Self::default() }),
+            Value::String(text) => Some(Self::from_text(text, levels)),
             // Gemini sends a list with one error in it, validators one with an entry for each field.
             Value::Array(entries) => {
-                let found: Vec<Self> = entries.iter().filter_map(Self::of).collect();
+                let found: Vec<Self> = entries.iter().filter_map(|entry| Self::from_value(entry, levels)).collect();
                 let message = found.iter().map(|found| found.message.as_str()).collect::<Vec<_>>().join("; ");
                 let first = found.into_iter().next()?;
                 Some(Self { message, ..first })
             }
-            Value::Object(fields) => {
-                if let Some(inner) = fields.get("error").filter(|inner| !inner.is_null()).and_then(Self::of) {
-                    return Some(inner);
-                }
-                let word = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-                let nested = || fields.get("detail").and_then(Self::of).map(|detail| detail.message);
-                let message = Some(word("message")).filter(|text| !text.is_empty());
-                let message = message.or_else(nested).unwrap_or_else(|| word("msg"));
-                // Some give the status as a number, others as its digits. Neither is a word for what went wrong.
-                let status = fields.get("code").and_then(|code| match code {
-                    Value::Number(number) => number.as_u64().and_then(|number| u16::try_from(number).ok()),
-                    Value::String(digits) => digits.parse().ok(),
-                    _ => None,
-                });
-                let code = Some(word("code")).filter(|code| !code.is_empty() && status.is_none());
-                let code = code.unwrap_or_else(|| word("type"));
-                (!message.is_empty() || !code.is_empty()).then_some(Self { code, message, status })
-            }
+            Value::Object(fields) => Self::from_fields(fields, levels),
             _ => None,
         }
     }
 
-    /// The canonical code for it, if the gateway has one.
-    fn canonical_code(&self) -> Option<&'static str> {
-        match self.code.as_str() {
-            "context_length_exceeded" => return Some(CONTEXT_LENGTH),
-            "insufficient_quota" => return Some(QUOTA),
-            "model_not_found" => return Some(MODEL_NOT_FOUND),
-            // Of what, the text alone says.
-            "not_found_error" if self.message.starts_with("model:") => return Some(MODEL_NOT_FOUND),
-            _ => {}
-        }
-
-        let text = self.message.to_ascii_lowercase();
-        TOO_LONG.iter().any(|words| text.contains(words)).then_some(CONTEXT_LENGTH)
+    /// Some gateways put the whole JSON of another server into a text.
+    fn from_text(text: &str, levels: usize) -> Self {
+        let inner = text.trim_start().starts_with('{').then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+        inner
+            .and_then(|inner| Self::from_value(&inner, levels))
+            .unwrap_or_else(|| Self { message: text.to_owned(), ..Self::default() })
     }
 
-    /// Its word for it, or the type where it has none. Empty: neither.
+    fn from_fields(fields: &Map<String, Value>, levels: usize) -> Option<Self> {
+        let word = |names: &[&str]| {
+            let found = names.iter().find_map(|name| fields.get(*name)?.as_str().filter(|word| !word.is_empty()));
+            found.unwrap_or_default().to_owned()
+        };
+        let own = word(&["message", "error_message", "errorMessage", "error_msg", "err_msg"]);
+        let inner = ["error", "errors"].iter().find_map(|name| fields.get(*name).filter(|inner| !is_empty(inner)));
+        if let Some(mut inner) = inner.and_then(|inner| Self::from_value(inner, levels)) {
+            let is_text = fields.get("error").is_some_and(Value::is_string);
+            // Frameworks name the status in `error`, and the reason beside it.
+            if is_text && !own.is_empty() && own != inner.message {
+                let name = std::mem::replace(&mut inner.message, own);
+                if is_word(&name) && inner.code.is_empty() {
+                    inner.code = name;
+                }
+            }
+            inner.status = inner.status.or_else(|| status_in(fields));
+            inner.add_words(fields);
+            return Some(inner);
+        }
+
+        let nested = ["message", "detail", "details"].iter().find_map(|name| {
+            let nested = fields.get(*name).filter(|nested| !is_empty(nested))?;
+            // The details of Google's errors repeat no sentence.
+            if *name == "details" && !own.is_empty() { None } else { Self::from_value(nested, levels) }
+        });
+        let mut found = match nested {
+            Some(nested) if own.is_empty() || own == nested.message => nested,
+            // The message is JSON in a text.
+            Some(nested) if own.trim_start().starts_with('{') => nested,
+            _ => Self { message: own, ..Self::default() },
+        };
+        if found.message.is_empty() {
+            found.message = word(&["msg", "title", "reason", "error_description"]);
+        }
+        if let Some(path) =
+            fields.get("loc").and_then(Value::as_array).map(|path| dotted(path)).filter(|path| !path.is_empty())
+        {
+            found.message = format!("{path}: {}", found.message);
+        }
+
+        found.status = found.status.or_else(|| status_in(fields));
+        let code = word(&["code", "error_code", "errorCode"]);
+        // Some give the status as a number, others as its digits. Neither is a word for what went wrong.
+        let code = Some(code).filter(|code| !code.is_empty() && code.parse::<u16>().is_err());
+        let kind = word(&["type", "error_type", "errorType"]);
+        if found.code.is_empty() {
+            found.code = code.unwrap_or(kind);
+        }
+        found.add_words(fields);
+        (!found.message.is_empty() || !found.code.is_empty()).then_some(found)
+    }
+
+    /// Collects what may name the class beside the code.
+    fn add_words(&mut self, fields: &Map<String, Value>) {
+        const WORDS: &[&str] =
+            &["code", "error_code", "errorCode", "type", "error_type", "errorType", "status", "reason"];
+        let reasons = fields.get("details").and_then(Value::as_array).into_iter().flatten();
+        let reasons = reasons.filter_map(|detail| detail.get("reason")?.as_str());
+        let words = WORDS.iter().filter_map(|name| fields.get(*name)?.as_str()).chain(reasons);
+        self.words.extend(words.filter(|word| is_word(word)).take(MAX_LEVELS).map(str::to_owned));
+        if let Some(raw) = fields.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str()) {
+            truncated(raw, MAX_PLAIN_TEXT).clone_into(&mut self.origin);
+        }
+    }
+
+    /// The kind of fault. `status`: the HTTP status of the answer, `None` inside a 200. `None`: of no known class.
+    #[must_use]
+    pub fn class(&self, status: Option<u16>) -> Option<FaultKind> {
+        let words = std::iter::once(self.code.as_str()).chain(self.words.iter().map(String::as_str));
+        // A gateway in front of the server has its own status, and repeats the server's.
+        let status = match (status, self.status) {
+            (Some(400), Some(inner @ 401..=499)) | (Some(500 | 502), Some(inner)) => Some(inner),
+            (Some(outer), _) => Some(outer),
+            (None, inner) => inner,
+        };
+        if self.origin.is_empty() {
+            return classify(words, &self.message, status);
+        }
+        classify(words, &format!("{} {}", self.message, self.origin), status)
+    }
+
+    /// The server's code, or the type where it has none. Empty: neither.
     #[must_use]
     pub fn code(&self) -> &str {
         &self.code
@@ -107,249 +181,162 @@ impl Complaint {
 
     /// Code and sentence for the error that ends a run. Unfiltered.
     pub fn into_error(self) -> (String, String) {
-        let code = self.canonical_code().map(str::to_owned).unwrap_or(self.code);
+        let code = self.class(None).filter(|kind| *kind != FaultKind::AgentFailed).map(|kind| kind.code().to_owned());
+        let code = code.unwrap_or(self.code);
         let message = if self.message.is_empty() { "the agent failed".to_owned() } else { self.message };
         (code, message)
     }
 
+    /// The fault of an answer that is nothing but this error, with a status of success.
+    #[must_use]
+    pub fn into_fault(self) -> Fault {
+        let kind = self.class(None).unwrap_or(FaultKind::AgentFailed);
+        let shown = if self.message.is_empty() { None } else { Some(client_text(&self.code, &self.message)) };
+        let sentence = error_class::sentence(kind, None);
+        let message = match shown {
+            Some(shown) if kind == FaultKind::AgentFailed => shown,
+            Some(shown) if error_class::is_about_the_request(kind) => format!("{sentence}: {shown}"),
+            _ => sentence.into_owned(),
+        };
+        let mut fault = Fault::new(kind, message);
+        fault.retry_after = self.retry_after().filter(|_| kind.retry_helps());
+        fault.code = Some(self.code).filter(|code| kind == FaultKind::AgentFailed && !code.is_empty());
+        fault
+    }
+
     /// The fault of a server that takes no request for now, and says so inside of a 200.
     pub fn not_now(&self) -> Option<Fault> {
-        let fault = match (self.code.as_str(), self.status) {
-            ("rate_limit_error" | "rate_limit_exceeded", _) | (_, Some(429)) => {
-                let mut fault = Fault::new(FaultKind::UpstreamRateLimited, "the agent is rate limited");
-                fault.retry_after = self.retry_after();
-                fault
-            }
-            ("overloaded_error", _) | (_, Some(503 | 529)) => {
-                Fault::new(FaultKind::UpstreamUnreachable, "the agent is not available")
-            }
-            _ => return None,
-        };
-        Some(fault.with_detail(&self.message))
+        let kind = self.class(None)?;
+        if !matches!(kind, FaultKind::UpstreamRateLimited | FaultKind::UpstreamOverloaded) {
+            return None;
+        }
+        let mut fault = Fault::new(kind, error_class::sentence(kind, None)).with_detail(&self.message);
+        fault.retry_after = self.retry_after();
+        Some(fault)
     }
 
-    /// The pause in "try again in 1.5s" or "in 20 seconds".
+    /// The pause that the text names.
     fn retry_after(&self) -> Option<Duration> {
-        let text = self.message.to_ascii_lowercase();
-        let rest = &text[text.find("try again in ")? + "try again in ".len()..];
-        let end = rest.find(|next: char| !next.is_ascii_digit() && next != '.').unwrap_or(rest.len());
-        let number: f64 = rest[..end].parse().ok()?;
-        let unit = rest[end..].trim_start();
-        let factor = if unit.starts_with("ms") || unit.starts_with("milli") {
-            0.001
-        } else if unit.starts_with('m') {
-            60.0
-        } else {
-            1.0
-        };
-
-        Some(Duration::try_from_secs_f64(number * factor).unwrap_or(MAX_RETRY_AFTER).min(MAX_RETRY_AFTER))
+        retry_after(&self.message)
     }
+}
+
+/// Whether an object that is no part of a protocol reports an error.
+fn is_error(fields: &Map<String, Value>) -> bool {
+    const SIGNS: &[&str] = &[
+        "error",
+        "errors",
+        "detail",
+        "error_message",
+        "errorMessage",
+        "error_msg",
+        "error_type",
+        "errorType",
+        "error_code",
+        "errorCode",
+    ];
+    let has = |name: &str| fields.get(name).is_some_and(|value| !is_empty(value));
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+    let is_named = ["object", "type", "status"].iter().any(|name| text(name) == "error");
+    let is_pair = has("message") && (has("code") || text("type").to_ascii_lowercase().ends_with("error"));
+    let has_failed = fields.get("success") == Some(&Value::Bool(false));
+    is_named || is_pair || has_failed || SIGNS.iter().any(|name| has(name))
+}
+
+/// True for a value that carries no information: null, false, or empty.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(entries) => entries.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && !text.contains(char::is_whitespace)
+}
+
+/// The HTTP status in the fields of an error.
+fn status_in(fields: &Map<String, Value>) -> Option<u16> {
+    let number = |value: &Value| match value {
+        Value::Number(number) => number.as_u64().and_then(|number| u16::try_from(number).ok()),
+        Value::String(digits) => digits.parse().ok(),
+        _ => None,
+    };
+    let mut found =
+        ["code", "status", "error_code", "status_code"].iter().filter_map(|name| number(fields.get(*name)?));
+    found.find(|status| (400..=599).contains(status))
+}
+
+/// The place of a validator's error, without the part of the request: `["body", "input", 0]` is `input.0`.
+fn dotted(path: &[Value]) -> String {
+    let parts = path.iter().filter(|part| part.as_str() != Some("body")).take(MAX_LEVELS);
+    let parts = parts.map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
+    parts.collect::<Vec<_>>().join(".")
+}
+
+/// The pause in "try again in 1.5s", "in 20 seconds" or "retry in 34.07s".
+#[must_use]
+pub fn retry_after(text: &str) -> Option<Duration> {
+    let text = truncated(text, MAX_PLAIN_TEXT).to_ascii_lowercase();
+    let rest =
+        ["try again in ", "retry in "].iter().find_map(|words| Some(&text[text.find(words)? + words.len()..]))?;
+    let end = rest.find(|next: char| !next.is_ascii_digit() && next != '.').unwrap_or(rest.len());
+    let number: f64 = rest[..end].trim_end_matches('.').parse().ok()?;
+    let unit = rest[end..].trim_start();
+    let factor = if unit.starts_with("ms") || unit.starts_with("milli") {
+        0.001
+    } else if unit.starts_with('m') {
+        60.0
+    } else {
+        1.0
+    };
+
+    Some(Duration::try_from_secs_f64(number * factor).unwrap_or(MAX_RETRY_AFTER).min(MAX_RETRY_AFTER))
 }
 
 /// The fault in an answer whose status is no success.
 pub fn map_refusal(refusal: &Refusal<'_>) -> Fault {
     let mut fault = refusal.to_fault();
     let complaint = Complaint::parse(refusal.body).unwrap_or_default();
-    let code = complaint.canonical_code();
-
-    match (refusal.status, code) {
-        (402, _) | (400..=499, Some(QUOTA)) => {
-            fault.kind = FaultKind::UpstreamRateLimited;
-            "the agent's quota is used up".clone_into(&mut fault.message);
-            fault.code = Some(QUOTA.to_owned());
-            return fault;
-        }
-        (404, Some(MODEL_NOT_FOUND)) => {
-            "the agent does not have the model".clone_into(&mut fault.message);
-            fault.code = Some(MODEL_NOT_FOUND.to_owned());
-            return fault;
-        }
-        // Groq refuses a whole answer if its model wrote a broken call: the request was fine.
-        (400, _) if complaint.code == "tool_use_failed" => {
-            fault.kind = FaultKind::AgentFailed;
-            "the agent failed".clone_into(&mut fault.message);
-        }
-        (400 | 413 | 422, Some(CONTEXT_LENGTH)) => fault.code = Some(CONTEXT_LENGTH.to_owned()),
-        (529, _) => {
-            fault.kind = FaultKind::UpstreamUnreachable;
-            "the agent is not available".clone_into(&mut fault.message);
-        }
-        (429, _) => fault.retry_after = fault.retry_after.or_else(|| complaint.retry_after()),
-        _ => {}
+    if let Some(kind) = complaint.class(Some(refusal.status)) {
+        fault.kind = kind;
+    }
+    // Groq refuses a whole answer if its model wrote a broken call: the request was fine.
+    let is_broken_call = refusal.status == 400 && complaint.code == "tool_use_failed";
+    if is_broken_call {
+        fault.kind = FaultKind::AgentFailed;
     }
 
-    if refusal.is_about_the_request() && !complaint.message.is_empty() {
+    let status = Some(refusal.status).filter(|_| !is_broken_call);
+    fault.message = error_class::sentence(fault.kind, status).into_owned();
+    if fault.kind == FaultKind::UpstreamRateLimited {
+        fault.retry_after = fault.retry_after.or_else(|| complaint.retry_after());
+    }
+    let is_shown = refusal.is_about_the_request() && error_class::is_about_the_request(fault.kind);
+    if is_shown && !complaint.message.is_empty() {
         fault.message = format!("{}: {}", fault.message, client_text(&complaint.code, &complaint.message));
     }
-
     fault
 }
 
-/// An answer that is not in this protocol.
+/// The fault of an answer with a status of success that is not in the agent's protocol.
 pub fn garbage(data: &[u8]) -> Fault {
-    let beginning = String::from_utf8_lossy(&data[..data.len().min(QUOTED)]).into_owned();
+    let beginning = String::from_utf8_lossy(&data[..data.len().min(MAX_LOGGED)]).into_owned();
+    if let Some(complaint) = Complaint::from_unknown_object(data) {
+        return complaint.into_fault().with_detail(beginning);
+    }
+    // Proxies and small servers report errors as plain text.
+    let plain = std::str::from_utf8(data).ok().filter(|text| text.len() <= MAX_PLAIN_TEXT);
+    let plain = plain.map(str::trim).filter(|text| !text.starts_with(['<', '{', '[', '"']));
+    if let Some(text) = plain.filter(|text| error_class::of_text(text).is_some()) {
+        let complaint = Complaint { message: text.to_owned(), ..Complaint::default() };
+        return complaint.into_fault().with_detail(beginning);
+    }
     Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be understood").with_detail(beginning)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_complaint_is_found_in_every_form() {
-        for (body, code, message) in [
-            (r#"{"error":{"message":"no","type":"t","code":"c"}}"#, "c", "no"),
-            (r#"{"error":{"message":"no","type":"t","code":null}}"#, "t", "no"),
-            (r#"{"error":{"code":502,"message":"no"}}"#, "", "no"),
-            (
-                r#"{"error":{"code":"500","message":"no","type":"internal_server_error"}}"#,
-                "internal_server_error",
-                "no",
-            ),
-            (r#"{"error":{"code":"500","message":"no","type":null}}"#, "", "no"),
-            (r#"{"error":"no"}"#, "", "no"),
-            (r#"{"object":"error","message":"no","code":"c"}"#, "c", "no"),
-            (r#"{"detail":"no"}"#, "", "no"),
-            (r#"{"detail":[{"loc":["body"],"msg":"no"},{"msg":"nor this"}]}"#, "", "no; nor this"),
-            (r#"[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]"#, "", "no"),
-            ("no\n", "", "no"),
-        ] {
-            let complaint = Complaint::parse(body.as_bytes()).expect(body);
-            assert_eq!((complaint.code.as_str(), complaint.message.as_str()), (code, message), "{body}");
-        }
-
-        for body in ["", "<html>", "{}", "[]", "null", "7", "{\"error\":null}"] {
-            assert_eq!(Complaint::parse(body.as_bytes()), None, "{body}");
-        }
-    }
-
-    #[test]
-    fn a_server_that_takes_nothing_now_says_so_in_many_ways() {
-        let kind = |body: &str| {
-            let fault = Complaint::parse(body.as_bytes()).expect(body).not_now();
-            fault.map(|fault| (fault.kind, fault.retry_after))
-        };
-        let busy = Some((FaultKind::UpstreamUnreachable, None));
-        for (body, wanted) in [
-            (r#"{"error":{"type":"overloaded_error","message":"busy"}}"#, busy),
-            (r#"{"error":{"code":529,"message":"busy"}}"#, busy),
-            (r#"{"error":{"code":"503","message":"busy"}}"#, busy),
-            (
-                r#"{"error":{"code":429,"message":"try again in 2s"}}"#,
-                Some((FaultKind::UpstreamRateLimited, Some(Duration::from_secs(2)))),
-            ),
-            (r#"{"error":{"code":500,"message":"no"}}"#, None),
-            (r#"{"error":"overloaded_error"}"#, None),
-        ] {
-            assert_eq!(kind(body), wanted, "{body}");
-        }
-    }
-
-    #[test]
-    fn each_refusal_becomes_the_fault_of_the_table() {
-        use FaultKind as K;
-        for (status, body, kind, code, message) in [
-            (
-                400,
-                r#"{"error":{"message":"bad n"}}"#,
-                K::UpstreamRefused,
-                K::UpstreamRefused.code(),
-                "the agent refused the request: bad n",
-            ),
-            (
-                400,
-                r#"{"error":{"code":"context_length_exceeded","message":"8192 tokens"}}"#,
-                K::UpstreamRefused,
-                CONTEXT_LENGTH,
-                "the agent refused the request: 8192 tokens",
-            ),
-            (
-                400,
-                r#"{"error":"the request exceeds the available context size"}"#,
-                K::UpstreamRefused,
-                CONTEXT_LENGTH,
-                "the agent refused the request: the request exceeds the available context size",
-            ),
-            (
-                401,
-                r#"{"error":{"message":"bad key sk-123"}}"#,
-                K::UpstreamRefused,
-                K::UpstreamRefused.code(),
-                "the agent refused the gateway's credentials",
-            ),
-            (402, "", K::UpstreamRateLimited, QUOTA, "the agent's quota is used up"),
-            (
-                429,
-                r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#,
-                K::UpstreamRateLimited,
-                QUOTA,
-                "the agent's quota is used up",
-            ),
-            (
-                404,
-                r#"{"error":{"code":"model_not_found","message":"x"}}"#,
-                K::UpstreamRefused,
-                MODEL_NOT_FOUND,
-                "the agent does not have the model",
-            ),
-            (
-                404,
-                r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-9"}}"#,
-                K::UpstreamRefused,
-                MODEL_NOT_FOUND,
-                "the agent does not have the model",
-            ),
-            (
-                404,
-                "<html>",
-                K::UpstreamRefused,
-                K::UpstreamRefused.code(),
-                "the agent has nothing at the URL that the gateway asks",
-            ),
-            (
-                400,
-                r#"{"error":{"code":"tool_use_failed","message":"broken call"}}"#,
-                K::AgentFailed,
-                K::AgentFailed.code(),
-                "the agent failed: broken call",
-            ),
-            (
-                503,
-                r#"{"error":"busy"}"#,
-                K::UpstreamUnreachable,
-                K::UpstreamUnreachable.code(),
-                "the agent is not available",
-            ),
-            (529, "", K::UpstreamUnreachable, K::UpstreamUnreachable.code(), "the agent is not available"),
-            (
-                500,
-                r#"{"error":{"message":"secret"}}"#,
-                K::UpstreamRefused,
-                K::UpstreamRefused.code(),
-                "the agent refused the request",
-            ),
-        ] {
-            let fault = map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None });
-            assert_eq!((fault.kind, fault.code(), fault.message.as_str()), (kind, code, message), "{status} {body}");
-            assert_eq!((fault.upstream_status, fault.detail.as_deref()), (Some(status), Some(body)));
-        }
-    }
-
-    #[test]
-    fn the_pause_is_read_from_the_header_or_the_text() {
-        let pause = |text: &str, header: Option<u64>| {
-            let body = format!(r#"{{"error":{{"message":"{text}"}}}}"#);
-            let retry_after = header.map(Duration::from_secs);
-            map_refusal(&Refusal { status: 429, body: body.as_bytes(), retry_after }).retry_after
-        };
-
-        assert_eq!(pause("Please try again in 1.5s.", None), Some(Duration::from_millis(1500)));
-        assert_eq!(pause("try again in 20 seconds", None), Some(Duration::from_secs(20)));
-        assert_eq!(pause("Try again in 300ms", None), Some(Duration::from_millis(300)));
-        assert_eq!(pause("try again in 2m", None), Some(Duration::from_secs(120)));
-        assert_eq!(pause("try again in 99999999999999999999999s", None), Some(MAX_RETRY_AFTER));
-        assert_eq!(pause("try again in 20s", Some(3)), Some(Duration::from_secs(3)));
-        assert_eq!(pause("try again later", None), None);
-    }
-}
+mod tests;

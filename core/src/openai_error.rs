@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use crate::error_class;
 use crate::event::End;
 use crate::fault::{Fault, FaultKind};
 use crate::out::Out;
@@ -56,9 +57,7 @@ impl<'a> ErrorObject<'a> {
 
         // Other limits are free again within seconds.
         let out_of_quota = fault.limit.as_ref().is_some_and(|limit| limit.name == "tokens");
-        let is_upstream_quota =
-            fault.kind == FaultKind::UpstreamRateLimited && fault.code.as_deref() == Some("MODEL_QUOTA_EXCEEDED");
-        if out_of_quota || is_upstream_quota {
+        if out_of_quota {
             code = Some("insufficient_quota");
         }
 
@@ -75,17 +74,17 @@ impl<'a> ErrorObject<'a> {
             },
             _ => fault.message.as_str().into(),
         };
-        let may_retry = !(fault.kind.may_have_side_effects() || out_of_quota);
+        let may_retry = fault.kind.retry_helps() && !out_of_quota;
         Self { message, kind, param, code, status, may_retry }
     }
 
     /// The error of a run that ended so. `None`: it did not fail.
     #[must_use]
     pub fn from_run(end: End, error: Option<&'a RunError>) -> Option<Self> {
-        let code = match end {
-            End::Rejected => "invalid_prompt",
-            End::Failed => error.map_or(FAILED, |error| failure_code(&error.code)),
-            End::Canceled => "canceled",
+        let kind = match end {
+            End::Rejected => FaultKind::UpstreamRefused,
+            End::Failed => error.map_or(FaultKind::AgentFailed, |error| error_class::of_failed_run(&error.code)),
+            End::Canceled => FaultKind::Canceled,
             End::Completed | End::Incomplete => return None,
         };
         let fallback = match end {
@@ -94,12 +93,11 @@ impl<'a> ErrorObject<'a> {
             _ => "the agent failed",
         };
         let message = error.filter(|error| !error.message.is_empty()).map_or(fallback, |error| error.message.as_str());
-        let (kind, status) = match code {
-            "canceled" => (INVALID, FaultKind::Canceled.status()),
-            SILENT => (SERVER, FaultKind::UpstreamTimeout.status()),
-            code => class_of(code),
+        let (status, kind, code) = match kind {
+            FaultKind::Canceled => (kind.status(), INVALID, Some("canceled")),
+            kind => fields(kind),
         };
-        Some(Self { message: message.into(), kind, param: None, code: Some(code), status, may_retry: false })
+        Some(Self { message: message.into(), kind, param: None, code, status, may_retry: false })
     }
 
     /// Writes the error as an HTTP response. `fault`: what it was made of, if anything.
@@ -114,7 +112,7 @@ impl<'a> ErrorObject<'a> {
             out.fault_headers(fault);
         }
         // Clients expect it there.
-        if matches!(self.status, 429 | 503) && out.head.get("retry-after").is_none() {
+        if self.may_retry && matches!(self.status, 429 | 503) && out.head.get("retry-after").is_none() {
             out.header("retry-after", "1");
         }
         if !self.may_retry {
@@ -150,11 +148,20 @@ const fn fields(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
         K::Forbidden => (403, "permission_error", None),
         K::NoSuchAgent => (404, INVALID, Some("model_not_found")),
         K::Busy => (409, INVALID, Some("conversation_busy")),
+        K::UpstreamRefused => (400, INVALID, Some("invalid_prompt")),
+        K::UpstreamContextTooLong => (400, INVALID, Some("context_length_exceeded")),
+        K::UpstreamFiltered => (400, INVALID, Some("content_filter")),
+        K::UpstreamUnsupportedMedia => (400, INVALID, Some("unsupported_media")),
+        K::UpstreamInputTooLarge => (413, INVALID, Some("request_too_large")),
+        K::UpstreamNoSuchModel => (404, INVALID, Some("model_not_found")),
         K::RateLimited | K::UpstreamRateLimited => (429, RATE, Some("rate_limit_exceeded")),
+        K::UpstreamQuota => (429, RATE, Some("insufficient_quota")),
+        K::UpstreamOverloaded => (503, SERVER, Some("upstream_overloaded")),
         K::UpstreamTimeout => (504, SERVER, Some(SILENT)),
         K::ShuttingDown | K::Overloaded => (503, SERVER, None),
         K::UpstreamUnreachable
-        | K::UpstreamRefused
+        | K::UpstreamCredentials
+        | K::UpstreamMisconfigured
         | K::UpstreamTruncated
         | K::UpstreamGarbage
         | K::UpstreamTooLarge
@@ -163,33 +170,20 @@ const fn fields(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
     }
 }
 
-/// The code that clients of these APIs know for an agent's error code. `None`: they know none.
+/// Code and type of a failed response, whose codes are a closed list: each client decides by them whether to ask again.
 #[must_use]
-pub fn agent_code(code: &str) -> Option<&'static str> {
-    Some(match code {
-        "MODEL_CONTEXT_LENGTH_EXCEEDED" | "context_length_exceeded" => "context_length_exceeded",
-        "MODEL_QUOTA_EXCEEDED" | "insufficient_quota" => "insufficient_quota",
-        "RATE_LIMIT_EXCEEDED" | "UPSTREAM_RATE_LIMITED" | "rate_limit_exceeded" => "rate_limit_exceeded",
-        "INVALID_PARAMETER" | "PARAMETER_VALIDATION" | "invalid_prompt" => "invalid_prompt",
-        _ => return None,
-    })
-}
-
-/// The code of a run that failed with this one.
-fn failure_code(code: &str) -> &'static str {
-    match code {
-        "UPSTREAM_TIMEOUT" | "MODEL_TIMEOUT" => SILENT,
-        code => agent_code(code).unwrap_or(FAILED),
-    }
-}
-
-/// `type` and status of an agent's failure with this code.
-#[must_use]
-pub fn class_of(code: &str) -> (&'static str, u16) {
-    match code {
-        "rate_limit_exceeded" | "insufficient_quota" => (RATE, 429),
-        "invalid_prompt" | "context_length_exceeded" => (INVALID, 400),
-        _ => (SERVER, 502),
+pub fn response_failure(code: &str) -> (&'static str, &'static str) {
+    use FaultKind as K;
+    match error_class::of_failed_run(code) {
+        K::UpstreamContextTooLong => ("context_length_exceeded", INVALID),
+        K::UpstreamQuota => ("insufficient_quota", RATE),
+        K::UpstreamRateLimited => ("rate_limit_exceeded", RATE),
+        K::UpstreamRefused
+        | K::UpstreamFiltered
+        | K::UpstreamUnsupportedMedia
+        | K::UpstreamInputTooLarge
+        | K::UpstreamNoSuchModel => ("invalid_prompt", INVALID),
+        _ => ("server_error", SERVER),
     }
 }
 

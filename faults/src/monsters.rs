@@ -159,7 +159,7 @@ pub(crate) fn of_agents() -> Vec<Bomb> {
             .without_end(chunk(&[b'x'; 16 << 10])),
         Bomb::new(
             "a refusal without end",
-            &["UPSTREAM_REFUSED", "UPSTREAM_"],
+            &["AGENT_ERROR", "UPSTREAM_"],
             "HTTP/1.1 500 Internal Server Error\r\ntransfer-encoding: chunked\r\n\r\n",
         )
         .without_end(chunk(&[b'x'; 16 << 10])),

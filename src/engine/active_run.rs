@@ -13,7 +13,7 @@ use interlingua_core::call::{RunInfo, RunState, RunView};
 use interlingua_core::event::Millis;
 use interlingua_core::pending::Pending;
 use interlingua_core::run::RunError;
-use interlingua_core::{Blame, End, Event, Fault, FaultKind, Record, RunId, Step};
+use interlingua_core::{End, Event, Fault, FaultKind, Record, RunId, Step, error_class};
 
 use super::agent::Agent;
 use super::cancel_flag::CancelFlag;
@@ -392,9 +392,9 @@ impl ActiveRun {
         }
 
         let run = state.record.run();
-        let code = run.error().map_or("", |error| FaultKind::of_code(&error.code).map_or("agent", FaultKind::code));
         // A code that is none of ours is the agent's own.
-        let blame = run.error().map(|error| FaultKind::of_code(&error.code).map_or(Blame::Upstream, FaultKind::blame));
+        let code = run.error().map_or("", |error| FaultKind::of_code(&error.code).map_or("agent", FaultKind::code));
+        let blame = run.error().map(|error| error_class::of_run_code(&error.code).blame());
         let ended_at = run.finished_at.unwrap_or(run.created_at);
         let took = Duration::from_millis(ended_at.saturating_sub(run.created_at));
         let protocol = &*state.about.protocol;
@@ -403,7 +403,7 @@ impl ActiveRun {
         if let Some(error) = run.error().filter(|_| end == End::Failed) {
             // What an agent says of its failure may repeat what its client said.
             let message = FaultKind::of_code(&error.code)
-                .filter(|kind| *kind != FaultKind::AgentFailed)
+                .filter(|kind| !matches!(kind, FaultKind::AgentFailed | FaultKind::UpstreamFiltered))
                 .map(|_| error.message.clone());
             metrics.note_fault(LastFault { at: ended_at, code: error.code.clone(), message });
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use interlingua_core::capability::HistoryNeed;
 use interlingua_core::run::RunError;
-use interlingua_core::{Fault, FaultKind};
+use interlingua_core::{Fault, FaultKind, error_class};
 
 use super::agent::Agent;
 use super::context::{ContextBuilder, takes_history};
@@ -252,13 +252,26 @@ fn plan(situation: &Situation) -> Plan {
 /// What a turn that has ended says about its endpoint. `error`: how it failed, for its client. `is_reported`: the agent
 /// reported the failure itself.
 pub(super) fn outcome(fault: Option<&Fault>, error: Option<&RunError>, is_reported: bool) -> Outcome {
-    let kind_of = |error: &RunError| FaultKind::ALL.iter().copied().find(|kind| kind.code() == error.code);
-    let kind = fault.map(|fault| fault.kind).or_else(|| error.filter(|_| !is_reported).and_then(kind_of));
+    use FaultKind as K;
+    let kind_of = |error: &RunError| error_class::of_run_code(&error.code);
+    let kind = fault.map(|fault| fault.kind).or_else(|| error.filter(|_| !is_reported).map(kind_of));
     match kind {
-        Some(FaultKind::UpstreamTruncated | FaultKind::UpstreamGarbage) => Outcome::Failed(Reason::Broken),
-        Some(FaultKind::UpstreamRefused | FaultKind::UpstreamRateLimited | FaultKind::AgentFailed) | None => {
-            Outcome::Good
-        }
+        Some(K::UpstreamTruncated | K::UpstreamGarbage) => Outcome::Failed(Reason::Broken),
+        // It works, and answers what it thinks of the request.
+        Some(
+            K::UpstreamRefused
+            | K::UpstreamContextTooLong
+            | K::UpstreamFiltered
+            | K::UpstreamUnsupportedMedia
+            | K::UpstreamInputTooLarge
+            | K::UpstreamNoSuchModel
+            | K::UpstreamCredentials
+            | K::UpstreamMisconfigured
+            | K::UpstreamRateLimited
+            | K::UpstreamQuota
+            | K::AgentFailed,
+        )
+        | None => Outcome::Good,
         Some(_) => Outcome::Neutral,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use interlingua_core::run::RunError;
-use interlingua_core::{Fault, FaultKind, LimitState, RunId, answer};
+use interlingua_core::{Blame, Fault, FaultKind, LimitState, RunId, answer, error_class, model_error};
 
 use crate::store::StoreError;
 
@@ -144,8 +144,12 @@ pub(super) fn to_run_error(fault: &Fault) -> RunError {
 
 /// A run's error as a fault, for a client that still waits for the run to begin.
 pub(super) fn from_run_error(error: &RunError) -> Fault {
-    let kind = FaultKind::ALL.iter().copied().find(|kind| kind.code() == error.code).unwrap_or(FaultKind::AgentFailed);
-    Fault::new(kind, error.message.clone()).with_code(error.code.clone())
+    let kind = error_class::of_run_code(&error.code);
+    // An agent that says so of its own clients says nothing of the gateway's.
+    let kind = if kind.blame() == Blame::Client && kind != FaultKind::Busy { FaultKind::AgentFailed } else { kind };
+    let mut fault = Fault::new(kind, error.message.clone()).with_code(error.code.clone());
+    fault.retry_after = model_error::retry_after(&error.message).filter(|_| kind.retry_helps());
+    fault
 }
 
 /// A fault whose cause is in the log already.

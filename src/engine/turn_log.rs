@@ -11,7 +11,7 @@ use interlingua_core::filter::truncated;
 use interlingua_core::loss::Losses;
 use interlingua_core::pending::Pending;
 use interlingua_core::run::RunError;
-use interlingua_core::{Blame, Fault, FaultKind};
+use interlingua_core::{Blame, Fault, FaultKind, error_class};
 
 use super::active_run::ActiveRun;
 use super::turn::{Prepared, Turn};
@@ -46,8 +46,8 @@ impl TurnReport<'_> {
             (Some(fault), _) => Some((fault.code(), fault.kind.blame(), fault.message.as_str())),
             // The agent's, unless it is one of the gateway's own codes.
             (None, Some(error)) => {
-                let kind = FaultKind::of_code(&error.code);
-                Some((&error.code, kind.map_or(Blame::Upstream, FaultKind::blame), error.message.as_str()))
+                let blame = error_class::of_run_code(&error.code).blame();
+                Some((&error.code, blame, error.message.as_str()))
             }
             (None, None) => None,
         }

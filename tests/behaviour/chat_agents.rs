@@ -168,10 +168,11 @@ async fn a_refusal_is_answered_in_the_clients_protocol() {
 
     let refused = gateway.post("/agents/chat/process", &user_turn("hi")).await;
     let body = refused.json();
-    assert_eq!((refused.status, &body["code"]), (502, &json!("MODEL_CONTEXT_LENGTH_EXCEEDED")), "{body}");
+    assert_eq!((refused.status, &body["code"]), (400, &json!("MODEL_CONTEXT_LENGTH_EXCEEDED")), "{body}");
     assert!(body["detail"].to_string().contains("8192 tokens at most"), "{body}");
     let refused = gateway.post("/v1/responses", &json!({ "model": "chat", "input": "hi" })).await;
-    assert!(refused.status >= 400 && refused.text().contains("8192 tokens"), "{}", refused.text());
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("context_length_exceeded")));
+    assert!(refused.text().contains("8192 tokens"), "{}", refused.text());
 }
 
 #[tokio::test]

@@ -50,27 +50,21 @@ async fn an_upstream_refusal_becomes_a_status_without_internal_details() {
             401,
             r#"{"detail":"bad token sk-123"}"#,
             502,
-            "UPSTREAM_REFUSED",
+            "UPSTREAM_AUTH_FAILED",
             "the agent refused the gateway's credentials",
         ),
-        (403, r#"{"detail":"no"}"#, 502, "UPSTREAM_REFUSED", "the agent refused the gateway's credentials"),
+        (403, r#"{"detail":"no"}"#, 502, "UPSTREAM_AUTH_FAILED", "the agent refused the gateway's credentials"),
         (
             404,
             r#"{"detail":"Not Found"}"#,
             502,
-            "UPSTREAM_REFUSED",
+            "UPSTREAM_MISCONFIGURED",
             "the agent has nothing at the URL that the gateway asks",
         ),
-        (422, field, 502, "UPSTREAM_REFUSED", "the agent refused the request: input: Field required"),
-        (
-            500,
-            r#"{"detail":"ValueError: /srv/app.py line 3"}"#,
-            502,
-            "UPSTREAM_REFUSED",
-            "the agent refused the request",
-        ),
-        (302, "", 502, "UPSTREAM_REFUSED", "the agent redirects elsewhere, and redirects are not followed"),
-        (503, "overloaded", 502, "UPSTREAM_UNREACHABLE", "the agent is not available"),
+        (422, field, 400, "UPSTREAM_REFUSED", "the agent refused the request: input: Field required"),
+        (500, r#"{"detail":"ValueError: /srv/app.py line 3"}"#, 502, "AGENT_ERROR", "the agent failed (500)"),
+        (302, "", 502, "UPSTREAM_MISCONFIGURED", "the agent redirects elsewhere, and redirects are not followed"),
+        (503, "overloaded", 503, "UPSTREAM_OVERLOADED", "the agent is not available"),
         (504, "<html>", 504, "UPSTREAM_TIMEOUT", "the agent took too long"),
     ];
 
@@ -198,7 +192,7 @@ async fn a_late_refusal_is_reported_in_the_stream() {
     let mut full = user_turn("hi");
     full["stream"] = json!(false);
     let response = gateway.post("/agents/friday/process", &full).await;
-    assert_eq!((response.status, &response.json()["code"]), (502, &json!("UPSTREAM_REFUSED")));
+    assert_eq!((response.status, &response.json()["code"]), (400, &json!("UPSTREAM_REFUSED")));
 }
 
 #[tokio::test]

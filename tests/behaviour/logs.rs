@@ -58,15 +58,21 @@ const CASES: &[Case] = &[
     },
     Case {
         input: "has no such path",
-        code: "UPSTREAM_REFUSED",
+        code: "UPSTREAM_MISCONFIGURED",
         client_message: "the agent has nothing at the URL that the gateway asks",
         logged: &["/process answered 404", "who-reads-this"],
     },
     Case {
         input: "redirects",
-        code: "UPSTREAM_REFUSED",
+        code: "UPSTREAM_MISCONFIGURED",
         client_message: "the agent redirects elsewhere, and redirects are not followed",
         logged: &["/process answered 307, to http://elsewhere.example/process/"],
+    },
+    Case {
+        input: "crashes",
+        code: "AGENT_ERROR",
+        client_message: "the agent failed (500)",
+        logged: &["/process answered 500", "CUDA out of memory"],
     },
     Case {
         input: "refuses",
@@ -106,6 +112,7 @@ fn reply_for(input: &str) -> Reply {
             let to = "http://user:hidden@elsewhere.example/process/?token=hidden";
             Reply::complete(307, &[("location", to)], "")
         }
+        "crashes" => Reply::complete(500, BODY, r#"{"detail":"CUDA out of memory"}"#),
         "refuses" => Reply::complete(422, BODY, r#"{"detail":"the colour is not one"}"#),
         _ => text_reply(&["hello"]),
     }

@@ -108,7 +108,7 @@ async fn a_decision_is_never_sent_twice() {
         gateway.run_turn("friday", &user_turn_in("s", "remove it")).await.expect_completed();
         if before == 0 {
             let refused = gateway.post("/agents/friday/process", &decision("s", "appr-1")).await;
-            assert_eq!((refused.status, refused.json()["code"].as_str()), (502, Some("UPSTREAM_UNREACHABLE")));
+            assert_eq!((refused.status, refused.json()["code"].as_str()), (503, Some("UPSTREAM_OVERLOADED")));
             let decisions = upstream.requests().iter().filter(|request| is_decision(request)).count();
             assert_eq!(decisions, 1, "it is for people to decide again");
         }
@@ -154,7 +154,7 @@ async fn retries_stay_within_the_budget() {
     let gateway = Gateway::start(&pool(&urls, "retry_budget = { share = 0.0, least = 0 }")).await;
     for _ in 0..3 {
         let response = gateway.post("/agents/friday/process", &user_turn("hi")).await;
-        assert_eq!((response.status, response.json()["code"].as_str()), (502, Some("UPSTREAM_UNREACHABLE")));
+        assert_eq!((response.status, response.json()["code"].as_str()), (503, Some("UPSTREAM_OVERLOADED")));
     }
     assert_eq!(busy.iter().map(|agent| agent.requests().len()).sum::<usize>(), 3);
 }

@@ -223,7 +223,7 @@ async fn an_agent_that_is_asked_too_often_is_reported_with_the_time_to_wait() {
             Protocol::AgentApi => (found("/code"), (429, "UPSTREAM_RATE_LIMITED")),
             Protocol::Responses | Protocol::ChatCompletions => (found("/error/code"), (429, "rate_limit_exceeded")),
             Protocol::AnthropicMessages => (found("/error/type"), (429, "rate_limit_error")),
-            Protocol::A2a => (found("/error/details/0/reason"), (503, "UPSTREAM_UNAVAILABLE")),
+            Protocol::A2a => (found("/error/status"), (429, "RESOURCE_EXHAUSTED")),
             Protocol::AgKit => (found("/error/code"), (429, "upstream_rate_limited")),
             // Its stream has begun; the error says how long to wait.
             Protocol::AgUi => {

@@ -121,7 +121,12 @@ impl Problem {
             K::Unsupported | K::Busy | K::Waiting | K::Conflict => Self::UnsupportedOperation,
             K::UnsupportedMedia => Self::BodyType,
             K::NotAcceptable => Self::NotAcceptable,
-            K::TooLarge => Self::TooLarge,
+            // A2A has no error for a request that the agent behind refuses as invalid.
+            K::UpstreamRefused | K::UpstreamContextTooLong | K::UpstreamFiltered | K::UpstreamNoSuchModel => {
+                Self::InvalidRequest
+            }
+            K::UpstreamUnsupportedMedia => Self::ContentType,
+            K::TooLarge | K::UpstreamInputTooLarge => Self::TooLarge,
             K::BadHead => Self::BadHead,
             K::HeadTooLarge => Self::HeadTooLarge,
             K::Misdirected => Self::Misdirected,
@@ -130,11 +135,14 @@ impl Problem {
             K::NoSuchPath | K::NoSuchAgent => Self::MethodNotFound,
             K::MethodNotAllowed => Self::MethodNotAllowed,
             K::NotFound => Self::TaskNotFound,
-            K::RateLimited => Self::Exhausted,
-            K::UpstreamUnreachable | K::UpstreamRateLimited | K::UpstreamTimeout => Self::UpstreamUnavailable,
-            K::UpstreamRefused | K::UpstreamTruncated | K::UpstreamGarbage | K::UpstreamTooLarge | K::AgentFailed => {
-                Self::InvalidAgentResponse
-            }
+            K::RateLimited | K::UpstreamRateLimited | K::UpstreamQuota => Self::Exhausted,
+            K::UpstreamUnreachable | K::UpstreamOverloaded | K::UpstreamTimeout => Self::UpstreamUnavailable,
+            K::UpstreamCredentials
+            | K::UpstreamMisconfigured
+            | K::UpstreamTruncated
+            | K::UpstreamGarbage
+            | K::UpstreamTooLarge
+            | K::AgentFailed => Self::InvalidAgentResponse,
             K::ShuttingDown | K::Overloaded => Self::ShuttingDown,
             _ => Self::Internal,
         }
@@ -250,7 +258,7 @@ impl Problem {
                 false,
             ),
             Self::Exhausted => {
-                row(-32012, [429, 429, 429], "RESOURCE_EXHAUSTED", ["", "RateLimitError", "Too many requests"], false)
+                row(-32012, [429, 429, 429], "RESOURCE_EXHAUSTED", ["", "RateLimitError", "Too many requests"], true)
             }
             Self::UpstreamUnavailable => {
                 let names = ["UPSTREAM_UNAVAILABLE", "InternalError", "The agent is not available"];
@@ -355,7 +363,7 @@ impl<'a> ErrorReport<'a> {
         }
         if let Some(after) = self.fault.retry_after {
             out.header("retry-after", after.as_secs().max(1).to_string());
-        } else if self.problem == Problem::Exhausted {
+        } else if self.problem == Problem::Exhausted && self.fault.kind.retry_helps() {
             out.header("retry-after", "1");
         }
 

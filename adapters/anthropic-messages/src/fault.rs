@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use interlingua_core::event::End;
 use interlingua_core::run::RunError;
-use interlingua_core::{Fault, FaultKind, Out};
+use interlingua_core::{Fault, FaultKind, Out, error_class};
 use serde::Serialize;
 
 /// Codes of errors about threads, which clients act on. They are [`Fault::code`]s of this adapter.
@@ -20,8 +20,6 @@ pub(crate) mod thread {
 /// The agent asks for something, and the route does not pass that on.
 pub(crate) const APPROVAL_REQUIRED: &str = "approval_required";
 
-const CONTEXT_LENGTH: &str = "MODEL_CONTEXT_LENGTH_EXCEEDED";
-const QUOTA: &str = "MODEL_QUOTA_EXCEEDED";
 /// How clients know that the conversation is too long for the model.
 const TOO_LONG: &str = "prompt is too long";
 
@@ -46,17 +44,22 @@ pub(crate) const fn error_fields(kind: FaultKind) -> (u16, &'static str) {
         | K::MethodNotAllowed => (kind.status(), INVALID),
         // 400, not 409: clients repeat a 409 by themselves.
         K::Waiting | K::Conflict => (400, INVALID),
+        K::UpstreamRefused | K::UpstreamContextTooLong | K::UpstreamFiltered | K::UpstreamUnsupportedMedia => {
+            (400, INVALID)
+        }
         K::Unauthenticated => (401, "authentication_error"),
         K::Forbidden => (403, "permission_error"),
-        K::NoSuchPath | K::NotFound | K::NoSuchAgent => (404, "not_found_error"),
+        K::UpstreamQuota => (402, "billing_error"),
+        K::NoSuchPath | K::NotFound | K::NoSuchAgent | K::UpstreamNoSuchModel => (404, "not_found_error"),
         K::Busy => (409, "conflict_error"),
-        K::TooLarge => (413, "request_too_large"),
+        K::TooLarge | K::UpstreamInputTooLarge => (413, "request_too_large"),
         K::RateLimited | K::UpstreamRateLimited => (429, "rate_limit_error"),
         K::UpstreamTimeout => (504, "timeout_error"),
-        K::Overloaded => (529, "overloaded_error"),
+        K::Overloaded | K::UpstreamOverloaded => (529, "overloaded_error"),
         K::ShuttingDown => (503, API),
         K::UpstreamUnreachable
-        | K::UpstreamRefused
+        | K::UpstreamCredentials
+        | K::UpstreamMisconfigured
         | K::UpstreamTruncated
         | K::UpstreamGarbage
         | K::UpstreamTooLarge
@@ -112,41 +115,35 @@ impl<'a> ApiError<'a> {
         };
 
         match (fault.kind, code) {
-            (_, Some(CONTEXT_LENGTH)) => {
-                (status, kind) = (400, INVALID);
-                message = too_long(&fault.message);
-            }
-            (_, Some(QUOTA)) => (status, kind) = (402, "billing_error"),
+            (FaultKind::UpstreamContextTooLong, _) => message = too_long(&fault.message),
             (_, Some(thread::UNSUPPORTED)) => (status, kind) = (400, INVALID),
             (_, Some(thread::NOT_FOUND)) => (status, kind) = (404, "not_found_error"),
-            (FaultKind::UpstreamUnreachable, _) if fault.upstream_status == Some(529) => {
-                (status, kind) = (529, "overloaded_error");
-            }
             _ => {}
         }
 
         // Other limits are free again within seconds.
         let out_of_quota = fault.limit.as_ref().is_some_and(|limit| limit.name == "tokens");
-        let is_final = fault.kind.may_have_side_effects() || out_of_quota || code == Some(QUOTA);
+        let is_final = !fault.kind.retry_helps() || out_of_quota;
         Self { status, kind, message, code: client_code(fault.code()), is_final }
     }
 
     /// The error of a run that ended so. `None`: it did not fail.
     pub(crate) fn from_run(end: End, error: Option<&'a RunError>) -> Option<Self> {
         let code = error.map_or("", |error| error.code.as_str());
+        let failure = error_class::of_failed_run(code);
         let (status, kind, fallback) = match end {
             End::Completed | End::Incomplete => return None,
             End::Rejected => (400, INVALID, "the agent rejected the request"),
             End::Canceled => (500, API, "the run was canceled"),
             End::Failed => {
-                let (status, kind) = agent_error(code);
+                let (status, kind) = error_fields(failure);
                 (status, kind, "the agent failed")
             }
         };
 
         let message = error.map(|error| error.message.as_str()).filter(|message| !message.is_empty());
-        let message = match (message, code) {
-            (message, CONTEXT_LENGTH | "context_length_exceeded") => too_long(message.unwrap_or_default()),
+        let message = match (message, failure) {
+            (message, FaultKind::UpstreamContextTooLong) => too_long(message.unwrap_or_default()),
             (Some(message), _) => message.into(),
             (None, _) => fallback.into(),
         };
@@ -181,7 +178,7 @@ impl<'a> ApiError<'a> {
             out.fault_headers(fault);
         }
         // Clients expect it there.
-        if matches!(self.status, 429 | 503 | 529) && out.head.get("retry-after").is_none() {
+        if !self.is_final && matches!(self.status, 429 | 503 | 529) && out.head.get("retry-after").is_none() {
             out.header("retry-after", "1");
         }
         if self.is_final {
@@ -193,25 +190,6 @@ impl<'a> ApiError<'a> {
     /// Writes the error as the last event of a stream.
     pub(crate) fn write_event(&self, request_id: Option<&str>, out: &mut Out) {
         out.frame(Some("error"), &self.body(request_id));
-    }
-}
-
-/// Status and `type` for the code of an agent that failed.
-fn agent_error(code: &str) -> (u16, &'static str) {
-    match code {
-        CONTEXT_LENGTH
-        | "context_length_exceeded"
-        | "INVALID_PARAMETER"
-        | "PARAMETER_VALIDATION"
-        | "invalid_prompt"
-        | INVALID => (400, INVALID),
-        QUOTA | "insufficient_quota" | "billing_error" => (402, "billing_error"),
-        "RATE_LIMIT_EXCEEDED" | "UPSTREAM_RATE_LIMITED" | "rate_limit_exceeded" | "rate_limit_error" => {
-            (429, "rate_limit_error")
-        }
-        "overloaded_error" => (529, "overloaded_error"),
-        "UPSTREAM_TIMEOUT" | "MODEL_TIMEOUT" | "timeout_error" => (504, "timeout_error"),
-        _ => (502, API),
     }
 }
 
@@ -261,10 +239,11 @@ mod tests {
 
     #[test]
     fn a_conversation_that_is_too_long_is_said_in_the_words_that_clients_look_for() {
-        let error = RunError { code: CONTEXT_LENGTH.to_owned(), message: "the context window is full".to_owned() };
+        let code = FaultKind::UpstreamContextTooLong.code().to_owned();
+        let error = RunError { code, message: "the context window is full".to_owned() };
         let shown = ApiError::from_run(End::Failed, Some(&error)).expect("an error");
         assert_eq!((shown.status, &*shown.message), (400, "prompt is too long: the context window is full"));
-        let fault = Fault::new(FaultKind::UpstreamRefused, "Prompt is too long: 9 > 8").with_code(CONTEXT_LENGTH);
+        let fault = Fault::new(FaultKind::UpstreamContextTooLong, "Prompt is too long: 9 > 8");
         let shown = ApiError::from_fault(&fault);
         assert_eq!((shown.status, &*shown.message), (400, "Prompt is too long: 9 > 8"));
     }

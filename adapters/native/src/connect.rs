@@ -5,19 +5,20 @@
 //! of an event on the run: the normalizer in core repairs the deviations of real servers.
 
 use interlingua_core::agent_api::{Frame, FrameReader};
+use interlingua_core::agent_event::{AgentError, AgentEvent};
 use interlingua_core::answer::{self, NATIVE_DECISIONS};
 use interlingua_core::capability::{Asks, Cancel, Media, UpstreamCapabilities};
 use interlingua_core::connector::{
     AgentTurn, Connector, EventSink, HttpRequest, Next, Purpose, Refusal, TurnRequest, UpstreamAdapter,
 };
 use interlingua_core::event::Millis;
-use interlingua_core::filter::client_text;
 use interlingua_core::mislabeled;
 use interlingua_core::model::{AgentRequest, Content, Message, MessageType};
+use interlingua_core::model_error::{Complaint, garbage, map_refusal};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::probe::AgentProbe;
 use interlingua_core::unique_calls::UniqueCalls;
-use interlingua_core::{Fault, FaultKind, Json, sse};
+use interlingua_core::{Fault, FaultKind, sse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -184,34 +185,6 @@ fn with_requests(input: &[Message], answered: &[Pending]) -> Option<Vec<Message>
     (completed.len() > input.len()).then_some(completed)
 }
 
-/// The field `detail` of an error body: a text, or a list of `{loc, msg}` (docs/protocols/agent-api.md#repair-12). It
-/// is meant for clients but can contain internals of the agent, so it must be filtered.
-fn detail(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Body {
-        detail: Json,
-    }
-    #[derive(Deserialize)]
-    struct Entry {
-        #[serde(default)]
-        loc: Vec<Json>,
-        msg: String,
-    }
-
-    let detail = serde_json::from_slice::<Body>(body).ok()?.detail;
-    if let Some(text) = detail.decode::<String>() {
-        return Some(text);
-    }
-
-    let entries: Vec<Entry> = detail.decode()?;
-    let messages = entries.into_iter().map(|entry| {
-        let path = entry.loc.iter().map(|part| part.decode::<String>().unwrap_or_else(|| part.text().to_owned()));
-        let path: Vec<String> = path.filter(|part| part != "body").collect();
-        if path.is_empty() { entry.msg } else { format!("{}: {}", path.join("."), entry.msg) }
-    });
-    Some(messages.collect::<Vec<_>>().join("; "))
-}
-
 /// A turn: one request and one answer.
 struct NativeTurn {
     request: Option<HttpRequest>,
@@ -229,7 +202,14 @@ impl AgentTurn for NativeTurn {
     #[inline]
     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         match Frame::parse_with(frame.data, &mut self.unescaped) {
-            Some(frame) => self.reader.read(frame, sink),
+            Some(parsed) if parsed.is_foreign() => match Complaint::from_unknown_object(frame.data) {
+                Some(complaint) => {
+                    let (code, message) = complaint.into_error();
+                    sink.emit(&AgentEvent::Error(AgentError::named(code, message)))
+                }
+                None => self.reader.read(parsed, sink),
+            },
+            Some(parsed) => self.reader.read(parsed, sink),
             // Some servers send events without data, or `[DONE]` at the end: they report nothing.
             None if frame.is_done() || frame.data.trim_ascii().is_empty() => Ok(()),
             None => Err(garbage(frame.data)),
@@ -245,28 +225,15 @@ impl AgentTurn for NativeTurn {
 
         // Other JSON objects are not part of this protocol: a proxy or a web framework sent them.
         let is_answer = frame.object.as_deref() == Some("response");
-        let is_error = frame.error.is_some() || (frame.code.is_some() && frame.message.is_some());
-        if is_answer || is_error {
+        if is_answer || (frame.error.is_some() && frame.object.is_none()) {
             return self.reader.read(frame, sink);
         }
 
-        match detail(body) {
-            Some(detail) => {
-                let message = format!("the agent refused the request: {}", client_text("", &detail));
-                Err(Fault::new(FaultKind::UpstreamRefused, message).with_detail(detail))
-            }
-            None => Err(garbage(body)),
-        }
+        Err(garbage(body))
     }
 
     fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
-        let mut fault = refusal.to_fault();
-        if refusal.is_about_the_request()
-            && let Some(detail) = detail(refusal.body)
-        {
-            fault.message = format!("{}: {}", fault.message, client_text("", &detail));
-        }
-        fault
+        map_refusal(refusal)
     }
 
     fn cancel(&self) -> Option<HttpRequest> {
@@ -274,16 +241,9 @@ impl AgentTurn for NativeTurn {
     }
 }
 
-fn garbage(data: &[u8]) -> Fault {
-    /// The part of the answer that the log gets, in bytes.
-    const MAX_DETAIL_BYTES: usize = 500;
-
-    let beginning = String::from_utf8_lossy(&data[..data.len().min(MAX_DETAIL_BYTES)]).into_owned();
-    Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be understood").with_detail(beginning)
-}
-
 #[cfg(test)]
 mod tests {
+    use interlingua_core::Json;
     use interlingua_core::answer::Decided;
     use interlingua_core::pending::Decision;
     use interlingua_core::tree::Node;
@@ -369,9 +329,9 @@ mod tests {
             ),
             (429, r#"{"detail":"one at a time"}"#, "the agent is rate limited: one at a time"),
             (404, r#"{"detail":"Not Found"}"#, "the agent has nothing at the URL that the gateway asks"),
-            (415, r#"{"detail":"no such type"}"#, "the agent refused the request"),
+            (415, r#"{"detail":"no such type"}"#, "the agent does not take this content: no such type"),
             (307, "", "the agent redirects elsewhere, and redirects are not followed"),
-            (500, r#"{"detail":"ValueError: secret"}"#, "the agent refused the request"),
+            (500, r#"{"detail":"ValueError: secret"}"#, "the agent failed (500)"),
             (401, r#"{"detail":"bad token abc"}"#, "the agent refused the gateway's credentials"),
             (422, "<html>", "the agent refused the request"),
         ] {
@@ -403,7 +363,7 @@ mod tests {
             .expect("an error of the agent");
         assert_eq!(sink.0, 2);
         let refused = any_turn().on_body(br#"{"detail":"no"}"#, &mut sink).expect_err("a refusal");
-        assert_eq!(refused.kind, FaultKind::UpstreamRefused);
+        assert_eq!((refused.kind, refused.message.as_str()), (FaultKind::AgentFailed, "no"));
         for body in [b"{}".as_slice(), b"[]", b"hello"] {
             let garbage = any_turn().on_body(body, &mut sink).expect_err("garbage");
             assert_eq!(garbage.kind, FaultKind::UpstreamGarbage);

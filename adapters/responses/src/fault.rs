@@ -81,16 +81,15 @@ pub(crate) fn input_conflict(message: impl Into<String>) -> Fault {
 
 /// The error of a response whose run failed (docs/protocols/responses.md#errors). `None` if the run ended otherwise.
 pub(crate) fn run_error(end: End, error: Option<&RunError>) -> Option<ErrorObject<'_>> {
-    let code = match end {
-        End::Rejected => "invalid_prompt",
-        End::Failed => error.and_then(|error| openai_error::agent_code(&error.code)).unwrap_or("server_error"),
+    let (code, kind) = match end {
+        End::Rejected => openai_error::response_failure(FaultKind::UpstreamRefused.code()),
+        End::Failed => openai_error::response_failure(error.map_or("", |error| error.code.as_str())),
         End::Completed | End::Incomplete | End::Canceled => return None,
     };
 
     let fallback = if end == End::Rejected { "the agent rejected the request" } else { "the agent failed" };
     let message = error.filter(|error| !error.message.is_empty()).map_or(fallback, |error| error.message.as_str());
 
-    let (kind, _) = openai_error::class_of(code);
     Some(ErrorObject { code, message, kind, param: () })
 }
 

@@ -27,7 +27,7 @@ mod slots;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use self::errors::code_and_message;
+use self::errors::named;
 use self::names::Names;
 use self::protocol_events::ProtocolEvents;
 use self::same::Comparison;
@@ -37,6 +37,7 @@ use crate::agent_event::{
     AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
     to_extra,
 };
+use crate::error_class;
 use crate::event::End;
 use crate::fault::{Fault, FaultKind};
 use crate::filter;
@@ -162,25 +163,34 @@ impl Normalizer {
         self.complaint.as_deref()
     }
 
-    fn report_error(&mut self, error: &AgentError<'_>) -> RunError {
+    /// `end`: how the agent says that the turn ended.
+    fn report_error(&mut self, error: &AgentError<'_>, end: Option<End>) -> RunError {
         let text = match error {
             AgentError::Raw { value, .. } => value.get(),
             AgentError::Named { message, .. } => message,
         };
         self.complaint = Some(filter::log_text(&(self.mask)(text)));
-        self.read_error(error)
+
+        let (code, message) = named(error);
+        // The reason of an answer that is merely incomplete, or rejected, is no failure of the agent.
+        let kind = match end {
+            None | Some(End::Failed) => errors::class(error, &code, &message),
+            Some(_) => None,
+        };
+        let Some(kind) = kind else {
+            return RunError { message: self.client_text(&code, &message), code: self.client_code(&code) };
+        };
+
+        let code = errors::code_of_class(&code, kind);
+        // What an agent says of its credentials is the gateway's business.
+        let is_hidden = kind == FaultKind::UpstreamCredentials || message.is_empty();
+        let message =
+            if is_hidden { error_class::sentence(kind, None).into_owned() } else { self.client_text(code, &message) };
+        RunError { message, code: code.to_owned() }
     }
 
     fn read_error(&self, error: &AgentError<'_>) -> RunError {
-        let (code, message) = match error {
-            AgentError::Named { code, message } => (code.clone().into_owned(), message.clone().into_owned()),
-            AgentError::Raw { value, code: fallback } => {
-                let (code, message) = code_and_message(value);
-                let unnamed = code == FaultKind::AgentFailed.code();
-                let code = fallback.as_deref().filter(|_| unnamed).map_or(code, str::to_owned);
-                (code, message)
-            }
-        };
+        let (code, message) = named(error);
         RunError { message: self.client_text(&code, &message), code: self.client_code(&code) }
     }
 
@@ -231,7 +241,7 @@ impl Normalizer {
             }
             AgentEvent::Response(response) => self.response(record, response),
             AgentEvent::Error(error) => {
-                let error = self.report_error(error);
+                let error = self.report_error(error, Some(End::Failed));
                 self.finish(record, End::Failed, Some(error));
             }
             AgentEvent::KeepAlive => self.heartbeats += 1,
@@ -325,7 +335,7 @@ impl Normalizer {
             _ => true,
         };
         let end = event.end;
-        let error = event.error.as_ref().map(|error| self.report_error(error));
+        let error = event.error.as_ref().map(|error| self.report_error(error, end));
         if own {
             let extra = if self.turn_updated_at + event.extra.len() <= MAX_NOTED {
                 to_extra(&event.extra)

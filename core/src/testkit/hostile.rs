@@ -75,10 +75,15 @@ impl Hostile<'_> {
                 let name = format!("{status} {beginning}: {fault:?}");
                 use FaultKind as K;
                 let kinds: &[FaultKind] = match status {
+                    301 | 307 | 404 | 405 | 501 => &[K::UpstreamMisconfigured],
+                    401 | 403 => &[K::UpstreamCredentials],
                     408 | 504 => &[K::UpstreamTimeout],
                     409 => &[K::UpstreamRefused, K::Busy],
+                    413 => &[K::UpstreamInputTooLarge],
+                    415 => &[K::UpstreamUnsupportedMedia],
                     429 => &[K::UpstreamRateLimited],
-                    503 => &[K::UpstreamUnreachable],
+                    503 => &[K::UpstreamOverloaded],
+                    500 | 502 => &[K::AgentFailed],
                     _ => &[K::UpstreamRefused],
                 };
                 assert!(kinds.contains(&fault.kind), "{name}");

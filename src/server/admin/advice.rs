@@ -2,26 +2,36 @@
 //!
 //! Codes that are not the gateway's own are an agent's.
 
-use interlingua_core::{Blame, FaultKind};
+use interlingua_core::{Blame, FaultKind, error_class};
 
 /// Who has to act.
 pub(super) fn blame(code: &str) -> Blame {
-    FaultKind::of_code(code).map_or(Blame::Upstream, FaultKind::blame)
+    error_class::of_run_code(code).blame()
 }
 
-/// Advice for the operator. `status`: the HTTP status of the agent's answer. `None`: the operator can do nothing.
-pub(super) fn on(code: &str, status: Option<u16>) -> Option<&'static str> {
+/// Advice for the operator. `None`: the operator can do nothing.
+pub(super) fn on(code: &str) -> Option<&'static str> {
     use FaultKind as K;
-    Some(match FaultKind::of_code(code).unwrap_or(K::AgentFailed) {
+    Some(match error_class::of_run_code(code) {
         K::UpstreamUnreachable => "The agent cannot be reached. Check its address, and whether it runs.",
-        K::UpstreamRefused => match status {
-            Some(401 | 403) => {
-                "The agent did not accept the gateway's credentials. Check `headers` of its upstream, such as `authorization`."
-            }
-            Some(404 | 405) => "The agent has no such endpoint or model. Check `url` and `options` of its upstream.",
-            Some(500..) => "The agent failed. See its own log.",
-            _ => "The agent refused the request. Its answer, below, says why.",
-        },
+        K::UpstreamRefused => {
+            "The agent refused the request as invalid. Its answer says why; see the options of its upstream."
+        }
+        K::UpstreamContextTooLong => {
+            "The conversation is too long for the agent's model. The client has to shorten it."
+        }
+        K::UpstreamFiltered => "A content filter of the agent refused what the client sent.",
+        K::UpstreamUnsupportedMedia => "The agent's model does not take the pictures or files of the request.",
+        K::UpstreamInputTooLarge => "The request is larger than the agent, or a proxy before it, takes.",
+        K::UpstreamNoSuchModel => "The agent does not have the model. Check the model in the options of its upstream.",
+        K::UpstreamCredentials => {
+            "The agent refused the gateway's credentials or permissions. Check `headers.authorization` of its upstream."
+        }
+        K::UpstreamMisconfigured => {
+            "The agent has nothing at its URL, or redirects elsewhere. Check `url` of its upstream."
+        }
+        K::UpstreamQuota => "The agent's account has no quota left. Asking again does not help.",
+        K::UpstreamOverloaded => "The agent, or a proxy before it, has no capacity at the moment.",
         K::UpstreamRateLimited => "The agent takes fewer requests than it gets. See `limits` of its upstream.",
         K::UpstreamTimeout => "The agent was silent for too long. See `timeouts` of its upstream.",
         K::UpstreamTruncated => "The agent, or a proxy before it, ended the answer in the middle. See its own log.",

@@ -47,10 +47,7 @@ pub(super) async fn detail(state: &Arc<State>, texts: bool, id: RunId) -> Result
         },
         turns: run.view_safe(|view| turns(view, texts)),
         request: run.view_safe(|view| texts.then(|| settings(view))),
-        advice: run.view_safe(|view| {
-            let turn = view.run().turns.last()?;
-            advice::on(&turn.error.as_ref()?.code, turn.cause.as_deref().and_then(|cause| cause.status))
-        }),
+        advice: run.view_safe(|view| advice::on(&view.run().turns.last()?.error.as_ref()?.code)),
         answers: answered::answers(state, &run, &siblings.runs, texts).await?,
         pending,
         deliveries: operator.deliveries(id).into_iter().map(|delivered| Delivery { delivered }).collect(),

@@ -2,7 +2,8 @@
 
 use interlingua_core::connector::Refusal;
 use interlingua_core::filter::client_text;
-use interlingua_core::{Fault, FaultKind, Json};
+use interlingua_core::model_error::{self, Complaint, map_refusal, retry_after};
+use interlingua_core::{Fault, FaultKind, Json, error_class};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -53,7 +54,13 @@ impl AgentFault {
     pub(super) fn read(error: &RawValue) -> Self {
         let fields: Fields<'_> = serde_json::from_str(error.get()).unwrap_or_default();
         let text = word(fields.message).or_else(|| serde_json::from_str(error.get()).ok()).unwrap_or_default();
-        Self::new(problem(&fields), &text, error.get())
+        let mut found = Self::new(problem(&fields), &text, error.get());
+        // A number that only the agent knows is its code.
+        let code = fields.code.and_then(|code| Json::from_raw(code).decode::<i32>());
+        if let (None, FaultKind::AgentFailed, Some(code)) = (found.problem, found.fault.kind, code) {
+            found.fault.code = Some(code.to_string());
+        }
+        found
     }
 
     /// Reads a REST body that is an error. None if it is none.
@@ -75,13 +82,13 @@ impl AgentFault {
 
     /// Reads an answer whose status is no success.
     pub(super) fn from_refusal(refusal: &Refusal<'_>) -> Self {
-        let by_status = refusal.to_fault();
+        let by_status = map_refusal(refusal);
         let found = Self::from_body(refusal.body);
         let Some(Self { problem: Some(problem), mut fault }) = found else {
             return Self { problem: None, fault: by_status };
         };
         // A proxy in between has the last word about credentials, load and time.
-        if matches!(refusal.status, 401 | 403 | 429 | 408 | 503 | 504) {
+        if matches!(refusal.status, 401 | 403 | 408 | 429 | 503 | 504 | 529) {
             return Self { problem: Some(problem), fault: by_status };
         }
         fault.upstream_status = by_status.upstream_status;
@@ -95,15 +102,20 @@ impl AgentFault {
     }
 
     fn new(problem: Option<Problem>, text: &str, whole: &str) -> Self {
-        let kind = problem.map_or(FaultKind::AgentFailed, kind_of);
-        let text = client_text("", text);
+        let kind = kind_in(problem, text, whole);
+        let shown = client_text("", text);
         let message = match kind {
-            FaultKind::AgentFailed => text,
-            _ => format!("the agent refused the request: {text}"),
+            FaultKind::AgentFailed => shown,
+            kind if problem.map(kind_of) == Some(kind) => format!("the agent refused the request: {shown}"),
+            kind if error_class::is_about_the_request(kind) => {
+                format!("{}: {shown}", error_class::sentence(kind, None))
+            }
+            kind => error_class::sentence(kind, None).into_owned(),
         };
         let mut fault = Fault::new(kind, message).with_detail(interlingua_core::filter::log_text(whole));
+        fault.retry_after = retry_after(text).filter(|_| kind.retry_helps());
         // The reason is a word of the protocol: adapters that speak it repeat it.
-        if let Some(problem) = problem.filter(|problem| kind_of(*problem) != FaultKind::AgentFailed) {
+        if let Some(problem) = problem.filter(|problem| kind_of(*problem) == kind && kind != FaultKind::AgentFailed) {
             let reason = problem.row().reason;
             if !reason.is_empty() {
                 fault = fault.with_code(reason);
@@ -142,6 +154,20 @@ fn find(is_it: impl Fn(&crate::errors::Row) -> bool) -> Option<Problem> {
     Problem::ALL.into_iter().find(|problem| is_it(&problem.row()))
 }
 
+/// The kind of an error. Agents report the errors of their models under a general code.
+fn kind_in(problem: Option<Problem>, text: &str, whole: &str) -> FaultKind {
+    let kind = problem.map_or(FaultKind::AgentFailed, kind_of);
+    if !matches!(kind, FaultKind::AgentFailed | FaultKind::UpstreamRefused | FaultKind::Invalid) {
+        return kind;
+    }
+    let found = Complaint::parse(whole.as_bytes()).and_then(|complaint| complaint.class(None));
+    let found = found.or_else(|| error_class::of_text(text));
+    match found {
+        Some(found) if found != FaultKind::AgentFailed && found != FaultKind::UpstreamRefused => found,
+        _ => kind,
+    }
+}
+
 /// Who has to change something. What the client's request asked for is the client's matter; how the gateway asked is
 /// between it and the agent.
 const fn kind_of(problem: Problem) -> FaultKind {
@@ -151,7 +177,14 @@ const fn kind_of(problem: Problem) -> FaultKind {
         Problem::UnsupportedOperation | Problem::ContentType | Problem::BodyType => FaultKind::Unsupported,
         Problem::InvalidParams => FaultKind::Invalid,
         Problem::Exhausted => FaultKind::UpstreamRateLimited,
-        Problem::UpstreamUnavailable | Problem::ShuttingDown => FaultKind::UpstreamUnreachable,
+        Problem::UpstreamUnavailable | Problem::ShuttingDown => FaultKind::UpstreamOverloaded,
+        Problem::Unauthenticated | Problem::Forbidden => FaultKind::UpstreamCredentials,
+        Problem::TooLarge => FaultKind::UpstreamInputTooLarge,
+        Problem::MethodNotFound
+        | Problem::MethodNotAllowed
+        | Problem::VersionNotSupported
+        | Problem::ExtensionRequired
+        | Problem::Misdirected => FaultKind::UpstreamMisconfigured,
         Problem::InvalidAgentResponse | Problem::Internal => FaultKind::AgentFailed,
         _ => FaultKind::UpstreamRefused,
     }
@@ -159,9 +192,9 @@ const fn kind_of(problem: Problem) -> FaultKind {
 
 /// A fault in what came back.
 pub(super) fn garbage(data: &[u8]) -> Fault {
-    let beginning = String::from_utf8_lossy(&data[..data.len().min(500)]);
-    let detail = interlingua_core::filter::log_text(&beginning);
-    Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be understood").with_detail(detail)
+    let mut fault = model_error::garbage(data);
+    fault.detail = fault.detail.map(|detail| interlingua_core::filter::log_text(&detail));
+    fault
 }
 
 #[cfg(test)]
@@ -199,9 +232,9 @@ mod tests {
             ),
             (
                 r#"{"error":{"code":-32009,"message":"0.3 only","data":null}}"#,
-                "Some(VersionNotSupported) UPSTREAM_REFUSED VERSION_NOT_SUPPORTED: the agent refused the request: 0.3 only",
+                "Some(VersionNotSupported) UPSTREAM_MISCONFIGURED VERSION_NOT_SUPPORTED: the agent refused the request: 0.3 only",
             ),
-            (r#"{"error":{"code":-1,"message":"x y"}}"#, "None AGENT_ERROR AGENT_ERROR: x y"),
+            (r#"{"error":{"code":-1,"message":"x y"}}"#, "None AGENT_ERROR -1: x y"),
             (r#"{"error":"bad luck"}"#, "None AGENT_ERROR AGENT_ERROR: bad luck"),
             (r#"{"error":{}}"#, "None AGENT_ERROR AGENT_ERROR: the agent failed"),
             (r#"{"task":{}}"#, "none"),
@@ -219,8 +252,8 @@ mod tests {
         };
         let gone = r#"{"error":{"code":-32001,"message":"Task not found"}}"#;
         assert_eq!(read(404, gone), (Some(Problem::TaskNotFound), FaultKind::NotFound));
-        assert_eq!(read(404, "<html>"), (None, FaultKind::UpstreamRefused));
-        assert_eq!(read(503, gone), (Some(Problem::TaskNotFound), FaultKind::UpstreamUnreachable));
+        assert_eq!(read(404, "<html>"), (None, FaultKind::UpstreamMisconfigured));
+        assert_eq!(read(503, gone), (Some(Problem::TaskNotFound), FaultKind::UpstreamOverloaded));
         assert_eq!(read(429, "{}"), (None, FaultKind::UpstreamRateLimited));
     }
 }

@@ -58,7 +58,7 @@ impl Interface {
 
         let Some((chosen, is_replaced, dialect, tenant)) = chosen else {
             let message = "the agent's card names no interface that the gateway can use";
-            return Err(Fault::new(FaultKind::UpstreamRefused, message));
+            return Err(Fault::new(FaultKind::UpstreamMisconfigured, message));
         };
         let capabilities = card.get("capabilities").and_then(|node| node.object().ok());
         let streams = capabilities.and_then(|object| object.boolean("streaming").ok().flatten()).unwrap_or(false);

@@ -10,8 +10,12 @@ impl A2aTurn {
     /// Decides what to do about an error of the agent, or of the way to it.
     ///
     /// # Errors
-    /// The fault, if nothing can be done.
+    /// The error that the agent reported, if nothing can be done; without one, the fault.
     pub(super) fn recover(&mut self, problem: Option<Problem>, fault: Fault) -> Result<(), Fault> {
+        self.try_recovery(problem, fault).map_err(|fault| self.reported.take().unwrap_or(fault))
+    }
+
+    fn try_recovery(&mut self, problem: Option<Problem>, fault: Fault) -> Result<(), Fault> {
         self.reader.forget_shape();
         // With JSON-RPC there is one URL for everything: where it is missing, no other method is there either.
         let problem = problem.or_else(|| if self.is_rest() { by_status(&fault) } else { None });
@@ -104,7 +108,14 @@ impl A2aTurn {
         if problem == Some(Problem::TaskNotFound) || self.resumes >= MAX_RESUMES {
             return Err(truncated(&fault));
         }
-        self.resume(fault.retry_after);
+        let after = fault.retry_after;
+        // The task may be gone: then the agent's own words are all that is known.
+        let is_of_agent = !matches!(fault.kind, FaultKind::UpstreamTruncated | FaultKind::UpstreamTimeout);
+        self.note_progress();
+        if is_of_agent && self.asked.is_streaming() && fault.upstream_status.is_none() {
+            self.reported.get_or_insert(fault);
+        }
+        self.resume(after);
         Ok(())
     }
 
@@ -132,13 +143,15 @@ fn may_pass(fault: &Fault) -> bool {
     match fault.kind {
         FaultKind::UpstreamTruncated
         | FaultKind::UpstreamUnreachable
+        | FaultKind::UpstreamMisconfigured
+        | FaultKind::UpstreamOverloaded
         | FaultKind::UpstreamRateLimited
+        | FaultKind::UpstreamRefused
         | FaultKind::AgentFailed
         | FaultKind::NotFound
         | FaultKind::Unsupported => true,
         // A proxy gave up waiting; the agent may go on.
         FaultKind::UpstreamTimeout => fault.upstream_status.is_some(),
-        FaultKind::UpstreamRefused => !matches!(fault.upstream_status, Some(401 | 403)),
         _ => false,
     }
 }

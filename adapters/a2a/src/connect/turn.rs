@@ -79,6 +79,8 @@ pub(super) struct A2aTurn {
     window: Window,
     /// The stream was cut.
     was_cut: bool,
+    /// The first error that the agent reported while the task made no progress.
+    pub(super) reported: Option<Fault>,
     /// How often the task was asked for since, without a change.
     stale_polls: u32,
     losses: Losses,
@@ -126,6 +128,7 @@ impl A2aTurn {
             polls: 0,
             window: Window::default(),
             was_cut: false,
+            reported: None,
             stale_polls: 0,
             losses,
             can_subscribe: true,
@@ -285,11 +288,12 @@ impl A2aTurn {
         grown.min(self.options.max_poll_interval.0)
     }
 
-    fn note_progress(&mut self) {
+    pub(super) fn note_progress(&mut self) {
         if self.reader.progress() > self.progress {
             self.progress = self.reader.progress();
             self.resumes = 0;
             self.stale_polls = 0;
+            self.reported = None;
         }
     }
 
@@ -344,7 +348,7 @@ impl AgentTurn for A2aTurn {
             // A server without a card at this place says so with one of these.
             Err(fault) if matches!(fault.upstream_status, Some(400 | 404 | 405 | 410 | 501)) => {
                 let message = "the agent has no card where the gateway looks for one";
-                let mut missing = Fault::new(FaultKind::UpstreamRefused, message);
+                let mut missing = Fault::new(FaultKind::UpstreamMisconfigured, message);
                 missing.upstream_status = fault.upstream_status;
                 missing.detail.clone_from(&fault.detail);
                 Err(missing)
@@ -416,7 +420,7 @@ impl AgentTurn for A2aTurn {
             let is_v03 = self.interface.as_ref().is_some_and(|interface| interface.dialect.is_v03());
             if is_v03 && self.was_cut && self.stale_polls > MAX_STALE_POLLS {
                 let message = "the agent broke off its answer, and its task does not go on";
-                return Err(Fault::new(FaultKind::UpstreamTruncated, message));
+                return Err(self.reported.take().unwrap_or_else(|| Fault::new(FaultKind::UpstreamTruncated, message)));
             }
             self.can_subscribe = false;
             self.step = Some(Step::Pause(pause));

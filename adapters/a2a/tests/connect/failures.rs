@@ -4,7 +4,8 @@ use interlingua_core::testkit::Answer;
 use serde_json::{Value, json};
 
 use super::agent::{
-    Session, V1, V1_REST, V03, V03_REST, end, fixed, refusal, request, status, status_with, submitted, task, texts,
+    Session, V1, V1_REST, V03, V03_REST, end, fixed, refusal, request, status, status_with, submitted, task, text,
+    texts,
 };
 
 /// The methods that were called, with the version they are of.
@@ -66,7 +67,7 @@ fn a_wrong_url_is_asked_once() {
     let turn = session.turn(&request(Vec::new()), &[]);
     let driven =
         Session::new(&json!({})).send_text("Paris?", [V1.card(true), refusal(turn.as_ref(), 404, "Not Found")]);
-    assert_eq!(end(&driven), "failed UPSTREAM_REFUSED: the agent has nothing at the URL that the gateway asks");
+    assert_eq!(end(&driven), "failed UPSTREAM_MISCONFIGURED: the agent has nothing at the URL that the gateway asks");
 }
 
 #[test]
@@ -149,6 +150,43 @@ fn each_error_has_its_kind() {
         table.push_str(&format!("{status} {body}: {}\n", end(&driven)));
     }
     insta::assert_snapshot!("errors", table);
+}
+
+/// A stream with an error of JSON-RPC behind these items.
+fn broken_stream(items: &[Value], code: i32, message: &str) -> Answer {
+    let error = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": code, "message": message } });
+    Answer::stream(&format!("{}data: {error}\n\n", V1.frames(1, items)))
+}
+
+#[test]
+fn an_error_in_a_stream_is_reported_where_its_task_cannot_be_asked_for_the_rest() {
+    let answered = text("a", "18 C", false);
+    let gone = |call: u64| V1.error(call, -32001, "Task not found");
+    for (code, message, expected) in [
+        (-32603, "KeyError: the model exploded", "failed AGENT_ERROR: the model exploded"),
+        (-32050, "out of luck", "failed -32050: out of luck"),
+        (
+            -32603,
+            "prompt is too long: 9 > 8",
+            "failed MODEL_CONTEXT_LENGTH_EXCEEDED: the conversation is too long for the agent: prompt is too long: 9 > 8",
+        ),
+    ] {
+        let mut options = fixed(V1);
+        options["streaming"] = json!(true);
+        let items = [submitted(), status("WORKING"), answered.clone()];
+        let driven =
+            Session::new(&options).send_text("Paris?", [broken_stream(&items, code, message), gone(2), gone(3)]);
+        assert_eq!(end(&driven), expected);
+        assert_eq!(texts(&driven), [("message".to_owned(), "18 C".to_owned())], "the text before it stays");
+    }
+
+    // A task that goes on has recovered from the error.
+    let mut options = fixed(V1);
+    options["streaming"] = json!(true);
+    let items = [submitted(), status("WORKING")];
+    let rest = V1.stream(2, &[json!({ "task": task("WORKING", &json!([])) }), answered, status("COMPLETED")]);
+    let driven = Session::new(&options).send_text("Paris?", [broken_stream(&items, -32603, "a hiccup"), rest]);
+    assert_eq!(end(&driven), "completed");
 }
 
 #[test]

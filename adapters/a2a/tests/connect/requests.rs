@@ -164,7 +164,7 @@ fn a_card_is_looked_for_in_several_places() {
     assert_eq!(urls, [at("agent-card.json"), root, at("agent.json"), URL.to_owned()]);
 
     let driven = session.send_text("Paris?", [missing(), missing(), missing(), missing()]);
-    assert_eq!(end(&driven), "failed UPSTREAM_REFUSED: the agent has no card where the gateway looks for one");
+    assert_eq!(end(&driven), "failed UPSTREAM_MISCONFIGURED: the agent has no card where the gateway looks for one");
     let down = Answer::Fault(Fault::new(FaultKind::UpstreamUnreachable, "the agent could not be reached"));
     assert_eq!(
         end(&session.send_text("Paris?", [down])),

@@ -80,6 +80,7 @@ impl Reader {
             "interrupt" => self.interrupt(&frame, sink),
             "error" | "" if frame.error.0.is_some() => self.fail(data, sink),
             "error" => self.fail(b"{}", sink),
+            "" if Complaint::from_unknown_object(data).is_some() => self.fail(data, sink),
             kind if is_newer(kind) => {
                 Err(Fault::new(FaultKind::UpstreamGarbage, "the answer is an AG-UI stream: set protocol = \"ag-ui\""))
             }

@@ -139,7 +139,7 @@ impl Reader {
                 };
             }
             "RUN_ERROR" => return self.fail(event, sink),
-            "" => return self.untyped(text, event, sink),
+            "" => return self.untyped(text, sink),
             _ => {}
         }
 
@@ -272,13 +272,13 @@ impl Reader {
     }
 
     /// A frame without a type.
-    fn untyped(&mut self, text: &str, event: &Fields<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        if event.get("error").is_none() && event.get("detail").is_none() {
+    fn untyped(&mut self, text: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let Some(complaint) = Complaint::from_unknown_object(text.as_bytes()) else {
             return sink.emit(&AgentEvent::Ignored);
-        }
+        };
         self.close_open(sink)?;
         self.has_ended = true;
-        let (code, message) = Complaint::parse(text.as_bytes()).unwrap_or_default().into_error();
+        let (code, message) = complaint.into_error();
         end_failed(&code, &message, None, sink)
     }
 

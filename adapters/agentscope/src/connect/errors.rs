@@ -24,6 +24,7 @@ pub(super) fn map_refusal(refusal: &Refusal<'_>, asked: Asked) -> Fault {
     if lacks_user {
         // No client can do anything about it.
         let mut fault = refusal.to_fault();
+        fault.kind = FaultKind::UpstreamMisconfigured;
         "the agent's service wants to know who asks: options.user names the user".clone_into(&mut fault.message);
         return fault;
     }
@@ -86,19 +87,25 @@ mod tests {
                 404,
                 r#"{"detail":"Agent 'a' not found."}"#,
                 Asked::Session,
-                K::UpstreamRefused,
+                K::UpstreamMisconfigured,
                 "does not know the agent",
             ),
-            (404, r#"{"detail":"Session 's' not found."}"#, Asked::InSession, K::UpstreamRefused, "know the session"),
+            (
+                404,
+                r#"{"detail":"Session 's' not found."}"#,
+                Asked::InSession,
+                K::UpstreamMisconfigured,
+                "know the session",
+            ),
             (409, r#"{"detail":"busy"}"#, Asked::InSession, K::Busy, "still at work"),
-            (422, missing, Asked::InSession, K::UpstreamRefused, "options.user"),
+            (422, missing, Asked::InSession, K::UpstreamMisconfigured, "options.user"),
             (422, r#"{"detail":[{"msg":"no such field"}]}"#, Asked::InSession, K::UpstreamRefused, "no such field"),
-            (401, "{}", Asked::InSession, K::UpstreamRefused, "refused the gateway's credentials"),
+            (401, "{}", Asked::InSession, K::UpstreamCredentials, "refused the gateway's credentials"),
             (429, "{}", Asked::InSession, K::UpstreamRateLimited, "rate limited"),
-            (500, "Internal Server Error", Asked::InSession, K::UpstreamRefused, "refused the request"),
-            (503, "{}", Asked::InSession, K::UpstreamUnreachable, "not available"),
+            (500, "Internal Server Error", Asked::InSession, K::AgentFailed, "the agent failed (500)"),
+            (503, "{}", Asked::InSession, K::UpstreamOverloaded, "not available"),
             (504, "{}", Asked::InSession, K::UpstreamTimeout, "took too long"),
-            (307, "", Asked::InSession, K::UpstreamRefused, "redirects"),
+            (307, "", Asked::InSession, K::UpstreamMisconfigured, "redirects"),
         ] {
             let fault = map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None }, asked);
             assert_eq!(fault.kind, kind, "{status} {body}");

@@ -283,7 +283,7 @@ impl AgentscopeTurn {
 
     fn posted(&mut self, body: &[u8]) -> Result<(), Fault> {
         if field(body, "status").is_none() {
-            return Err(refused_inside(body));
+            return Err(garbage(body));
         }
         self.posts.pop_front();
         (self.repeats, self.has_posted) = (0, true);
@@ -299,20 +299,6 @@ fn session_fields(options: &UpstreamOptions, turn: &TurnRequest<'_>) -> Extra {
         fields.push("name", Json::from_serialize(id));
     }
     fields
-}
-
-/// A success that is none.
-fn refused_inside(body: &[u8]) -> Fault {
-    match Complaint::parse(body).filter(|_| body.trim_ascii_start().starts_with(b"{")) {
-        Some(complaint) => {
-            let (code, message) = complaint.into_error();
-            let message = interlingua_core::filter::client_text(&code, &message);
-            let fault = Fault::new(FaultKind::AgentFailed, message);
-            let fault = fault.with_detail(String::from_utf8_lossy(&body[..body.len().min(500)]));
-            if code.is_empty() { fault } else { fault.with_code(code) }
-        }
-        None => garbage(body),
-    }
 }
 
 impl AgentTurn for AgentscopeTurn {
@@ -354,14 +340,14 @@ impl AgentTurn for AgentscopeTurn {
                 } else {
                     "the agent's service does not know the session"
                 };
-                let kind = if self.answers { FaultKind::Conflict } else { FaultKind::UpstreamRefused };
+                let kind = if self.answers { FaultKind::Conflict } else { FaultKind::UpstreamMisconfigured };
                 let mut gone = Fault::new(kind, message).with_detail(fault);
                 gone.upstream_status = fault.upstream_status;
                 return Err(gone);
             }
             Err(fault) => return Err(fault.clone()),
         };
-        let status = field(document, "status").ok_or_else(|| refused_inside(document))?;
+        let status = field(document, "status").ok_or_else(|| garbage(document))?;
         self.on_status(&status)
     }
 
@@ -377,8 +363,8 @@ impl AgentTurn for AgentscopeTurn {
             return self.reader.read_delta(&delta, sink);
         }
         let event: Event<'_> = object(frame.data).ok_or_else(|| garbage(frame.data))?;
-        if event.kind.0.is_none() && event.error.0.is_some() {
-            return Err(refused_inside(frame.data));
+        if event.kind.0.is_none() && Complaint::from_unknown_object(frame.data).is_some() {
+            return Err(garbage(frame.data));
         }
         self.reader.read(&event, frame.data, sink)
     }
@@ -391,14 +377,14 @@ impl AgentTurn for AgentscopeTurn {
         match self.sent {
             Step::Create => {
                 let session = field(body, "session_id").and_then(|id| storable(&id));
-                self.session = Some(session.ok_or_else(|| refused_inside(body))?);
+                self.session = Some(session.ok_or_else(|| garbage(body))?);
                 self.step = Some(Step::Post);
                 Ok(())
             }
             Step::Interrupt => self.wait_for_session(Step::Look),
             Step::Post => self.posted(body),
             Step::Read => self.read_page(body, sink),
-            Step::Listen | Step::Look | Step::Done => Err(refused_inside(body)),
+            Step::Listen | Step::Look | Step::Done => Err(garbage(body)),
         }
     }
 
@@ -425,10 +411,13 @@ impl AgentTurn for AgentscopeTurn {
 
     fn on_failure(&mut self, fault: Fault) -> Result<(), Fault> {
         let may_pass = match fault.kind {
-            FaultKind::UpstreamTruncated | FaultKind::UpstreamUnreachable | FaultKind::UpstreamRateLimited => true,
+            FaultKind::UpstreamTruncated
+            | FaultKind::UpstreamUnreachable
+            | FaultKind::UpstreamOverloaded
+            | FaultKind::UpstreamRateLimited => true,
             // A proxy gave up waiting; the agent may go on.
             FaultKind::UpstreamTimeout => fault.upstream_status.is_some(),
-            FaultKind::UpstreamRefused => fault.upstream_status.is_some_and(|status| status >= 500),
+            FaultKind::AgentFailed => fault.upstream_status.is_some_and(|status| status >= 500),
             _ => false,
         };
         match self.sent {

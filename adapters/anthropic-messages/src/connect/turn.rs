@@ -3,7 +3,7 @@
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal};
 use interlingua_core::event::Millis;
 use interlingua_core::mislabeled;
-use interlingua_core::model_error::{garbage, map_refusal};
+use interlingua_core::model_error::{Complaint, garbage, map_refusal};
 use interlingua_core::sse::Frame;
 use interlingua_core::sticky::StickyTools;
 use interlingua_core::{Fault, Json, Loss};
@@ -61,7 +61,8 @@ impl AgentTurn for MessagesTurn {
 
         let event = Event::parse(visible).ok_or_else(|| garbage(body))?;
         // The type of a whole message is missing at some servers: nothing else stands alone in a body.
-        if event.kind.is_none() && !event.is_error() && !event.has_choices {
+        let is_error = event.is_error() || Complaint::from_unknown_object(visible).is_some();
+        if event.kind.is_none() && !is_error && !event.has_choices {
             return self.reader.whole(visible, sink);
         }
         self.reader.read(&event, visible, None, sink)

@@ -122,24 +122,24 @@ fn each_refusal_has_its_blame() {
     };
     use FaultKind as K;
     for (status, body, kind, code) in [
-        (307, String::new(), K::UpstreamRefused, "UPSTREAM_REFUSED"),
+        (307, String::new(), K::UpstreamMisconfigured, "UPSTREAM_MISCONFIGURED"),
         (400, error("invalid_request_error", "bad"), K::UpstreamRefused, "UPSTREAM_REFUSED"),
         (
             400,
             error("invalid_request_error", "prompt is too long: 9 > 8"),
-            K::UpstreamRefused,
+            K::UpstreamContextTooLong,
             "MODEL_CONTEXT_LENGTH_EXCEEDED",
         ),
-        (401, error("authentication_error", "key sk-ant-1"), K::UpstreamRefused, "UPSTREAM_REFUSED"),
-        (402, error("billing_error", "pay"), K::UpstreamRateLimited, "MODEL_QUOTA_EXCEEDED"),
-        (403, error("permission_error", "no"), K::UpstreamRefused, "UPSTREAM_REFUSED"),
-        (404, error("not_found_error", "model: claude-9"), K::UpstreamRefused, "MODEL_NOT_FOUND"),
-        (404, "<html>".to_owned(), K::UpstreamRefused, "UPSTREAM_REFUSED"),
-        (413, error("request_too_large", "big"), K::UpstreamRefused, "UPSTREAM_REFUSED"),
+        (401, error("authentication_error", "key sk-ant-1"), K::UpstreamCredentials, "UPSTREAM_AUTH_FAILED"),
+        (402, error("billing_error", "pay"), K::UpstreamQuota, "MODEL_QUOTA_EXCEEDED"),
+        (403, error("permission_error", "no"), K::UpstreamCredentials, "UPSTREAM_AUTH_FAILED"),
+        (404, error("not_found_error", "model: claude-9"), K::UpstreamNoSuchModel, "MODEL_NOT_FOUND"),
+        (404, "<html>".to_owned(), K::UpstreamMisconfigured, "UPSTREAM_MISCONFIGURED"),
+        (413, error("request_too_large", "big"), K::UpstreamInputTooLarge, "UPSTREAM_INPUT_TOO_LARGE"),
         (429, error("rate_limit_error", "slow"), K::UpstreamRateLimited, "UPSTREAM_RATE_LIMITED"),
-        (500, error("api_error", "secret"), K::UpstreamRefused, "UPSTREAM_REFUSED"),
-        (503, String::new(), K::UpstreamUnreachable, "UPSTREAM_UNREACHABLE"),
-        (529, error("overloaded_error", "busy"), K::UpstreamUnreachable, "UPSTREAM_UNREACHABLE"),
+        (500, error("api_error", "secret"), K::AgentFailed, "AGENT_ERROR"),
+        (503, String::new(), K::UpstreamOverloaded, "UPSTREAM_OVERLOADED"),
+        (529, error("overloaded_error", "busy"), K::UpstreamOverloaded, "UPSTREAM_OVERLOADED"),
     ] {
         let fault = refused(status, &body);
         assert_eq!((fault.kind, fault.code()), (kind, code), "{status} {body}");

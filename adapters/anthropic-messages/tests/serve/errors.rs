@@ -156,13 +156,9 @@ fn every_fault_kind_has_an_error() {
     }
 
     let upstream = |kind, code: &str| Fault::new(kind, "what went wrong").with_code(code);
-    add("a long conversation".to_owned(), &upstream(FaultKind::UpstreamRefused, "MODEL_CONTEXT_LENGTH_EXCEEDED"));
-    let mut quota = upstream(FaultKind::UpstreamRateLimited, "MODEL_QUOTA_EXCEEDED");
+    let mut quota = upstream(FaultKind::UpstreamQuota, "MODEL_QUOTA_EXCEEDED");
     quota.retry_after = Some(Duration::from_millis(2500));
     add("a quota is used up".to_owned(), &quota);
-    let mut overloaded = Fault::new(FaultKind::UpstreamUnreachable, "the agent is not available");
-    overloaded.upstream_status = Some(529);
-    add("an agent without room".to_owned(), &overloaded);
     for name in ["tokens", "requests"] {
         let mut limited = Fault::new(FaultKind::RateLimited, "too many");
         let (window, reset) = (Duration::from_secs(86400), Duration::from_secs(60));

@@ -120,8 +120,11 @@ impl Reader {
 
         let is_error = chunk.is_error();
         if !is_error && chunk.choices.is_none() && chunk.usage().is_none() {
-            // JSON of another kind, such as a ping.
-            return sink.emit(&AgentEvent::Ignored);
+            // JSON of another kind, such as a ping, or an error in fields of its own.
+            return match Complaint::from_unknown_object(data) {
+                Some(complaint) => self.fail(complaint, sink),
+                None => sink.emit(&AgentEvent::Ignored),
+            };
         }
 
         self.read_usage(&chunk);

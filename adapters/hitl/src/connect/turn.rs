@@ -104,7 +104,7 @@ fn may_have_arrived(fault: &Fault) -> bool {
     match fault.kind {
         FaultKind::UpstreamTruncated => true,
         // A proxy gave up waiting; the agent may go on.
-        FaultKind::UpstreamTimeout | FaultKind::UpstreamRefused => matches!(fault.upstream_status, Some(502 | 504)),
+        FaultKind::UpstreamTimeout | FaultKind::AgentFailed => matches!(fault.upstream_status, Some(502 | 504)),
         _ => false,
     }
 }

@@ -18,14 +18,8 @@ pub(super) fn error_of(raw: Option<&RawValue>) -> (String, String) {
 /// Code and sentence for the error that ends a run. Unfiltered.
 pub(super) fn complaint(body: &[u8]) -> (String, String) {
     let (code, message) = Complaint::parse(body).unwrap_or_default().into_error();
-    let code = match code.as_str() {
-        // The gateway's protocols know how to report these.
-        "rate_limit_exceeded" => "RATE_LIMIT_EXCEEDED".to_owned(),
-        "invalid_prompt" => "INVALID_PARAMETER".to_owned(),
-        // The type of an event is no code.
-        "error" => String::new(),
-        _ => code,
-    };
+    // The type of an event is no code.
+    let code = if code == "error" { String::new() } else { code };
     (code, message)
 }
 

@@ -11,7 +11,7 @@ use interlingua_core::agent_event::{
 use interlingua_core::connector::EventSink;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::model_error::garbage;
+use interlingua_core::model_error::{Complaint, garbage};
 use interlingua_core::{End, Extra, Fault, FaultKind, Json};
 use serde_json::value::RawValue;
 
@@ -188,6 +188,9 @@ impl Reader {
         }
         if let Some(fault) = foreign(event, object.as_deref()) {
             return Err(fault);
+        }
+        if name.is_empty() && Complaint::from_unknown_object(data).is_some() {
+            return self.failed(event, data, sink);
         }
         sink.emit(&AgentEvent::Ignored)
     }

@@ -274,6 +274,7 @@ impl AgentTurn for ResponsesTurn {
             FaultKind::UpstreamUnreachable
                 | FaultKind::UpstreamTimeout
                 | FaultKind::UpstreamTruncated
+                | FaultKind::UpstreamOverloaded
                 | FaultKind::UpstreamRateLimited
         );
         let is_passing = is_passing || matches!(fault.upstream_status, Some(500 | 502));

@@ -210,21 +210,21 @@ fn every_field_may_be_null_or_of_another_type() {
 #[test]
 fn each_refusal_has_its_blame() {
     for (status, body, kind) in [
-        (301, "", FaultKind::UpstreamRefused),
-        (307, "", FaultKind::UpstreamRefused),
+        (301, "", FaultKind::UpstreamMisconfigured),
+        (307, "", FaultKind::UpstreamMisconfigured),
         (400, r#"{"error":{"message":"bad"}}"#, FaultKind::UpstreamRefused),
-        (401, r#"{"error":{"message":"key"}}"#, FaultKind::UpstreamRefused),
-        (403, "", FaultKind::UpstreamRefused),
-        (404, "<html>", FaultKind::UpstreamRefused),
+        (401, r#"{"error":{"message":"key"}}"#, FaultKind::UpstreamCredentials),
+        (403, "", FaultKind::UpstreamCredentials),
+        (404, "<html>", FaultKind::UpstreamMisconfigured),
         (408, "", FaultKind::UpstreamTimeout),
         (409, r#"{"error":{"message":"busy"}}"#, FaultKind::UpstreamRefused),
-        (413, "", FaultKind::UpstreamRefused),
+        (413, "", FaultKind::UpstreamInputTooLarge),
         (422, r#"{"detail":[{"msg":"bad"}]}"#, FaultKind::UpstreamRefused),
         (429, "", FaultKind::UpstreamRateLimited),
-        (402, "", FaultKind::UpstreamRateLimited),
-        (500, "boom", FaultKind::UpstreamRefused),
-        (503, "", FaultKind::UpstreamUnreachable),
-        (529, "", FaultKind::UpstreamUnreachable),
+        (402, "", FaultKind::UpstreamQuota),
+        (500, "boom", FaultKind::AgentFailed),
+        (503, "", FaultKind::UpstreamOverloaded),
+        (529, "", FaultKind::UpstreamOverloaded),
         (504, "", FaultKind::UpstreamTimeout),
     ] {
         let fault = refused(&*turn("{}"), status, body.as_bytes());
