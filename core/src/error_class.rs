@@ -3,14 +3,19 @@
 //! The classes of clients' protocols follow from the fault kind (docs/errors.md). Not here: finding code and wording in an
 //! answer ([`crate::model_error`]).
 
+mod pause;
 pub mod tables;
 
 use std::borrow::Cow;
 
+pub use pause::retry_after;
+
 use crate::fault::{Blame, FaultKind};
 use crate::filter::truncated;
-use crate::model_error::retry_after;
 use tables::{CODES, STATUSES, WORDINGS};
+
+#[cfg(test)]
+pub(crate) use pause::MAX_RETRY_AFTER;
 
 /// Only this prefix of a text is searched for wordings, in bytes.
 const MAX_SEARCHED: usize = 4096;

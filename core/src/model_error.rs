@@ -5,13 +5,11 @@
 use std::time::Duration;
 
 use crate::connector::Refusal;
-use crate::error_class::{self, classify};
+use crate::error_class::{self, classify, retry_after};
 use crate::filter::{client_text, truncated};
 use crate::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
-/// Upper limit for a pause that a refusal names.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// Length of a body in the log, in bytes.
 const MAX_LOGGED: usize = 500;
 /// Length of a text that may be a whole error in itself, in bytes. Longer ones are pages or answers.
@@ -275,26 +273,6 @@ fn dotted(path: &[Value]) -> String {
     let parts = path.iter().filter(|part| part.as_str() != Some("body")).take(MAX_LEVELS);
     let parts = parts.map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
     parts.collect::<Vec<_>>().join(".")
-}
-
-/// The pause in "try again in 1.5s", "in 20 seconds" or "retry in 34.07s".
-#[must_use]
-pub fn retry_after(text: &str) -> Option<Duration> {
-    let text = truncated(text, MAX_PLAIN_TEXT).to_ascii_lowercase();
-    let rest =
-        ["try again in ", "retry in "].iter().find_map(|words| Some(&text[text.find(words)? + words.len()..]))?;
-    let end = rest.find(|next: char| !next.is_ascii_digit() && next != '.').unwrap_or(rest.len());
-    let number: f64 = rest[..end].trim_end_matches('.').parse().ok()?;
-    let unit = rest[end..].trim_start();
-    let factor = if unit.starts_with("ms") || unit.starts_with("milli") {
-        0.001
-    } else if unit.starts_with('m') {
-        60.0
-    } else {
-        1.0
-    };
-
-    Some(Duration::try_from_secs_f64(number * factor).unwrap_or(MAX_RETRY_AFTER).min(MAX_RETRY_AFTER))
 }
 
 /// The fault in an answer whose status is no success.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use interlingua_core::run::RunError;
-use interlingua_core::{Blame, Fault, FaultKind, LimitState, RunId, answer, error_class, model_error};
+use interlingua_core::{Blame, Fault, FaultKind, LimitState, RunId, answer, error_class};
 
 use crate::store::StoreError;
 
@@ -148,7 +148,7 @@ pub(super) fn from_run_error(error: &RunError) -> Fault {
     // An agent that says so of its own clients says nothing of the gateway's.
     let kind = if kind.blame() == Blame::Client && kind != FaultKind::Busy { FaultKind::AgentFailed } else { kind };
     let mut fault = Fault::new(kind, error.message.clone()).with_code(error.code.clone());
-    fault.retry_after = model_error::retry_after(&error.message).filter(|_| kind.retry_helps());
+    fault.retry_after = error_class::retry_after(&error.message).filter(|_| kind.retry_helps());
     fault
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::error_class::MAX_RETRY_AFTER;
 
 #[test]
 fn a_complaint_is_found_in_every_form() {

@@ -1,9 +1,10 @@
 //! Errors of an agent, in each of the forms there are, as faults; and which of them a turn can do something about.
 
 use interlingua_core::connector::Refusal;
+use interlingua_core::error_class::{self, retry_after};
 use interlingua_core::filter::client_text;
-use interlingua_core::model_error::{self, Complaint, map_refusal, retry_after};
-use interlingua_core::{Fault, FaultKind, Json, error_class};
+use interlingua_core::model_error::{self, Complaint, map_refusal};
+use interlingua_core::{Fault, FaultKind, Json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
