@@ -176,8 +176,16 @@ impl Waiting {
         self.open.is_empty() && self.sent.is_empty() && self.closed.is_empty()
     }
 
-    /// Adds the items that a turn ended with. An item with a known id replaces the old one.
+    /// Adds the items that a turn ended with. An item with a known id replaces the old one. Beyond 256 items, the oldest are
+    /// dropped, tool calls first. Takes linear time: a misbehaving agent may ask tens of thousands of questions at once.
     pub fn ask(&mut self, items: Vec<Pending>, asked: &AskContext<'_>) {
+        let mut items = last_of_each_id(items);
+        {
+            let ids: HashSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
+            self.open.retain(|open| !ids.contains(open.item.id.as_str()));
+            self.closed.retain(|id| !ids.contains(id.as_str()));
+        }
+        drop_oldest(&mut items, |item| item.kind);
         for mut item in items {
             item.decisions = offer(&item, asked.decisions);
             if item.expires_at.is_none()
@@ -187,8 +195,6 @@ impl Waiting {
                 let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
                 item.expires_at = Some(crate::time::format_rfc3339(asked.now.saturating_add(ttl)));
             }
-            self.open.retain(|open| open.item.id != item.id);
-            self.closed.retain(|id| *id != item.id);
             self.open.push(Open {
                 run: asked.run,
                 asked_at: asked.now,
@@ -202,10 +208,7 @@ impl Waiting {
                 item,
             });
         }
-        while self.open.len() > MAX_OPEN {
-            let oldest = self.open.iter().position(|open| open.item.kind == PendingKind::Tool).unwrap_or(0);
-            self.open.remove(oldest);
-        }
+        drop_oldest(&mut self.open, |open| open.item.kind);
     }
 
     /// Processes a request: its input, and answers that its protocol sends beside the input.
@@ -550,6 +553,25 @@ fn decisions(given: &AnswerBody) -> Option<Vec<Json>> {
     }?;
     let fields: Extra = if payload.is_object() { payload.decode()? } else { return None };
     fields.get("decisions")?.decode()
+}
+
+/// Removes all but the last item of each id.
+fn last_of_each_id(mut items: Vec<Pending>) -> Vec<Pending> {
+    let mut later = HashSet::new();
+    let mut is_last: Vec<bool> = items.iter().rev().map(|item| later.insert(item.id.as_str())).collect();
+    items.retain(|_| is_last.pop().unwrap_or(true));
+    items
+}
+
+/// Drops the oldest items beyond [`MAX_OPEN`], tool calls first.
+fn drop_oldest<T>(items: &mut Vec<T>, kind: impl Fn(&T) -> PendingKind) {
+    let mut excess = items.len().saturating_sub(MAX_OPEN);
+    items.retain(|item| {
+        let is_dropped = excess > 0 && kind(item) == PendingKind::Tool;
+        excess -= usize::from(is_dropped);
+        !is_dropped
+    });
+    items.drain(..excess);
 }
 
 /// The schema of a tool's arguments, in the Agent API's form of a tool.

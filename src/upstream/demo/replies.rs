@@ -1,6 +1,8 @@
 //! What the demo agent asks of people and programs, and what it does about their answers
 //! (docs/human-in-the-loop.md#canonical-form): it runs nothing that was not approved, and nothing else than what was.
 
+use std::collections::HashMap;
+
 use interlingua_core::Json;
 use interlingua_core::answer::decision_word;
 use interlingua_core::connector::TurnRequest;
@@ -77,19 +79,27 @@ fn example(schema: &Value) -> Value {
     }
 }
 
-/// What the agent does about the answers among these messages. Nothing, if there are none.
+/// Reactions to the answers among these messages. Empty if there are none. Takes linear time: a client may send thousands of
+/// answers.
 pub(super) fn react(question: &TurnRequest<'_>, said: &[Message]) -> Vec<Act> {
+    let is_answer =
+        |kind: &MessageType| matches!(kind, MessageType::FunctionCallOutput | MessageType::McpApprovalResponse);
+    if !said.iter().any(|message| is_answer(&message.kind)) {
+        return Vec::new();
+    }
+
+    let questions = Questions::new(question, said);
     let mut acts = Vec::new();
     for message in said {
         match message.kind {
             MessageType::FunctionCallOutput => {
                 for output in message.outputs() {
-                    acts.push(say(returned(question, said, &output)));
+                    acts.push(say(questions.returned(&output)));
                 }
             }
             MessageType::McpApprovalResponse => {
                 for data in message.content.iter().filter_map(Content::as_data) {
-                    acts.extend(decided(question, said, data));
+                    acts.extend(decided(&questions, data));
                 }
             }
             _ => {}
@@ -98,19 +108,39 @@ pub(super) fn react(question: &TurnRequest<'_>, said: &[Message]) -> Vec<Act> {
     acts
 }
 
-fn say(text: String) -> Act {
-    Act::Say(MessageType::Message, text)
+/// What the agent asked earlier, by id. The gateway's own memory of an item wins over the client's history.
+struct Questions {
+    items: HashMap<String, Pending>,
+    /// Names of called tools by the id of their call.
+    called: HashMap<String, String>,
 }
 
-fn returned(question: &TurnRequest<'_>, said: &[Message], output: &ToolOutput) -> String {
-    let asked = question.answered.iter().find(|item| item.id == output.call_id).map(|item| item.name.clone());
-    let called =
-        || said.iter().flat_map(Message::calls).find(|call| call.call_id == output.call_id).map(|call| call.name);
-    let name = output.name.clone().or(asked).or_else(called).filter(|name| !name.is_empty());
-    match name {
-        Some(name) => format!("Your tool {name} says: {}", output.output),
-        None => format!("Your tool says: {}", output.output),
+impl Questions {
+    fn new(question: &TurnRequest<'_>, said: &[Message]) -> Self {
+        let (mut items, mut called) = (HashMap::new(), HashMap::new());
+        for call in said.iter().flat_map(Message::calls) {
+            called.entry(call.call_id).or_insert(call.name);
+        }
+        let requests = said.iter().filter(|message| message.kind == MessageType::McpApprovalRequest);
+        let asked = requests.flat_map(|message| &message.content).filter_map(Content::as_data);
+        for item in question.answered.iter().cloned().chain(asked.filter_map(Pending::parse)) {
+            items.entry(item.id.clone()).or_insert(item);
+        }
+        Self { items, called }
     }
+
+    fn returned(&self, output: &ToolOutput) -> String {
+        let asked = self.items.get(&output.call_id).map(|item| &item.name);
+        let name = output.name.as_ref().or(asked).or_else(|| self.called.get(&output.call_id));
+        match name.filter(|name| !name.is_empty()) {
+            Some(name) => format!("Your tool {name} says: {}", output.output),
+            None => format!("Your tool says: {}", output.output),
+        }
+    }
+}
+
+fn say(text: String) -> Act {
+    Act::Say(MessageType::Message, text)
 }
 
 /// The body of an answer, as far as it matters.
@@ -131,17 +161,17 @@ struct Extension {
     payload: Option<Json>,
 }
 
-fn decided(question: &TurnRequest<'_>, said: &[Message], data: &Json) -> Vec<Act> {
+fn decided(questions: &Questions, data: &Json) -> Vec<Act> {
     let body: Body = data.decode().unwrap_or_default();
     let extension = body.interrupt.unwrap_or_default();
     let decision = extension.decision.as_deref().and_then(decision_word);
     let decision = decision.unwrap_or(if body.approve { Decision::Accept } else { Decision::Reject });
     let text = extension.text.or(body.reason);
-    let Some(item) = approval_id(data).and_then(|id| asked(question, said, &id)) else {
+    let Some(item) = approval_id(data).and_then(|id| questions.items.get(&id)) else {
         return vec![say("I do not remember having asked that, so I did nothing.".to_owned())];
     };
     match item.kind {
-        PendingKind::Approval | PendingKind::Tool => approved(&item, decision, extension.arguments, text),
+        PendingKind::Approval | PendingKind::Tool => approved(item, decision, extension.arguments, text),
         PendingKind::Input => {
             let payload = extension.payload.map(|payload| payload.text().to_owned());
             vec![say(match (decision, text.or(payload)) {
@@ -194,17 +224,6 @@ fn approved(item: &Pending, decision: Decision, edited: Option<String>, text: Op
 fn output(call: &ToolCall, output: String) -> Act {
     let output = ToolOutput { call_id: call.call_id.clone(), name: Some(call.name.clone()), output };
     Act::Show(MessageType::PluginCallOutput, Role::Tool, vec![Content::data(&output)])
-}
-
-/// The item of this id: as the gateway remembers it, else as it stands in front of the answer.
-fn asked(question: &TurnRequest<'_>, said: &[Message], id: &str) -> Option<Pending> {
-    if let Some(item) = question.answered.iter().find(|item| item.id == id) {
-        return Some(item.clone());
-    }
-    let requests = said.iter().filter(|message| message.kind == MessageType::McpApprovalRequest);
-    let mut items =
-        requests.flat_map(|message| &message.content).filter_map(Content::as_data).filter_map(Pending::parse);
-    items.find(|item| item.id == id)
 }
 
 /// A new id. The same item is never asked twice.
