@@ -51,6 +51,8 @@ pub enum Call {
     FetchedDocument(WellKnownDocument),
     /// Wait this long, a second at most, for something that another request is about to do. Answered by [`Reply::Done`].
     Wait(Duration),
+    /// Check that the caller may use this agent: the exchange answers by itself. Answered by [`Reply::Done`].
+    CheckAgent(String),
     /// No operation: the exchange answers by itself. Answered by [`Reply::Done`].
     Nothing,
 }

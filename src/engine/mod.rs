@@ -72,6 +72,7 @@ mod turn_log;
 mod turn_trace;
 mod undelivered;
 mod unreached;
+mod unread;
 mod unstored;
 mod upstream_ids;
 mod visibility;
@@ -125,6 +126,7 @@ use self::session_choice::SessionChooser;
 use self::session_table::SessionTable;
 use self::transcripts::Transcripts;
 use self::turn_driver::TurnServices;
+use self::unread::UnreadBudget;
 use self::unstored::UnstoredRuns;
 use crate::callers::Callers;
 use crate::metrics::{Levels, Metrics};
@@ -240,6 +242,10 @@ impl Engine {
             }
             Call::Wait(pause) => {
                 tokio::time::sleep(pause.min(MAX_WAIT)).await;
+                Ok(Answer::Done)
+            }
+            Call::CheckAgent(agent) => {
+                agents.offered(&agent, &scope.agents, &scope.denied)?;
                 Ok(Answer::Done)
             }
             Call::Nothing => Ok(Answer::Done),
@@ -417,6 +423,7 @@ fn first_turns(
         context: ContextBuilder::new(Arc::clone(sessions), Arc::clone(transcripts)),
         linker: Arc::clone(&linker),
         concluder: Concluder::new(Arc::clone(runs), Arc::clone(transcripts), Arc::clone(&pending_index), handover),
+        unread: UnreadBudget::new(limits.unread),
     };
 
     let driver = Arc::new(Driver::new(turns, Arc::clone(deliveries)));

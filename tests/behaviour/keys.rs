@@ -134,6 +134,30 @@ async fn callers_may_use_only_what_their_table_lists() {
 }
 
 #[tokio::test]
+async fn no_endpoint_answers_for_an_agent_that_its_caller_may_not_use() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = new_key(folder.path(), "ann", None).text;
+    let tables = "[callers.ann]\nagents = [\"other\"]\n[agents.other]\nupstream = { protocol = \"demo\" }\n";
+    let gateway = gateway(folder.path(), tables).await;
+    for (path, field) in [
+        ("/v1/messages/count_tokens", "messages"),
+        ("/v1/messages", "messages"),
+        ("/v1/chat/completions", "messages"),
+        ("/v1/responses/input_tokens", "input"),
+        ("/v1/responses/compact", "input"),
+        ("/v1/responses", "input"),
+    ] {
+        let status = async |agent: &str| {
+            let message = json!([{ "role": "user", "content": "hello" }]);
+            let body = json!({ "model": agent, field: message, "max_tokens": 9 }).to_string();
+            let headers = [("x-api-key", key.as_str()), ("content-type", "application/json")];
+            send(&gateway, "POST", path, &headers, &body).await.status
+        };
+        assert_eq!((status("demo").await, status("other").await), (403, 200), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_is_known_and_refused_within_a_second_of_the_change_of_its_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = gateway(folder.path(), "").await;

@@ -30,16 +30,17 @@ impl Exchange for Count {
         self.headers = ResponseHeaders::for_request(request);
         let object = Node::parse_object(request.body)?;
         let mut parsed = MessagesRequest::parse(&object, &self.shared.options, Purpose::Count)?;
-        if !parsed.echo.model.is_empty() {
-            self.shared.models.agent(&parsed.echo.model)?;
-        }
+        let agent = match parsed.echo.model.as_str() {
+            "" => None,
+            model => Some(self.shared.models.agent(model)?.to_owned()),
+        };
 
         let preamble = parsed.preamble();
         let conversation = &parsed.conversation;
         let messages = preamble.iter().chain(&conversation.history).chain(&conversation.input);
         let tools = parsed.request.tools.as_deref().unwrap_or_default();
         self.tokens = token_estimate::of_messages(messages) + token_estimate::of_tools(tools);
-        Ok(Call::Nothing)
+        Ok(agent.map_or(Call::Nothing, Call::CheckAgent))
     }
 
     fn reply(&mut self, _: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {

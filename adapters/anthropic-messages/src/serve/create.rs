@@ -218,7 +218,7 @@ impl Exchange for Create {
 
         if parsed.is_empty {
             self.echo = parsed.echo;
-            return Ok(Call::Nothing);
+            return Ok(Call::CheckAgent(self.agent.clone()));
         }
         if let Some(ThreadParam::Continue(run)) = parsed.thread {
             self.continues = Some(run);

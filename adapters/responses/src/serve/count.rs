@@ -29,6 +29,8 @@ pub(crate) struct ContextReport {
     shared: Arc<Shared>,
     kind: ReportKind,
     headers: ResponseHeaders,
+    /// The agent of the requested model. `None`: the request names no model, or the agent was passed on to the engine.
+    agent: Option<String>,
     request: Option<decode::CreateRequest>,
     context: Option<Context>,
     /// Base of the ids in the report.
@@ -39,12 +41,22 @@ pub(crate) struct ContextReport {
 
 impl ContextReport {
     pub(crate) fn new(shared: Arc<Shared>, kind: ReportKind) -> Self {
-        Self { shared, kind, headers: ResponseHeaders::default(), request: None, context: None, new_id: None, now: 0 }
+        Self {
+            shared,
+            kind,
+            headers: ResponseHeaders::default(),
+            agent: None,
+            request: None,
+            context: None,
+            new_id: None,
+            now: 0,
+        }
     }
 
-    /// The next lookup, or nothing if the context is complete.
+    /// The next lookup. A complete context ends with the check of the caller's right to use the agent.
     fn next_call(&mut self) -> Call {
-        self.context.as_mut().and_then(Context::next).unwrap_or(Call::Nothing)
+        let lookup = self.context.as_mut().and_then(Context::next);
+        lookup.unwrap_or_else(|| self.agent.take().map_or(Call::Nothing, Call::CheckAgent))
     }
 
     fn write(&self, resolved: Resolved, out: &mut Out) -> Result<(), Fault> {
@@ -83,7 +95,7 @@ impl Exchange for ContextReport {
         let purpose = Purpose::Inspect { model_required: self.kind == ReportKind::Compaction };
         let mut create = decode::CreateRequest::parse(&object, &self.shared.options, purpose)?;
         if !create.echo.model.is_empty() {
-            self.shared.names.agent(&create.echo.model)?;
+            self.agent = Some(self.shared.names.agent(&create.echo.model)?.to_owned());
         }
 
         self.context = Some(Context::new(Arc::clone(&self.shared), &mut create, false, true)?);
