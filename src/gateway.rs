@@ -45,7 +45,7 @@ use crate::upstream::demo::Demo;
 use crate::upstream::http::{Endpoint, HttpUpstream};
 use crate::upstream::jwks::HttpJwksFetcher;
 use crate::upstream::push::HttpWebhookClient;
-use crate::upstream::{Forwarded, InProcessAgent, Upstream};
+use crate::upstream::{Forwarded, InProcessAgent, OwnListeners, Upstream};
 
 /// How long the store may take to close. Together with the engine's time after the drain, this stays within the
 /// promised five seconds.
@@ -71,6 +71,8 @@ pub struct Gateway {
     upstreams: Vec<UpstreamEntry>,
     /// Instead of the one that is configured.
     store: Option<Arc<dyn Store>>,
+    /// Empty until the gateway is started.
+    own_listeners: OwnListeners,
 }
 
 #[derive(Clone)]
@@ -81,8 +83,8 @@ struct ClientEntry {
     mount: fn(&Mount, &config::Options) -> Result<Mounted, String>,
 }
 
-/// Opens the way to an agent. The other argument is the gateway's name in tokens for agents.
-type OpenUpstream = fn(&config::Agent, &str) -> Result<Arc<dyn Upstream>, String>;
+/// Opens the way to an agent. The other arguments are the gateway's name in tokens for agents, and its listeners.
+type OpenUpstream = fn(&config::Agent, &str, &OwnListeners) -> Result<Arc<dyn Upstream>, String>;
 
 #[derive(Clone)]
 struct UpstreamEntry {
@@ -109,7 +111,8 @@ impl Gateway {
     /// A gateway without protocols, except for the demo agent.
     #[must_use]
     pub fn empty() -> Self {
-        Self { clients: Vec::new(), upstreams: Vec::new(), store: None }.in_process::<Demo>()
+        let own_listeners = OwnListeners::default();
+        Self { clients: Vec::new(), upstreams: Vec::new(), store: None, own_listeners }.in_process::<Demo>()
     }
 
     /// Adds a protocol for clients, replacing one of the same name.
@@ -141,12 +144,17 @@ impl Gateway {
         ) -> Result<Box<dyn Connector>, String> {
             U::connect(url.map_or("", Url::as_str), options.copy::<U::Options>().ok_or("invalid options")?)
         }
-        fn open<U: UpstreamAdapter>(agent: &config::Agent, issuer: &str) -> Result<Arc<dyn Upstream>, String> {
+        fn open<U: UpstreamAdapter>(
+            agent: &config::Agent,
+            issuer: &str,
+            own_listeners: &OwnListeners,
+        ) -> Result<Arc<dyn Upstream>, String> {
             let endpoints = agent.upstream.endpoints.iter().map(|endpoint| {
                 let connector = connect::<U>(Some(&endpoint.url), &agent.upstream.options)?;
                 Ok(Endpoint { connector, url: Some(endpoint.url.clone()), weight: endpoint.weight })
             });
-            Ok(Arc::new(HttpUpstream::new(endpoints.collect::<Result<_, String>>()?, http_settings(agent, issuer))?))
+            let settings = http_settings(agent, issuer, own_listeners);
+            Ok(Arc::new(HttpUpstream::new(endpoints.collect::<Result<_, String>>()?, settings)?))
         }
 
         let declared =
@@ -167,7 +175,7 @@ impl Gateway {
         let declared = UpstreamProtocol::new::<A::Options>(A::NAME).schema(A::options_schema()).built_in().try_connect(
             |_, options| Ok(Connected { capabilities: open::<A>(options)?.capabilities(), warnings: Vec::new() }),
         );
-        self.register(UpstreamEntry { name: A::NAME, declared, open: |agent, _| open::<A>(&agent.upstream.options) })
+        self.register(UpstreamEntry { name: A::NAME, declared, open: |agent, _, _| open::<A>(&agent.upstream.options) })
     }
 
     /// Keeps everything in this store instead of the one that is configured; of `[store]` only `retention` applies then.
@@ -268,9 +276,10 @@ impl Gateway {
             admin_tls.map(SharedTls::without_http2).transpose().context("TLS of the admin listener")?.map(Arc::new);
         let listener = listen(settings.server.listen)?;
         let admin_listener = settings.admin.as_ref().map(|admin| listen(admin.listen)).transpose()?;
-        // Webhooks must not reach the gateway itself.
+        // Webhooks and cards of agents must not reach the gateway itself.
         let mut own_addresses = vec![listener.local_addr()?];
         own_addresses.extend(admin_listener.as_ref().and_then(|listener| listener.local_addr().ok()));
+        self.own_listeners.set(own_addresses.clone());
         let webhooks = Arc::new(HttpWebhookClient::new(own_addresses));
         let callers = Callers::new(&settings.auth, &settings.callers, Arc::new(HttpJwksFetcher));
         let (routes, rates) = self.routes(settings, &callers, &RouteRates::default())?;
@@ -352,7 +361,7 @@ impl Gateway {
         let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
         let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
         let issuer = settings.server.public_url.as_deref().unwrap_or(DEFAULT_ISSUER);
-        (entry.open)(agent, issuer).map_err(anyhow::Error::msg)
+        (entry.open)(agent, issuer, &self.own_listeners).map_err(anyhow::Error::msg)
     }
 
     /// The JSON Schema of the options of a protocol for agents.
@@ -613,6 +622,7 @@ fn limits(settings: &Settings) -> engine::Limits {
         receivers: limits.receivers,
         pushes: limits.pushes,
         page: limits.page as u64,
+        unread: limits.unread,
     }
 }
 

@@ -50,15 +50,49 @@ impl<'a> Url<'a> {
         self.rest.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/')
     }
 
-    /// True if requests that would go to `self` may go to `other`: same host, and never from `https` to `http`.
+    /// The port as it stands, else that of the scheme. `None` for a port that is no number.
+    pub fn port(&self) -> Option<u16> {
+        let default = if self.is_secure { 443 } else { 80 };
+        split_port(self.authority).1.map_or(Some(default), |port| port.parse().ok())
+    }
+
+    /// True if both have the same scheme, host and port.
+    pub fn is_same_origin(&self, other: &Url<'_>) -> bool {
+        self.is_secure == other.is_secure && self.host() == other.host() && self.port() == other.port()
+    }
+
+    /// True if requests that would go to `self` may go to `other`: the same origin, or a host and port that `allowed` names, as
+    /// `host:port`, or as `host` for the port of the scheme. Never from `https` to `http`.
     pub fn trusts(&self, other: &Url<'_>, allowed: &[String]) -> bool {
+        if self.is_same_origin(other) {
+            return true;
+        }
         if self.is_secure && !other.is_secure {
             return false;
         }
-        let host = other.host();
-        let names = |entry: &String| entry.eq_ignore_ascii_case(other.authority) || entry.eq_ignore_ascii_case(&host);
-        host == self.host() || allowed.iter().any(names)
+
+        let (host, port) = (other.host(), other.port());
+        let names = |entry: &String| {
+            let (named, named_port) = split_port(entry);
+            let default = if other.is_secure { 443 } else { 80 };
+            plain_host(named) == host && named_port.map_or(Some(default), |port| port.parse().ok()) == port
+        };
+        port.is_some() && allowed.iter().any(names)
     }
+}
+
+/// Splits an authority into host and port. An IPv6 address without brackets has no port.
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if host.ends_with(']') || !host.contains(':') => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+/// A host in lower case, without the brackets of an IPv6 address and without a dot at its end.
+fn plain_host(host: &str) -> String {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// A path below a URL's own path. A query stays at the end.
@@ -112,18 +146,26 @@ mod tests {
     }
 
     #[test]
-    fn requests_stay_with_the_configured_host_and_scheme() {
+    fn requests_stay_with_the_configured_origin() {
         let own = Url::parse("https://agent.example/a").expect("a URL");
         let trusts = |text: &str, allowed: &[&str]| {
             let allowed: Vec<String> = allowed.iter().map(|&entry| entry.to_owned()).collect();
             own.trusts(&Url::parse(text).expect("a URL"), &allowed)
         };
-        assert!(trusts("https://AGENT.example:99/x", &[]));
-        assert!(!trusts("http://agent.example/x", &[]));
+        assert!(trusts("https://AGENT.example:443/x", &[]) && trusts("https://agent.example./x", &[]));
+        assert!(!trusts("https://agent.example:99/x", &[]), "another port may be another service");
+        assert!(!trusts("https://agent.example:99/x", &["agent.example"]));
+        assert!(trusts("https://agent.example:99/x", &["agent.example:99"]));
+        assert!(!trusts("http://agent.example/x", &[]) && !trusts("http://agent.example:443/x", &["agent.example:443"]));
         assert!(!trusts("https://other.example/x", &[]));
-        assert!(trusts("https://other.example:1/x", &["other.example"]));
+        assert!(trusts("https://other.example/x", &["Other.example"]));
+        assert!(trusts("https://other.example:443/x", &["other.example"]));
+        assert!(!trusts("https://other.example:1/x", &["other.example"]));
         assert!(trusts("https://other.example:1/x", &["other.example:1"]));
         assert!(!trusts("https://other.example:2/x", &["other.example:1"]));
+        assert!(!trusts("https://other.example:x/x", &["other.example:x"]), "a port that is no number");
+        assert!(trusts("https://[::1]:9/x", &["[::1]:9"]) && !trusts("https://[::1]:9/x", &["[::1]"]));
+        assert!(trusts("https://[::1]/x", &["::1"]) && trusts("https://[::1]/x", &["[::1]"]));
     }
 
     #[test]

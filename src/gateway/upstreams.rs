@@ -5,15 +5,16 @@
 use std::sync::Arc;
 
 use crate::config;
-use crate::upstream::Identity;
+use crate::upstream::{Identity, OwnListeners};
 use crate::upstream::http::{ConnectionSettings, HealthCheck, HttpSettings, Proxy};
 use crate::upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
 
 /// `issuer`: the gateway's name in tokens for agents.
-pub(super) fn http_settings(agent: &config::Agent, issuer: &str) -> HttpSettings {
+pub(super) fn http_settings(agent: &config::Agent, issuer: &str, own_listeners: &OwnListeners) -> HttpSettings {
     let upstream = &agent.upstream;
     HttpSettings {
         agent: agent.name.clone(),
+        own_listeners: own_listeners.clone(),
         pool: pool_settings(upstream),
         health: upstream.health.as_ref().map(health_check),
         headers: upstream.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),

@@ -17,6 +17,7 @@ mod headers;
 pub mod http;
 pub mod jwks;
 pub mod otlp;
+mod own_listeners;
 pub mod pool;
 pub mod push;
 mod send_error;
@@ -36,6 +37,8 @@ use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use interlingua_core::{Fault, Owner};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+
+pub use self::own_listeners::OwnListeners;
 
 use pool::{EndpointPool, Seat};
 

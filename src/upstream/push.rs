@@ -18,6 +18,7 @@ use interlingua_core::public_address::{Destination, OwnAddresses, Policy, Refuse
 use interlingua_core::push::PushRequest;
 
 use self::pool::{Pool, RECEIVER_TIMEOUT};
+use super::own_listeners::own_addresses;
 use crate::ports::{WebhookClient, WebhookError};
 
 /// The most that is read of a receiver's answer, in bytes.
@@ -45,16 +46,8 @@ impl HttpWebhookClient {
         Self { listens, lookup: Arc::new(lookup), pool: Arc::default() }
     }
 
-    /// The addresses at which the gateway can be reached now: those of a machine change.
     fn own(&self) -> OwnAddresses {
-        let machine = if self.listens.iter().any(|listens| listens.ip().is_unspecified()) {
-            let found = if_addrs::get_if_addrs();
-            let found = found.inspect_err(|error| tracing::warn!(%error, "the machine's addresses are not known"));
-            found.ok().map(|found| found.iter().map(if_addrs::Interface::ip).collect())
-        } else {
-            Some(Vec::new())
-        };
-        OwnAddresses { listens: self.listens.clone(), machine }
+        own_addresses(self.listens.clone())
     }
 
     /// Resolves the host of a URL and checks all its addresses.

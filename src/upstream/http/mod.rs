@@ -48,7 +48,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::headers::{CallerHeader, TurnHeaders};
 use super::pool::{CheckThresholds, EndpointPool, PoolSettings, Seat};
 use super::{
-    Attempts, Body, Conversation, Form, Identity, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError,
+    Attempts, Body, Conversation, Form, Identity, OwnListeners, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError,
     StopAnswer, Transport, Upstream, Via,
 };
 use crate::secrets;
@@ -72,6 +72,8 @@ const STALE_CONNECTION: Duration = Duration::from_millis(500);
 /// How one agent is reached, apart from its protocol.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
+    /// The listeners of the gateway, which a card of the agent must not name.
+    pub own_listeners: OwnListeners,
     /// The operator's headers, names in lower case. They override those of the protocol.
     pub headers: Vec<(String, SecretString)>,
     /// How connections are made.
@@ -101,6 +103,7 @@ pub struct HttpSettings {
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
+            own_listeners: OwnListeners::default(),
             headers: Vec::new(),
             connection: ConnectionSettings { connect: Duration::from_secs(5), ..ConnectionSettings::default() },
             first_byte: Duration::from_secs(60),

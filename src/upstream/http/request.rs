@@ -19,6 +19,11 @@ impl Agent {
     ) -> Result<Request, Fault> {
         let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
+        // A card may name any URL: none of the gateway itself, whose admin listener may need no key on this machine.
+        if ask.is_trusted && self.settings.own_listeners.include(&url) {
+            let message = "the agent's card names an address of the gateway itself";
+            return Err(Fault::new(FaultKind::UpstreamRefused, message).with_detail(super::failure::shown(&url)));
+        }
         let its_own = self.is_own(Known { endpoint, is_trusted: ask.is_trusted }, &url);
         let mut request = Request::new(method, url);
         let headers = request.headers_mut();

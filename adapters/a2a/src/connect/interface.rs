@@ -21,7 +21,7 @@ pub(super) struct Interface {
     pub(super) streaming: bool,
     /// Goes into each request. Version 1.0 only.
     pub(super) tenant: Option<String>,
-    /// The card named another host, which the operator did not allow: the configured one is asked at the card's path.
+    /// The card named another origin, which the operator did not allow: the configured one is asked at the card's path.
     pub(super) is_replaced: bool,
     /// The URL is of another origin than the configured one, and may have its credentials.
     pub(super) is_trusted: bool,
@@ -167,15 +167,16 @@ fn old(card: &Object<'_>) -> Vec<Candidate> {
     preferred.into_iter().chain(others).collect()
 }
 
-/// True for a URL of another origin that may have the credentials of the configured one: another port of the same host,
-/// and hosts that the operator allows.
+/// True for a URL of another origin that may have the credentials of the configured one: the operator allows its host and
+/// port.
 pub(super) fn is_trusted(configured: &str, url: &str, allowed: &[String]) -> bool {
     let (Some(own), Some(other)) = (Url::parse(configured), Url::parse(url)) else { return false };
-    own.origin != other.origin && own.trusts(&other, allowed)
+    !own.is_same_origin(&other) && own.trusts(&other, allowed)
 }
 
-/// The URL of a card as the gateway uses it, and whether its host was replaced. A card that names a host which is neither the configured one nor allowed
-/// (an internal name, `0.0.0.0`, that of someone else) only contributes its path: credentials go to no other host.
+/// The URL of a card as the gateway uses it, and whether its origin was replaced. A card that names an origin which is neither
+/// the configured one nor allowed (an internal name, another port, `0.0.0.0`) only contributes its path: credentials go to no
+/// other server. Another port of the agent's host may belong to another service, such as this gateway's admin listener.
 fn reachable(configured: &str, url: &str, allowed: &[String]) -> Option<(String, bool)> {
     let own = Url::parse(configured)?;
     if url.starts_with('/') && !url.starts_with("//") && !url.contains(['\\', '\n', '\r', ' ']) {
@@ -232,13 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_card_never_sends_requests_to_another_host() {
+    fn a_card_never_sends_requests_to_another_origin() {
         let card = |url: &str| format!(r#"{{"supportedInterfaces":[{{"url":"{url}"}}]}}"#);
         for (url, asked) in [
             ("http://0.0.0.0:8000/a2a", "https://agent.example/a2a"),
             ("https://evil.example/a2a?x=1", "https://agent.example/a2a?x=1"),
             ("http://agent.example/a2a", "https://agent.example/a2a"),
-            ("https://agent.example:9/a2a", "https://agent.example:9/a2a"),
+            ("https://agent.example:9/a2a", "https://agent.example/a2a"),
+            ("https://agent.example:443/a2a", "https://agent.example:443/a2a"),
             ("/a2a", "https://agent.example/a2a"),
         ] {
             assert_eq!(line(&card(url), "{}"), format!("1.0 JSONRPC {asked} false -"));
@@ -250,7 +252,8 @@ mod tests {
             (chosen.is_replaced, chosen.is_trusted)
         };
         assert_eq!(marks("https://agent.example/a", "{}"), (false, false));
-        assert_eq!(marks("https://agent.example:9/a", "{}"), (false, true));
+        assert_eq!(marks("https://agent.example:9/a", "{}"), (true, false));
+        assert_eq!(marks("https://agent.example:9/a", r#"{"allow_hosts":["agent.example:9"]}"#), (false, true));
         assert_eq!(marks("https://evil.example/a", "{}"), (true, false));
         assert_eq!(marks("https://evil.example/a", allowed), (false, true));
         for url in ["file:///etc/passwd", "https://agent.example@evil/", "//evil.example/x"] {

@@ -24,7 +24,7 @@ pub struct UpstreamOptions {
     pub streaming: Option<bool>,
     /// The tenant in each request of version 1.0. None: as the card says.
     pub tenant: Option<String>,
-    /// Further hosts, as `host` or `host:port`, that a card may send requests to.
+    /// Further servers that a card may send requests to, as `host:port`, or as `host` for the port of the scheme.
     pub allow_hosts: Vec<String>,
     /// The first pause before a task is asked for again.
     pub poll_interval: Period,
@@ -130,8 +130,8 @@ impl UpstreamOptions {
         let secure = Url::parse(url).zip(self.card_url.as_deref().and_then(Url::parse));
         if secure.is_some_and(|(own, card)| !own.trusts(&card, &self.allow_hosts)) {
             warnings.push(
-                "card_url is on another host than url: it is fetched without this upstream's headers; name the host in \
-                 allow_hosts to send them there too"
+                "card_url has another origin than url: it is fetched without this upstream's headers; name its host and \
+                 port in allow_hosts to send them there too"
                     .to_owned(),
             );
         }

@@ -112,7 +112,7 @@ impl A2aProbe {
         self.findings.push(Finding::good(format!("asked over {binding} in version {version} at {url}")));
         if *is_replaced {
             self.findings.push(Finding::note(
-                "the card names another host than the configured one: its path is asked there; name the host in \
+                "the card names another host or port than the configured one: its path is asked there; name host:port in \
                  options.allow_hosts to follow the card",
             ));
         }

@@ -146,7 +146,7 @@ impl A2aTurn {
         if interface.is_replaced {
             self.losses.changed(
                 ContentKind::Routing,
-                "the agent's card names a host that allow_hosts does not: the configured host is asked",
+                "the agent's card names a host or port that allow_hosts does not: the configured one is asked",
             );
         }
         self.interface = Some(interface);
