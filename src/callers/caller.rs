@@ -7,13 +7,14 @@ use arc_swap::ArcSwap;
 use interlingua_core::event::Millis;
 use interlingua_core::{Fault, FaultKind, Owner};
 
+use super::identity::{identity, kind_of};
 use super::jwt::Verified;
-use super::profiles::Profile;
+use super::profiles::{Profile, ProvenName};
 use super::reason::{self, Reason};
 use super::rules::{self, Rules, SharedRules};
 use super::usage::Usage;
 use crate::clock;
-use crate::config::ConsoleRole;
+use crate::config::{CallerKind, ConsoleRole};
 use crate::keys::KeyId;
 use crate::tls::ClientCertificate;
 
@@ -67,7 +68,7 @@ impl Caller {
     ) -> Self {
         let (generation, profile) = {
             let rules = rules.load();
-            (rules.generation, profile_of(&rules, &name, &proof))
+            (rules.generation, profile_of(&rules, &owner, &name, &proof))
         };
         let usage = usage(&profile);
         let profile = ArcSwap::from_pointee((generation, profile));
@@ -89,7 +90,7 @@ impl Caller {
             return Arc::clone(&known.1);
         }
 
-        let profile = profile_of(&rules, &self.name, &self.proof);
+        let profile = profile_of(&rules, &self.owner, &self.name, &self.proof);
         self.usage.set_limits(&profile.limits);
         self.profile.store(Arc::new((rules.generation, Arc::clone(&profile))));
         profile
@@ -126,7 +127,7 @@ impl Caller {
     /// What the caller may do in the console at the moment. `None`: nothing, or its credentials have ended.
     #[must_use]
     pub fn console_role(&self) -> Option<ConsoleRole> {
-        self.check_proof(clock::now()).ok().and_then(|()| self.profile().console())
+        self.check_proof(clock::machine()).ok().and_then(|()| self.profile().console())
     }
 
     /// Waits until [`Self::recheck`] fails, and returns why. Noticed within a second.
@@ -182,10 +183,16 @@ impl fmt::Debug for Caller {
     }
 }
 
-fn profile_of(rules: &Rules, name: &str, proof: &Proof) -> Arc<Profile> {
-    match proof {
-        Proof::None => rules.profiles.anonymous(),
-        Proof::Console => rules.profiles.open(),
-        proof => rules.profiles.of(name, proof.scopes()),
-    }
+fn profile_of(rules: &Rules, owner: &Owner, name: &str, proof: &Proof) -> Arc<Profile> {
+    let (kind, issuer) = match proof {
+        Proof::None => return rules.profiles.anonymous(),
+        Proof::Console => return rules.profiles.open(),
+        Proof::Key { .. } => (Some(CallerKind::Keys), String::new()),
+        Proof::Token(token) => (Some(CallerKind::Jwt), token.issuer.to_string()),
+        Proof::Certificate(_) => (Some(CallerKind::Certificates), String::new()),
+        Proof::Operator => {
+            identity(owner).map_or((None, String::new()), |(kind, issuer, _)| (kind_of(kind), issuer))
+        }
+    };
+    rules.profiles.of(ProvenName { name, kind, issuer: &issuer, scopes: proof.scopes() })
 }

@@ -1,30 +1,56 @@
-//! Refused credentials, counted per address: an address that tries many is slowed down, and no other.
+//! Refused credentials, counted per client address and signing key. Clients of one address often share it with others, behind
+//! a proxy or a NAT: wrong credentials never block valid keys, nor tokens that another key signed.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use interlingua_core::Fault;
 use interlingua_core::rate::Rate;
 
 use super::rate::Limiter;
 
-/// The most addresses that are counted. Beyond that, those that failed longest ago are forgotten.
-const MAX_ADDRESSES: usize = 65_536;
+/// The most entries, one for each address and signing key. Beyond that, those that failed longest ago are forgotten.
+const MAX_ENTRIES: usize = 65_536;
+/// Signatures that are verified per second, for one address and signing key, after too many were wrong. A hundred cost about
+/// 1 % of a core, and valid tokens among wrong ones still pass.
+const CHECKS_WHILE_BLOCKED: NonZeroU32 = match NonZeroU32::new(100) {
+    Some(count) => count,
+    None => NonZeroU32::MIN,
+};
 
-/// Refused credentials of all addresses.
+/// The refused credentials of all addresses.
 pub struct Failures {
     rate: Rate,
     burst: u32,
-    counted: Mutex<HashMap<IpAddr, Counted>>,
+    counted: Mutex<HashMap<Source, Counted>>,
+}
+
+/// The origin of refused credentials: a network, and the key that would have signed the token. `None`: the credentials
+/// named no known signing key.
+type Source = (IpAddr, Option<SignerId>);
+
+/// A public key of an issuer, by its issuer and key id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SignerId(u64);
+
+impl SignerId {
+    /// The id of a key that the issuer publishes. `kid` is `None` for a key without an id.
+    #[must_use]
+    pub fn new(issuer: &str, kid: Option<&str>) -> Self {
+        Self(BuildHasherDefault::<DefaultHasher>::default().hash_one((issuer, kid)))
+    }
 }
 
 struct Counted {
     limiter: Limiter,
     failed_at: Instant,
-    /// Until when nothing that costs much is tried.
+    /// End of the time in which signatures are verified at a limited rate only.
     blocked_until: Instant,
+    checks: Limiter,
 }
 
 impl Failures {
@@ -34,20 +60,30 @@ impl Failures {
         Self { rate, burst, counted: Mutex::default() }
     }
 
-    /// Counts a failure.
+    /// Counts a failure of credentials that name no signing key.
     ///
     /// # Errors
     /// [`interlingua_core::FaultKind::RateLimited`] if there were too many.
     pub fn count(&self, address: IpAddr, now: Instant) -> Result<(), Fault> {
+        self.count_of(address, None, now)
+    }
+
+    /// Counts a failure. `signer`: the key that would have signed the token.
+    ///
+    /// # Errors
+    /// [`interlingua_core::FaultKind::RateLimited`] if there were too many.
+    pub(super) fn count_of(&self, address: IpAddr, signer: Option<SignerId>, now: Instant) -> Result<(), Fault> {
+        let source = (network(address), signer);
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        if counted.len() >= MAX_ADDRESSES && !counted.contains_key(&network(address)) {
+        if counted.len() >= MAX_ENTRIES && !counted.contains_key(&source) {
             forget_half(&mut counted);
         }
 
-        let entry = counted.entry(network(address)).or_insert_with(|| Counted {
+        let entry = counted.entry(source).or_insert_with(|| Counted {
             limiter: Limiter::new(self.rate, Some(self.burst)),
             failed_at: now,
             blocked_until: now,
+            checks: Limiter::new(Rate { count: CHECKS_WHILE_BLOCKED, per: Duration::from_secs(1) }, None),
         });
         entry.failed_at = now;
         entry.limiter.check("failures").map(|_| ()).inspect_err(|fault| {
@@ -55,10 +91,12 @@ impl Failures {
         })
     }
 
-    /// True if an address had too many failures just now.
-    pub(super) fn is_blocked(&self, address: IpAddr, now: Instant) -> bool {
+    /// Whether a signature may be verified. False only if the address sent too many wrong tokens of this signer just now and
+    /// used up its limited rate of further attempts.
+    pub(super) fn admit_signature(&self, address: IpAddr, signer: SignerId, now: Instant) -> bool {
         let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        counted.get(&network(address)).is_some_and(|entry| now < entry.blocked_until)
+        let blocked = counted.get(&(network(address), Some(signer))).filter(|entry| now < entry.blocked_until);
+        blocked.is_none_or(|entry| entry.checks.check("signatures").is_ok())
     }
 }
 
@@ -70,7 +108,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-fn forget_half(counted: &mut HashMap<IpAddr, Counted>) {
+fn forget_half(counted: &mut HashMap<Source, Counted>) {
     let mut times: Vec<Instant> = counted.values().map(|entry| entry.failed_at).collect();
     let middle = times.len() / 2;
     let (_, median, _) = times.select_nth_unstable(middle);
@@ -80,9 +118,6 @@ fn forget_half(counted: &mut HashMap<IpAddr, Counted>) {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU32;
-    use std::time::Duration;
-
     use super::*;
 
     fn failures() -> Failures {
@@ -90,26 +125,48 @@ mod tests {
         Failures::new(Rate { count, per: Duration::from_secs(1) }, 50)
     }
 
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
     #[test]
     fn an_address_with_many_failures_is_slowed_down_alone() {
         let (failures, now) = (failures(), Instant::now());
-        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
         let (one, neighbour, other) = (address("2001:db8::1"), address("2001:db8::2"), address("2001:db8:0:1::1"));
         let refused = (0..100).filter(|_| failures.count(one, now).is_err()).count();
         assert!((40..=50).contains(&refused), "{refused}");
 
-        assert!(failures.is_blocked(neighbour, now) && !failures.is_blocked(other, now));
+        assert!(failures.count(neighbour, now).is_err(), "the same network");
         assert!(failures.count(other, now).is_ok());
-        assert!(!failures.is_blocked(one, now + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn wrong_tokens_limit_signatures_of_their_own_signer_and_address_only() {
+        let (failures, now) = (failures(), Instant::now());
+        let (one, other) = (address("203.0.113.1"), address("203.0.113.2"));
+        let (signer, another) = (SignerId::new("https://a", Some("1")), SignerId::new("https://a", Some("2")));
+        let admitted = |from, signer, at| (0..300).filter(|_| failures.admit_signature(from, signer, at)).count();
+        for _ in 0..100 {
+            let _ = failures.count(one, now);
+        }
+        assert_eq!(admitted(one, signer, now), 300, "wrong keys of others do not count against tokens");
+
+        for _ in 0..100 {
+            let _ = failures.count_of(one, Some(signer), now);
+        }
+        assert_eq!((admitted(one, another, now), admitted(other, signer, now)), (300, 300));
+        let limited = admitted(one, signer, now);
+        assert!((100..200).contains(&limited), "a limited rate passes: {limited}");
+        assert_eq!(admitted(one, signer, now + Duration::from_secs(1)), 300, "the block has ended");
     }
 
     #[test]
     fn a_limited_number_of_addresses_is_counted() {
         let (failures, now) = (failures(), Instant::now());
-        for number in 0..u32::try_from(MAX_ADDRESSES).expect("a small number") + 10 {
+        for number in 0..u32::try_from(MAX_ENTRIES).expect("a small number") + 10 {
             let address = IpAddr::from(number.to_be_bytes());
             assert!(failures.count(address, now + Duration::from_micros(number.into())).is_ok());
         }
-        assert!(failures.counted.lock().expect("no panic").len() <= MAX_ADDRESSES);
+        assert!(failures.counted.lock().expect("no panic").len() <= MAX_ENTRIES);
     }
 }

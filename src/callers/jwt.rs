@@ -12,6 +12,7 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation};
 use serde_json::{Map, Value};
 
+use super::failures::SignerId;
 use super::jwks::{Jwks, JwksKey};
 use super::jwt_ring;
 use super::reason::Reason;
@@ -36,6 +37,14 @@ pub struct Issuer {
     /// One per algorithm, since the library wants all algorithms of a validation to use the same kind of key.
     validations: Vec<(Algorithm, Validation)>,
     keys: Arc<Jwks>,
+}
+
+/// A published key, with the algorithm that a token names.
+pub struct Signer {
+    /// The same for all tokens of this issuer and key id.
+    pub id: SignerId,
+    algorithm: Algorithm,
+    key: Arc<JwksKey>,
 }
 
 /// What a verified token says.
@@ -79,17 +88,31 @@ impl Issuer {
         &self.keys
     }
 
-    /// Verifies a token. Waits, at most five seconds, only if its key has to be read first.
+    /// Finds the published key that a token says it was signed with. Cheap, since no signature is verified. Waits, at most
+    /// five seconds, only if the issuer's keys have to be read first.
     ///
     /// # Errors
-    /// Why it is refused, for the log.
-    pub async fn verify(&self, token: &str) -> Result<Verified, Reason> {
+    /// The reason of the refusal, for the log.
+    pub async fn signer(&self, token: &str) -> Result<Signer, Reason> {
         let algorithm = check_header(token)?;
-        let (_, validation) =
-            self.validations.iter().find(|(allowed, _)| *allowed == algorithm).ok_or(Reason::Signature)?;
+        if !self.validations.iter().any(|(allowed, _)| *allowed == algorithm) {
+            return Err(Reason::Signature);
+        }
 
         let header = jsonwebtoken::decode_header(token).map_err(|_| Reason::Malformed)?;
         let key = self.keys.key(header.kid.as_deref(), algorithm, Instant::now()).await?;
+        Ok(Signer { id: SignerId::new(&self.name, header.kid.as_deref()), algorithm, key })
+    }
+
+    /// Verifies a token with the key that [`Self::signer`] found.
+    ///
+    /// # Errors
+    /// The reason of the refusal, for the log.
+    pub fn verify(&self, token: &str, signer: Signer) -> Result<Verified, Reason> {
+        let Signer { algorithm, key, .. } = signer;
+        let (_, validation) =
+            self.validations.iter().find(|(allowed, _)| *allowed == algorithm).ok_or(Reason::Signature)?;
+
         let decoded = jsonwebtoken::decode::<Map<String, Value>>(token, key.decoding(), validation);
         let claims = decoded.map_err(|error| reason(error.kind()))?.claims;
         self.read(&claims, key).ok_or(Reason::Claims)

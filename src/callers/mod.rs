@@ -8,6 +8,7 @@ mod failures;
 pub mod jwks;
 pub mod jwt;
 mod jwt_ring;
+mod identity;
 mod key_source;
 mod key_table;
 mod profiles;
@@ -34,10 +35,12 @@ use url::Url;
 pub use self::caller::Caller;
 use self::caller::Proof;
 pub use self::failures::Failures;
+use self::failures::SignerId;
+use self::identity::{CERTIFICATE, CONSOLE, JWT, KEY, identity, kind_of};
 use self::key_source::KeySource;
 use self::key_table::KeyTable;
 pub use self::profiles::Profile;
-use self::profiles::Profiles;
+use self::profiles::{Profiles, ProvenName};
 pub use self::rate::Limiter;
 pub use self::reason::Reason;
 use self::rules::{Rules, SharedRules};
@@ -45,14 +48,14 @@ use self::tokens::Tokens;
 pub use self::usage::{Permit, Usage, UsageTable, Use, day_of};
 use crate::clock;
 pub use crate::config::Methods;
-use crate::config::{Auth, CallerLimits, CallerProfile};
+use crate::config::{Auth, CallerKind, CallerLimits, CallerProfile};
 use crate::keys::{self, KeyId};
 use crate::ports::JwksFetcher;
 use crate::tls::ClientCertificate;
 
 /// How often the file of keys is looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// How often credentials of one address may be refused.
+/// How often credentials of one address, and of one signing key, may be refused.
 const MAX_FAILURES: Rate = Rate { count: TEN, per: Duration::from_secs(1) };
 const TEN: NonZeroU32 = match NonZeroU32::new(10) {
     Some(count) => count,
@@ -60,13 +63,6 @@ const TEN: NonZeroU32 = match NonZeroU32::new(10) {
 };
 /// How many of them at once.
 const MAX_FAILURES_AT_ONCE: u32 = 50;
-/// The kinds of identities, as parts of owners.
-const KEY: &str = "key";
-const JWT: &str = "jwt";
-const CERTIFICATE: &str = "cert";
-/// Those who try a route in the console: no credentials of clients prove it.
-const CONSOLE: &str = "console";
-
 /// All callers of a gateway.
 pub struct Callers {
     rules: Arc<SharedRules>,
@@ -109,6 +105,25 @@ pub enum Credential<'a> {
     One(&'a str),
     /// It occurs more than once, or is not text.
     Invalid,
+}
+
+/// Refused credentials.
+struct Refused {
+    reason: Reason,
+    /// The key that would have signed the token. `None`: the credentials named no known one.
+    signer: Option<SignerId>,
+}
+
+impl From<Reason> for Refused {
+    fn from(reason: Reason) -> Self {
+        Self { reason, signer: None }
+    }
+}
+
+/// Refuses credentials that are not looked up, in the same time as an unknown key.
+fn refuse(reason: Reason) -> Refused {
+    key_table::spend_time_of_a_key();
+    reason.into()
 }
 
 /// No issuer is asked for keys.
@@ -170,40 +185,34 @@ impl Callers {
         if !by.any() {
             return Ok(self.anonymous());
         }
-        let refused = match self.identify(by, shown, from).await {
+        let Refused { reason, signer } = match self.identify(by, shown, from).await {
             Ok(caller) => return Ok(caller),
             Err(refused) => refused,
         };
 
         // Showing nothing is no guess, and neither is a token of an issuer that is down.
-        if !matches!(refused, Reason::Missing | Reason::Unavailable) {
-            self.failures.count(from, Instant::now())?;
+        if !matches!(reason, Reason::Missing | Reason::Unavailable) {
+            self.failures.count_of(from, signer, Instant::now())?;
         }
-        Err(reason::refusal(refused))
+        Err(reason::refusal(reason))
     }
 
-    async fn identify(&self, by: Methods, shown: Shown<'_>, from: IpAddr) -> Result<Arc<Caller>, Reason> {
+    async fn identify(&self, by: Methods, shown: Shown<'_>, from: IpAddr) -> Result<Arc<Caller>, Refused> {
         // A certificate that the route does not ask for belongs to the connection, not to the request.
         let certificate = shown.certificate.filter(|_| by.certificates);
         match (shown.authorization, shown.api_key, certificate) {
-            (Credential::None, Credential::None, None) => self.refuse(Reason::Missing),
+            (Credential::None, Credential::None, None) => Err(refuse(Reason::Missing)),
             (Credential::One(header), Credential::None, None) => {
-                let Some(token) = bearer(header) else { return self.refuse(Reason::Malformed) };
+                let Some(token) = bearer(header) else { return Err(refuse(Reason::Malformed)) };
                 if keys::looks_like_key(token) {
-                    return self.by_key(by, token);
+                    return Ok(self.by_key(by, token)?);
                 }
-                if by.jwt { self.by_token(token, from).await } else { self.refuse(Reason::Method) }
+                if by.jwt { self.by_token(token, from).await } else { Err(refuse(Reason::Method)) }
             }
-            (Credential::None, Credential::One(key), None) => self.by_key(by, key),
+            (Credential::None, Credential::One(key), None) => Ok(self.by_key(by, key)?),
             (Credential::None, Credential::None, Some(shown)) => Ok(self.by_certificate(shown)),
-            _ => self.refuse(Reason::Several),
+            _ => Err(refuse(Reason::Several)),
         }
-    }
-
-    /// Refuses a request whose credentials are not looked up, in the same time.
-    fn refuse(&self, reason: Reason) -> Result<Arc<Caller>, Reason> {
-        key_table::spend_time_of_a_key();
-        Err(reason)
     }
 
     fn by_key(&self, by: Methods, key: &str) -> Result<Arc<Caller>, Reason> {
@@ -224,21 +233,19 @@ impl Callers {
         Ok(caller)
     }
 
-    async fn by_token(&self, token: &str, from: IpAddr) -> Result<Arc<Caller>, Reason> {
+    async fn by_token(&self, token: &str, from: IpAddr) -> Result<Arc<Caller>, Refused> {
         let (tokens, now) = (self.tokens.load_full(), clock::machine());
         if let Some(caller) = tokens.known(token, now) {
             return Ok(caller);
         }
-        // Signatures are expensive to check.
-        if self.failures.is_blocked(from, Instant::now()) {
-            return Err(Reason::Signature);
-        }
+        let admit = |signer| self.failures.admit_signature(from, signer, Instant::now());
         let make = |verified: Arc<jwt::Verified>| {
             let owner = Owner::authenticated(JWT, &verified.issuer, &verified.caller);
             let name = verified.caller.clone();
             self.caller(owner, &name, Proof::Token(verified))
         };
-        tokens.verify(token, now, make).await
+        let verified = tokens.verify(token, now, admit, make).await;
+        verified.map_err(|(reason, signer)| Refused { reason, signer })
     }
 
     fn by_certificate(&self, shown: ShownCertificate<'_>) -> Arc<Caller> {
@@ -367,7 +374,11 @@ impl Callers {
         }
         let of_name = || match identity(&Owner::from_key(base_key)) {
             Some((CONSOLE, ..)) => Arc::clone(&rules.profiles.open().limits),
-            Some((_, _, name)) => Arc::clone(&rules.profiles.of(&name, &[]).limits),
+            Some((kind, issuer, name)) => {
+                let (name, issuer) = (name.as_str(), issuer.as_str());
+                let proven = ProvenName { name, kind: kind_of(kind), issuer, scopes: &[] };
+                Arc::clone(&rules.profiles.of(proven).limits)
+            }
             None => Arc::default(),
         };
         self.usage.get(base_key).map_or_else(of_name, |usage| usage.limits())
@@ -391,13 +402,6 @@ impl Callers {
             Some(_) | None => true,
         }
     }
-}
-
-/// Kind, issuer and name of an owner whose identity was proven.
-fn identity(owner: &Owner) -> Option<(&'static str, String, String)> {
-    let (kind, issuer, name) = owner.identity()?;
-    let kind = [KEY, JWT, CERTIFICATE, CONSOLE].into_iter().find(|known| *known == kind)?;
-    Some((kind, issuer, name))
 }
 
 /// The token in `Authorization: Bearer`. `None` for other schemes.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::config::{CallerLimits, CallerProfile, ConsoleRole};
+use crate::config::{CallerKind, CallerLimits, CallerProfile, ConsoleRole};
 
 /// The table for callers without one of their own.
 const DEFAULT: &str = "default";
@@ -49,6 +49,18 @@ impl Profile {
     }
 }
 
+/// A name, and the credentials that proved it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProvenName<'a> {
+    pub(super) name: &'a str,
+    /// `None`: credentials of no client proved it.
+    pub(super) kind: Option<CallerKind>,
+    /// The issuer of its token; empty for other kinds.
+    pub(super) issuer: &'a str,
+    /// The scopes of its token.
+    pub(super) scopes: &'a [String],
+}
+
 /// All tables, in the order of the file.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
@@ -72,14 +84,27 @@ impl Profiles {
         Self { tables, open: Arc::default() }
     }
 
-    /// The profile of a caller that proved its name, and has these scopes: the table of the name, else the first one
-    /// whose scopes it has, else `default`.
-    pub(super) fn of(&self, name: &str, scopes: &[String]) -> Arc<Profile> {
+    /// The profile of a caller that proved its name: the table of the name, else the first one whose scopes it has, else
+    /// `default`. A table with a kind or an issuer is skipped for all other callers.
+    pub(super) fn of(&self, proven: ProvenName<'_>) -> Arc<Profile> {
+        let is_for = |table: &CallerProfile| {
+            table.kind.is_none_or(|kind| proven.kind == Some(kind))
+                && table.issuer.as_ref().is_none_or(|issuer| issuer == proven.issuer)
+        };
+        let has_scopes = |table: &CallerProfile| {
+            !table.scopes.is_empty() && table.scopes.iter().all(|scope| proven.scopes.contains(scope))
+        };
+        let find = |matches: &dyn Fn(&CallerProfile) -> bool| {
+            self.tables.iter().find(|(table, _)| is_for(table) && matches(table)).map(|(_, profile)| profile)
+        };
+
         // An issuer must not be able to name its way into the tables that are for everyone else.
-        let own = if matches!(name, DEFAULT | ANONYMOUS) { None } else { self.named(name) };
-        let has_scopes =
-            |table: &CallerProfile| !table.scopes.is_empty() && table.scopes.iter().all(|scope| scopes.contains(scope));
-        let by_scopes = || self.tables.iter().find(|(table, _)| has_scopes(table)).map(|(_, profile)| profile);
+        let own = if matches!(proven.name, DEFAULT | ANONYMOUS) {
+            None
+        } else {
+            find(&|table| table.scopes.is_empty() && table.name == proven.name)
+        };
+        let by_scopes = || find(&has_scopes);
         let found = own.or_else(by_scopes).or_else(|| self.named(DEFAULT));
         Arc::clone(found.unwrap_or(&self.open))
     }
@@ -110,10 +135,20 @@ mod tests {
             name: name.to_owned(),
             scopes: owned(scopes),
             agents: agents.map(owned),
+            kind: None,
+            issuer: None,
             protocols: None,
             console: None,
             limits: CallerLimits::default(),
         }
+    }
+
+    fn by_key(name: &str) -> ProvenName<'_> {
+        ProvenName { name, kind: Some(CallerKind::Keys), issuer: "", scopes: &[] }
+    }
+
+    fn by_token<'a>(name: &'a str, issuer: &'a str, scopes: &'a [String]) -> ProvenName<'a> {
+        ProvenName { name, kind: Some(CallerKind::Jwt), issuer, scopes }
     }
 
     #[test]
@@ -127,7 +162,7 @@ mod tests {
         ]);
         let has = |name: &str, scopes: &[&str], agent: &str| {
             let scopes: Vec<String> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-            profiles.of(name, &scopes).has_agent(agent)
+            profiles.of(by_token(name, "https://id", &scopes)).has_agent(agent)
         };
         assert!(has("ann", &["read", "write"], "hers") && !has("ann", &["read"], "reader"));
         assert!(has("bob", &["write", "read"], "editor") && has("bob", &["read", "x"], "reader"));
@@ -138,8 +173,38 @@ mod tests {
     }
 
     #[test]
+    fn a_table_with_a_kind_or_an_issuer_is_for_callers_of_that_kind_and_issuer_only() {
+        let kind = |table, kind| CallerProfile { kind: Some(kind), ..table };
+        let issuer = |table, issuer: &str| CallerProfile { issuer: Some(issuer.to_owned()), ..table };
+        let profiles = Profiles::new(&[
+            kind(table("ann", &[], Some(&["hers"])), CallerKind::Keys),
+            kind(issuer(table("bob", &[], Some(&["his"])), "https://id"), CallerKind::Jwt),
+            issuer(table("admins", &["admin"], Some(&["all"])), "https://id"),
+            table("default", &[], Some(&["public"])),
+        ]);
+        let agent_of = |proven| {
+            let profile = profiles.of(proven);
+            ["hers", "his", "all", "public"].into_iter().find(|agent| profile.has_agent(agent))
+        };
+        let admin = ["admin".to_owned()];
+        let certificate = ProvenName { name: "ann", kind: Some(CallerKind::Certificates), issuer: "", scopes: &[] };
+        for (proven, expected) in [
+            (by_key("ann"), "hers"),
+            (by_token("ann", "https://id", &[]), "public"),
+            (certificate, "public"),
+            (by_token("bob", "https://id", &[]), "his"),
+            (by_token("bob", "https://other", &[]), "public"),
+            (by_key("bob"), "public"),
+            (by_token("cid", "https://id", &admin), "all"),
+            (by_token("cid", "https://other", &admin), "public"),
+        ] {
+            assert_eq!(agent_of(proven), Some(expected), "{proven:?}");
+        }
+    }
+
+    #[test]
     fn without_tables_everyone_may_do_everything() {
-        let profile = Profiles::new(&[]).of("ann", &[]);
+        let profile = Profiles::new(&[]).of(by_key("ann"));
         assert!(profile.has_all_agents() && profile.has_agent("any") && profile.has_protocol("any"));
         assert_eq!(*profile.limits, CallerLimits::default());
     }

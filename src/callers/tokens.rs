@@ -9,6 +9,7 @@ use std::time::Instant;
 use interlingua_core::event::Millis;
 use sha2::{Digest as _, Sha256};
 
+use super::failures::SignerId;
 use super::jwt::{self, Issuer, Verified};
 use super::reason::Reason;
 use crate::config::JwtIssuer;
@@ -70,13 +71,29 @@ impl<T: Clone> Tokens<T> {
     }
 
     /// Verifies a token and keeps what is made of it until it expires. Waits at most five seconds, and only for keys.
+    /// `admit`: whether a signature of this signer may be verified now.
     ///
     /// # Errors
-    /// Why the token is refused.
-    pub async fn verify(&self, token: &str, now: Millis, make: impl FnOnce(Arc<Verified>) -> T) -> Result<T, Reason> {
-        let name = jwt::claimed_issuer(token).ok_or(Reason::Malformed)?;
-        let issuer = self.issuers.iter().find(|issuer| issuer.config().issuer == name).ok_or(Reason::Claims)?;
-        let verified = Arc::new(issuer.verify(token).await?);
+    /// The reason of the refusal, and the signer if the token names a known one.
+    pub async fn verify(
+        &self,
+        token: &str,
+        now: Millis,
+        admit: impl FnOnce(SignerId) -> bool,
+        make: impl FnOnce(Arc<Verified>) -> T,
+    ) -> Result<T, (Reason, Option<SignerId>)> {
+        let unsigned = |reason| (reason, None);
+        let name = jwt::claimed_issuer(token).ok_or(unsigned(Reason::Malformed))?;
+        let issuer = self.issuers.iter().find(|issuer| issuer.config().issuer == name);
+        let issuer = issuer.ok_or(unsigned(Reason::Claims))?;
+        let signer = issuer.signer(token).await.map_err(unsigned)?;
+        let id = signer.id;
+        // Signatures are expensive to verify.
+        if !admit(id) {
+            return Err((Reason::Signature, Some(id)));
+        }
+        let verified = issuer.verify(token, signer).map_err(|reason| (reason, Some(id)))?;
+        let verified = Arc::new(verified);
 
         let value = make(Arc::clone(&verified));
         let known = Known { token: Arc::clone(&verified), value: value.clone() };

@@ -98,7 +98,7 @@ fn new(config: &Path, file: &Path, caller: &str, expires: Option<Period>) -> any
         "{caller:?} cannot be the name of a caller: use letters, digits, \"-\", \"_\" and \".\", not \"default\" or \"anonymous\""
     );
     let key = NewKey::generate().map_err(anyhow::Error::msg)?;
-    let now = clock::now();
+    let now = clock::machine();
     let end = expires.map(|period| now + u64::try_from(period.0.as_millis()).unwrap_or(u64::MAX / 2));
     keys::append(file, &key, caller, now, end).map_err(anyhow::Error::msg)?;
 
@@ -131,7 +131,7 @@ fn list(file: &Path, as_json: bool) -> anyhow::Result<()> {
         text => text.with_context(|| format!("cannot read {}", file.display()))?,
     };
     let entries = keys::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
-    let now = clock::now();
+    let now = clock::machine();
 
     if as_json {
         let entries: Vec<_> = entries
@@ -182,7 +182,7 @@ fn public(settings: &Settings, agent: Option<&str>) -> anyhow::Result<()> {
 }
 
 fn revoke(file: &Path, id: &str) -> anyhow::Result<()> {
-    let (caller, was_revoked) = keys::revoke(file, id, clock::now()).map_err(anyhow::Error::msg)?;
+    let (caller, was_revoked) = keys::revoke(file, id, clock::machine()).map_err(anyhow::Error::msg)?;
     let done = if was_revoked { "was revoked before" } else { "is revoked" };
     eprintln!("key {id} of {caller} {done}. A running gateway refuses it within a second");
     Ok(())

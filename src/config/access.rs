@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
 use super::located::{Located, Table};
-use super::settings::{CertificateName, ConsoleRole};
+use super::settings::{CallerKind, CertificateName, ConsoleRole};
 
 /// How callers prove who they are. Without any of these, everyone is anonymous.
 #[derive(serde::Deserialize, JsonSchema, Default)]
@@ -71,6 +71,10 @@ pub(super) struct CertificatesTable {
 pub(super) struct CallerTable {
     /// For all callers whose tokens have these scopes, instead of the caller of this name.
     pub(super) scopes: Vec<Located<String>>,
+    /// Only for callers who prove their name with credentials of this kind; by default with any.
+    pub(super) kind: Option<Located<CallerKind>>,
+    /// Only for callers with tokens of this issuer in `[auth]`; by default of any.
+    pub(super) issuer: Option<Located<String>>,
     /// The agents they may use; by default all.
     pub(super) agents: Option<Vec<Located<String>>>,
     /// The protocols they may use; by default all.

@@ -17,6 +17,7 @@ use super::slots::Slot;
 use super::{Gateway, Served, base_url};
 use crate::callers::{Caller, Credential, Permit, Shown, ShownCertificate, Use};
 use crate::config::CertificateName;
+use crate::engine::RunHandle;
 use crate::tls::ClientCertificate;
 
 /// The longest name that a proxy may pass on, in bytes.
@@ -95,18 +96,21 @@ fn count(gateway: &Gateway, route: &Served, caller: &Arc<Caller>) -> Result<(Opt
     Ok((tighter(of_caller, of_route), permits))
 }
 
-/// Resolves when the credentials or rights of a caller end, with the reason. `None` if open streams go on then.
+/// Resolves when the credentials or rights of a caller end, with the reason. `None` if open streams go on then. `run`: the
+/// run of the stream, whose agent the caller has to be allowed to use on a route with several agents.
 pub(super) fn revoked(
     gateway: &Gateway,
     route: &Served,
     caller: &Arc<Caller>,
+    run: Option<&RunHandle>,
 ) -> Option<LocalBoxFuture<'static, Fault>> {
     if !gateway.callers.revokes_streams() || !caller.is_authenticated() {
         return None;
     }
 
     let (caller, protocol) = (Arc::clone(caller), route.scope.protocol);
-    let agent = route.agent().map(str::to_owned);
+    let of_run = || run.map(|run| run.view(|view| view.run().agent.clone()));
+    let agent = route.agent().map(str::to_owned).or_else(of_run);
     Some(Box::pin(async move { caller.revoked(protocol, agent.as_deref()).await }))
 }
 

@@ -114,7 +114,7 @@ async fn stream(
     let (mut out, run) = (Out::new(), follower.run().id());
     follower.begin(attach, |view| exchange.begin(view, &mut out));
     let open = open_stream(gateway, route);
-    let revoked = access::revoked(gateway, route, &admitted.caller);
+    let revoked = access::revoked(gateway, route, &admitted.caller, Some(&follower.run()));
     let steps = Steps::new(follower, exchange, out, route.heartbeat, open);
     let mut steps = steps.until_revoked(revoked).noting_losses(request_log::of(request));
     if resumes && steps.is_exhausted().await {

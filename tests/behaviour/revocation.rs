@@ -14,10 +14,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::agent::{text_reply, text_reply_until};
+use crate::support::callers::{key_of, write_keys};
 use crate::support::gateway::{Gateway, ROUTE, agent, user_turn_in};
 use crate::support::http::{request, with_timeout};
 use crate::support::issuer::Issuer;
 use crate::support::poll_until;
+use crate::support::process::Process;
 use crate::support::tls::{Authority, VERSIONS, client, connect};
 use crate::support::upstream::Upstream;
 
@@ -253,4 +255,39 @@ async fn an_expired_certificate() {
 #[tokio::test]
 async fn a_certificate_whose_authority_was_replaced() {
     tokio::join!(test(End::AuthorityReplaced, false), test(End::AuthorityReplaced, true));
+}
+
+/// A route with several agents: the caller keeps the right to use the route, but not the agent of the open stream.
+#[tokio::test]
+async fn a_stream_of_a_shared_route_ends_with_the_right_to_use_its_agent() {
+    const ADMIN_KEY: &str = "a key of at least thirty-two characters";
+    let upstream = Upstream::always(text_reply_until(&["the first"], "end"));
+    let folder = tempfile::tempdir().expect("a folder");
+    write_keys(folder.path(), &["ann"]);
+    std::fs::write(folder.path().join("admin.key"), ADMIN_KEY).expect("a file");
+    let write = |agents: &str| {
+        let url = upstream.url("/process");
+        let (friday, other) = (agent("friday", &url, "", ""), agent("other", &url, "", ""));
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n[store]\nkind = \"memory\"\n[admin]\n\
+             listen = \"127.0.0.1:0\"\nkey = {{ file = \"admin.key\" }}\n[auth]\nkeys = \"keys.toml\"\n\
+             revoke_streams = true\n[callers.ann]\nagents = {agents}\n{friday}{other}\
+             [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\n"
+        );
+        std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
+    };
+    write("[\"friday\", \"other\"]");
+    let process = Process::start(folder.path());
+    let body = r#"{"model":"friday","input":"hello","stream":true}"#;
+    let bearer = format!("Bearer {}", key_of("ann"));
+    let ann = Client { address: process.address, tls: None, bearer: Some(bearer) };
+    let mut streaming = ann.send("POST", "/v1/responses", body).await.expect("a request");
+    streaming.read_until("the first").await;
+
+    write("[\"other\"]");
+    let bearer = format!("Bearer {ADMIN_KEY}");
+    let reloaded = process.operate("POST", "/api/reload", &[("authorization", &bearer)], b"").await;
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    let text = streaming.rest().await;
+    assert!(text.contains("you may not use agent 'friday'"), "{text}");
 }

@@ -270,3 +270,38 @@ async fn a_trusted_proxy_passes_on_the_name_in_a_certificate() {
         "anyone else may write what they want"
     );
 }
+
+#[tokio::test]
+async fn valid_tokens_pass_among_wrong_credentials_of_the_same_address() {
+    let issuer = Issuer::start().await;
+    let gateway = gateway(&issuer, "").await;
+    let key = format!("il_abcdefghijkl_{}", "0".repeat(64));
+    let mut limited = 0;
+    for number in 0..80 {
+        let refused = get(&gateway, READS[0], &[("x-api-key", &key)]).await;
+        limited += u32::from(refused.status == 429);
+        let (one, other) = (issuer.token("ann"), issuer.token(&format!("eve{number}")));
+        let (one, other) = (one.rsplit_once('.').expect("a token"), other.rsplit_once('.').expect("a token"));
+        let forged = with_token(&gateway, READS[0], &format!("{}.{}", other.0, one.1)).await;
+        limited += u32::from(forged.status == 429);
+        assert!([401, 429].contains(&forged.status), "{}", forged.status);
+    }
+    assert!(limited > 0, "wrong credentials are slowed down");
+
+    for number in 0..40 {
+        let response = with_token(&gateway, READS[0], &issuer.token(&format!("caller{number}"))).await;
+        assert_eq!(response.status, 200, "{number}: {}", response.text());
+    }
+}
+
+#[tokio::test]
+async fn a_table_for_keys_gives_no_rights_to_a_token_of_the_same_name() {
+    let issuer = Issuer::start().await;
+    let tables = "[callers.ann]\nkind = \"keys\"\n[callers.bob]\nkind = \"jwt\"\n[callers.default]\nagents = []\n";
+    let gateway = gateway(&issuer, tables).await;
+    let status = async |name: &str| {
+        let body = user_turn("hello");
+        post(&gateway, "/agents/demo/process", &issuer.token(name), &body).await.status
+    };
+    assert_eq!((status("ann").await, status("bob").await, status("eve").await), (403, 200, 403));
+}
