@@ -348,6 +348,7 @@ fn defaults_are_applied() {
         connections_per_address: 256,
         connections_per_loopback_address: 20_000,
         bodies: 256 << 20,
+        unread: 256 << 20,
         json_depth: 128,
         json_values: 100_000,
         runs: 200_000,
@@ -361,6 +362,8 @@ fn defaults_are_applied() {
         sockets_per_loopback_address: 4096,
         followers: 20_000,
         http2_streams: 100,
+        http2_streams_per_address: 1_000,
+        http2_streams_per_loopback_address: 20_000,
         http2_resets: 200,
         http2_control_frames: 1000,
     };

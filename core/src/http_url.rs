@@ -156,7 +156,9 @@ mod tests {
         assert!(!trusts("https://agent.example:99/x", &[]), "another port may be another service");
         assert!(!trusts("https://agent.example:99/x", &["agent.example"]));
         assert!(trusts("https://agent.example:99/x", &["agent.example:99"]));
-        assert!(!trusts("http://agent.example/x", &[]) && !trusts("http://agent.example:443/x", &["agent.example:443"]));
+        assert!(
+            !trusts("http://agent.example/x", &[]) && !trusts("http://agent.example:443/x", &["agent.example:443"])
+        );
         assert!(!trusts("https://other.example/x", &[]));
         assert!(trusts("https://other.example/x", &["Other.example"]));
         assert!(trusts("https://other.example:443/x", &["other.example"]));

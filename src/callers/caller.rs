@@ -190,9 +190,7 @@ fn profile_of(rules: &Rules, owner: &Owner, name: &str, proof: &Proof) -> Arc<Pr
         Proof::Key { .. } => (Some(CallerKind::Keys), String::new()),
         Proof::Token(token) => (Some(CallerKind::Jwt), token.issuer.to_string()),
         Proof::Certificate(_) => (Some(CallerKind::Certificates), String::new()),
-        Proof::Operator => {
-            identity(owner).map_or((None, String::new()), |(kind, issuer, _)| (kind_of(kind), issuer))
-        }
+        Proof::Operator => identity(owner).map_or((None, String::new()), |(kind, issuer, _)| (kind_of(kind), issuer)),
     };
     rules.profiles.of(ProvenName { name, kind, issuer: &issuer, scopes: proof.scopes() })
 }

@@ -5,10 +5,10 @@
 
 mod caller;
 mod failures;
+mod identity;
 pub mod jwks;
 pub mod jwt;
 mod jwt_ring;
-mod identity;
 mod key_source;
 mod key_table;
 mod profiles;

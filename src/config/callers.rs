@@ -54,10 +54,13 @@ fn check_ambiguous(tables: &Entries<Table<CallerTable>>, auth: &AuthTable, valid
     let Some(first) = ambiguous.first() else { return };
     let names: Vec<String> = ambiguous.iter().map(|name| format!("[callers.{}]", name.value)).collect();
     validator.report(
-        Diagnostic::warning(format!("several kinds of credentials or issuers can prove the name of {}", names.join(", ")))
-            .at(&first.span)
-            .label("whoever proves this name in any of these ways has these rights")
-            .help("set kind = \"keys\", \"jwt\" or \"certificates\", and issuer = \"…\" where several issue tokens"),
+        Diagnostic::warning(format!(
+            "several kinds of credentials or issuers can prove the name of {}",
+            names.join(", ")
+        ))
+        .at(&first.span)
+        .label("whoever proves this name in any of these ways has these rights")
+        .help("set kind = \"keys\", \"jwt\" or \"certificates\", and issuer = \"…\" where several issue tokens"),
     );
 }
 
@@ -67,7 +70,8 @@ fn check_source(name: &Located<String>, table: &CallerTable, auth: &AuthTable, v
     let Some(first) = first else { return };
     if matches!(name.value.as_str(), DEFAULT | ANONYMOUS) {
         let diagnostic = Diagnostic::error(format!("[callers.{}] cannot have kind or issuer", name.value)).at(first);
-        return validator.report(diagnostic.label("this table is for callers of every kind: give the table another name"));
+        return validator
+            .report(diagnostic.label("this table is for callers of every kind: give the table another name"));
     }
 
     if let Some(kind) = &table.kind {
@@ -78,7 +82,8 @@ fn check_source(name: &Located<String>, table: &CallerTable, auth: &AuthTable, v
         };
         if !is_accepted {
             let message = format!("[callers.{}] has no effect: {setting} is not set", name.value);
-            validator.report(Diagnostic::warning(message).at(&kind.span).label("no caller has credentials of this kind"));
+            validator
+                .report(Diagnostic::warning(message).at(&kind.span).label("no caller has credentials of this kind"));
         } else if kind.value != CallerKind::Jwt && !table.scopes.is_empty() {
             let message = format!("[callers.{}] has no effect: only tokens have scopes", name.value);
             validator.report(Diagnostic::warning(message).at(&kind.span).label("write \"jwt\", or leave out scopes"));

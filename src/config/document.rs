@@ -176,6 +176,9 @@ pub(super) struct ServerLimitsTable {
     /// Bytes of request bodies held in memory at the same time; separately, the same number of response bytes that
     /// clients have not read yet.
     pub(super) bodies: Located<Size>,
+    /// Bytes of answers that clients have not read, of all runs together, beyond 32 KiB of each. Reading from agents pauses
+    /// while they are used up.
+    pub(super) unread: Located<Size>,
     /// Nesting levels of a JSON body.
     #[schemars(range(min = 8, max = 128))]
     pub(super) json_depth: Located<u64>,
@@ -209,6 +212,10 @@ pub(super) struct ServerLimitsTable {
     /// Requests under way on one HTTP/2 connection.
     #[schemars(range(min = 1, max = 1_000))]
     pub(super) http2_streams: Located<u64>,
+    /// Requests under way on all HTTP/2 connections of a client address; trusted proxies are exempt. Defaults to 1000, and to
+    /// `followers` for loopback addresses, where a proxy may run.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) http2_streams_per_address: Option<Located<u64>>,
     /// Requests that a client may reset at once on one HTTP/2 connection; a tenth of it more each second.
     #[schemars(range(min = 10, max = 100_000))]
     pub(super) http2_resets: Located<u64>,
@@ -225,6 +232,7 @@ impl Default for ServerLimitsTable {
             connections_per_address: None,
             head: Size::kibibytes(32).into(),
             bodies: Size::mebibytes(256).into(),
+            unread: Size::mebibytes(256).into(),
             json_depth: 128.into(),
             json_values: 100_000.into(),
             runs: 200_000.into(),
@@ -236,6 +244,7 @@ impl Default for ServerLimitsTable {
             sockets_per_caller: None,
             followers: 20_000.into(),
             http2_streams: 100.into(),
+            http2_streams_per_address: None,
             http2_resets: 200.into(),
             http2_control_frames: 1_000.into(),
         }

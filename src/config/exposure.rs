@@ -5,6 +5,10 @@
 
 use std::net::IpAddr;
 
+use interlingua_core::network::{self, IpNet};
+use interlingua_core::public_address::is_local_name;
+use url::{Host, Url};
+
 use super::access::Texts;
 use super::diagnostics::Diagnostic;
 use super::document::{Document, ServerTable};
@@ -19,8 +23,10 @@ use crate::tls::TlsFiles;
 /// Checks how the gateway can be reached, and by whom.
 pub(super) fn check(document: &Document, server: &Server, methods: Methods, validator: &mut Validator<'_, '_>) {
     check_tls(&document.server, server, validator);
+    check_proxies(document, validator);
     let address = server.listen.ip();
     if address.to_canonical().is_loopback() {
+        check_clients_behind_proxy(document, server, validator);
         return;
     }
 
@@ -33,6 +39,63 @@ pub(super) fn check(document: &Document, server: &Server, methods: Methods, vali
         );
     }
     check_routes(document, address, methods, validator);
+}
+
+/// Reports networks of trusted proxies that include clients: whoever is in one chooses the address and, with a certificate
+/// header, the name that the gateway takes for the client's.
+fn check_proxies(document: &Document, validator: &mut Validator<'_, '_>) {
+    let certificates = document.auth.value.certificates.as_ref();
+    let header = certificates.and_then(|table| table.value.header.as_ref());
+    for proxy in &document.server.trusted_proxies {
+        if !network::parse(&proxy.value).is_ok_and(|network| includes_clients(&network)) {
+            continue;
+        }
+        validator.report(match header {
+            Some(header) => {
+                let message = format!(
+                    "every client is a trusted proxy, and may name any caller in the header {:?}",
+                    header.value
+                );
+                Diagnostic::error(message)
+                    .at(&proxy.span)
+                    .label("name the addresses of your proxies only, like \"10.0.0.7\"")
+                    .also(&header.span, "the caller's name is read from this header")
+            }
+            None => Diagnostic::warning("every client is a trusted proxy, and may claim any address as its own")
+                .at(&proxy.span)
+                .label("name the addresses of your proxies only, like \"10.0.0.7\""),
+        });
+    }
+}
+
+/// True for networks larger than any private one: 10.0.0.0/8 of IPv4, fc00::/7 of IPv6.
+fn includes_clients(network: &IpNet) -> bool {
+    match network {
+        IpNet::V4(network) => network.prefix_len() < 8,
+        IpNet::V6(network) => network.prefix_len() < 7,
+    }
+}
+
+/// Warns if a proxy on this machine seems to serve the public URL, but is not trusted: all clients then share its address.
+fn check_clients_behind_proxy(document: &Document, server: &Server, validator: &mut Validator<'_, '_>) {
+    let Some(public_url) = &document.server.public_url else { return };
+    let is_local = Url::parse(&public_url.value).is_ok_and(|url| match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => is_local_name(name),
+        None => true,
+    });
+    if is_local || !server.trusted_proxies.is_empty() {
+        return;
+    }
+    validator.report(
+        Diagnostic::warning(
+            "clients behind a proxy share one address: limits and blocks of an address hold for all of them",
+        )
+        .at(&public_url.span)
+        .label("a proxy on this machine seems to serve this URL")
+        .help("set trusted_proxies = [\"127.0.0.1\", \"::1\"], and let the proxy set X-Forwarded-For"),
+    );
 }
 
 /// On a non-loopback address, an open route has to be declared as such, so that changing the listen address alone does

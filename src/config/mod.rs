@@ -57,10 +57,10 @@ pub use self::protocols::{ClientProtocol, Connected, Protocols, UpstreamProtocol
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{
-    Admin, AdminAccess, Agent, Auth, CallerLimits, CallerProfile, CertificateName, Certificates, ConsoleRole,
-    ConsoleTexts, Forwarded, History, HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods, MetricsAccess, Mount,
-    OnDisconnect, ParallelTurns, PostgresStore, RequestLimits, Retention, Route, Server, ServerLimits, ServerTimeouts,
-    Settings, Store, StoreKind,
+    Admin, AdminAccess, Agent, Auth, CallerKind, CallerLimits, CallerProfile, CertificateName, Certificates,
+    ConsoleRole, ConsoleTexts, Forwarded, History, HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods,
+    MetricsAccess, Mount, OnDisconnect, ParallelTurns, PostgresStore, RequestLimits, Retention, Route, Server,
+    ServerLimits, ServerTimeouts, Settings, Store, StoreKind,
 };
 pub use self::upstream_settings::{
     Affinity, Eject, Endpoint, Header, HealthCheck, Identity, IdentityKind, Proxy, RetryBudget, Timeouts, Upstream,

@@ -74,7 +74,7 @@ fn resolve_from(
     };
     let auth = auth::resolve(&document.auth, reached, &mut validator);
     let methods = auth::set_up(&document.auth.value);
-    let callers = callers::resolve(&document.callers, &known, &mut validator);
+    let callers = callers::resolve(&document.callers, &known, &document.auth.value, &mut validator);
     let is_local = server.as_ref().is_none_or(|server| server.listen.ip().to_canonical().is_loopback());
     let shared = routes::Shared { heartbeat, public_url, auth: methods, is_local };
     let routes = routes::resolve(&document.routes, &known, shared, &mut validator);
@@ -219,8 +219,12 @@ fn server_limits(
     let per_caller = per_caller.map(|located| number(located, "sockets_per_caller", 1, MAX_CONNECTIONS));
     let followers = number(&table.followers, "followers", 1, MAX_CONNECTIONS);
     let http2_streams = number(&table.http2_streams, "http2_streams", 1, 1_000);
+    let streams_per_address = table.http2_streams_per_address.as_ref();
+    let streams_per_address =
+        streams_per_address.map(|located| number(located, "http2_streams_per_address", 1, MAX_CONNECTIONS));
     let http2_resets = number(&table.http2_resets, "http2_resets", 10, 100_000);
     let http2_control_frames = number(&table.http2_control_frames, "http2_control_frames", 100, 1_000_000);
+    let unread = validator.at_least(&table.unread, "unread", Size::mebibytes(1));
     let page = validator.at_least(&table.page, "page", Size::kibibytes(64));
     // The HTTP library rejects heads of more than 128 KiB, whose target it does not know.
     let head = validator.size_between(&table.head, "head", Size::kibibytes(4), Size::kibibytes(64));
@@ -240,6 +244,7 @@ fn server_limits(
         connections_per_address: per_address.unwrap_or(256),
         connections_per_loopback_address: per_address.unwrap_or(connections),
         bodies: bodies.bytes(),
+        unread,
         json_depth,
         json_values,
         runs,
@@ -253,6 +258,8 @@ fn server_limits(
         sockets_per_loopback_address: per_caller.unwrap_or(sockets),
         followers,
         http2_streams,
+        http2_streams_per_address: streams_per_address.unwrap_or(1_000),
+        http2_streams_per_loopback_address: streams_per_address.unwrap_or(followers),
         http2_resets,
         http2_control_frames,
     }

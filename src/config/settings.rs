@@ -311,6 +311,10 @@ pub struct CallerProfile {
     pub name: String,
     /// For callers whose tokens have all of these scopes. Empty: for the caller of this name.
     pub scopes: Vec<String>,
+    /// Only for callers with credentials of this kind. `None`: of every kind.
+    pub kind: Option<CallerKind>,
+    /// Only for callers with tokens of this issuer. `None`: of every issuer.
+    pub issuer: Option<String>,
     /// The agents they may use. `None`: all.
     pub agents: Option<Vec<String>>,
     /// The protocols they may use. `None`: all.
@@ -319,6 +323,18 @@ pub struct CallerProfile {
     pub console: Option<ConsoleRole>,
     /// How much of everything each of them may use.
     pub limits: CallerLimits,
+}
+
+/// The kind of credentials that proved a caller's name, written as in the `auth` of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CallerKind {
+    /// API keys.
+    Keys,
+    /// JSON Web Tokens.
+    Jwt,
+    /// Client certificates.
+    Certificates,
 }
 
 /// What someone may do in the console.
@@ -460,6 +476,8 @@ pub struct ServerLimits {
     /// Bytes of request bodies held in memory at the same time; separately, the same number of response bytes that
     /// clients have not read yet. At least `max_body`.
     pub bodies: usize,
+    /// Bytes of all runs that their attached readers have not read, beyond 32 KiB each. Agents wait beyond that.
+    pub unread: usize,
     /// Nesting levels of a JSON body.
     pub json_depth: usize,
     /// Values of a JSON body.
@@ -484,6 +502,10 @@ pub struct ServerLimits {
     pub followers: usize,
     /// Requests under way on one HTTP/2 connection.
     pub http2_streams: usize,
+    /// Requests under way on all HTTP/2 connections of a client address; trusted proxies are exempt.
+    pub http2_streams_per_address: usize,
+    /// Requests under way on all HTTP/2 connections of a loopback address.
+    pub http2_streams_per_loopback_address: usize,
     /// Requests that a client may reset at once on one HTTP/2 connection; a tenth of it more each second.
     pub http2_resets: usize,
     /// Frames that bring no request on, at once on one HTTP/2 connection; a tenth of it more each second.

@@ -20,6 +20,7 @@ use super::cancel_flag::CancelFlag;
 use super::faults;
 use super::followers::Followers;
 use super::turn::Turn;
+use super::unread::UnreadBudget;
 use super::visibility::Visibility;
 use crate::clock;
 use crate::metrics::{LastFault, RunEnd};
@@ -318,10 +319,10 @@ impl ActiveRun {
         state.is_settling().then(|| state.record.len() - 1)
     }
 
-    /// Waits until less than `bound` bytes are not safe, and less are unread by the fastest attached follower.
-    pub(super) fn poll_capacity(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
+    /// Waits until less than `bound` bytes are not safe, less are unread by the fastest attached follower, and the budget has room.
+    pub(super) fn poll_capacity(&self, context: &Context<'_>, bound: usize, unread: &Arc<UnreadBudget>) -> Poll<()> {
         let mut state = self.state();
-        if state.lost || state.has_room(bound) {
+        if state.lost || state.has_room(bound, unread) {
             state.paused = None;
             return Poll::Ready(());
         }
@@ -547,8 +548,8 @@ impl State {
     }
 
     /// True unless the store or all attached followers are too far behind.
-    pub(super) fn has_room(&self, bound: usize) -> bool {
-        !self.is_behind(bound) && self.followers.backlog(self.record.size()).is_none_or(|backlog| backlog < bound)
+    pub(super) fn has_room(&mut self, bound: usize, unread: &Arc<UnreadBudget>) -> bool {
+        !self.is_behind(bound) && self.followers.has_room(self.record.size(), bound, unread)
     }
 
     /// True if the store is too far behind.

@@ -14,10 +14,12 @@ pub struct Limits {
     pub pushes: usize,
     /// Bytes of runs on one page of a list. A larger run has a page of its own.
     pub page: u64,
+    /// Bytes of all runs that their attached readers have not read, beyond 32 KiB each. Agents wait beyond that.
+    pub unread: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { runs: 200_000, queued_turns: 64, receivers: 10_000, pushes: 20_000, page: 8 << 20 }
+        Self { runs: 200_000, queued_turns: 64, receivers: 10_000, pushes: 20_000, page: 8 << 20, unread: 256 << 20 }
     }
 }

@@ -18,6 +18,7 @@ use super::active_run::{ActiveRun, Publish};
 use super::coalescer::Coalescer;
 use super::faults;
 use super::turn::Turn;
+use super::unread::UnreadBudget;
 use super::waits::{MAX_BACKLOG, poll_once, wait_for_room};
 use crate::clock;
 use crate::metrics::{Histogram, LocalCounts};
@@ -32,6 +33,7 @@ const GAPS_INTERVAL_MS: Millis = 5_000;
 /// An answer that is being read.
 pub(super) struct Listener<'a> {
     store: &'a Arc<dyn Store>,
+    unread: &'a Arc<UnreadBudget>,
     run: &'a Arc<ActiveRun>,
     journal: Arc<dyn Journal>,
     conversation: &'a mut Conversation,
@@ -81,7 +83,7 @@ impl Drop for Gaps {
 
 impl<'a> Listener<'a> {
     pub(super) fn new(
-        store: &'a Arc<dyn Store>,
+        (store, unread): (&'a Arc<dyn Store>, &'a Arc<UnreadBudget>),
         run: &'a Arc<ActiveRun>,
         conversation: &'a mut Conversation,
         normalizer: &'a mut Normalizer,
@@ -89,6 +91,7 @@ impl<'a> Listener<'a> {
     ) -> Self {
         Self {
             store,
+            unread,
             run,
             journal: run.journal(),
             conversation,
@@ -129,7 +132,7 @@ impl<'a> Listener<'a> {
             }
             fed?;
             if !has_room {
-                Box::pin(wait_for_room(self.run, self.store.shared().is_some())).await?;
+                Box::pin(wait_for_room(self.run, self.unread, self.store.shared().is_some())).await?;
             }
         }
     }
@@ -181,7 +184,7 @@ impl<'a> Listener<'a> {
             Publish::Deferred
         };
 
-        let Self { run, conversation, normalizer, turn, .. } = self;
+        let Self { run, conversation, normalizer, turn, unread, .. } = self;
         run.update(publish, |state| {
             state.record.set_time(now);
             let was_waiting = !state.has_begun();
@@ -191,7 +194,7 @@ impl<'a> Listener<'a> {
                 state.about.changed_at = state.record.now();
                 turn.note_first_event();
             }
-            (fed, state.has_room(MAX_BACKLOG))
+            (fed, state.has_room(MAX_BACKLOG, unread))
         })
     }
 

@@ -25,6 +25,7 @@ use super::stopper::note_stop;
 use super::turn::{Place, Prepared, Turn};
 use super::turn_log::{self, TurnReport};
 use super::unreached::{discard, end_unreached};
+use super::unread::UnreadBudget;
 use super::waits::unless_canceled;
 use super::{commit, faults};
 use crate::clock;
@@ -37,6 +38,8 @@ pub(super) struct TurnServices {
     pub(super) context: ContextBuilder,
     pub(super) linker: Arc<RunLinker>,
     pub(super) concluder: Concluder,
+    /// Shared by all runs.
+    pub(super) unread: Arc<UnreadBudget>,
 }
 
 /// A turn that is being taken.
@@ -110,7 +113,8 @@ impl<'a> TurnDriver<'a> {
 
         if let Some(conversation) = &mut conversation {
             let store = self.services.runs.store();
-            let listener = Listener::new(store, self.run, conversation, &mut self.normalizer, &mut self.turn);
+            let stores = (store, &self.services.unread);
+            let listener = Listener::new(stores, self.run, conversation, &mut self.normalizer, &mut self.turn);
             let result = listener.listen().await;
             self.note_end(result);
         }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::active_run::ActiveRun;
 use super::commit::WRITE_TIMEOUT;
 use super::faults;
+use super::unread::UnreadBudget;
 
 /// How much of an answer may be unread or not yet safe before reading from the agent pauses, in bytes of the record.
 pub(super) const MAX_BACKLOG: usize = 1 << 20;
@@ -24,7 +25,11 @@ pub(super) async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<
 
 /// Waits while the store or the readers are too far behind. A store that several processes share writes what is behind in the
 /// end, or this one loses the run, which ends the waiting too.
-pub(super) async fn wait_for_room(run: &Arc<ActiveRun>, is_shared: bool) -> Result<(), Fault> {
+pub(super) async fn wait_for_room(
+    run: &Arc<ActiveRun>,
+    unread: &Arc<UnreadBudget>,
+    is_shared: bool,
+) -> Result<(), Fault> {
     run.notify();
     if run.state().is_behind(MAX_BACKLOG) {
         let written = poll_fn(|context| run.poll_written(context, MAX_BACKLOG));
@@ -40,7 +45,7 @@ pub(super) async fn wait_for_room(run: &Arc<ActiveRun>, is_shared: bool) -> Resu
         }
     }
 
-    let read = poll_fn(|context| run.poll_capacity(context, MAX_BACKLOG));
+    let read = poll_fn(|context| run.poll_capacity(context, MAX_BACKLOG, unread));
     let read = unless_canceled(run, async { Ok(timeout(READER_TIMEOUT, read).await) }).await?;
     // A client that holds its connection open and reads nothing would hold the agent for ever.
     read.map_err(|_| {

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::config;
-use crate::upstream::{Identity, OwnListeners};
 use crate::upstream::http::{ConnectionSettings, HealthCheck, HttpSettings, Proxy};
 use crate::upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
+use crate::upstream::{Identity, OwnListeners};
 
 /// `issuer`: the gateway's name in tokens for agents.
 pub(super) fn http_settings(agent: &config::Agent, issuer: &str, own_listeners: &OwnListeners) -> HttpSettings {

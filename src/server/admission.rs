@@ -17,7 +17,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) const REJECTED_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// All open connections of the server.
+/// All open connections of the server, and the streams on those over HTTP/2.
 pub(super) struct Connections {
     metrics: Arc<Metrics>,
     open: Mutex<OpenConnections>,
@@ -28,6 +28,8 @@ pub(super) struct Limits {
     pub(super) max: usize,
     pub(super) max_per_address: usize,
     pub(super) max_per_loopback_address: usize,
+    pub(super) max_streams_per_address: usize,
+    pub(super) max_streams_per_loopback_address: usize,
     /// Exempt from the limit per address, since each one stands for many clients.
     pub(super) proxies: Vec<IpNet>,
 }
@@ -38,6 +40,8 @@ impl Limits {
             max: limits.connections,
             max_per_address: limits.connections_per_address,
             max_per_loopback_address: limits.connections_per_loopback_address,
+            max_streams_per_address: limits.http2_streams_per_address,
+            max_streams_per_loopback_address: limits.http2_streams_per_loopback_address,
             proxies,
         }
     }
@@ -47,6 +51,8 @@ struct OpenConnections {
     limits: Limits,
     total: usize,
     by_address: HashMap<IpAddr, usize>,
+    /// Streams over HTTP/2, by client address.
+    streams: HashMap<IpAddr, usize>,
     rejected: u64,
     last_logged: Option<Instant>,
 }
@@ -58,9 +64,23 @@ pub(super) struct Permit {
     address: Option<IpAddr>,
 }
 
+/// A permit for one stream over HTTP/2, returned when it is dropped.
+pub(super) struct StreamPermit {
+    connections: Arc<Connections>,
+    /// `None` for a proxy.
+    address: Option<IpAddr>,
+}
+
 impl Connections {
     pub(super) fn new(limits: Limits, metrics: Arc<Metrics>) -> Arc<Self> {
-        let open = OpenConnections { limits, total: 0, by_address: HashMap::new(), rejected: 0, last_logged: None };
+        let open = OpenConnections {
+            limits,
+            total: 0,
+            by_address: HashMap::new(),
+            streams: HashMap::new(),
+            rejected: 0,
+            last_logged: None,
+        };
         Arc::new(Self { metrics, open: Mutex::new(open) })
     }
 
@@ -122,6 +142,29 @@ impl Connections {
         drop(open);
         Some(Permit { connections: Arc::clone(self), address })
     }
+
+    /// Admits one more stream over HTTP/2 of this peer, or rejects it: many connections with many streams each would otherwise
+    /// undo the limit on connections.
+    pub(super) fn admit_stream(self: &Arc<Self>, peer: IpAddr) -> Option<StreamPermit> {
+        let mut open = self.lock();
+        if open.limits.proxies.iter().any(|proxy| network::contains(proxy, peer)) {
+            return Some(StreamPermit { connections: Arc::clone(self), address: None });
+        }
+
+        let Limits { max_streams_per_address, max_streams_per_loopback_address, .. } = open.limits;
+        let is_loopback = peer.to_canonical().is_loopback();
+        let max = if is_loopback { max_streams_per_loopback_address } else { max_streams_per_address };
+        let address = address_key(peer);
+        let from_address = open.streams.entry(address).or_default();
+        if *from_address >= max {
+            self.metrics.limited("http2_streams_per_address");
+            open.reject(peer, "limits.http2_streams_per_address; add proxies to trusted_proxies");
+            return None;
+        }
+        *from_address += 1;
+        drop(open);
+        Some(StreamPermit { connections: Arc::clone(self), address: Some(address) })
+    }
 }
 
 impl OpenConnections {
@@ -130,7 +173,7 @@ impl OpenConnections {
         if self.last_logged.is_none_or(|last_logged| last_logged.elapsed() >= LOG_INTERVAL) {
             let rejected = std::mem::take(&mut self.rejected);
             self.last_logged = Some(Instant::now());
-            tracing::warn!(client = %peer, rejected, "too many connections: {limit}");
+            tracing::warn!(client = %peer, rejected, "too many connections or streams: {limit}");
         }
     }
 }
@@ -140,13 +183,25 @@ impl Drop for Permit {
         let mut open = self.connections.lock();
         open.total -= 1;
 
-        if let Some(address) = self.address
-            && let Some(from_address) = open.by_address.get_mut(&address)
-        {
-            *from_address -= 1;
-            if *from_address == 0 {
-                open.by_address.remove(&address);
-            }
+        if let Some(address) = self.address {
+            count_down(&mut open.by_address, address);
+        }
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        if let Some(address) = self.address {
+            count_down(&mut self.connections.lock().streams, address);
+        }
+    }
+}
+
+fn count_down(counted: &mut HashMap<IpAddr, usize>, address: IpAddr) {
+    if let Some(count) = counted.get_mut(&address) {
+        *count -= 1;
+        if *count == 0 {
+            counted.remove(&address);
         }
     }
 }
@@ -169,6 +224,7 @@ mod tests {
             connections_per_address,
             connections_per_loopback_address: connections,
             bodies: 1 << 20,
+            unread: 1 << 20,
             json_depth: 8,
             head: 32 << 10,
             sockets: 1,
@@ -182,6 +238,8 @@ mod tests {
             pushes: 2,
             page: 1 << 20,
             http2_streams: 1,
+            http2_streams_per_address: 2,
+            http2_streams_per_loopback_address: 3,
             http2_resets: 10,
             http2_control_frames: 100,
         };
@@ -203,6 +261,18 @@ mod tests {
         assert!(connections.admit(address("192.0.2.2")).is_some());
         drop(first);
         assert!(connections.admit(address("192.0.2.1")).is_some());
+    }
+
+    #[test]
+    fn streams_of_an_address_are_limited_whatever_connections_they_are_on() {
+        let connections = connections(100, 100, "10.0.0.1");
+        let admitted = |peer: &str| (0..10).filter_map(|_| connections.admit_stream(address(peer))).collect::<Vec<_>>();
+        let held = admitted("192.0.2.1");
+        assert_eq!((held.len(), admitted("::ffff:192.0.2.1").len()), (2, 0));
+        assert_eq!((admitted("192.0.2.2").len(), admitted("127.0.0.1").len(), admitted("10.0.0.1").len()), (2, 3, 10));
+        drop(held);
+        assert_eq!(admitted("192.0.2.1").len(), 2);
+        assert!(connections.lock().streams.is_empty());
     }
 
     #[test]

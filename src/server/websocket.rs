@@ -8,6 +8,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::http::{StatusCode, Version};
 use actix_web::web::{Bytes, Payload};
 use actix_web::{FromRequest as _, HttpRequest, HttpResponse};
 use actix_ws::{CloseCode, CloseReason, MessageStream, Session};
@@ -35,6 +37,9 @@ use crate::observe::RequestLog;
 const METHOD: &str = "WEBSOCKET";
 /// The status that requests of a connection are logged with: that of its handshake.
 const SWITCHING_PROTOCOLS: u16 = 101;
+/// The header with the version of the WebSocket protocol, and the version of RFC 6455.
+const VERSION: HeaderName = HeaderName::from_static("sec-websocket-version");
+const KNOWN_VERSION: HeaderValue = HeaderValue::from_static("13");
 /// Why a connection is closed whose caller may not use it any longer.
 const REVOKED: &str = "credentials are no longer valid";
 /// The maximum lifetime of a connection.
@@ -49,6 +54,9 @@ pub(super) async fn serve(
     payload: Payload,
 ) -> HttpResponse {
     let route = &routed.route;
+    if let Some(refused) = refuse_version(gateway, route, request) {
+        return refused;
+    }
     let limit = guard::max_body(gateway, route);
     let counted = match count(gateway, &admitted.caller, request) {
         Ok(counted) => counted,
@@ -63,7 +71,7 @@ pub(super) async fn serve(
             let connection = Connection {
                 gateway: Arc::clone(gateway),
                 routed: Arc::clone(routed),
-                revoked: access::revoked(gateway, route, &admitted.caller),
+                revoked: access::revoked(gateway, route, &admitted.caller, None),
                 caller: admitted.caller,
                 request: request.clone(),
                 cache: gateway.engine.connection_cache(),
@@ -99,6 +107,26 @@ pub(super) async fn serve(
             refuse(gateway, route, request, fault)
         }
     }
+}
+
+/// The response to a handshake of another version than RFC 6455, or over HTTP/1.0. `None`: the version is right.
+fn refuse_version(gateway: &Gateway, route: &Arc<Served>, request: &HttpRequest) -> Option<HttpResponse> {
+    if request.version() < Version::HTTP_11 {
+        let fault = Fault::new(FaultKind::Malformed, "a WebSocket handshake needs HTTP/1.1");
+        return Some(refuse(gateway, route, request, fault));
+    }
+    let mut versions = request.headers().get_all(VERSION);
+    let is_known = versions.next().is_some_and(|version| version == KNOWN_VERSION) && versions.next().is_none();
+    if is_known {
+        return None;
+    }
+
+    let message = "sec-websocket-version must be 13, and sent once";
+    let mut response = refuse(gateway, route, request, Fault::new(FaultKind::Malformed, message));
+    // RFC 6455, section 4.4: the response names the version that the server speaks.
+    *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    response.headers_mut().insert(VERSION, KNOWN_VERSION);
+    Some(response)
 }
 
 /// Counts one more WebSocket, until it is dropped.
@@ -206,7 +234,7 @@ impl Connection {
                     // Meanwhile the stream reports the end of the credentials, in its protocol.
                     let revoked = self.revoked.take();
                     let answered = self.answer(incoming, revoked).await;
-                    self.revoked = access::revoked(&self.gateway, &self.routed.route, &self.caller);
+                    self.revoked = access::revoked(&self.gateway, &self.routed.route, &self.caller, None);
                     answered
                 }
                 Err(closed) => return closed,
@@ -321,6 +349,9 @@ impl Connection {
                 follower.begin(attach, |view| exchange.begin(view, &mut out));
                 // No heartbeat: WebSocket pings keep the connection alive, and there are no comments.
                 let open = handle::open_stream(&gateway, &self.routed.route);
+                // A route with several agents: only now the agent is known.
+                let of_run = access::revoked(&gateway, &self.routed.route, &self.caller, Some(&follower.run()));
+                let revoked = of_run.or(revoked);
                 let steps = Steps::new(follower, exchange, out, Duration::ZERO, open);
                 self.stream(steps.until_revoked(revoked).noting_losses(self.log.clone())).await
             }

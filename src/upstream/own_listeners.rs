@@ -22,7 +22,8 @@ impl OwnListeners {
     #[must_use]
     pub fn include(&self, url: &Url) -> bool {
         let listens = self.0.load();
-        let Some(port) = url.port_or_known_default().filter(|port| listens.iter().any(|own| own.port() == *port)) else {
+        let Some(port) = url.port_or_known_default().filter(|port| listens.iter().any(|own| own.port() == *port))
+        else {
             return false;
         };
 

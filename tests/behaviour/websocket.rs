@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::gateway::{Gateway, agent};
+use crate::support::http::Exchange;
 use crate::support::socket::{Received, Socket, frame};
 use crate::support::upstream::Upstream;
 
@@ -41,6 +42,26 @@ async fn a_protocol_error_closes_the_socket_with_its_close_code() {
         assert_eq!(socket.next().await, Received::End);
     }
     assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_handshake_of_another_version_is_refused_with_the_right_one() {
+    let upstream = Upstream::always(text_reply(&["hello"]));
+    let gateway = before(&upstream, "").await;
+    let refused = async |version: &str, headers: &str| {
+        let head = format!(
+            "GET /v1/responses HTTP/{version}\r\nhost: {}\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+             sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n",
+            gateway.address
+        );
+        Exchange::send(gateway.address, head.as_bytes()).await.response().await
+    };
+    for headers in ["", "sec-websocket-version: 8\r\n", "sec-websocket-version: 13\r\nsec-websocket-version: 8\r\n"] {
+        let response = refused("1.1", headers).await;
+        assert_eq!((response.status, response.header("sec-websocket-version")), (426, Some("13")), "{headers}");
+        assert!(response.json()["error"]["message"].as_str().is_some_and(|text| text.contains("13")), "{headers}");
+    }
+    assert_eq!(refused("1.0", "sec-websocket-version: 13\r\n").await.status, 400);
 }
 
 #[tokio::test]

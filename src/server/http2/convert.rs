@@ -54,8 +54,12 @@ pub(super) fn request(request: http::Request<RecvStream>, connection: &Rc<Connec
     Some(request)
 }
 
-/// The target of a request, part by part: a path that does not begin with a slash would become part of the host.
+/// The target of a request, part by part: a path that does not begin with a slash would become part of the host. `None` for
+/// any scheme but `https`, which is that of the connection (RFC 9110, section 7.4).
 fn target(uri: &http::Uri) -> Option<Uri> {
+    if uri.scheme_str().is_some_and(|scheme| !scheme.eq_ignore_ascii_case("https")) {
+        return None;
+    }
     let mut target = Uri::builder();
     if let Some(authority) = uri.authority() {
         target = target.authority(authority.as_str());
@@ -137,7 +141,7 @@ mod tests {
     fn a_target_keeps_its_host_and_its_path() {
         for (given, host, path) in [
             ("https://gw:8443/a/%2F?b=c", Some("gw:8443"), "/a/%2F?b=c"),
-            ("http://gw/", Some("gw"), "/"),
+            ("https://gw/", Some("gw"), "/"),
             ("/a", None, "/a"),
         ] {
             let target = target(&given.parse().expect("a target")).expect("a target");
@@ -146,6 +150,11 @@ mod tests {
         }
         let tunnel = target(&"gw:80".parse().expect("a target")).expect("a target");
         assert!(tunnel.authority().is_some_and(|host| host == "gw:80") && tunnel.path().is_empty());
+
+        for scheme in ["http", "ftp", "file", "wss"] {
+            let uri = format!("{scheme}://gw/a").parse().expect("a target");
+            assert!(target(&uri).is_none(), "the connection has TLS: {scheme}");
+        }
 
         // What does not begin with a slash is no path for the library either.
         assert!(".evil.example/a".parse::<http::uri::PathAndQuery>().is_err());

@@ -135,10 +135,18 @@ where
                     streams.clear();
                 }
                 match self.connection.poll_accept(context) {
-                    Poll::Ready(Some(Ok((request, respond)))) => {
+                    Poll::Ready(Some(Ok((request, mut respond)))) => {
                         is_used = true;
-                        if !self.is_closing() {
-                            streams.push(stream::serve(Rc::clone(&self.shared), request, respond));
+                        if self.is_closing() {
+                            continue;
+                        }
+                        let Shared { gateway, connection, .. } = &*self.shared;
+                        match gateway.connections.admit_stream(connection.peer.ip()) {
+                            Some(permit) => {
+                                streams.push(stream::serve(Rc::clone(&self.shared), request, respond, permit));
+                            }
+                            // Not processed at all, so the client may send it again.
+                            None => respond.send_reset(Reason::REFUSED_STREAM),
                         }
                     }
                     Poll::Ready(Some(Err(error))) => {

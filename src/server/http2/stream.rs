@@ -20,6 +20,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use tokio::time::Instant;
 
+use super::super::admission::StreamPermit;
 use super::super::connection::{ConnectionInfo, TimedBody};
 use super::super::{Gateway, endpoint};
 use super::convert;
@@ -55,11 +56,12 @@ impl Drop for OpenStream {
     }
 }
 
-/// Answers a request.
+/// Answers a request. The permit is held to the end of the answer.
 pub(super) async fn serve<S>(
     shared: Rc<Shared<S>>,
     request: http::Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
+    _permit: StreamPermit,
 ) where
     S: Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>>,
 {

@@ -48,8 +48,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::headers::{CallerHeader, TurnHeaders};
 use super::pool::{CheckThresholds, EndpointPool, PoolSettings, Seat};
 use super::{
-    Attempts, Body, Conversation, Form, Identity, OwnListeners, Reach, Refused, Reply, ResponseTimeouts, SendCause, SendError,
-    StopAnswer, Transport, Upstream, Via,
+    Attempts, Body, Conversation, Form, Identity, OwnListeners, Reach, Refused, Reply, ResponseTimeouts, SendCause,
+    SendError, StopAnswer, Transport, Upstream, Via,
 };
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};

@@ -129,6 +129,30 @@ async fn streams_beyond_the_limit_are_refused_and_may_come_again() {
 }
 
 #[tokio::test]
+async fn streams_of_an_address_are_limited_over_all_its_connections() {
+    let setup = set_up("limits = { http2_streams_per_address = 2 }", DEMO).await;
+    let (mut one, mut other) = (setup.raw(&[]).await, setup.raw(&[]).await);
+    one.send(&post(1)).await.expect("a request");
+    // The first is under way once a later one on the same connection is refused.
+    for stream in [3, 5] {
+        one.send(&post(stream)).await.expect("a request");
+    }
+    let refused = one.next_of(kind::RST_STREAM).await.expect("an answer");
+    assert_eq!((refused.stream, refused.code()), (5, REFUSED_STREAM));
+    other.send(&get(1, "/healthz")).await.expect("a request");
+    let refused = other.next_of(kind::RST_STREAM).await.expect("an answer");
+    assert_eq!((refused.stream, refused.code()), (1, REFUSED_STREAM));
+
+    for stream in [1, 3] {
+        let body = user_turn("echo hi").to_string();
+        one.send(&frame(kind::DATA, END_STREAM, stream, body.as_bytes())).await.expect("a body");
+        while one.next_of(kind::DATA).await.expect("an answer").flags & END_STREAM == 0 {}
+    }
+    other.send(&get(3, "/healthz")).await.expect("a request");
+    assert_eq!(other.next_of(kind::HEADERS).await.expect("an answer").stream, 3);
+}
+
+#[tokio::test]
 async fn what_was_exceeded_is_counted() {
     let (folder, authority) = (tempfile::tempdir().expect("a folder"), Authority::new());
     let server = "limits = { http2_control_frames = 100 }\n[admin]\nlisten = \"127.0.0.1:0\"";

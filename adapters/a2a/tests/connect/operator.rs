@@ -30,7 +30,13 @@ fn requests_go_to_hosts_that_the_operator_names() {
     for (options, url, asked, is_trusted, is_reported) in [
         (json!({}), "https://agent.example/a", "https://agent.example/a", false, false),
         (json!({}), "https://agent.example:9/a", "https://agent.example/a", false, true),
-        (json!({ "allow_hosts": ["agent.example:9"] }), "https://agent.example:9/a", "https://agent.example:9/a", true, false),
+        (
+            json!({ "allow_hosts": ["agent.example:9"] }),
+            "https://agent.example:9/a",
+            "https://agent.example:9/a",
+            true,
+            false,
+        ),
         (json!({}), "https://other.example/a", "https://agent.example/a", false, true),
         (allowed, "https://other.example/a", "https://other.example/a", true, false),
     ] {
