@@ -139,7 +139,8 @@ impl Reader {
                 };
             }
             "RUN_ERROR" => return self.fail(event, sink),
-            "" => return self.untyped(text, sink),
+            // Servers of other protocols write errors so.
+            "" | "error" => return self.untyped(text, sink),
             _ => {}
         }
 

@@ -28,7 +28,7 @@ use super::reader::{Reader, Skip, Wants};
 use super::request::{Service, Words, note_losses};
 use super::state::{SessionState, WaitingReply, storable};
 use super::whole::Found;
-use super::wire::{Event, Page, TextDelta, field, object};
+use super::wire::{Event, Page, TextDelta, field, object, word};
 
 /// How often a stream is taken up again without getting any further.
 const MAX_RESUMES: u32 = 5;
@@ -363,7 +363,7 @@ impl AgentTurn for AgentscopeTurn {
             return self.reader.read_delta(&delta, sink);
         }
         let event: Event<'_> = object(frame.data).ok_or_else(|| garbage(frame.data))?;
-        if event.kind.0.is_none() && Complaint::from_unknown_object(frame.data).is_some() {
+        if matches!(word(&event.kind), "" | "error") && Complaint::from_unknown_object(frame.data).is_some() {
             return Err(garbage(frame.data));
         }
         self.reader.read(&event, frame.data, sink)
