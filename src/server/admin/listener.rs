@@ -49,6 +49,9 @@ pub(super) fn listen(listener: TcpListener, state: &Arc<State>) -> io::Result<Se
         max_per_address: MAX_PER_ADDRESS,
         // Not a limit of its own: a connection that makes room counts until it is closed.
         max_per_loopback_address: 2 * MAX_CONNECTIONS,
+        // The listener speaks HTTP/1.1 only.
+        max_streams_per_address: 0,
+        max_streams_per_loopback_address: 0,
         proxies: Vec::new(),
     };
     let connections = Connections::new(limits, Arc::clone(state.admin.observer.load().metrics()));
