@@ -16,6 +16,7 @@ mod support;
 
 mod background;
 mod cuts;
+mod decisions;
 mod leaving;
 mod losses;
 mod oracle;
@@ -136,6 +137,27 @@ agents! {
     chat_completions = "chat-completions",
     hitl = "hitl",
     responses = "responses",
+}
+
+macro_rules! asking_agents {
+    ($($name:ident = $protocol:literal),+ $(,)?) => {
+        mod asking {
+            $(#[tokio::test]
+            async fn $name() {
+                crate::decisions::play($protocol).await;
+            })+
+        }
+    };
+}
+
+asking_agents! {
+    agents_of_agent_api_run_what_was_decided = "agent-api",
+    agents_of_a2a_run_what_was_decided = "a2a",
+    agents_of_agentscope_run_what_was_decided = "agentscope",
+    agents_of_ag_kit_run_what_was_decided = "ag-kit",
+    agents_of_ag_ui_run_what_was_decided = "ag-ui",
+    agents_of_hitl_run_what_was_decided = "hitl",
+    agents_of_responses_run_what_was_decided = "responses",
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Stand {
 }
 
 /// Reads an answer to its end, or to the event at which the client leaves.
-async fn read(open: &mut Exchange, leaves_at: Option<&str>) -> (u16, String) {
+pub(crate) async fn read(open: &mut Exchange, leaves_at: Option<&str>) -> (u16, String) {
     let status = open.status().await;
     let is_stream = open.header("content-type").await.is_some_and(|kind| kind.starts_with("text/event-stream"));
     if !is_stream || open.header("content-length").await.is_some() {

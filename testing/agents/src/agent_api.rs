@@ -16,7 +16,7 @@ pub(crate) struct AgentApi {
     pub(crate) settings: &'static str,
     /// The extension of its approvals. `None`: they have none.
     pub(crate) extension: Option<fn() -> Value>,
-    /// It numbers its questions in each session, from 0.
+    /// Its ids of calls and questions are the same in every session.
     pub(crate) numbers_questions: bool,
 }
 
@@ -65,10 +65,17 @@ impl ScriptedAgent for AgentApi {
 }
 
 impl AgentApi {
+    /// The id of a call or a question.
+    fn id(self, play: &Play<'_>, name: &str) -> String {
+        if self.numbers_questions { format!("call_{name}") } else { play.id(name) }
+    }
+
     /// The turn of a request. Where questions are numbered, answers have no mark, but their session is known.
     fn play<'s>(&self, request: &ReceivedRequest, stage: &'s Stage) -> Option<Play<'s>> {
         let body = request.json();
-        let is_answer = body["input"].to_string().contains("\"mcp_approval_response\"");
+        let input = body["input"].to_string();
+        let is_answer =
+            ["\"mcp_approval_response\"", "\"function_call_output\""].iter().any(|kind| input.contains(kind));
         if !self.numbers_questions || !is_answer {
             return stage.play(request);
         }
@@ -211,7 +218,9 @@ impl Answer {
     }
 
     fn act(&mut self, play: &Play<'_>, act: &AgentAct) {
-        let call = |call: &Call| json!({ "call_id": play.id(call.name), "name": call.tool, "arguments": call.whole() });
+        let agent = self.agent;
+        let call =
+            |call: &Call| json!({ "call_id": agent.id(play, call.name), "name": call.tool, "arguments": call.whole() });
         match act {
             AgentAct::Text(pieces) => self.streamed("message", "text", pieces),
             AgentAct::Reasoning(pieces) => self.streamed("reasoning", "text", pieces),
@@ -290,7 +299,7 @@ impl Answer {
     fn ask(&mut self, play: &Play<'_>, ask: &Ask) {
         let data = match ask {
             Ask::Approval(call) => {
-                let id = if self.agent.numbers_questions { format!("call_{}", call.name) } else { play.id(call.name) };
+                let id = self.agent.id(play, call.name);
                 let mut data =
                     json!({ "id": id, "name": call.tool, "arguments": call.whole(), "server_label": "tools" });
                 if let Some(extension) = self.agent.extension {

@@ -1,0 +1,379 @@
+//! Clients that answer: each writes a decision in every form that its protocol has for it.
+//!
+//! Written from the protocols' own texts. Not here: what the decisions are (`cases`), and the rest of each protocol
+//! (`testing/clients`).
+
+use interlingua_core::testkit::scenario::ClientAct;
+use interlingua_testing_clients::{Open, Request, ScriptedClient, Talk};
+use serde_json::{Value, json};
+
+use super::cases::{ASKED, Case, EDITED, REASON, RESULT, payloads, words};
+
+/// The form in which a client receives questions and answers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    AgentApi,
+    Responses,
+    /// In words, with all of the conversation in each request.
+    ChatWords,
+    /// By calls of a function that the client declares.
+    ChatCalls,
+    MessagesWords,
+    MessagesCalls,
+    A2a,
+    AgKit,
+    AgUi,
+    Hitl,
+}
+
+/// A client and its way.
+pub(super) struct Speaker {
+    pub(super) way: Way,
+    pub(super) client: Box<dyn ScriptedClient>,
+}
+
+/// Every client that can be asked, in each of its ways.
+pub(super) fn speakers() -> Vec<Speaker> {
+    let find = |protocol: &str| {
+        let found = interlingua_testing_clients::all().into_iter().find(|client| client.protocol() == protocol);
+        found.expect("a client")
+    };
+    let variant = |name: &str| {
+        let found = interlingua_testing_clients::variants().into_iter().find(|(known, _)| *known == name);
+        found.expect("a variant").1
+    };
+    [
+        (Way::AgentApi, find("agent-api")),
+        (Way::Responses, find("responses")),
+        (Way::ChatWords, find("chat-completions")),
+        (Way::ChatCalls, find("chat-completions")),
+        (Way::MessagesWords, variant("anthropic-messages as a whole and in words")),
+        (Way::MessagesCalls, find("anthropic-messages")),
+        (Way::A2a, find("a2a")),
+        (Way::AgKit, find("ag-kit")),
+        (Way::AgUi, find("ag-ui")),
+        (Way::Hitl, find("hitl")),
+    ]
+    .into_iter()
+    .map(|(way, client)| Speaker { way, client })
+    .collect()
+}
+
+/// An answer, in the form of one way.
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    /// The data of an answer of the Agent API.
+    Native(Value),
+    /// An item of Responses, without the id.
+    Item(Value),
+    /// The output of the call that asked, of a data part, or of an interrupt.
+    Payload(Value),
+    /// Words of the user.
+    Words(&'static str),
+    /// An entry of `resume` of AG-UI without its id.
+    Entry(Value),
+    /// `forwardedProps.command.resume` of AG-UI.
+    Command(Value),
+    /// `response_type` and `args` of the REST service.
+    Resume(&'static str, Value),
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+impl Way {
+    /// The answers that are tried, those that decide nothing first.
+    pub(super) fn forms(self) -> Vec<(Case, Form)> {
+        let as_payloads = || payloads().into_iter().map(|(case, payload)| (case, Form::Payload(payload)));
+        let as_words = || words().into_iter().map(|(case, words)| (case, Form::Words(words)));
+        // A new message answers nothing where answers have ids, and open items block it.
+        let blocked = || ["yes", "approved", "perhaps"].map(|words| (Case::Nonsense, Form::Words(words)));
+        match self {
+            Self::AgentApi => blocked().into_iter().chain(native()).collect(),
+            Self::Responses => blocked().into_iter().chain(items()).collect(),
+            Self::ChatWords | Self::MessagesWords => as_words().collect(),
+            Self::ChatCalls | Self::MessagesCalls => as_payloads().collect(),
+            Self::A2a => as_payloads().chain(as_words()).collect(),
+            Self::AgKit => blocked().into_iter().chain(as_payloads()).collect(),
+            Self::AgUi => blocked().into_iter().chain(entries()).collect(),
+            Self::Hitl => resumes(),
+        }
+    }
+}
+
+fn native() -> Vec<(Case, Form)> {
+    let with = |approve: bool, interrupt: Value| json!({ "approve": approve, "interrupt": interrupt });
+    [
+        (Case::Nonsense, json!({})),
+        (Case::Nonsense, with(true, json!({ "decision": "perhaps" }))),
+        (Case::Nonsense, with(true, json!({ "decision": "reject" }))),
+        (Case::Nonsense, with(false, json!({ "decision": "accept" }))),
+        (Case::Nonsense, with(true, json!({ "decision": "edit" }))),
+        (Case::Edit, with(true, json!({ "decision": "accept", "arguments": EDITED }))),
+        (Case::Edit, with(true, json!({ "arguments": EDITED }))),
+        (Case::Edit, json!({ "approve": true, "arguments": EDITED })),
+        (Case::Edit, with(true, json!({ "decision": "edit", "arguments": EDITED }))),
+        (Case::Respond, with(false, json!({ "decision": "respond", "text": RESULT }))),
+        (Case::AcceptSame, with(true, json!({ "decision": "accept", "arguments": ASKED }))),
+        (Case::AcceptSame, json!({ "approve": true, "arguments": ASKED })),
+        (Case::Accept, json!({ "approve": true })),
+        (Case::Accept, with(true, json!({ "decision": "accept" }))),
+        (Case::Cancel, with(false, json!({ "decision": "cancel" }))),
+        (Case::Reject, json!({ "approve": false })),
+        (Case::Reject, json!({ "approve": false, "reason": REASON })),
+        (Case::Reject, with(false, json!({ "decision": "reject", "text": REASON }))),
+    ]
+    .into_iter()
+    .map(|(case, data)| (case, Form::Native(data)))
+    .collect()
+}
+
+fn items() -> Vec<(Case, Form)> {
+    let answer = |fields: Value| {
+        let mut item = fields;
+        item["type"] = json!("mcp_approval_response");
+        item
+    };
+    let output = |payload: Value| json!({ "type": "function_call_output", "output": payload.to_string() });
+    [
+        (Case::Nonsense, answer(json!({}))),
+        (Case::Nonsense, answer(json!({ "approve": "yes" }))),
+        (Case::Nonsense, output(json!({ "decision": "perhaps" }))),
+        (Case::Edit, output(json!({ "approved": true, "arguments": json(EDITED) }))),
+        (Case::Edit, answer(json!({ "approve": true, "arguments": json(EDITED) }))),
+        (Case::Accept, answer(json!({ "approve": true }))),
+        (Case::Reject, answer(json!({ "approve": false }))),
+        (Case::Reject, answer(json!({ "approve": false, "reason": REASON }))),
+    ]
+    .into_iter()
+    .map(|(case, item)| (case, Form::Item(item)))
+    .collect()
+}
+
+fn entries() -> Vec<(Case, Form)> {
+    let resolved = |payload: &Value| json!({ "status": "resolved", "payload": payload });
+    let mut forms = vec![
+        (Case::Nonsense, Form::Entry(json!({ "status": "resolved" }))),
+        (Case::Nonsense, Form::Entry(json!({ "status": "perhaps", "payload": { "approved": true } }))),
+    ];
+    for (case, payload) in payloads() {
+        forms.push((case, Form::Entry(resolved(&payload))));
+        forms.push((case, Form::Command(payload)));
+    }
+    forms.push((Case::Cancel, Form::Entry(json!({ "status": "cancelled" }))));
+    forms.push((Case::Reject, Form::Entry(resolved(&json!(false)))));
+    forms
+}
+
+fn resumes() -> Vec<(Case, Form)> {
+    let edited = json(EDITED);
+    vec![
+        (Case::Nonsense, Form::Resume("perhaps", Value::Null)),
+        (Case::Nonsense, Form::Resume("edit", Value::Null)),
+        (Case::Nonsense, Form::Resume("response", Value::Null)),
+        (Case::Edit, Form::Resume("accept", json!({ "args": edited }))),
+        (Case::Edit, Form::Resume("edit", json!({ "args": edited }))),
+        (Case::Edit, Form::Resume("edit", json!({ "edited_args": edited }))),
+        (Case::Respond, Form::Resume("response", json!({ "args": RESULT }))),
+        (Case::AcceptSame, Form::Resume("accept", json!({ "args": json(ASKED) }))),
+        (Case::Accept, Form::Resume("accept", Value::Null)),
+        (Case::Accept, Form::Resume("approve", Value::Null)),
+        (Case::Cancel, Form::Resume("ignore", Value::Null)),
+        (Case::Reject, Form::Resume("reject", Value::Null)),
+        (Case::Reject, Form::Resume("reject", json!({ "message": REASON }))),
+    ]
+}
+
+impl Speaker {
+    /// Its name in messages of the test.
+    pub(super) fn name(&self) -> String {
+        format!("{:?}", self.way)
+    }
+
+    /// The request that makes the agent ask.
+    pub(super) fn ask(&self, talk: &mut Talk) -> Request {
+        let request = self.client.request(&[ClientAct::Say("order")], talk);
+        if self.way != Way::ChatCalls {
+            return request;
+        }
+        let mut body = json(&request.body);
+        body["tools"] = declared();
+        Request { body: body.to_string(), ..request }
+    }
+
+    /// The request with these answers, each to one of the open items.
+    pub(super) fn answer(&self, answers: &[(&Open, &Form)], talk: &mut Talk) -> Request {
+        match self.way {
+            Way::AgentApi => {
+                let input: Vec<Value> = answers.iter().map(|(open, form)| native_message(open, form)).collect();
+                let body = json!({ "session_id": talk.session, "input": input });
+                Request::post(format!("/agents/{}/process", talk.agent), &body)
+            }
+            Way::Responses => {
+                let input: Vec<Value> = answers.iter().map(|(open, form)| item(open, form)).collect();
+                let body = json!({
+                    "model": talk.agent, "stream": true, "previous_response_id": talk.last, "input": input,
+                });
+                Request::post("/v1/responses".to_owned(), &body)
+            }
+            Way::ChatWords | Way::ChatCalls => {
+                talk.said.extend(answers.iter().map(|(open, form)| match form {
+                    Form::Words(words) => json!({ "role": "user", "content": words }),
+                    Form::Payload(payload) => {
+                        json!({ "role": "tool", "tool_call_id": open.id, "content": payload.to_string() })
+                    }
+                    other => panic!("no word for {other:?}"),
+                }));
+                let request = self.client.request(&[], talk);
+                let mut body = json(&request.body);
+                if self.way == Way::ChatCalls {
+                    body["tools"] = declared();
+                }
+                Request { body: body.to_string(), ..request }
+            }
+            Way::MessagesWords | Way::MessagesCalls => {
+                let blocks: Vec<Value> = answers
+                    .iter()
+                    .map(|(open, form)| match form {
+                        Form::Words(words) => json!({ "type": "text", "text": words }),
+                        Form::Payload(payload) => {
+                            json!({ "type": "tool_result", "tool_use_id": open.id, "content": payload.to_string() })
+                        }
+                        other => panic!("no word for {other:?}"),
+                    })
+                    .collect();
+                let request = self.client.request(&[], talk);
+                // The client said nothing: this is what it says.
+                let last = talk.said.last_mut().expect("a message");
+                last["content"] = json!(blocks);
+                let mut body = json(&request.body);
+                body["messages"] = json!(talk.said);
+                Request { body: body.to_string(), ..request }
+            }
+            Way::A2a => {
+                let parts: Vec<Value> = answers
+                    .iter()
+                    .map(|(open, form)| match form {
+                        Form::Words(words) => json!({ "text": words }),
+                        Form::Payload(payload) => {
+                            let mut data = payload.clone();
+                            data["interrupt_id"] = json!(open.id);
+                            json!({ "data": data })
+                        }
+                        other => panic!("no word for {other:?}"),
+                    })
+                    .collect();
+                let message = json!({
+                    "messageId": format!("answer-{}-{}", talk.session, talk.mark.turn), "role": "ROLE_USER",
+                    "contextId": talk.session, "taskId": talk.last, "parts": parts,
+                });
+                let call = json!({
+                    "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": { "message": message },
+                });
+                Request::post(format!("/a2a/{}", talk.agent), &call).header("a2a-version", "1.0")
+            }
+            Way::AgKit => {
+                let [(open, form)] = answers else { panic!("one interrupt is answered") };
+                let mut body = json!({ "conversationId": talk.session });
+                match form {
+                    Form::Words(words) => body["messages"] = json!([{ "role": "user", "content": words }]),
+                    Form::Payload(payload) => body["resume"] = json!({ "interruptId": open.id, "payload": payload }),
+                    other => panic!("no word for {other:?}"),
+                }
+                Request::post(format!("/kit/{}/send-message", talk.agent), &body)
+            }
+            Way::AgUi => self.run(answers, talk),
+            Way::Hitl => {
+                let [(_, Form::Resume(word, args))] = answers else { panic!("one question is answered") };
+                let body = json!({
+                    "user_id": talk.session, "session_id": talk.session, "response_type": word, "args": args,
+                });
+                Request::post(format!("/hitl/{}/agent/resume", talk.agent), &body)
+            }
+        }
+    }
+
+    /// A run of AG-UI.
+    fn run(&self, answers: &[(&Open, &Form)], talk: &mut Talk) -> Request {
+        let mut resume = Vec::new();
+        let mut command = None;
+        for (open, form) in answers {
+            match form {
+                Form::Words(words) => talk
+                    .said
+                    .push(json!({ "id": format!("words-{}", talk.mark.turn), "role": "user", "content": words })),
+                Form::Entry(entry) => {
+                    let mut entry = entry.clone();
+                    entry["interruptId"] = json!(open.id);
+                    resume.push(entry);
+                }
+                Form::Command(payload) => command = Some(payload.clone()),
+                other => panic!("no word for {other:?}"),
+            }
+        }
+        let request = self.client.request(&[], talk);
+        let mut body = json(&request.body);
+        if !resume.is_empty() {
+            body["resume"] = json!(resume);
+        }
+        if let Some(command) = command {
+            body["forwardedProps"] = json!({ "command": { "resume": command } });
+        }
+        Request { body: body.to_string(), ..request }
+    }
+}
+
+/// The functions by which a client of Chat Completions can be asked.
+fn declared() -> Value {
+    let function =
+        |name: &str| json!({ "type": "function", "function": { "name": name, "parameters": { "type": "object" } } });
+    json!([function("request_approval"), function("request_input")])
+}
+
+fn native_message(open: &Open, form: &Form) -> Value {
+    match form {
+        Form::Words(words) => {
+            json!({ "type": "message", "role": "user", "content": [{ "type": "text", "text": words }] })
+        }
+        Form::Native(data) => {
+            let mut data = data.clone();
+            data["approval_request_id"] = json!(open.id);
+            data["id"] = json!(open.id);
+            json!({ "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] })
+        }
+        other => panic!("no word for {other:?}"),
+    }
+}
+
+fn item(open: &Open, form: &Form) -> Value {
+    match form {
+        Form::Words(words) => json!({ "type": "message", "role": "user", "content": words }),
+        Form::Item(item) => {
+            let mut item = item.clone();
+            let id = if item["type"] == "function_call_output" { "call_id" } else { "approval_request_id" };
+            item[id] = json!(open.id);
+            item
+        }
+        other => panic!("no word for {other:?}"),
+    }
+}
+
+/// An acceptance and a rejection for two calls in one request. `None`: the client answers one call at a time.
+pub(super) fn accept_and_reject(way: Way) -> Option<(Form, Form)> {
+    let payload = |accepts: bool| json!({ "decision": if accepts { "accept" } else { "reject" } });
+    Some(match way {
+        Way::AgentApi => (Form::Native(json!({ "approve": true })), Form::Native(json!({ "approve": false }))),
+        Way::Responses => {
+            let item = |approve| Form::Item(json!({ "type": "mcp_approval_response", "approve": approve }));
+            (item(true), item(false))
+        }
+        Way::ChatCalls | Way::MessagesCalls | Way::A2a => (Form::Payload(payload(true)), Form::Payload(payload(false))),
+        Way::AgUi => {
+            let entry = |approved| Form::Entry(json!({ "status": "resolved", "payload": { "approved": approved } }));
+            (entry(true), entry(false))
+        }
+        // Asked about one call at a time.
+        Way::ChatWords | Way::MessagesWords | Way::AgKit | Way::Hitl => return None,
+    })
+}
