@@ -121,7 +121,20 @@ export type TurnError = { code: string, message: string,
 /**
  * Who has to act: `client`, `upstream` or `gateway`.
  */
-blame: string, };
+blame: string, 
+/**
+ * The HTTP status of the agent's answer. `null`: the agent sent no answer, or its status was no error.
+ */
+status: number | null, 
+/**
+ * The request to the agent and the beginning of its answer, or the error of the connection. `null`: unknown, or the
+ * reader's role may not read texts.
+ */
+detail: string | null, 
+/**
+ * The error text that the agent reported, before it was filtered for clients. `null`: as for `detail`.
+ */
+agent_error: string | null, };
 
 /**
  * What a request asked for besides its messages.

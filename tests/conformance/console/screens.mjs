@@ -62,7 +62,7 @@ await check('at a zoom of 200 % every screen is whole, on a desk of 1360 pixels'
   await page.context().close()
 })
 
-const LONG = 'agent-of-the-department-for-purchases-and-returns-in-the-north-east'
+const LONG = 'agent-of-the-department-for-purchases-and-returns-in-the-north'
 
 /** A gateway whose agents fail: one refuses connections, one has a name that fills a phone. */
 const TROUBLED = `
