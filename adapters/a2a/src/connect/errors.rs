@@ -56,8 +56,8 @@ impl AgentFault {
         let fields: Fields<'_> = serde_json::from_str(error.get()).unwrap_or_default();
         let text = word(fields.message).or_else(|| serde_json::from_str(error.get()).ok()).unwrap_or_default();
         let mut found = Self::new(problem(&fields), &text, error.get());
-        // A number that only the agent knows is its code.
-        let code = fields.code.and_then(|code| Json::from_raw(code).decode::<i32>());
+        // A number of JSON-RPC that only the agent knows is its code.
+        let code = fields.code.and_then(|code| Json::from_raw(code).decode::<i32>()).filter(|code| *code < 0);
         if let (None, FaultKind::AgentFailed, Some(code)) = (found.problem, found.fault.kind, code) {
             found.fault.code = Some(code.to_string());
         }

@@ -110,7 +110,10 @@ impl A2aTurn {
         }
         let after = fault.retry_after;
         // The task may be gone: then the agent's own words are all that is known.
-        let is_of_agent = !matches!(fault.kind, FaultKind::UpstreamTruncated | FaultKind::UpstreamTimeout);
+        let is_of_agent = !matches!(
+            fault.kind,
+            FaultKind::UpstreamTruncated | FaultKind::UpstreamTimeout | FaultKind::UpstreamUnreachable
+        );
         self.note_progress();
         if is_of_agent && self.asked.is_streaming() && fault.upstream_status.is_none() {
             self.reported.get_or_insert(fault);

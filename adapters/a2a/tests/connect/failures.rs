@@ -185,7 +185,9 @@ fn an_error_in_a_stream_is_reported_where_its_task_cannot_be_asked_for_the_rest(
     options["streaming"] = json!(true);
     let items = [submitted(), status("WORKING")];
     let rest = V1.stream(2, &[json!({ "task": task("WORKING", &json!([])) }), answered, status("COMPLETED")]);
-    let driven = Session::new(&options).send_text("Paris?", [broken_stream(&items, -32603, "a hiccup"), rest]);
+    let done = task("COMPLETED", &json!([{ "artifactId": "a", "parts": [{ "text": "18 C" }] }]));
+    let answers = [broken_stream(&items, -32603, "a hiccup"), rest, V1.task(3, &done)];
+    let driven = Session::new(&options).send_text("Paris?", answers);
     assert_eq!(end(&driven), "completed");
 }
 

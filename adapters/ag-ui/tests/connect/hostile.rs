@@ -47,7 +47,11 @@ fn each_kind_of_wrong_answer_has_its_end() {
     for (name, answer, expected) in [
         ("a page for people", Answer::body("<html><body>502</body></html>"), failed("UPSTREAM_PROTOCOL_ERROR")),
         ("a page as a stream", Answer::stream("<html>\n<body>\n\n</html>\n\n"), failed("UPSTREAM_TRUNCATED")),
-        ("an error in a 200", Answer::body(r#"{"error":{"code":"overloaded","message":"no"}}"#), failed("overloaded")),
+        (
+            "an error in a 200",
+            Answer::body(r#"{"error":{"code":"overloaded","message":"no"}}"#),
+            failed("UPSTREAM_OVERLOADED"),
+        ),
         ("an error of FastAPI in a 200", Answer::body(r#"{"detail":"no"}"#), failed("AGENT_ERROR")),
         ("an error as the first frame", Answer::stream("data: {\"error\":{\"code\":\"x\"}}\n\n"), failed("x")),
         ("nothing", Answer::body(""), failed("UPSTREAM_PROTOCOL_ERROR")),

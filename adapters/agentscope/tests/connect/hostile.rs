@@ -59,20 +59,20 @@ fn each_kind_of_wrong_document_has_its_end() {
 fn each_status_ends_a_turn_before_it_begins() {
     let turn = Session::new(&json!({})).turn(&says("hi"), &[]);
     for (code, expected) in [
-        (307, "UPSTREAM_REFUSED"),
+        (307, "UPSTREAM_MISCONFIGURED"),
         (400, "UPSTREAM_REFUSED"),
-        (401, "UPSTREAM_REFUSED"),
-        (403, "UPSTREAM_REFUSED"),
-        (404, "UPSTREAM_REFUSED"),
-        (405, "UPSTREAM_REFUSED"),
+        (401, "UPSTREAM_AUTH_FAILED"),
+        (403, "UPSTREAM_AUTH_FAILED"),
+        (404, "UPSTREAM_MISCONFIGURED"),
+        (405, "UPSTREAM_MISCONFIGURED"),
         (408, "UPSTREAM_TIMEOUT"),
-        (413, "UPSTREAM_REFUSED"),
+        (413, "UPSTREAM_INPUT_TOO_LARGE"),
         (422, "UPSTREAM_REFUSED"),
         (429, "UPSTREAM_RATE_LIMITED"),
-        (500, "UPSTREAM_REFUSED"),
-        (502, "UPSTREAM_REFUSED"),
-        (503, "UPSTREAM_UNREACHABLE"),
-        (529, "UPSTREAM_UNREACHABLE"),
+        (500, "AGENT_ERROR"),
+        (502, "AGENT_ERROR"),
+        (503, "UPSTREAM_OVERLOADED"),
+        (529, "UPSTREAM_OVERLOADED"),
     ] {
         let refused = || refusal(turn.as_ref(), code, r#"{"detail":"because"}"#);
         for answers in [vec![refused()], vec![created(), refused()]] {

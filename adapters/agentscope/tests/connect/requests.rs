@@ -163,7 +163,7 @@ fn a_session_that_the_service_has_forgotten_is_made_again_with_the_history() {
     let gone = refusal(turn.as_ref(), 404, r#"{"detail":"Session 's1' not found."}"#);
     let outcome = session.drive(&says("hi"), &[], [gone]);
     assert!(outcome.turn.needs_history());
-    assert_eq!(outcome.end(), "failed UPSTREAM_REFUSED: the agent's service does not know the session");
+    assert_eq!(outcome.end(), "failed UPSTREAM_MISCONFIGURED: the agent's service does not know the session");
 
     // What waited there cannot be answered any more.
     let mut session = Session::new(&json!({}));

@@ -181,7 +181,7 @@ fn a_service_that_cannot_be_reached_any_more_is_asked_some_times() {
     let turn = Session::new(&json!({})).turn(&says("hi"), &[]);
     let mut answers = start();
     answers.push(refusal(turn.as_ref(), 401, "{}"));
-    assert!(drive(answers).end().starts_with("failed UPSTREAM_REFUSED"));
+    assert!(drive(answers).end().starts_with("failed UPSTREAM_AUTH_FAILED"));
 }
 
 #[test]

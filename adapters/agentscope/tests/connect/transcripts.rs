@@ -201,10 +201,10 @@ fn refusals_of_the_service_have_their_faults() {
         found.push(format!("{name}: {} {} {sentence}", exchange.status, fault.code()));
     }
     let expected = [
-        "refused-agent: 404 UPSTREAM_REFUSED the agent's service does not know the session",
-        "refused-input: 422 UPSTREAM_REFUSED the agent refused the request: Field required; Field requi",
-        "refused-no-user: 422 UPSTREAM_REFUSED the agent's service wants to know who asks: options.user n",
-        "refused-session: 404 UPSTREAM_REFUSED the agent's service does not know the session",
+        "refused-agent: 404 UPSTREAM_MISCONFIGURED the agent's service does not know the session",
+        "refused-input: 422 UPSTREAM_REFUSED the agent refused the request: input.function-after[valida",
+        "refused-no-user: 422 UPSTREAM_MISCONFIGURED the agent's service wants to know who asks: options.user n",
+        "refused-session: 404 UPSTREAM_MISCONFIGURED the agent's service does not know the session",
         "stop-3-busy: 409 SESSION_BUSY the agent is still at work in this session",
     ];
     assert_eq!(found, expected);

@@ -97,7 +97,7 @@ fn a_body_that_is_no_answer_fails_the_turn() {
     for (body, code) in [
         (r#"{"type":"error","error":{"type":"api_error","message":"no"}}"#, "api_error"),
         (r#"{"error":{"message":"no"}}"#, "AGENT_ERROR"),
-        (r#"{"type":"error","error":{"type":"overloaded_error","message":"no"}}"#, "UPSTREAM_UNREACHABLE"),
+        (r#"{"type":"error","error":{"type":"overloaded_error","message":"no"}}"#, "UPSTREAM_OVERLOADED"),
         ("<html>", "UPSTREAM_PROTOCOL_ERROR"),
         ("{\"content\":", "UPSTREAM_PROTOCOL_ERROR"),
         ("[1]", "UPSTREAM_PROTOCOL_ERROR"),

@@ -28,11 +28,11 @@ fn answers_of_something_else_fail_as_such() {
         r#"{"status":"pending","task_id":"t"}"#,
         r#"{"status":"completed","result":[]}"#,
         r#"{"status":"completed","timestamp":"now"}"#,
-        r#"{"error":{"message":"away"}}"#,
         "{\"status\":\"completed\"",
     ] {
         assert_eq!(code(Answer::body(text)), "UPSTREAM_PROTOCOL_ERROR", "{text}");
     }
+    assert_eq!(code(Answer::body(r#"{"error":{"message":"away"}}"#)), "AGENT_ERROR");
     assert_eq!(
         code(Answer::Body(b"{\"status\":\"completed\",\"message\":\"\xff\"}".to_vec())),
         "UPSTREAM_PROTOCOL_ERROR"
@@ -48,14 +48,14 @@ fn each_status_has_its_blame() {
         item
     };
     for (status, body, invoke, resume) in [
-        (404, r#"{"detail":"no"}"#, "UPSTREAM_REFUSED", "CONFLICT"),
+        (404, r#"{"detail":"no"}"#, "UPSTREAM_MISCONFIGURED", "CONFLICT"),
         (409, r#"{"detail":"busy"}"#, "SESSION_BUSY", "SESSION_BUSY"),
         (400, r#"{"detail":"not interrupted"}"#, "UPSTREAM_REFUSED", "UPSTREAM_REFUSED"),
         (422, r#"{"detail":[{"msg":"field required"}]}"#, "UPSTREAM_REFUSED", "UPSTREAM_REFUSED"),
-        (401, "", "UPSTREAM_REFUSED", "UPSTREAM_REFUSED"),
+        (401, "", "UPSTREAM_AUTH_FAILED", "UPSTREAM_AUTH_FAILED"),
         (429, "", "UPSTREAM_RATE_LIMITED", "UPSTREAM_RATE_LIMITED"),
-        (503, "", "UPSTREAM_UNREACHABLE", "UPSTREAM_UNREACHABLE"),
-        (307, "", "UPSTREAM_REFUSED", "UPSTREAM_REFUSED"),
+        (503, "", "UPSTREAM_OVERLOADED", "UPSTREAM_OVERLOADED"),
+        (307, "", "UPSTREAM_MISCONFIGURED", "UPSTREAM_MISCONFIGURED"),
     ] {
         let code = |fault: Fault| fault.code().to_owned();
         assert_eq!(code(refusal(&*turn("{}"), status, body)), invoke, "{status}");
