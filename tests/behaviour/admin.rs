@@ -36,7 +36,7 @@ fn audit(folder: &tempfile::TempDir) -> Vec<Value> {
 #[tokio::test]
 async fn operators_see_what_is_under_way_and_can_stop_it() {
     let upstream = Upstream::always(text_reply_then_hang(&["hi"]));
-    let (folder, process) = process(&upstream, "console = false");
+    let (folder, process) = process(&upstream, "console = false\ntexts = \"none\"");
     let body = user_turn("a private question");
     let mut stream = process.open("POST", "/agents/friday/process", JSON, body.to_string().as_bytes()).await;
     stream.read_until("hi").await;
