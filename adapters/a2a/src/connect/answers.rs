@@ -1,7 +1,7 @@
 //! Answers to what a task waits for, as parts: decisions, texts, and outputs of tools.
 
 use interlingua_core::answer::{self, AnswerBody};
-use interlingua_core::model;
+use interlingua_core::model::{self, MessageType};
 use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Extra, Fault, FaultKind, Json};
 use serde::{Deserialize, Serialize};
@@ -24,12 +24,23 @@ pub(super) struct Answers<'a> {
     outputs: u32,
     /// A person's reason has no place in the form of an answer.
     pub(super) has_lost_reason: bool,
+    /// False if approvals are decided differently.
+    are_alike: bool,
 }
 
 impl<'a> Answers<'a> {
     /// `items`: what the input answers; `long_calls`: those of the task that waits.
     pub(super) const fn new(items: &'a [Pending], long_calls: &'a [AskedCall]) -> Self {
-        Self { items, long_calls, answered: Vec::new(), decisions: 0, canceled: 0, outputs: 0, has_lost_reason: false }
+        Self {
+            items,
+            long_calls,
+            answered: Vec::new(),
+            decisions: 0,
+            canceled: 0,
+            outputs: 0,
+            has_lost_reason: false,
+            are_alike: true,
+        }
     }
 
     pub(super) const fn any(&self) -> bool {
@@ -43,6 +54,48 @@ impl<'a> Answers<'a> {
     /// The task that asked.
     pub(super) fn task_id(&self) -> Option<String> {
         self.answered.iter().find_map(|item| source(item).task_id)
+    }
+
+    /// Sorts messages so that the answers in them have the order of the questions. Checks that an agent which does not
+    /// know questions apart cannot run a call that was not accepted.
+    ///
+    /// # Errors
+    /// If approvals without ids of the agent's are decided differently.
+    pub(super) fn prepare<'m>(&mut self, messages: &mut [&'m model::Message]) -> Result<(), Fault> {
+        let place = |message: &model::Message| {
+            let ids: Vec<String> = answer::native(message).into_iter().map(|answer| answer.id).collect();
+            self.items.iter().position(|item| ids.contains(&item.id))
+        };
+        let is_answer = |message: &&model::Message| message.kind == MessageType::McpApprovalResponse;
+        let mut sorted: Vec<&'m model::Message> = messages.iter().copied().filter(is_answer).collect();
+        sorted.sort_by_key(|message| place(message));
+
+        let decided: Vec<(&Pending, Decision)> = sorted
+            .iter()
+            .flat_map(|message| answer::native(message))
+            .filter_map(|answer| self.approval(&answer))
+            .collect();
+        let are_alike = decided.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        if !are_alike && decided.iter().any(|(item, _)| has_no_id(item)) {
+            let message = "the agent gave its questions no ids, so all of them take the same decision";
+            return Err(Fault::new(FaultKind::Invalid, message).with_code(answer::NOT_TAKEN));
+        }
+        self.are_alike = are_alike;
+
+        let mut sorted = sorted.into_iter();
+        for message in messages.iter_mut().filter(|message| is_answer(message)) {
+            *message = sorted.next().unwrap_or(message);
+        }
+        Ok(())
+    }
+
+    /// The approval that an answer decides.
+    fn approval(&self, answer: &answer::Answer) -> Option<(&'a Pending, Decision)> {
+        let item = self.items.iter().find(|item| item.id == answer.id && item.kind == PendingKind::Approval)?;
+        match answer.given {
+            AnswerBody::Decided { decision, .. } => Some((item, decision)),
+            _ => None,
+        }
     }
 
     /// The decisions in a message.
@@ -67,7 +120,8 @@ impl<'a> Answers<'a> {
                 parts.push(long_running::confirmed(&call, decision == Decision::Accept));
                 continue;
             }
-            let written = Written { item, id: &answer.id, decision, arguments, text, payload };
+            let are_alike = self.are_alike;
+            let written = Written { item, id: &answer.id, decision, arguments, text, payload, are_alike };
             written.parts(is_one, &mut parts);
         }
         Ok(parts)
@@ -99,6 +153,12 @@ impl<'a> Answers<'a> {
     }
 }
 
+/// True if the gateway made the id of an item up.
+fn has_no_id(item: &Pending) -> bool {
+    let source = source(item);
+    source.protocol == "a2a" && source.id.is_none() && source.confirmation.is_none()
+}
+
 /// What an item said about where it came from.
 fn source(item: &Pending) -> ItemSource {
     #[derive(Deserialize)]
@@ -117,6 +177,8 @@ struct Written<'a> {
     arguments: Option<String>,
     text: Option<String>,
     payload: Option<Json>,
+    /// False if approvals are decided differently in one message.
+    are_alike: bool,
 }
 
 impl Written<'_> {
@@ -163,6 +225,8 @@ impl Written<'_> {
             return word;
         }
         let word = match self.decision {
+            // A text does not say which of several calls it is about.
+            Decision::Accept if kind == PendingKind::Approval && !self.are_alike => "see data",
             Decision::Accept => "approved",
             Decision::Edit => "edited",
             Decision::Cancel => "cancelled",

@@ -71,13 +71,14 @@ impl Outgoing {
         losses: &mut Losses,
     ) -> Result<Self, Fault> {
         let request = turn.request;
-        let (earlier, new) = earlier_and_new(turn);
+        let (earlier, mut new) = earlier_and_new(turn);
         note_losses(request, &earlier, options, losses);
 
         let mut id = None;
         let mut parts = Vec::new();
         let mut received = Received::default();
         let mut answers = Answers::new(turn.answered, &session.calls);
+        answers.prepare(&mut new)?;
         for message in new {
             if let Some(own) = message.id.as_deref().and_then(storable) {
                 id = Some(own);

@@ -1,6 +1,7 @@
 //! Tasks that wait, and what is answered to them.
 
 use interlingua_core::answer::Decided;
+use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::model::{Content, Message, MessageType, Role};
 use interlingua_core::pending::{Decision, PendingKind};
 use interlingua_core::testkit::Driven;
@@ -50,6 +51,38 @@ fn an_approval_goes_round() {
         insta::with_settings!({ omit_expression => true }, {
             insta::assert_snapshot!(name, format!("{}stored {stored}\n\n{}stored {}\n", transcript(&first), transcript(&second), session.state.text()));
         });
+    }
+}
+
+/// What is sent for decisions about two approvals, the second one first. `ids`: those that the agent gives.
+fn two_decided(ids: [Value; 2], decided: [Decision; 2]) -> Result<Value, String> {
+    let ask =
+        |id: &Value, name: &str| json!({ "data": { "interrupt": { "id": id, "kind": "approval", "name": name } } });
+    let parts = json!([{ "text": "May I?" }, ask(&ids[0], "a"), ask(&ids[1], "b")]);
+    let (session, first) = waiting(V1_REST, &[submitted(), status_with("INPUT_REQUIRED", "q-1", &parts)]);
+    let items = first.record.run().pending();
+    let answer = |place: usize| Decided::new(decided[place]).message(&items[place], true);
+    let request = request(vec![answer(1), answer(0)]);
+    let turn = TurnRequest::new(&request, &session.state, &items);
+    let mut turn = session.connector.turn(&turn).map_err(|fault| fault.message)?;
+    let Ok(Next::Send(sent)) = turn.next(0) else { panic!("a request") };
+    let body: Value = serde_json::from_slice(&sent.body).expect("JSON");
+    Ok(body["message"]["parts"].clone())
+}
+
+#[test]
+fn decisions_about_several_calls_have_their_order_and_no_text_that_means_yes_for_all() {
+    let sent = two_decided([json!("one"), json!("two")], [Decision::Accept, Decision::Reject]).expect("a request");
+    let data = |id: &str, decision: &str, approved: bool| json!({ "data": { "interrupt_id": id, "decision": decision, "approved": approved } });
+    let text = |text: &str| json!({ "text": text });
+    let expected = [data("one", "accept", true), text("see data"), data("two", "reject", false), text("rejected")];
+    assert_eq!(sent, json!(expected));
+
+    // Without ids, the agent cannot know which one is accepted.
+    let refused = two_decided([Value::Null, Value::Null], [Decision::Accept, Decision::Reject]).expect_err("mixed");
+    assert!(refused.contains("no ids"), "{refused}");
+    for alike in [Decision::Accept, Decision::Reject] {
+        assert!(two_decided([Value::Null, Value::Null], [alike, alike]).is_ok(), "{alike:?}");
     }
 }
 
