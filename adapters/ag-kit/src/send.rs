@@ -58,8 +58,9 @@ impl Send {
         Fault::new(FaultKind::Missing, "either 'messages' or 'resume' must have content").with_field("messages")
     }
 
-    /// Sends the first pending item, possibly again; the request has not reached the agent.
-    fn write_pending(&self, view: &RunView<'_>, out: &mut Out) -> Result<(), Fault> {
+    /// Sends the first pending item, possibly again; the request has not reached the agent. `reason`: why the item is
+    /// still pending, for a request that says something.
+    fn write_pending(&self, view: &RunView<'_>, reason: Option<&str>, out: &mut Out) -> Result<(), Fault> {
         let is_interrupt = |item: &&Pending| item.kind != PendingKind::Tool;
         let run_pending = view.run().pending();
         let item = view.pending.iter().find(is_interrupt).or_else(|| run_pending.iter().find(is_interrupt));
@@ -70,6 +71,9 @@ impl Send {
 
         fault::stream_head(&mut out.head);
         out.status(200);
+        if let Some(reason) = reason {
+            wire::Event::Text { content: reason }.write(out);
+        }
         write_interrupt(&self.route, &view.run().agent, item, out);
         wire::done(out);
         Ok(())
@@ -119,7 +123,7 @@ impl Exchange for Send {
                 run.labels = Memory::after(&view).to_labels();
                 Ok(Next::Call(Call::Run(run)))
             }
-            Reply::Waiting(view, _) => self.write_pending(&view, out).map(|()| Next::Done),
+            Reply::Waiting(view, reason) => self.write_pending(&view, reason, out).map(|()| Next::Done),
             _ => Err(Fault::unexpected_reply()),
         }
     }

@@ -269,19 +269,23 @@ fn a_pending_interrupt_is_sent_again() {
     ]);
     let all = interrupted.run().pending();
     let about = about(Json::null());
-    let repeated = |pending: &[Pending]| {
+    let repeated = |pending: &[Pending], reason: Option<&str>| {
         let mut exchange = open("/send-message", "{}");
         run_call_from(&mut *exchange, r#"{"conversationId":"c","messages":[{"role":"user","content":"hello?"}]}"#);
         let mut out = Out::new();
         let view = RunView { record: &interrupted, info: &about, pending };
-        assert!(matches!(exchange.reply(Reply::Waiting(view, None), &mut out), Ok(Next::Done)));
+        assert!(matches!(exchange.reply(Reply::Waiting(view, reason), &mut out), Ok(Next::Done)));
         assert_eq!((out.head.status, out.head.get("content-type")), (200, Some("text/event-stream; charset=utf-8")));
         String::from_utf8(out.body.to_vec()).expect("UTF-8")
     };
 
     let output = replay(&interrupted, "{}", Json::null());
-    assert!(output.ends_with(&repeated(&all)), "the same interrupt: {output}");
-    assert!(repeated(&all[2..]).contains(r#""id":"appr_2""#), "the next interrupt, once the first is answered");
+    let again = repeated(&all, None);
+    assert!(output.ends_with(&again), "the same interrupt: {output}");
+    assert!(repeated(&all[2..], None).contains(r#""id":"appr_2""#), "the next interrupt, once the first is answered");
+    let explained = repeated(&all, Some("not understood"));
+    let reason = "data: {\"type\":\"text\",\"content\":\"not understood\"}\n\n";
+    assert_eq!(explained, format!("{reason}{again}"), "the reason comes first");
 }
 
 #[test]
