@@ -279,7 +279,12 @@ async fn a_message_without_a_decision_is_recorded_and_the_interrupt_repeated() {
     let mut unclear = message("m2", "perhaps");
     unclear["taskId"] = id.clone();
     let again = send(&gateway, &unclear).await.json();
-    assert_eq!(again["task"]["status"], interrupted["task"]["status"], "the same question, since the same time");
+    let (first, repeated) = (&interrupted["task"]["status"], &again["task"]["status"]);
+    assert_eq!((&first["state"], &first["timestamp"]), (&repeated["state"], &repeated["timestamp"]));
+    let parts = |status: &Value| status["message"]["parts"].as_array().expect("parts").clone();
+    let reason = json!({ "text": "not understood as a decision: send one of accept, respond, reject" });
+    assert_eq!(parts(repeated), [vec![reason], parts(first)].concat(), "the same question, behind the reason");
+    assert_ne!(first["message"]["messageId"], repeated["message"]["messageId"], "another message has another id");
     assert_eq!(history(&again["task"]), ["m1", "m2"]);
 
     let streamed = stream(&gateway, &unclear).await.response().await;
