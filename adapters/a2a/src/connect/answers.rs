@@ -84,7 +84,9 @@ impl<'a> Answers<'a> {
 
         let mut sorted = sorted.into_iter();
         for message in messages.iter_mut().filter(|message| is_answer(message)) {
-            *message = sorted.next().unwrap_or(message);
+            if let Some(next) = sorted.next() {
+                *message = next;
+            }
         }
         Ok(())
     }

@@ -253,7 +253,14 @@ impl A2aExchange {
         let OperationState::Send(operation) = &self.state else { return None };
 
         let is_about_answer = matches!(fault.code.as_deref(), Some(UNDECIDED | NOT_TAKEN)) && fault.field.is_none();
-        is_about_answer.then(|| fault.clone().with_field(operation.answer_path()))
+        is_about_answer.then(|| {
+            let mut fault = fault.clone().with_field(operation.answer_path());
+            if fault.kind == FaultKind::Conflict {
+                // Other answers would be possible, so the parameter is wrong and not the operation.
+                fault.kind = FaultKind::Invalid;
+            }
+            fault
+        })
     }
 
     /// Writes a task as the response.
