@@ -515,7 +515,10 @@ async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>, connection: usize
     unread.drain(..head_end + 4);
     let mut lines = head.split("\r\n");
     let mut first = lines.next()?.split(' ');
-    let (method, path) = (first.next()?.to_owned(), first.next()?.to_owned());
+    let (method, target) = (first.next()?.to_owned(), first.next()?);
+    // Clients of a proxy send the whole URL. The agent is its own proxy then.
+    let path = target.strip_prefix("http://").map_or(target, |rest| rest.find('/').map_or("/", |slash| &rest[slash..]));
+    let path = path.to_owned();
     let headers: HashMap<String, String> = lines
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -211,6 +211,41 @@ impl Server {
         succeeded("psql", output)
     }
 
+    /// Runs a script of SQL as the administrator. Its length has no limit.
+    ///
+    /// # Errors
+    /// The server's message.
+    pub fn load(&self, database: &str, script: &str) -> Result<()> {
+        use std::io::Write as _;
+        let mut psql = folder::command(self.binaries.program("psql"));
+        psql.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--dbname"]).arg(self.url(database));
+        let mut running =
+            psql.args(["--file", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut input = running.stdin.take().context("psql has no input")?;
+        // If psql has ended, its message says more than the broken pipe.
+        let written = input.write_all(script.as_bytes());
+        drop(input);
+        succeeded("psql", running.wait_with_output()?)?;
+        Ok(written?)
+    }
+
+    /// Dumps a schema with its rows as plain SQL, which servers of every supported version can load.
+    ///
+    /// # Errors
+    /// The message of `pg_dump`.
+    pub fn dump(&self, database: &str, schema: &str) -> Result<String> {
+        let mut command = folder::command(self.binaries.program("pg_dump"));
+        command.args(["--no-owner", "--no-privileges", "--schema", schema]).arg(self.url(database));
+        let dump = succeeded("pg_dump", command.output()?)?;
+        // Settings ahead of the schema depend on the version of pg_dump. These are all that the rest relies on.
+        let settings = "SET client_encoding = 'UTF8';\nSET standard_conforming_strings = on;\n\
+                        SET check_function_bodies = false;\nSELECT pg_catalog.set_config('search_path', '', false);\n\n";
+        let start = dump.find("CREATE SCHEMA").context("the dump has no schema")?;
+        let lines =
+            dump[start..].lines().filter(|line| !line.starts_with("\\unrestrict") && !line.starts_with("SET default_"));
+        Ok(settings.to_owned() + &lines.map(|line| format!("{line}\n")).collect::<String>())
+    }
+
     /// Everything it has logged.
     #[must_use]
     pub fn log(&self) -> String {
@@ -357,6 +392,22 @@ impl Database<'_> {
     /// The server's message.
     pub fn sql(&self, sql: &str) -> Result<String> {
         self.server.sql(&self.name, sql)
+    }
+
+    /// See [`Server::load`].
+    ///
+    /// # Errors
+    /// The server's message.
+    pub fn load(&self, script: &str) -> Result<()> {
+        self.server.load(&self.name, script)
+    }
+
+    /// See [`Server::dump`].
+    ///
+    /// # Errors
+    /// The message of `pg_dump`.
+    pub fn dump(&self, schema: &str) -> Result<String> {
+        self.server.dump(&self.name, schema)
     }
 
     /// The server it is on.
