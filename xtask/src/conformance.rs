@@ -174,7 +174,10 @@ impl Server {
     ) -> Result<Self> {
         let address = free_address()?;
         let text = std::fs::read_to_string(template).with_context(|| format!("no {}", template.display()))?;
+        let routes = root().join("tests/conformance/shared/routes.toml");
+        let routes = std::fs::read_to_string(&routes).with_context(|| format!("no {}", routes.display()))?;
         let text = text
+            .replace("# {{routes}}", &routes)
             .replace("{{listen}}", &address.to_string())
             .replace("{{upstream}}", &upstream.map(Server::url).unwrap_or_default())
             .replace("{{proxy}}", &format!("http://{proxy}"));

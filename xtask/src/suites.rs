@@ -400,6 +400,24 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: false,
         limit: Duration::from_secs(180),
     },
+    // 150 MB of packages.
+    Suite {
+        name: "upstream-adk",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream { script: "agent.py", ready: "/a2a/polled/.well-known/agent-card.json" }),
+        in_ci: false,
+        limit: Duration::from_secs(600),
+    },
+    // 120 MB of packages.
+    Suite {
+        name: "upstream-agent-framework",
+        kind: Kind::Python,
+        scripts: &["client.py"],
+        upstream: Some(Upstream::new("agent.py")),
+        in_ci: true,
+        limit: Duration::from_secs(180),
+    },
     // 480 MB of packages.
     Suite {
         name: "upstream-agentscope",

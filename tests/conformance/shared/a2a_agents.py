@@ -9,6 +9,7 @@ import urllib.request
 
 from checks import UPSTREAM_URL, check
 from cutting_proxy import CuttingProxy
+from every_protocol import Approval, ClientTool, Tool, Words, every_protocol
 from native import Connection, question
 from upstreams import Expect, new_id, questions
 
@@ -77,6 +78,26 @@ def answers(agent):
         agent.turn("client tool", session)
         second = agent.output(session, "call_1", "48.85,2.35")
         assert second.status == "completed" and "48.85,2.35" in second.text, second.last
+
+
+def over_every_protocol(agent):
+    every_protocol(
+        agent,
+        text=Words("hello there", "You said: hello there "),
+        reasoning=Words("reasoning", "The answer is 42.", "I look at the question. It is easy."),
+        tool=Tool("tool", *WEATHER, "21"),
+        client_tool=ClientTool("client tool", "48.85,2.35", "48.85,2.35", {"precise": True}, undeclared=True),
+        # The agent reports the answer that it received.
+        approval=Approval(
+            "approval",
+            accepted='"decision":"accept"',
+            rejected='"decision":"reject"',
+            edit={"path": "b.txt"},
+            edited='"path":"b.txt"',
+        ),
+        error="error",
+        long="long 300 20",
+    )
 
 
 def state_of(task, method="GetTask"):

@@ -1,6 +1,6 @@
 """The gateway as the client of A2A's official server for JavaScript: every word in four dialects, and cut streams."""
 
-from a2a_agents import WORDS, answers, cancels, cuts, sessions
+from a2a_agents import WORDS, answers, cancels, cuts, over_every_protocol, sessions
 from checks import close
 from upstreams import Agent, concurrent_sessions, words
 
@@ -15,6 +15,7 @@ for agent in (card, rest, older, older_rest):
     answers(agent)
     cancels(agent)
 
+over_every_protocol(card)
 cuts(Agent("cut"))
 concurrent_sessions(card)
 

@@ -4,7 +4,7 @@ Its library doubles what it stores while a task is subscribed to, leaves a task 
 and can be blocked by two subscriptions that are cut and a cancel. None of it may be seen in front of the gateway.
 """
 
-from a2a_agents import WORDS, answers, cancels, cuts, sessions
+from a2a_agents import WORDS, answers, cancels, cuts, over_every_protocol, sessions
 from checks import check, close
 from upstreams import Agent, Expect, concurrent_sessions, words
 
@@ -20,6 +20,7 @@ for agent in (card, rest):
     answers(agent)
     cancels(agent, "tasks/get")
 
+over_every_protocol(card)
 proxy = cuts(Agent("cut"))
 
 

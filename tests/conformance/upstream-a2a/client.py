@@ -1,7 +1,7 @@
 """The gateway as the client of the official A2A server: every word in four dialects, streamed and polled, cut and
 taken up again."""
 
-from a2a_agents import WORDS, answers, cancels, cuts, sessions
+from a2a_agents import WORDS, answers, cancels, cuts, over_every_protocol, sessions
 from checks import check, close
 from upstreams import Agent, concurrent_sessions, words
 
@@ -15,6 +15,8 @@ for agent in (card, rest, older, older_rest, polled):
 
 for agent in (card, rest, older, older_rest):
     cancels(agent)
+
+over_every_protocol(card)
 
 proxy = cuts(cut)
 

@@ -1,6 +1,8 @@
 """The gateway as the client of a LangGraph agent behind its AG-UI integration, as it is by default and with outcomes."""
 
 from checks import check, close
+from every_protocol import Approval, ClientTool, Tool, Words, every_protocol
+from protocol_clients import ALL, AgentApi, AgUi
 from upstreams import Agent, Expect, calls, concurrent_sessions, new_id, parts, questions, words
 
 default, outcome, whole = Agent("default"), Agent("outcome"), Agent("whole")
@@ -114,6 +116,21 @@ def _():
     assert {event["type"] for event in events} == {"STEP_STARTED", "STEP_FINISHED", "STATE_SNAPSHOT"}, events
     assert not any("rawEvent" in event for event in events)
 
+
+# All protocols read the same events, so the second form of the agent is asked over two of them.
+for agent, clients in ((default, ALL), (outcome, (AgentApi, AgUi))):
+    every_protocol(
+        agent,
+        clients=clients,
+        text=Words("hello there", "You said: hello there "),
+        reasoning=Words("reasoning", "The answer is 42.", "I look at it."),
+        tool=Tool("tool", *PARIS, "21"),
+        client_tool=ClientTool("client tool", "48.85,2.35", "48.85,2.35", {"precise": True}),
+        # The graph's tool reports the decision that it received.
+        approval=Approval("approval", accepted="'accept'", edit={"path": "b.txt"}, edited="'edit'"),
+        error="error",
+        long="long 200 50",
+    )
 
 concurrent_sessions(default)
 concurrent_sessions(outcome)

@@ -6,6 +6,7 @@ import urllib.request
 
 from checks import UPSTREAM_URL, check, close
 from cutting_proxy import CuttingProxy
+from every_protocol import Approval, ClientTool, Tool, Words, every_protocol
 from native import Connection, question
 from upstreams import Agent, Expect, calls, concurrent_sessions, log, new_id, parts, probe, questions, words
 
@@ -141,6 +142,17 @@ def _():
         time.sleep(0.1)
 
 
+every_protocol(
+    agent,
+    text=Words("hello there", "You said: hello there "),
+    reasoning=Words("reasoning", "The answer is 42.", "I look at it."),
+    tool=Tool("tool", *PARIS, "21"),
+    client_tool=ClientTool("client tool", "48.85,2.35", "48.85,2.35", {"precise": True}, undeclared=True),
+    approval=Approval("approval", accepted="deleted a.txt", rejected="denied", edit={"path": "b.txt"}, edited="deleted b.txt"),
+    error="fail",
+    long="long 200 50",
+)
+
 proxy = CuttingProxy()
 
 for place in (1, 2, 5, 10, 20):
@@ -182,7 +194,7 @@ def _():
 @check("`interlingua probe` finds the agent, and says what is missing")
 def _():
     status, said = probe(agent)
-    assert status == 0 and "the service is well (AgentScope 2.0.10)" in said, said
+    assert status == 0 and "the service is well (AgentScope 2.0.11)" in said, said
     assert 'it has the agent "scripted"' in said and "it has the credential of the model" in said, said
     status, said = probe(stranger)
     assert status == 1 and 'it has no agent "nobody"' in said and '"scripted"' in said, said

@@ -1,6 +1,7 @@
 """The gateway as the client of a Pydantic AI agent behind its AG-UI adapter, which remembers nothing."""
 
 from checks import check, close
+from every_protocol import Approval, ClientTool, Tool, Words, every_protocol
 from upstreams import Agent, Expect, calls, concurrent_sessions, new_id, parts, questions, words
 
 newer, older, forgetful = Agent("newer"), Agent("older"), Agent("forgetful")
@@ -120,6 +121,24 @@ def _():
     second = newer.turn([decision(item, decision="accept"), *output("call_2", "48.85,2.35")], session, tools=[LOCATE])
     assert second.status == "completed" and "deleted a.txt" in second.text and "48.85" in second.text, second.last
 
+
+APPROVALS = {
+    "newer": Approval("approval", accepted="deleted a.txt", edit={"path": "b.txt"}, edited="deleted b.txt"),
+    # A client of this version answers with the call's output, and the agent reports what it received.
+    "older": Approval("approval", accepted="{'accepted': True}", rejected="{'accepted': False}"),
+}
+
+for agent in (newer, older):
+    every_protocol(
+        agent,
+        text=Words("hello there", "You said: hello there "),
+        reasoning=Words("reasoning", "The answer is 42.", "I look at the question."),
+        tool=Tool("tool", *PARIS, "21"),
+        client_tool=ClientTool("client tool", "48.85,2.35", "48.85,2.35", {"precise": True}),
+        approval=APPROVALS[agent.name],
+        error="error",
+        long="long 200 50",
+    )
 
 concurrent_sessions(newer)
 concurrent_sessions(older)
