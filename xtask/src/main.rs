@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! cargo xtask test [--only NAME]…       all that CI runs
+//! cargo xtask test --all                also what CI has no time for: every suite, the whole matrix, PostgreSQL under the
+//!                                       tests of the running gateway, faults, fuzzing, advisories, vendored files
 //! cargo xtask check                     the same without the conformance suites
 //! cargo xtask conformance [NAME]…       conformance suites by name, also those CI skips; no name: lists them
 //! cargo xtask bench [micro|load|console|instructions …]
@@ -13,6 +15,8 @@
 //! cargo xtask fuzz [--seconds N] [NAME] every fuzz target, N seconds each (60)
 //! cargo xtask vendor [--write]          compares the console's vendored files with their packages; --write: takes them
 //! cargo xtask audit                     cargo-deny with the advisory database, which needs the network
+//! cargo xtask pin-images [--check]      pins the images of the Dockerfile and the compose files by their current digests
+//!                                       (network; docker, skopeo or crane); --check: lists images without one
 //! ```
 //!
 //! # Steps
@@ -20,7 +24,8 @@
 //! A run is a sequence of [`report::Report`] steps: `fmt`, `clippy`, `alone` (core and each adapter compiled by
 //! itself), `build`, `tests`, `replicas` (tests of the running gateway, at two gateways in turn), `doctests`, `fuzz-targets`
 //! (they compile), `deny`, and one step per conformance suite.
-//! All of them run even where an earlier one failed, so one CI run shows every error. Each prints how long it took; the
+//! `test --all` adds `matrix`, `replicas-postgres`, `faults`, `fuzz`, `advisories`, `vendor` and all suites. It takes hours.
+//! All steps run even where an earlier one failed, so one CI run shows every error. Each prints how long it took; the
 //! last line is `N passed, N failed`. A step that could not be run is printed as `NOT RUN` with the reason; with
 //! `CI=true` it is a failure.
 //!
@@ -47,6 +52,7 @@ mod browser;
 mod conformance;
 mod faults;
 mod fuzz;
+mod images;
 mod instructions;
 mod matrix;
 mod node;
@@ -80,6 +86,7 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<bool> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
+        ["test", "--all"] => steps::test_all(),
         ["test", rest @ ..] => steps::test(&only(rest)?),
         ["check"] => steps::check(),
         ["conformance", names @ ..] => conformance::by_name(names),
@@ -89,9 +96,11 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["vendor", rest @ ..] => vendor::run(rest),
         ["audit"] => steps::audit(),
+        ["pin-images", rest @ ..] => images::run(rest),
         _ => bail!(
-            "usage: cargo xtask test [--only NAME]… | check | conformance [NAME]… | bench [micro|load|console|instructions …] | \
-             faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | fuzz [--seconds N] [TARGET] | vendor [--write] | audit"
+            "usage: cargo xtask test [--all | --only NAME…] | check | conformance [NAME]… | \
+             bench [micro|load|console|instructions …] | faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | \
+             fuzz [--seconds N] [TARGET] | vendor [--write] | audit | pin-images [--check]"
         ),
     }
 }
@@ -102,7 +111,7 @@ fn only<'a>(arguments: &[&'a str]) -> Result<Vec<&'a str>> {
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         if *argument != "--only" {
-            bail!("unknown argument {argument:?} of test, expected --only NAME");
+            bail!("unknown argument {argument:?} of test, expected --all alone or --only NAME");
         }
         names.push(*rest.next().context("--only needs a name")?);
     }
