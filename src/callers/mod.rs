@@ -48,7 +48,7 @@ use self::tokens::Tokens;
 pub use self::usage::{Permit, Usage, UsageTable, Use, day_of};
 use crate::clock;
 pub use crate::config::Methods;
-use crate::config::{Auth, CallerKind, CallerLimits, CallerProfile};
+use crate::config::{Auth, CallerLimits, CallerProfile};
 use crate::keys::{self, KeyId};
 use crate::ports::JwksFetcher;
 use crate::tls::ClientCertificate;

@@ -9,7 +9,7 @@ use super::unread::{FREE_BYTES, UnreadBudget, UnreadShare};
 #[derive(Default)]
 pub(super) struct Followers {
     entries: Vec<Option<Entry>>,
-    /// What no attached one has read yet.
+    /// Events that no attached follower has read yet.
     unread: UnreadShare,
 }
 

@@ -96,8 +96,8 @@ fn count(gateway: &Gateway, route: &Served, caller: &Arc<Caller>) -> Result<(Opt
     Ok((tighter(of_caller, of_route), permits))
 }
 
-/// Resolves when the credentials or rights of a caller end, with the reason. `None` if open streams go on then. `run`: the
-/// run of the stream, whose agent the caller has to be allowed to use on a route with several agents.
+/// Resolves when the credentials or rights of a caller end, with the reason. `None` if open streams outlive both. `run`: the
+/// run of the stream. On a route with several agents, the caller needs the right to use the run's agent.
 pub(super) fn revoked(
     gateway: &Gateway,
     route: &Served,

@@ -140,8 +140,8 @@ async fn no_endpoint_answers_for_an_agent_that_its_caller_may_not_use() {
     let tables = "[callers.ann]\nagents = [\"other\"]\n[agents.other]\nupstream = { protocol = \"demo\" }\n";
     let gateway = gateway(folder.path(), tables).await;
     for (path, field) in [
-        ("/v1/messages/count_tokens", "messages"),
-        ("/v1/messages", "messages"),
+        ("/anthropic/v1/messages/count_tokens", "messages"),
+        ("/anthropic/v1/messages", "messages"),
         ("/v1/chat/completions", "messages"),
         ("/v1/responses/input_tokens", "input"),
         ("/v1/responses/compact", "input"),

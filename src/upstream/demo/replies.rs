@@ -108,7 +108,7 @@ pub(super) fn react(question: &TurnRequest<'_>, said: &[Message]) -> Vec<Act> {
     acts
 }
 
-/// What the agent asked earlier, by id. The gateway's own memory of an item wins over the client's history.
+/// Earlier questions of the agent, by id. The gateway's own memory of an item wins over the client's history.
 struct Questions {
     items: HashMap<String, Pending>,
     /// Names of called tools by the id of their call.

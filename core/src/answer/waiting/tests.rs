@@ -491,36 +491,6 @@ fn an_answer_to_a_withdrawn_item_fails_with_its_id() {
     assert_eq!(sent(waiting.take(vec![Message::user("hi")], Vec::new(), ALL_TOGETHER, 2_000)).len(), 1);
 }
 
-/// The time is linear in the number of questions: four times as many may take up to ten times as long, quadratic code would
-/// take sixteen times as long. The best of five counts, since other processes can slow down a measurement.
-#[test]
-fn an_agent_that_asks_without_end_costs_linear_time() {
-    let items = |count: usize| -> Vec<Pending> {
-        let one = |number: usize| {
-            let id = format!("item-{number}");
-            if number % 2 == 0 { approval(&id) } else { tool(&id) }
-        };
-        (0..count).map(one).collect()
-    };
-    let timed = |items: Vec<Pending>| {
-        let mut waiting = Waiting::default();
-        let start = std::time::Instant::now();
-        waiting.ask(items, &context());
-        assert_eq!(waiting.open.len(), MAX_OPEN);
-        start.elapsed().as_secs_f64()
-    };
-    let mut ratios = Vec::new();
-    loop {
-        let (once, four_times) = (timed(items(20_000)), timed(items(80_000)));
-        let ratio = four_times / once.max(1e-4);
-        if ratio < 10.0 {
-            return;
-        }
-        ratios.push(ratio);
-        assert!(ratios.len() < 5, "four times as many questions take {ratios:.1?} times as long");
-    }
-}
-
 #[test]
 fn the_newest_questions_stay_and_tool_calls_are_dropped_first() {
     let mut waiting = waiting(vec![approval("a"), tool("t"), approval("b")]);
