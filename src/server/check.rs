@@ -17,7 +17,7 @@ use super::bodies::BodyReservation;
 use super::connection::ConnectionInfo;
 use super::guard::{self, Target};
 use super::routes::Routed;
-use super::{Gateway, Served};
+use super::{Gateway, Served, wrong_base};
 use crate::routing::{Found, OwnPath};
 
 /// A request whose head was accepted.
@@ -92,9 +92,18 @@ pub(super) async fn check_request(
         Destination::Endpoint(routed) => Target::Endpoint(&routed.route, routed.endpoint()),
         Destination::Preflight(route, _) => Target::Preflight(route),
         Destination::Own(_) => Target::Health,
-        Destination::Nowhere(fault) => return Err(refused(fault.clone())),
+        Destination::Nowhere(fault) => {
+            let fault = guard::check_no_preflight(head, fault.clone());
+            if fault.kind == FaultKind::Forbidden {
+                gateway.refused_pages.log(head, reporter.route());
+            }
+            return Err(refused(fault));
+        }
     };
-    guard::check_origin(&gateway.settings().hosts, target, head, host.as_ref()).map_err(refused)?;
+    guard::check_origin(&gateway.settings().hosts, target, head, host.as_ref()).map_err(|fault| {
+        gateway.refused_pages.log(head, reporter.route());
+        refused(fault)
+    })?;
 
     match destination {
         Destination::Endpoint(routed) => {
@@ -150,13 +159,19 @@ fn find(gateway: &Gateway, head: &RequestHead) -> Routing {
                 None => Routing::new(Reporter::Route(route), wrong_method(head, allow)),
             }
         }
-        Found::Fallback(route) => Routing::new(Reporter::Route(route), no_such_path(head, "no endpoint at")),
+        Found::Fallback(route) => match wrong_base::meant(&routes, head) {
+            Some(meant) => wrong_base_url(head, meant),
+            None => Routing::new(Reporter::Route(route), no_such_path(head, "no endpoint at")),
+        },
         Found::Own(own) => {
             let is_read = matches!(head.method, Method::GET | Method::HEAD);
             let destination = if is_read { Destination::Own(own) } else { wrong_method(head, vec!["GET", "HEAD"]) };
             Routing { is_probe: true, ..Routing::new(Reporter::Gateway, destination) }
         }
-        Found::Outside => Routing::new(Reporter::Gateway, no_such_path(head, "nothing is mounted at")),
+        Found::Outside => match wrong_base::meant(&routes, head) {
+            Some(meant) => wrong_base_url(head, meant),
+            None => Routing::new(Reporter::Gateway, no_such_path(head, "nothing is mounted at")),
+        },
     }
 }
 
@@ -171,6 +186,13 @@ fn wrong_method(head: &RequestHead, allow: Vec<&'static str>) -> Destination {
     let mut fault = Fault::new(FaultKind::MethodNotAllowed, message);
     fault.allow = allow;
     Destination::Nowhere(fault)
+}
+
+/// Names the path that was meant, in the format of its protocol: clients show the message to their developers.
+fn wrong_base_url(head: &RequestHead, (route, meant): (Arc<Served>, String)) -> Routing {
+    let message =
+        format!("no endpoint at '{}': did you mean '{meant}'? Check the base URL of the client", head.uri.path());
+    Routing::new(Reporter::Route(route), Destination::Nowhere(Fault::new(FaultKind::NoSuchPath, message)))
 }
 
 fn no_route(head: &RequestHead) -> Fault {

@@ -103,10 +103,7 @@ pub(super) fn check_origin(
     head: &RequestHead,
     host: Option<&Host>,
 ) -> Result<(), Fault> {
-    let refused = |page: &str| {
-        let message = format!("web pages of {page} may not use this");
-        Err(Fault::new(FaultKind::Forbidden, message).with_detail("the route's cors does not list the origin"))
-    };
+    let refused = |page: &str| Err(foreign_page(page));
     let allowed = |origin: &str| match target {
         Target::Endpoint(route, _) | Target::Preflight(route) => route.cors.include(origin),
         Target::Health | Target::Operators => false,
@@ -143,6 +140,22 @@ pub(super) fn check_origin(
         return refused("other sites");
     }
     Ok(())
+}
+
+/// The fault for a request that no endpoint answers: for the question of a browser whether a page may use a route without
+/// `cors`, a fault that names the page instead of the method.
+pub(super) fn check_no_preflight(head: &RequestHead, fault: Fault) -> Fault {
+    let is_preflight = head.method == Method::OPTIONS && head.headers.contains_key("access-control-request-method");
+    let origin = head.headers.get("origin").and_then(|origin| origin.to_str().ok());
+    match origin.filter(|_| is_preflight && fault.kind == FaultKind::MethodNotAllowed) {
+        Some(origin) => foreign_page(&format!("the origin '{origin}'")),
+        None => fault,
+    }
+}
+
+fn foreign_page(page: &str) -> Fault {
+    let message = format!("web pages of {page} may not use this");
+    Fault::new(FaultKind::Forbidden, message).with_detail("the route's cors does not list the origin")
 }
 
 /// Checks the type and the length that a request announces for its body, before any of it is read. A body of unknown

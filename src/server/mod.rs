@@ -21,6 +21,7 @@ mod http2;
 mod listener;
 mod messages;
 mod readiness;
+mod refused_pages;
 mod request_log;
 mod routes;
 mod served;
@@ -28,6 +29,7 @@ mod slots;
 mod stream;
 mod unsent;
 mod websocket;
+mod wrong_base;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -107,6 +109,7 @@ struct Gateway {
     bodies: bodies::Bodies,
     /// Response bytes that clients have not read yet.
     unsent: Arc<unsent::Unsent>,
+    refused_pages: refused_pages::RefusedPages,
 }
 
 /// A server that is listening.
@@ -217,6 +220,7 @@ pub fn listen(
         observer,
         phase: is_in_phase,
         connections: Arc::clone(&connections),
+        refused_pages: refused_pages::RefusedPages::default(),
     });
 
     let server = listener::listen(listener, &gateway, &connections)?;

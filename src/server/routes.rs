@@ -57,11 +57,16 @@ impl Routes {
 
     /// Where a request goes.
     pub(super) fn find(&self, head: &RequestHead) -> Found<Arc<Served>> {
-        let find = |path: &str| self.table.find(head.method.as_str(), path, &|name| header(head, name));
-        match find(head.uri.path()) {
-            Found::Outside => self.beside.get(head.uri.path()).map_or(Found::Outside, |path| find(path)),
+        let path = head.uri.path();
+        match self.find_at(head, path) {
+            Found::Outside => self.beside.get(path).map_or(Found::Outside, |path| self.find_at(head, path)),
             found => found,
         }
+    }
+
+    /// Where a request would go with another path.
+    pub(super) fn find_at(&self, head: &RequestHead, path: &str) -> Found<Arc<Served>> {
+        self.table.find(head.method.as_str(), path, &|name| header(head, name))
     }
 
     /// The route that answers a CORS preflight request, and the methods it allows. `None` if its path has no endpoint.

@@ -7,6 +7,9 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::support::gateway::{DEMO, Gateway, ROUTE, user_turn};
+use crate::support::paths::ROUTES;
+use crate::support::poll_until;
+use crate::support::process::Process;
 use crate::support::transcript::Transcript;
 
 fn route(protocol: &str, path: &str, own: &str) -> String {
@@ -39,6 +42,54 @@ async fn protocols_at_one_path_answer_their_own_requests() {
             assert_eq!(preflight.header("access-control-allow-methods").is_some(), allowed, "{path}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_client_with_a_wrong_base_url_learns_the_right_path_in_its_protocol() {
+    let gateway = Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{DEMO}{ROUTES}")).await;
+    for (path, meant) in [
+        ("/responses", "/v1/responses"),
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/responses", "/v1/responses"),
+        ("/anthropic/messages", "/anthropic/v1/messages"),
+        ("/anthropic/v1/v1/messages", "/anthropic/v1/messages"),
+        ("/v1/messages", "/anthropic/v1/messages"),
+    ] {
+        let refused = gateway.post(path, &json!({})).await;
+        let (status, body) = (refused.status, refused.json());
+        let message = body["error"]["message"].as_str().unwrap_or_else(|| panic!("{path}: {body}"));
+        assert!(status == 404 && message.contains(&format!("did you mean '{meant}'?")), "{path}: {message}");
+        assert_eq!(body["type"] == "error", meant.starts_with("/anthropic"), "the form of the protocol: {body}");
+    }
+    for path in ["/", "/nothing", "/v1/nothing", "/v1/v1/nothing", "/process"] {
+        let refused = gateway.post(path, &json!({})).await;
+        assert!(refused.status == 404 && !refused.text().contains("did you mean"), "{path}: {}", refused.text());
+    }
+}
+
+#[tokio::test]
+async fn a_refused_preflight_names_the_page_and_is_logged_with_the_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = format!("[server]\nlisten = \"127.0.0.1:0\"\n[store]\nkind = \"memory\"\n{DEMO}{ROUTES}");
+    std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
+    let process = Process::start_logging(folder.path());
+    let headers = [("origin", "https://app.example"), ("access-control-request-method", "POST")];
+    for _ in 0..3 {
+        let refused = process.open("OPTIONS", "/v1/responses", &headers, b"").await.response().await;
+        assert_eq!(refused.status, 403, "{}", refused.text());
+        assert!(refused.text().contains("https://app.example"), "{}", refused.text());
+    }
+    let lines = poll_until("the log line", async || {
+        let log = std::fs::read_to_string(folder.path().join("log")).ok()?;
+        let lines: Vec<serde_json::Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let lines: Vec<_> = lines.into_iter().filter(|line| line["origin"] == "https://app.example").collect();
+        (!lines.is_empty()).then_some(lines)
+    })
+    .await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["route"], "/v1");
+    assert!(lines[0]["message"].as_str().is_some_and(|message| message.contains("cors")), "{lines:?}");
 }
 
 #[tokio::test]
