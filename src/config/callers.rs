@@ -6,10 +6,10 @@ use super::diagnostics::Diagnostic;
 use super::located::{Entries, Located, Table};
 use super::settings::{CallerKind, CallerProfile, ConsoleRole};
 use super::validator::Validator;
-use super::{limits, suggest};
+use super::{limits, quiet, suggest};
 use crate::keys;
 
-/// The table for callers without one of their own.
+/// Name of the table for callers that have no other table.
 const DEFAULT: &str = "default";
 /// The table for callers of routes without authentication.
 const ANONYMOUS: &str = "anonymous";
@@ -52,16 +52,23 @@ fn check_ambiguous(tables: &Entries<Table<CallerTable>>, auth: &AuthTable, valid
     let ambiguous: Vec<&Located<String>> =
         tables.iter().filter(|(name, table)| is_ambiguous(&name.value, &table.value)).map(|(name, _)| name).collect();
     let Some(first) = ambiguous.first() else { return };
-    let names: Vec<String> = ambiguous.iter().map(|name| format!("[callers.{}]", name.value)).collect();
+    let names: Vec<String> = ambiguous.iter().map(|name| format!("[callers.{}]", as_key(&name.value))).collect();
     validator.report(
         Diagnostic::warning(format!(
             "several kinds of credentials or issuers can prove the name of {}",
             names.join(", ")
         ))
         .at(&first.span)
-        .label("whoever proves this name in any of these ways has these rights")
-        .help("set kind = \"keys\", \"jwt\" or \"certificates\", and issuer = \"…\" where several issue tokens"),
+        .label("anyone who proves this name in any of these ways has these rights")
+        .help("set kind = \"keys\", \"jwt\" or \"certificates\", and issuer = \"…\" where several issue tokens")
+        .code(quiet::CALLER_KINDS, None),
     );
+}
+
+/// A name as it stands in the head of a table: in quotes unless all of its characters need none.
+fn as_key(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if is_bare { name.to_owned() } else { format!("{name:?}") }
 }
 
 /// Checks `kind` and `issuer` against the credentials that `[auth]` accepts.
@@ -136,7 +143,8 @@ fn profile(
             Diagnostic::warning("every key without a table of its own may act in the console")
                 .at(&name.span)
                 .label("its holder may decide, cancel and delete for all callers")
-                .help("write console = \"act\" in the tables of named callers instead"),
+                .help("write console = \"act\" in the tables of named callers instead")
+                .code(quiet::CONSOLE_ACT, None),
         );
     }
 

@@ -13,53 +13,85 @@ use super::diagnostics::Diagnostic;
 use super::document::{AgentTable, Document, RouteTable};
 use super::located::{Located, Table};
 use super::protocols::Protocols;
+use super::quiet;
 use super::settings::{Agent, Route};
 use super::validator::Validator;
 
 /// What a route can carry. `None`: its protocol does not say, so that nothing is missed.
 type Carried<'a> = (&'a Arc<Route>, Option<ClientCapabilities>);
 
-/// Compares each route's protocol with each of its agents.
+/// Compares each route's protocol with each of its agents. Each agent has at most one warning of a kind, which lists the
+/// routes.
 pub(super) fn check(document: &Document, routes: &[Arc<Route>], validator: &mut Validator<'_, '_>) {
     let carried: Vec<Carried<'_>> = routes.iter().map(|route| (route, validator.protocols.carried_on(route))).collect();
-    for (route, capabilities) in &carried {
-        let Some(capabilities) = capabilities else { continue };
-        let place = span(&document.routes, route);
-        for agent in &route.agents {
-            if capabilities.tool_declarations && !agent.upstream.capabilities.client_tools {
-                validator.report(
-                    Diagnostic::warning(format!("agent {:?} is not given the tools of clients", agent.name))
-                        .at(&place)
-                        .label(format!("clients of {:?} can declare tools", route.protocol))
-                        .help(format!("agents that speak {:?} take none", agent.upstream.protocol)),
-                );
-            }
-            if agent.upstream.capabilities.wants_model && !capabilities.names_model {
-                validator.report(
-                    Diagnostic::warning(format!("agent {:?} is asked for no model", agent.name))
-                        .at(&place)
-                        .label(format!("clients of {:?} cannot name one", route.protocol))
-                        .help(
-                            "write options = { model = \"…\" } in its upstream: most servers refuse a request without",
-                        ),
-                );
-            }
-            check_questions(route, capabilities, agent, &carried, place.clone(), validator);
+    let mut known: Vec<&Arc<Agent>> = Vec::new();
+    for agent in routes.iter().flat_map(|route| &route.agents) {
+        if !known.iter().any(|other| other.name == agent.name) {
+            known.push(agent);
         }
+    }
+
+    for agent in known {
+        check_tools(document, agent, &carried, validator);
+        check_model(document, agent, &carried, validator);
+        check_questions(document, agent, &carried, validator);
     }
     check_events(document, &carried, validator);
 }
 
-/// Warns of questions that no client can answer: not over this route, and over no other that shares its sessions.
-fn check_questions(
-    route: &Arc<Route>,
-    capabilities: &ClientCapabilities,
+/// The routes of an agent whose clients miss something.
+fn missing<'a>(
     agent: &Agent,
-    carried: &[Carried<'_>],
-    place: Range<usize>,
-    validator: &mut Validator<'_, '_>,
-) {
-    let is_answered_elsewhere = |kind| {
+    carried: &'a [Carried<'_>],
+    misses: impl Fn(&Route, &ClientCapabilities) -> bool,
+) -> Vec<&'a Arc<Route>> {
+    let serves = |route: &Route| route.agents.iter().any(|served| served.name == agent.name);
+    let of_agent = carried.iter().filter(|(route, _)| serves(route));
+    let missing = of_agent.filter(|(route, clients)| clients.as_ref().is_some_and(|clients| misses(route, clients)));
+    missing.map(|(route, _)| *route).collect()
+}
+
+/// The protocols and paths of routes, for a warning.
+fn listed(routes: &[&Arc<Route>]) -> String {
+    let routes: Vec<String> = routes.iter().map(|route| format!("{} ({})", route.path, route.protocol)).collect();
+    format!("{} {}", if routes.len() == 1 { "route" } else { "routes" }, routes.join(", "))
+}
+
+fn check_tools(document: &Document, agent: &Agent, carried: &[Carried<'_>], validator: &mut Validator<'_, '_>) {
+    if agent.upstream.capabilities.client_tools {
+        return;
+    }
+    let routes = missing(agent, carried, |_, clients| clients.tool_declarations);
+    let Some(first) = routes.first() else { return };
+    let message = format!("agent {:?} will not receive tools that clients declare", agent.name);
+    validator.report(
+        Diagnostic::warning(message)
+            .at(&span(&document.routes, first))
+            .label(format!("agents that speak {:?} take none", agent.upstream.protocol))
+            .help(listed(&routes))
+            .code(quiet::CLIENT_TOOLS, Some(&agent.name)),
+    );
+}
+
+fn check_model(document: &Document, agent: &Agent, carried: &[Carried<'_>], validator: &mut Validator<'_, '_>) {
+    if !agent.upstream.capabilities.wants_model {
+        return;
+    }
+    let routes = missing(agent, carried, |_, clients| !clients.names_model);
+    let Some(first) = routes.first() else { return };
+    let help = "write options = { model = \"…\" } in its upstream: most servers refuse a request without";
+    validator.report(
+        Diagnostic::warning(format!("requests to agent {:?} will name no model", agent.name))
+            .at(&span(&document.routes, first))
+            .label(format!("clients cannot name one: {}", listed(&routes)))
+            .help(help)
+            .code(quiet::MODEL, Some(&agent.name)),
+    );
+}
+
+/// Warns of questions that no client can answer: not over one of the routes, and over no other that shares its sessions.
+fn check_questions(document: &Document, agent: &Agent, carried: &[Carried<'_>], validator: &mut Validator<'_, '_>) {
+    let is_answered_elsewhere = |route: &Route, kind| {
         carried.iter().any(|(other, capabilities)| {
             let serves = other.agents.iter().any(|served| served.name == agent.name);
             let answers = capabilities.as_ref().is_none_or(|capabilities| can_answer(capabilities, agent, kind));
@@ -67,20 +99,32 @@ fn check_questions(
         })
     };
     let asked = asked_by(&agent.upstream.capabilities);
-    let unanswered: Vec<&str> = asked
-        .into_iter()
-        .filter(|(kind, _)| !can_answer(capabilities, agent, *kind) && !is_answered_elsewhere(*kind))
-        .map(|(_, words)| words)
-        .collect();
-    if !unanswered.is_empty() {
-        let what = unanswered.join(" or ");
-        validator.report(
-            Diagnostic::warning(format!("no client can answer when agent {:?} {what}", agent.name))
-                .at(&place)
-                .label(format!("clients of {:?} cannot be asked", route.protocol))
-                .help("serve the agent over another protocol, too"),
-        );
+    let unanswered = |route: &Route, clients: &ClientCapabilities| -> Vec<&'static str> {
+        let asked = asked.iter();
+        let missing =
+            asked.filter(|(kind, _)| !can_answer(clients, agent, *kind) && !is_answered_elsewhere(route, *kind));
+        missing.map(|(_, words)| *words).collect()
+    };
+    let routes = missing(agent, carried, |route, clients| !unanswered(route, clients).is_empty());
+    let Some(first) = routes.first() else { return };
+    let mut what: Vec<&str> = Vec::new();
+    for (route, clients) in carried {
+        let Some(clients) = clients.as_ref().filter(|_| routes.iter().any(|known| Arc::ptr_eq(known, route))) else {
+            continue;
+        };
+        for words in unanswered(route, clients) {
+            if !what.contains(&words) {
+                what.push(words);
+            }
+        }
     }
+    validator.report(
+        Diagnostic::warning(format!("no client can answer when agent {:?} {}", agent.name, what.join(" or ")))
+            .at(&span(&document.routes, first))
+            .label(format!("clients cannot be asked: {}", listed(&routes)))
+            .help("serve the agent over another protocol, too")
+            .code(quiet::QUESTIONS, Some(&agent.name)),
+    );
 }
 
 /// What the agent can ask of people, in words.
@@ -123,7 +167,8 @@ fn check_events(document: &Document, carried: &[Carried<'_>], validator: &mut Va
                 Diagnostic::warning(format!("the events that agent {name:?} keeps reach no client", name = name.value))
                     .at(&place)
                     .label("no route of the agent can pass them on")
-                    .help("leave \"events\" out: they are kept as soon as a route has clients that read them"),
+                    .help("leave \"events\" out: they are kept as soon as a route has clients that read them")
+                    .code(quiet::EVENTS, Some(&name.value)),
             );
         }
     }

@@ -29,6 +29,8 @@ pub struct Diagnostic {
     label: Option<String>,
     also: Option<(Range<usize>, String)>,
     help: Option<String>,
+    /// The code by which `[server] quiet` accepts a warning, and the agent that it concerns.
+    code: Option<(&'static str, Option<String>)>,
 }
 
 impl Diagnostic {
@@ -43,7 +45,7 @@ impl Diagnostic {
     }
 
     fn new(severity: Severity, message: String) -> Self {
-        Self { severity, message, span: None, label: None, also: None, help: None }
+        Self { severity, message, span: None, label: None, also: None, help: None, code: None }
     }
 
     /// Sets the span, as a byte range of the file. An empty range means none.
@@ -84,6 +86,41 @@ impl Diagnostic {
         self
     }
 
+    /// Lets `[server] quiet` accept a warning by this code. `agent`: the agent that it concerns, if it concerns one alone.
+    #[must_use]
+    pub fn code(mut self, code: &'static str, agent: Option<&str>) -> Self {
+        self.code = Some((code, agent.map(str::to_owned)));
+        self
+    }
+
+    /// Whether an entry of `[server] quiet` accepts this warning: its code, or its code and agent.
+    pub fn is_accepted_by(&self, entry: &str) -> bool {
+        let Some((code, agent)) = &self.code else { return false };
+        match entry.split_once(':') {
+            Some((named, of)) => named == *code && agent.as_deref() == Some(of),
+            None => entry == *code,
+        }
+    }
+
+    /// Whether it concerns one agent alone, and this one.
+    pub fn is_of_agent(&self, name: &str) -> bool {
+        self.code.as_ref().is_some_and(|(_, agent)| agent.as_deref() == Some(name))
+    }
+
+    /// The entry of `[server] quiet` that accepts this warning. `None`: it cannot be accepted.
+    fn quiet_entry(&self) -> Option<String> {
+        self.code.as_ref().map(|(code, agent)| match agent {
+            Some(agent) => format!("{code}:{agent}"),
+            None => (*code).to_owned(),
+        })
+    }
+
+    /// The label, the help, and the entry of `[server] quiet`, without a picture of the file.
+    pub fn advice(&self) -> String {
+        let accepted = self.quiet_entry().map(|entry| format!("accept it with [server] quiet = [{entry:?}]"));
+        [self.label.clone(), self.help.clone(), accepted].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
     /// Error or warning.
     pub fn severity(&self) -> Severity {
         self.severity
@@ -120,8 +157,11 @@ impl Diagnostic {
             group = group.element(Level::HELP.message(label.as_str()));
         }
 
-        match &self.help {
-            Some(help) => group.element(Level::HELP.message(help.as_str())),
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        match self.quiet_entry() {
+            Some(entry) => group.element(Level::NOTE.message(format!("accept it with [server] quiet = [{entry:?}]"))),
             None => group,
         }
     }
@@ -170,6 +210,18 @@ impl Diagnostics {
         });
         found.dedup_by(|one, other| one.message == other.message && one.span == other.span);
         Self { name: path.display().to_string(), source, found }
+    }
+
+    /// Only those that `keep` accepts.
+    #[must_use]
+    pub fn filtered(mut self, keep: impl Fn(&Diagnostic) -> bool) -> Self {
+        self.found.retain(keep);
+        self
+    }
+
+    /// Name of the file in messages.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// One error that has no position in the file.

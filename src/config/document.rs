@@ -106,6 +106,8 @@ pub(super) struct ServerTable {
     pub(super) allowed_hosts: Option<Vec<Located<String>>>,
     /// Encrypts connections, with TLS 1.2 or 1.3. By default they are not encrypted.
     pub(super) tls: Option<Located<Table<TlsTable>>>,
+    /// Warnings that are accepted and no longer shown, by their code, or by code and agent: "client_tools:shop".
+    pub(super) quiet: Vec<Located<String>>,
 }
 
 impl Default for ServerTable {
@@ -124,6 +126,7 @@ impl Default for ServerTable {
             forwarded: Forwarded::XForwarded,
             allowed_hosts: None,
             tls: None,
+            quiet: Vec::new(),
         }
     }
 }

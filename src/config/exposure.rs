@@ -11,13 +11,13 @@ use url::{Host, Url};
 
 use super::access::Texts;
 use super::diagnostics::Diagnostic;
-use super::document::{Document, ServerTable};
+use super::document::{Document, RouteTable, ServerTable};
 use super::located::{Located, Table};
-use super::secret;
 use super::settings::{Methods, Server};
 use super::tls_table::TlsTable;
 use super::tree::TomlValue;
 use super::validator::Validator;
+use super::{quiet, secret};
 use crate::tls::TlsFiles;
 
 /// Checks how the gateway can be reached, and by whom.
@@ -35,14 +35,15 @@ pub(super) fn check(document: &Document, server: &Server, methods: Methods, vali
             Diagnostic::warning(format!("the gateway listens on {} without TLS", server.listen))
                 .at(&document.server.listen.span)
                 .label("conversations and credentials can be read on the way")
-                .help("set tls = { cert = \"…\", key = \"…\" }, or trusted_proxies if a proxy has TLS"),
+                .help("set tls = { cert = \"…\", key = \"…\" }, or trusted_proxies if a proxy has TLS")
+                .code(quiet::NO_TLS, None),
         );
     }
     check_routes(document, address, methods, validator);
 }
 
-/// Reports networks of trusted proxies that include clients: whoever is in one chooses the address and, with a certificate
-/// header, the name that the gateway takes for the client's.
+/// Reports networks of trusted proxies that include clients: such a client chooses its own address and, with a certificate
+/// header, its own name.
 fn check_proxies(document: &Document, validator: &mut Validator<'_, '_>) {
     let certificates = document.auth.value.certificates.as_ref();
     let header = certificates.and_then(|table| table.value.header.as_ref());
@@ -79,7 +80,8 @@ fn includes_clients(network: &IpNet) -> bool {
 /// Warns if a proxy on this machine seems to serve the public URL, but is not trusted: all clients then share its address.
 fn check_clients_behind_proxy(document: &Document, server: &Server, validator: &mut Validator<'_, '_>) {
     let Some(public_url) = &document.server.public_url else { return };
-    let is_local = Url::parse(&public_url.value).is_ok_and(|url| match url.host() {
+    // What is no URL is reported elsewhere.
+    let is_local = Url::parse(&public_url.value).map_or(true, |url| match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         Some(Host::Domain(name)) => is_local_name(name),
@@ -94,7 +96,8 @@ fn check_clients_behind_proxy(document: &Document, server: &Server, validator: &
         )
         .at(&public_url.span)
         .label("a proxy on this machine seems to serve this URL")
-        .help("set trusted_proxies = [\"127.0.0.1\", \"::1\"], and let the proxy set X-Forwarded-For"),
+        .help("set trusted_proxies = [\"127.0.0.1\", \"::1\"], and let the proxy set X-Forwarded-For")
+        .code(quiet::SHARED_ADDRESS, None),
     );
 }
 
@@ -102,25 +105,42 @@ fn check_clients_behind_proxy(document: &Document, server: &Server, validator: &
 /// not expose it.
 /// With a method in `[auth]`, it is the default of every route.
 fn check_routes(document: &Document, address: IpAddr, methods: Methods, validator: &mut Validator<'_, '_>) {
-    for table in &document.routes {
-        let is_open = |auth: &Located<Texts>| matches!(auth.value, Texts::One(_));
-        if table.value.auth.as_ref().is_some_and(is_open) {
-            validator.report(
-                Diagnostic::warning("anyone who can connect may use this route")
-                    .at(&table.span)
-                    .label("auth = \"none\", and the gateway does not only listen on this machine"),
-            );
-        } else if table.value.auth.is_none() && !methods.any() && !validator.rejected.contains(&table.span, "auth") {
-            validator.report(
-                Diagnostic::error(format!(
-                    "the gateway listens on {address}, but this route does not say who may use it"
-                ))
-                .at(&table.span)
+    let is_open = |auth: &Located<Texts>| matches!(auth.value, Texts::One(_));
+    let (open, undeclared): (Vec<_>, Vec<_>) = document
+        .routes
+        .iter()
+        .filter(|table| match &table.value.auth {
+            Some(auth) => is_open(auth),
+            None => !methods.any() && !validator.rejected.contains(&table.span, "auth"),
+        })
+        .partition(|table| table.value.auth.is_some());
+
+    if let Some(first) = open.first() {
+        validator.report(
+            Diagnostic::warning(format!("anyone who can connect may use {}", paths(&open)))
+                .at(&first.span)
+                .label("auth = \"none\", and the gateway does not only listen on this machine")
+                .code(quiet::OPEN_ROUTES, None),
+        );
+    }
+    if let Some(first) = undeclared.first() {
+        let (routes, verb) = (paths(&undeclared), if undeclared.len() == 1 { "does" } else { "do" });
+        validator.report(
+            Diagnostic::error(format!("the gateway listens on {address}, but {routes} {verb} not say who may use it"))
+                .at(&first.span)
                 .label("write auth = [\"keys\"], or auth = \"none\" to let anyone who can connect use it")
                 .help("or listen on 127.0.0.1, behind a proxy that checks credentials"),
-            );
-        }
+        );
     }
+}
+
+/// The routes of a message, by their paths.
+fn paths(routes: &[&Located<Table<RouteTable>>]) -> String {
+    let path = |route: &&Located<Table<RouteTable>>| {
+        route.value.path.as_ref().map_or("?", |path| path.value.as_str()).to_owned()
+    };
+    let paths: Vec<String> = routes.iter().map(path).collect();
+    format!("{} {}", if paths.len() == 1 { "the route" } else { "the routes" }, paths.join(", "))
 }
 
 fn check_tls(table: &ServerTable, server: &Server, validator: &mut Validator<'_, '_>) {

@@ -40,7 +40,7 @@ pub(super) fn is_variable_name(name: &str) -> bool {
 pub(super) fn secrets(source: &str, tree: &Spanned<DeTable<'_>>) -> String {
     let mut masked = source.as_bytes().to_vec();
     for (key, value) in tree.get_ref() {
-        mask_value(key.get_ref(), value, false, &mut masked);
+        mask_value(key.get_ref(), value, Holder::Other, &mut masked);
     }
     String::from_utf8_lossy(&masked).into_owned()
 }
@@ -63,11 +63,31 @@ pub(super) fn suspects(source: &str) -> String {
     String::from_utf8_lossy(&masked).into_owned()
 }
 
-fn mask_value(key: &str, value: &Spanned<DeValue<'_>>, secret: bool, masked: &mut [u8]) {
+/// The table that holds a value, as far as that matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    /// Literal values of headers may be secrets.
+    Headers,
+    /// `key` is the path of a file.
+    Tls,
+    Other,
+}
+
+/// True if a text is the path of a file, and not what belongs into the file.
+fn is_path(text: &str) -> bool {
+    let is_ending =
+        |ending: &str| (1..=5).contains(&ending.len()) && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    text.len() <= 256
+        && !text.contains(char::is_whitespace)
+        && text.rsplit_once('.').is_some_and(|(_, end)| is_ending(end))
+}
+
+fn mask_value(key: &str, value: &Spanned<DeValue<'_>>, holder: Holder, masked: &mut [u8]) {
     let span = value.span();
     match value.get_ref() {
+        DeValue::String(text) if holder == Holder::Tls && key == "key" && is_path(text) => {}
         DeValue::String(text) => {
-            if secret || is_secret_name(key) || (key == "env" && !is_variable_name(text)) {
+            if holder == Holder::Headers || is_secret_name(key) || (key == "env" && !is_variable_name(text)) {
                 overwrite(masked, inside_quotes(span, masked));
             } else {
                 secrets_of_url(&span, masked).into_iter().for_each(|part| overwrite(masked, part));
@@ -75,18 +95,22 @@ fn mask_value(key: &str, value: &Spanned<DeValue<'_>>, secret: bool, masked: &mu
         }
         DeValue::Array(values) => {
             for value in values.iter() {
-                mask_value(key, value, secret, masked);
+                mask_value(key, value, holder, masked);
             }
         }
         DeValue::Table(table) => {
             for (inner, value) in table {
-                // A literal header may hold a secret; a table only refers to one.
-                let literal = key == "headers" && value.get_ref().is_str();
-                mask_value(inner.get_ref(), value, literal, masked);
+                let holder = match key {
+                    // A literal header may hold a secret; a table only refers to one.
+                    "headers" if value.get_ref().is_str() => Holder::Headers,
+                    "tls" => Holder::Tls,
+                    _ => Holder::Other,
+                };
+                mask_value(inner.get_ref(), value, holder, masked);
             }
         }
-        // A number can be a password too.
-        _ if is_secret_name(key) => overwrite(masked, span),
+        // A number can be a password too, but not a number of tokens.
+        _ if is_secret_name(key) && !key.contains("tokens") => overwrite(masked, span),
         _ => {}
     }
 }
@@ -141,6 +165,16 @@ mod tests {
         assert_eq!(masked, "headers = { x-team = \"****\", authorization = { env = \"TOKEN\" } }");
         let masked = shown("authorization = { env = \"sk-12\", file = \"a/b\" }");
         assert_eq!(masked, "authorization = { env = \"*****\", file = \"a/b\" }");
+    }
+
+    #[test]
+    fn paths_of_keys_and_numbers_of_tokens_are_shown() {
+        let shows = |source: &str| assert_eq!(shown(source), source);
+        shows("tls = { cert = \"tls/cert.pem\", key = \"tls/key.pem\" }");
+        shows("limits = { tokens_per_day = 2000000 }\noptions = { max_tokens = 1024 }");
+        assert_eq!(shown("tls = { key = \"MC4CAQAwBQ\" }"), "tls = { key = \"**********\" }");
+        assert_eq!(shown("admin = { key = \"tls/key.pem\" }"), "admin = { key = \"***********\" }");
+        assert_eq!(shown("token = 1234"), "token = ****");
     }
 
     #[test]

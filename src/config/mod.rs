@@ -31,6 +31,7 @@ mod operators;
 mod options;
 mod plain_http;
 mod protocols;
+mod quiet;
 mod resolve;
 mod routes;
 mod schema;

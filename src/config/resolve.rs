@@ -20,7 +20,7 @@ use super::settings::{Server, ServerLimits, ServerTimeouts, Settings};
 use super::store;
 use super::tree::{self, Rejected, TomlValue};
 use super::validator::Validator;
-use super::{admin, agents, auth, callers, carried, exposure, fingerprint, observe, routes, tls};
+use super::{admin, agents, auth, callers, carried, exposure, fingerprint, observe, quiet, routes, tls};
 use crate::secrets::Masks;
 
 /// Checks the complete document. The settings are `None` if something essential is missing. The masks are for the secrets
@@ -87,6 +87,7 @@ fn resolve_from(
     let public = server.as_ref().map(|server| server.listen);
     let admin = document.admin.as_ref().and_then(|admin| admin::resolve(admin, public, &mut validator));
     let observe = observe::resolve(&document.observe, &mut validator);
+    quiet::apply(&document.server.quiet, &mut validator.found);
     let settings = server.map(|server| Settings {
         server,
         store,

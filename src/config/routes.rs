@@ -178,7 +178,7 @@ fn protocol<'a>(located: &Located<Table<RouteTable>>, validator: &mut Validator<
         } else {
             "unknown name"
         };
-        let label = suggest::label(&name.value, protocols.client_names(), fallback);
+        let label = suggest::protocol(&name.value, protocols.client_names(), fallback);
         validator.report(
             Diagnostic::error(format!("unknown protocol {:?}", name.value)).at(&name.span).label(label).help(known),
         );

@@ -31,6 +31,61 @@ pub(super) fn label<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, f
     }
 }
 
+/// Names of vendors and servers, and the protocols that they speak.
+const SPEAKERS: [(&[&str], &[&str]); 5] = [
+    (&["openai", "open_ai", "gpt", "azure_openai"], &["chat-completions", "responses"]),
+    (&["openai_responses"], &["responses"]),
+    (
+        &[
+            "vllm",
+            "ollama",
+            "litellm",
+            "llama.cpp",
+            "llamacpp",
+            "sglang",
+            "openrouter",
+            "openai_chat",
+            "completions",
+            "chat",
+        ],
+        &["chat-completions"],
+    ),
+    (&["anthropic", "claude", "messages"], &["anthropic-messages"]),
+    (&["native", "agentscope_runtime", "runtime"], &["agent-api"]),
+];
+
+/// The label for an unknown protocol. Also knows the names of vendors, such as `openai`.
+pub(super) fn protocol<'a>(wrong: &str, known: impl Iterator<Item = &'a str>, fallback: &str) -> String {
+    let known: Vec<&str> = known.collect();
+    let wanted = wrong.to_lowercase().replace('-', "_");
+    let spoken = SPEAKERS.iter().find(|(names, _)| names.contains(&wanted.as_str())).map(|(_, spoken)| *spoken);
+    let spoken: Vec<String> =
+        spoken.into_iter().flatten().filter(|name| known.contains(*name)).map(|name| format!("{name:?}")).collect();
+    if spoken.is_empty() { label(wrong, known, fallback) } else { format!("did you mean {}?", spoken.join(" or ")) }
+}
+
+/// Keys of other programs, a key that the same table has, and what to write instead.
+const KEYS: [(&[&str], &str, &str); 4] = [
+    (
+        &["api_key", "apikey", "token", "bearer", "bearer_token", "auth", "authorization"],
+        "headers",
+        "write headers = { authorization = { env = \"NAME\", prefix = \"Bearer \" } }",
+    ),
+    (&["base_url", "api_base", "endpoint", "uri", "address", "host"], "url", "did you mean \"url\"?"),
+    (&["model", "model_name"], "options", "write options = { model = \"…\" }"),
+    (&["port", "host", "bind", "address"], "listen", "write listen = \"127.0.0.1:8080\""),
+];
+
+/// The label for an unknown key. Also knows keys of other programs, such as `api_key`.
+pub(super) fn key<'a>(wrong: &str, known: &[&'a str], fallback: &str) -> String {
+    if let Some(name) = nearest(wrong, known.iter().copied()) {
+        return format!("did you mean {name:?}?");
+    }
+    let wanted = wrong.to_lowercase().replace('-', "_");
+    let instead = KEYS.iter().find(|(names, own, _)| names.contains(&wanted.as_str()) && known.contains(own));
+    instead.map_or(fallback, |(.., instead)| instead).to_owned()
+}
+
 /// The names, separated by commas.
 pub(super) fn list<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
     known.into_iter().collect::<Vec<_>>().join(", ")
@@ -38,7 +93,23 @@ pub(super) fn list<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{key, nearest, protocol};
+
+    #[test]
+    fn names_of_vendors_and_keys_of_other_programs_are_understood() {
+        let known = || ["agent-api", "chat-completions", "responses"].into_iter();
+        assert_eq!(protocol("OpenAI", known(), "?"), "did you mean \"chat-completions\" or \"responses\"?");
+        assert_eq!(protocol("claude", known(), "?"), "?", "only protocols that are built in");
+        assert_eq!(protocol("respones", known(), "?"), "did you mean \"responses\"?");
+
+        let known = ["url", "headers", "options"];
+        assert!(key("api_key", &known, "?").contains("authorization"));
+        assert_eq!(key("base-url", &known, "?"), "did you mean \"url\"?");
+        assert_eq!(
+            (key("header", &known, "?"), key("api_key", &["keys"], "?")),
+            ("did you mean \"headers\"?".into(), "?".into())
+        );
+    }
 
     #[test]
     fn similar_names_are_suggested_and_other_names_are_not() {

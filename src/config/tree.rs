@@ -166,7 +166,7 @@ fn explain(message: &str, span: &Range<usize>, subject: &Subject<'_>) -> Diagnos
     let kind = subject.kind;
     if message.starts_with("unknown field ") {
         let known = expected_names(message);
-        let label = suggest::label(subject.name, known.iter().copied(), "unknown name");
+        let label = suggest::key(subject.name, &known, "unknown name");
         let diagnostic = Diagnostic::error(format!("unknown key {:?}", subject.name)).at(span).label(label);
         return match known.as_slice() {
             [] => diagnostic.help("this table has no keys"),

@@ -6,6 +6,7 @@
 
 mod files;
 mod views;
+pub(crate) mod warnings;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::files::Watched;
-use crate::config::{Diagnostics, Loaded, Settings, StoreKind};
+use crate::config::{Diagnostics, Loaded, Settings, Severity, StoreKind};
 use crate::gateway::{Gateway, LiveParts, Named};
 use crate::observe::{Action, AuditEntry};
 use crate::{clock, ports};
@@ -67,6 +68,8 @@ struct Applied {
     source: String,
     /// The files and variables that it names.
     named: Named,
+    /// The warnings about it, which were logged.
+    warned: warnings::Shown,
     at: Millis,
 }
 
@@ -98,7 +101,9 @@ impl Reloader {
     #[must_use]
     pub fn new(gateway: Gateway, parts: LiveParts, file: PathBuf, loaded: Loaded) -> Self {
         let (at, named) = (clock::now(), Named::by(&loaded));
-        let applied = Applied { settings: loaded.settings, source: loaded.diagnostics.source().to_owned(), named, at };
+        let warned = warnings::messages(&loaded.diagnostics);
+        let source = loaded.diagnostics.source().to_owned();
+        let applied = Applied { settings: loaded.settings, source, named, warned, at };
         Self(Arc::new(Inner {
             gateway,
             file,
@@ -122,9 +127,10 @@ impl Reloader {
             let message = format!("the configuration could not be read: {error}");
             Err(Diagnostics::of_error(&self.0.file, message))
         });
+        let warned = self.0.applied.load_full();
         let done = read.and_then(|loaded| self.0.take(loaded));
 
-        self.note(trigger, &done);
+        self.note(trigger, &done, &warned.warned);
         done
     }
 
@@ -142,8 +148,8 @@ impl Reloader {
         }
     }
 
-    /// Logs, counts and audits what a reload came to.
-    fn note(&self, trigger: Trigger, done: &Result<Reloaded, Diagnostics>) {
+    /// Logs, counts and audits the result of a reload. `warned`: the warnings that were logged before.
+    fn note(&self, trigger: Trigger, done: &Result<Reloaded, Diagnostics>, warned: &warnings::Shown) {
         let error = done.as_ref().err().map(Diagnostics::first_line);
         *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) =
             LastReload { at: clock::now(), trigger: trigger.as_str(), error: error.clone() };
@@ -163,9 +169,7 @@ impl Reloader {
                         "configuration reloaded; these need a restart: {restart}"
                     );
                 }
-                if !warnings.is_empty() {
-                    tracing::warn!("{}", warnings.render(false));
-                }
+                warnings::log_new(warnings, warned);
             }
             Err(errors) => {
                 let first = error.unwrap_or_default();
@@ -201,7 +205,8 @@ impl Inner {
         self.parts.apply(prepared);
 
         let source = loaded.diagnostics.source().to_owned();
-        self.applied.store(Arc::new(Applied { settings, source, named, at: clock::now() }));
+        let warned = warnings::messages(&loaded.diagnostics);
+        self.applied.store(Arc::new(Applied { settings, source, named, warned, at: clock::now() }));
         Ok(Reloaded { restart, warnings: loaded.diagnostics, changed_agents })
     }
 }
@@ -255,12 +260,14 @@ impl ports::Reload for Reloader {
             match Self::reload(&reloader, Trigger::Admin).await {
                 Ok(Reloaded { restart, warnings, changed_agents }) => Ok(json!({
                     "restart": restart,
-                    "warnings": views::diagnostics(&warnings).collect::<Value>(),
+                    "warnings": views::diagnostics(&warnings, Severity::Warning).collect::<Value>(),
                     "changed_agents": changed_agents,
                 })),
-                Err(errors) => {
-                    Err(json!({ "code": "CONFIG_INVALID", "errors": views::diagnostics(&errors).collect::<Value>() }))
-                }
+                Err(found) => Err(json!({
+                    "code": "CONFIG_INVALID",
+                    "errors": views::diagnostics(&found, Severity::Error).collect::<Value>(),
+                    "warnings": views::diagnostics(&found, Severity::Warning).collect::<Value>(),
+                })),
             }
         }
         .boxed_local()
@@ -287,12 +294,12 @@ impl ports::Reload for Reloader {
         match read {
             Ok((settings, warnings)) => json!({
                 "errors": [],
-                "warnings": views::diagnostics(&warnings).chain(unread).collect::<Value>(),
+                "warnings": views::diagnostics(&warnings, Severity::Warning).chain(unread).collect::<Value>(),
                 "routes": views::routes(&settings),
             }),
-            Err(errors) => json!({
-                "errors": views::diagnostics(&errors).collect::<Value>(),
-                "warnings": unread.collect::<Value>(),
+            Err(found) => json!({
+                "errors": views::diagnostics(&found, Severity::Error).collect::<Value>(),
+                "warnings": views::diagnostics(&found, Severity::Warning).chain(unread).collect::<Value>(),
                 "routes": [],
             }),
         }

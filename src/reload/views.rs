@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::{Agent, Collector, Diagnostics, Identity, Methods, Mount, Origins, Settings};
+use crate::config::{Agent, Collector, Diagnostics, Identity, Methods, Mount, Origins, Settings, Severity};
 use crate::secrets::Masks;
 
-/// Errors and warnings, each with its position.
-pub(super) fn diagnostics(diagnostics: &Diagnostics) -> impl Iterator<Item = Value> {
-    diagnostics.with_positions().map(|(one, place)| {
+/// The errors or the warnings of a file, each with its position.
+pub(super) fn diagnostics(diagnostics: &Diagnostics, severity: Severity) -> impl Iterator<Item = Value> {
+    let shown = diagnostics.with_positions().filter(move |(one, _)| one.severity() == severity);
+    shown.map(|(one, place)| {
         json!({ "line": place.map(|place| place.0), "column": place.map(|place| place.1), "message": one.message() })
     })
 }
