@@ -4,6 +4,8 @@
 
 #[path = "support/mod.rs"]
 mod support;
+#[path = "cli/words.rs"]
+mod words;
 
 use std::path::Path;
 use std::process::Output;
@@ -199,10 +201,10 @@ async fn a_gateway_prints_its_routes_and_can_be_called() {
     let folder = folder(GOOD);
     let process = Process::start(folder.path());
     let url = format!("http://{}/agents/demo", process.address);
-    assert!(process.startup_output.contains(&url), "{}", process.startup_output);
+    assert!(process.startup_output.contains(&url.replace("demo", "{agent}")), "{}", process.startup_output);
     assert!(
         process.startup_output.contains(&format!("curl -N {url}/process")),
-        "lines to paste: {}",
+        "a line to paste: {}",
         process.startup_output
     );
     assert!(process.startup_output.contains("No authentication"), "{}", process.startup_output);

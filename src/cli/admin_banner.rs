@@ -59,7 +59,6 @@ impl AdminBanner {
                 tracing::warn!(%error, "the admin key of this start cannot be written: set key in [admin]");
             }
         }
-        println!();
     }
 
     /// Prints the link to the console, if it is served.

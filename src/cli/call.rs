@@ -25,7 +25,7 @@ pub(super) const KEY_VARIABLE: &str = "INTERLINGUA_KEY";
 pub(super) struct Call {
     /// The agent's URL, such as http://127.0.0.1:8080/agents/demo
     pub(super) url: String,
-    /// The message, or with --answer the answer: "yes", "no", "edit JSON", or a text
+    /// The message, or with --answer the answer: "yes", "no", "reject REASON", "edit JSON", or a text
     #[arg(required = true, num_args = 1..)]
     pub(super) text: Vec<String>,
     /// The protocol of the URL, or auto: by what the URL looks like, and whether there is an agent card
@@ -59,15 +59,20 @@ impl Call {
     pub(super) fn run(&self, protocols: &[&str]) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut text = self.text.join(" ");
-        let mut item = self.answer.clone();
         let mut session = self.session.clone();
         let key = std::env::var(KEY_VARIABLE).ok().filter(|key| !key.is_empty());
+        let mut item = self.answer.as_ref().map(|id| {
+            // The kind of the item decides the form of the answer.
+            let session = session.as_deref().unwrap_or_default();
+            let found = runtime.block_on(client::find_item(&self.url, session, id, key.as_deref()));
+            found.unwrap_or_else(|| client::unknown_item(id))
+        });
 
         loop {
             let asked = Question {
                 url: &self.url,
                 text: &text,
-                item: item.as_deref(),
+                item: item.as_ref(),
                 session: session.as_deref(),
                 // Never an argument: every user of a machine sees those.
                 key: key.as_deref(),
@@ -79,7 +84,7 @@ impl Call {
             self.report(&outcome);
             let Some(pending) = outcome.pending.first() else { return Ok(()) };
             let Some(typed) = prompt(pending)? else { return Ok(()) };
-            (text, item, session) = (typed, Some(pending.id.clone()), outcome.session.or(session));
+            (text, item, session) = (typed, Some(pending.clone()), outcome.session.or(session));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Which protocol a URL is of: by its path, and by the documents that servers of some protocols publish. Nothing of it
 //! runs an agent.
 
+use serde_json::Value;
 use url::Url;
 
 use crate::upstream::client;
@@ -20,7 +21,7 @@ pub(super) enum Guess {
 }
 
 /// How the paths of endpoints end.
-const PATHS: [(&str, &str); 6] = [
+pub(super) const PATHS: [(&str, &str); 6] = [
     ("/responses", "responses"),
     ("/chat/completions", "chat-completions"),
     ("/messages", "anthropic-messages"),
@@ -47,14 +48,32 @@ impl Guess {
         }
     }
 
-    /// The same, and asks at the URL's origin, where an agent's card may be even if the agent is elsewhere.
+    /// The same, and asks at the URL's origin for a card that names this URL. The card of another agent says nothing.
     pub(super) async fn of_server(url: &str) -> Self {
-        let origin = Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
-        match Self::of(url).await {
-            Self::Unknown if has_card(&origin).await => Self::Protocol("a2a"),
-            known => known,
+        let (known, Ok(url)) = (Self::of(url).await, Url::parse(url)) else { return Self::Unknown };
+        if known != Self::Unknown {
+            return known;
+        }
+        let card =
+            client::document(&format!("{}/.well-known/agent-card.json", url.origin().ascii_serialization())).await;
+        match card.filter(|card| names_url(card, &url)) {
+            Some(_) => Self::Protocol("a2a"),
+            None => Self::Unknown,
         }
     }
+}
+
+/// Whether an agent card names this URL as one of its interfaces. Only paths are compared: hosts of cards are often internal
+/// names.
+pub(super) fn names_url(card: &Value, url: &Url) -> bool {
+    let interfaces =
+        ["supportedInterfaces", "additionalInterfaces"].into_iter().filter_map(|list| card.get(list)?.as_array());
+    let urls = interfaces.flatten().filter_map(|interface| interface.get("url")).chain(card.get("url"));
+    let is_same = |named: &str| {
+        let named = Url::parse(named).or_else(|_| url.join(named));
+        named.is_ok_and(|named| named.path().trim_end_matches('/') == url.path().trim_end_matches('/'))
+    };
+    urls.filter_map(Value::as_str).any(is_same)
 }
 
 async fn has_card(base: &str) -> bool {
@@ -63,4 +82,23 @@ async fn has_card(base: &str) -> bool {
 
 fn without_query(url: &str) -> &str {
     url.split('?').next().unwrap_or(url).trim_end_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_card_is_that_of_a_url_only_if_it_names_it() {
+        let card = json!({
+            "url": "http://internal:9/one/",
+            "supportedInterfaces": [{ "url": "http://0.0.0.0/two" }, { "url": "/three" }, { "transport": "GRPC" }],
+        });
+        let named = |path: &str| names_url(&card, &Url::parse(&format!("http://host:1{path}")).expect("a URL"));
+        assert!(named("/one") && named("/two/") && named("/three"));
+        assert!(!named("/") && !named("/one/more") && !named("/four"));
+        assert!(!names_url(&json!([]), &Url::parse("http://host/").expect("a URL")));
+    }
 }

@@ -11,6 +11,8 @@ use anyhow::Context as _;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
+use crate::upstream::scheme_error::{SPEAKS_HTTP, is_answer_in_clear};
+
 /// Prints `ready` if `GET /readyz` returns 200; fails otherwise.
 pub(super) fn check(url: &str) -> anyhow::Result<()> {
     const TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,7 +32,11 @@ pub(super) fn check(url: &str) -> anyhow::Result<()> {
     let status = if secure {
         let config = crate::tls::probe_config(address.ip().is_loopback())?;
         let mut session = ClientConnection::new(Arc::new(config), ServerName::try_from(name.to_owned())?)?;
-        status(&mut rustls::Stream::new(&mut session, &mut stream), host)?
+        let asked = status(&mut rustls::Stream::new(&mut session, &mut stream), host);
+        match asked {
+            Err(error) if is_answer_in_clear(&*error) => anyhow::bail!("{SPEAKS_HTTP}: write http://"),
+            asked => asked?,
+        }
     } else {
         status(&mut stream, host)?
     };

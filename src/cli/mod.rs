@@ -11,7 +11,9 @@ mod key;
 mod log;
 mod probe;
 mod routes;
+mod scheme;
 mod signals;
+mod signs;
 mod store;
 mod waiting;
 
@@ -24,11 +26,11 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use self::admin_banner::AdminBanner;
 use crate::Gateway;
-use crate::config::{DEFAULT_FILE, Loaded, Settings};
+use crate::config::{DEFAULT_FILE, Diagnostics, Loaded, Settings};
 use crate::observe::LogFilter;
-use crate::reload::{Reloader, Trigger};
+use crate::reload::{Reloader, Trigger, warnings};
 
-/// A gateway in front of AI agents: serves agents of the Agent API to clients of several agent protocols.
+/// A gateway between agent protocols: clients of any of them can use agents of any other.
 #[derive(Parser, Debug)]
 #[command(name = "interlingua", version, about)]
 struct Arguments {
@@ -114,8 +116,15 @@ fn run(gateway: &Gateway) -> i32 {
     let config = &arguments.config;
 
     let done = match arguments.command.unwrap_or(Command::Serve) {
-        Command::Serve => load_watching(gateway, config).map(|loaded| serve(gateway, loaded, config, log)),
-        Command::Check => load(gateway, config).map(|settings| {
+        Command::Serve => load_watching(gateway, config).map(|loaded| {
+            match arguments.log_format {
+                LogFormat::Pretty => print_warnings(&loaded.diagnostics),
+                LogFormat::Json => warnings::log(&loaded.diagnostics),
+            }
+            serve(gateway, loaded, config, log)
+        }),
+        Command::Check => load_watching(gateway, config).map(|Loaded { settings, diagnostics, .. }| {
+            print_warnings(&diagnostics);
             let store = Gateway::check_store(&settings)?;
             let agents = count(settings.agents.len(), "agent");
             let mounts = count(settings.mounts().len(), "route");
@@ -125,18 +134,22 @@ fn run(gateway: &Gateway) -> i32 {
             }
             Ok(())
         }),
-        Command::Probe(probe) => load(gateway, config).and_then(|settings| match probe.run(gateway, &settings) {
-            Ok(0) => Ok(Ok(())),
-            Ok(code) => Err(code),
-            Err(error) => Ok(Err(error)),
+        Command::Probe(probe) => load_watching(gateway, config).and_then(|Loaded { settings, diagnostics, .. }| {
+            print_warnings(&diagnostics.filtered(|one| one.is_of_agent(probe.agent())));
+            match probe.run(gateway, &settings) {
+                Ok(0) => Ok(Ok(())),
+                Ok(code) => Err(code),
+                Err(error) => Ok(Err(error)),
+            }
         }),
         Command::Routes { json } => load(gateway, config).map(|settings| routes::list(gateway, &settings, json)),
         Command::Schema => Ok(print_schema(gateway)),
         Command::Key(key) => key.run(gateway, config),
         Command::Store(store) => store.run(gateway, config),
-        Command::Call(call) if call.is_foreign() => Ok(call_foreign::run(&call, gateway)),
-        Command::Call(call) => Ok(call.run(&gateway.upstream_names())),
-        Command::Health { url } => Ok(health::check(&url)),
+        Command::Call(call) => Ok(scheme::check(&call.url).and_then(|()| {
+            if call.is_foreign() { call_foreign::run(&call, gateway) } else { call.run(&gateway.upstream_names()) }
+        })),
+        Command::Health { url } => Ok(scheme::check(&url).and_then(|()| health::check(&url))),
     };
 
     match done {
@@ -154,26 +167,31 @@ fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Reads the configuration and prints its errors or warnings. The error is the exit code.
+/// Reads the configuration and prints its errors, but no warnings: they concern the gateway that serves. The error is the exit
+/// code.
 fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
     load_watching(gateway, file).map(|loaded| loaded.settings)
 }
 
 /// The same, with the files that were read.
 fn load_watching(gateway: &Gateway, file: &Path) -> Result<Loaded, i32> {
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     match gateway.load_watching(file).0 {
         Ok(loaded) => {
             loaded.settings.secrets.enforce();
-            if !loaded.diagnostics.is_empty() {
-                eprintln!("{}", loaded.diagnostics.render(colour));
-            }
             Ok(loaded)
         }
         Err(errors) => {
-            eprintln!("{}", errors.render(colour));
+            print_warnings(&errors);
             Err(2)
         }
+    }
+}
+
+/// Prints errors and warnings with the lines of the file that they are about.
+fn print_warnings(diagnostics: &Diagnostics) {
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    if !diagnostics.is_empty() {
+        eprintln!("{}", diagnostics.render(colour));
     }
 }
 
@@ -190,9 +208,10 @@ fn serve(gateway: &Gateway, loaded: Loaded, file: &Path, log: LogFilter) -> anyh
         let banner = admin.zip(settings.admin.as_ref()).map(|((address, start_key), admin)| {
             AdminBanner::new(address, admin.tls.is_some(), admin.access.console, start_key)
         });
-        banner.iter().for_each(AdminBanner::print_address);
-        routes::print_banner(gateway, &settings, running.address);
-        banner.iter().for_each(AdminBanner::print_console);
+        routes::print_banner(gateway, &settings, running.address, || {
+            banner.iter().for_each(AdminBanner::print_console);
+            banner.iter().for_each(AdminBanner::print_address);
+        });
         // Its secrets are masked for as long as they are in force, which a reload may end.
         drop(settings);
         tracing::info!(address = %running.address, config = %file.display(), "serving");

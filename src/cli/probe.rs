@@ -14,6 +14,7 @@ use interlingua_core::step::Step;
 use interlingua_core::{End, Fault};
 use serde_json::{Value, json};
 
+use super::signs;
 use crate::Gateway;
 use crate::config::{Agent, History, Mount, Settings};
 use crate::secrets;
@@ -55,6 +56,11 @@ struct Asked {
 }
 
 impl Probe {
+    /// The name of the agent.
+    pub(super) fn agent(&self) -> &str {
+        &self.agent
+    }
+
     /// Runs it. The result is the exit code.
     pub(super) fn run(&self, gateway: &Gateway, settings: &Settings) -> anyhow::Result<i32> {
         let Some(agent) = settings.agent(&self.agent) else {
@@ -95,7 +101,12 @@ impl Probe {
         }
         for (index, endpoint) in agent.upstream.endpoints.iter().enumerate() {
             if self.endpoint.is_none_or(|wanted| wanted == index + 1) {
-                probed.push(Probed { url: endpoint.shown(), findings: upstream.probe(index, limit).await });
+                let mut findings = upstream.probe(index, limit).await;
+                let reaches = findings.first().is_some_and(|first| first.level == Level::Good);
+                if reaches {
+                    findings.extend(signs::of_other_protocols(&agent.upstream.protocol, &endpoint.url, limit).await);
+                }
+                probed.push(Probed { url: endpoint.shown(), findings });
             }
         }
         probed

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::Gateway;
-use crate::config::{Mount, Settings};
+use crate::config::{Mount, Route, Settings};
 
 /// `interlingua routes`
 pub(super) fn list(gateway: &Gateway, settings: &Settings, json: bool) -> anyhow::Result<()> {
@@ -16,8 +17,9 @@ pub(super) fn list(gateway: &Gateway, settings: &Settings, json: bool) -> anyhow
         let mounts = mounts.iter().map(|mount| described(gateway, &mounts, mount)).collect::<Result<Vec<_>, _>>()?;
         serde_json::to_string_pretty(&mounts)?
     } else {
-        let table = table(gateway, &mounts, &base(settings, settings.server.listen));
-        format!("{table}\n{}", without_credentials(gateway, &mounts))
+        let base = base(settings, settings.server.listen);
+        let (table, commands) = (table(gateway, &mounts, &base), try_it(gateway, &mounts, &base));
+        format!("{table}\n{commands}\n{}", without_credentials(gateway, &mounts))
     })
 }
 
@@ -50,36 +52,63 @@ fn without_credentials(gateway: &Gateway, mounts: &[Mount]) -> String {
     text
 }
 
-/// Prints the address, the routes and example commands when the gateway starts.
-pub(super) fn print_banner(gateway: &Gateway, settings: &Settings, address: SocketAddr) {
+/// Prints the address and the routes when the gateway starts: one row for each route, and one command to begin with.
+/// `interlingua routes` lists the rest. `print_operators` prints what operators need, in the first lines.
+pub(super) fn print_banner(
+    gateway: &Gateway,
+    settings: &Settings,
+    address: SocketAddr,
+    print_operators: impl FnOnce(),
+) {
     let mounts = settings.mounts();
     let base = base(settings, address);
-    println!("interlingua {} is listening on {}://{address}\n", env!("CARGO_PKG_VERSION"), settings.server.scheme());
-    print!("{}", table(gateway, &mounts, &base));
-    println!("\nTry it:");
-    let mut printed = HashSet::new();
-    for mount in &mounts {
-        // One agent per protocol, since a long list would hide the table above.
-        if !printed.insert(mount.protocol()) {
-            continue;
-        }
-        let credentials = if mount.route.auth.any() { " -H \"authorization: Bearer $KEY\"" } else { "" };
-        for line in gateway.curl(mount) {
-            let line = line.replace("{url}", &format!("{base}{}", mount.path.trim_end_matches('/')));
-            println!("  {line}{credentials}");
-        }
+    println!("interlingua {} is listening on {}://{address}", env!("CARGO_PKG_VERSION"), settings.server.scheme());
+    print_operators();
+    print!("\n{}", table(gateway, &folded(gateway, settings, &mounts), &base));
+    if let Some(line) = mounts.first().and_then(|first| commands(gateway, first, &base).into_iter().next()) {
+        println!(
+            "\nTry it (\"interlingua routes\" has a command for each protocol, and lists what needs no credentials):\n  {line}"
+        );
     }
-
-    println!("\n{}", without_credentials(gateway, &mounts).trim_end());
     // Tests and people know by the last line that the message is complete.
     println!(
         "\n{}",
         if mounts.iter().any(|mount| mount.route.auth.any()) {
-            "Everything else requires credentials."
+            "Without credentials: /healthz, /readyz, and what \"interlingua routes\" lists. Everything else requires credentials."
         } else {
             "No authentication: anyone who can connect can use every route."
         }
     );
+}
+
+/// Example commands of a mount.
+fn commands(gateway: &Gateway, mount: &Mount, base: &str) -> Vec<String> {
+    let credentials = if mount.route.auth.any() { " -H \"authorization: Bearer $KEY\"" } else { "" };
+    let url = format!("{base}{}", mount.path.trim_end_matches('/'));
+    gateway.curl(mount).iter().map(|line| format!("{}{credentials}", line.replace("{url}", &url))).collect()
+}
+
+/// Example commands of the first mount of each protocol.
+fn try_it(gateway: &Gateway, mounts: &[Mount], base: &str) -> String {
+    let mut text = "Try it:\n".to_owned();
+    let mut printed = HashSet::new();
+    for mount in mounts.iter().filter(|mount| printed.insert(mount.protocol())) {
+        for line in commands(gateway, mount, base) {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    text
+}
+
+/// A mount for each route, with all of its agents: the path keeps `{agent}`, and ends as people are told it.
+fn folded(gateway: &Gateway, settings: &Settings, mounts: &[Mount]) -> Vec<Mount> {
+    let whole = |route: &Arc<Route>| {
+        let first = mounts.iter().find(|mount| Arc::ptr_eq(&mount.route, route));
+        let has_slash = first.is_some_and(|first| gateway.shown_path(first).ends_with('/'));
+        let path = if has_slash { format!("{}/", route.path.trim_end_matches('/')) } else { route.path.clone() };
+        Mount { route: Arc::clone(route), path, agents: route.agents.clone() }
+    };
+    settings.routes.iter().map(whole).collect()
 }
 
 fn base(settings: &Settings, address: SocketAddr) -> String {

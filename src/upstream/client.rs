@@ -10,11 +10,17 @@ use anyhow::{Context as _, bail};
 use eventsource_stream::Eventsource as _;
 use futures_util::StreamExt as _;
 use interlingua_core::agent_api::Frame;
+use interlingua_core::answer::AnswerBody;
 use interlingua_core::json::Json;
 use interlingua_core::model::ToolCall;
-use interlingua_core::pending::Pending;
+use interlingua_core::pending::{Decision, Pending, PendingKind};
 use serde_json::{Value, json};
 
+use super::answer_words;
+use super::scheme_error::{SPEAKS_HTTP, is_answer_in_clear};
+
+/// The limit for a connection, TLS included. An answer may take any time.
+const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 /// The type of messages that ask a person.
 const QUESTION: &str = "mcp_approval_request";
 
@@ -26,7 +32,7 @@ pub struct Question<'a> {
     /// The message, or the answer to `item`.
     pub text: &'a str,
     /// The pending item that `text` answers. None: `text` is a message.
-    pub item: Option<&'a str>,
+    pub item: Option<&'a Pending>,
     /// The session to continue. None: a new one.
     pub session: Option<&'a str>,
     /// The key or token that proves who asks. None: no one in particular.
@@ -80,13 +86,17 @@ pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Resul
         body["session_id"] = session.into();
     }
 
-    let client = reqwest::Client::builder().build().context("no HTTP client")?;
+    let client = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).build().context("no HTTP client")?;
     let request = client.post(&url).header("content-type", "application/json").header("accept", "text/event-stream");
     let request = match question.key {
         Some(key) => request.bearer_auth(key),
         None => request,
     };
-    let response = request.body(body.to_string()).send().await.with_context(|| format!("cannot reach {url}"))?;
+    let response = match request.body(body.to_string()).send().await {
+        Ok(response) => response,
+        Err(error) if is_answer_in_clear(&error) => bail!("cannot reach {url}: {SPEAKS_HTTP}"),
+        Err(error) => return Err(error).with_context(|| format!("cannot reach {url}")),
+    };
     let status = response.status();
     if !status.is_success() {
         let text = response.text().await.unwrap_or_default();
@@ -123,35 +133,97 @@ pub async fn is_there(url: &str) -> bool {
     client.get(url).send().await.is_ok_and(|response| response.status().is_success())
 }
 
-/// The native message that answers a pending item (docs of the `call` command: yes, no, `edit JSON`, or a text).
-fn answer(item: &str, text: &str) -> Value {
-    // Questions to people have ids of the gateway's own; everything else is a call of a tool.
-    if !item.starts_with("appr_") {
-        return json!({
-            "type": "function_call_output", "role": "tool",
-            "content": [{ "type": "data", "data": { "call_id": item, "output": text } }],
-        });
-    }
+/// The JSON document at a URL. `None` if a GET fails, takes longer than 5 s, or answers with something else or with more than
+/// 1 MiB.
+pub async fn document(url: &str) -> Option<Value> {
+    const LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
+    const MAX_BYTES: usize = 1 << 20;
+    super::install_crypto();
+    let policy = reqwest::redirect::Policy::none();
+    let client = reqwest::Client::builder().timeout(LIMIT).redirect(policy).build().ok()?;
+    read_document(client.get(url), MAX_BYTES).await
+}
 
-    let word = text.trim().to_ascii_lowercase();
-    let data = match word.as_str() {
-        "yes" | "accept" | "approve" => json!({ "approve": true, "interrupt": { "decision": "accept" } }),
-        "no" | "reject" => json!({ "approve": false, "interrupt": { "decision": "reject" } }),
-        _ => match text.trim().strip_prefix("edit ") {
-            Some(arguments) => {
-                json!({ "approve": true, "interrupt": { "decision": "edit", "arguments": arguments.trim() } })
-            }
-            None => {
-                json!({ "approve": false, "reason": text, "interrupt": { "decision": "respond", "text": text } })
-            }
-        },
+async fn read_document(request: reqwest::RequestBuilder, max_bytes: usize) -> Option<Value> {
+    let response = request.send().await.ok().filter(|response| response.status().is_success())?;
+    let (mut body, mut chunks) = (Vec::new(), response.bytes_stream());
+    while let Some(chunk) = chunks.next().await {
+        body.extend_from_slice(&chunk.ok()?);
+        if body.len() > max_bytes {
+            return None;
+        }
+    }
+    serde_json::from_slice(&body).ok()
+}
+
+/// The pending item of a session, from the session's runs. `None` if the server lists no runs, as only this gateway does, or
+/// none of them waits for the item.
+pub async fn find_item(url: &str, session: &str, item: &str, key: Option<&str>) -> Option<Pending> {
+    const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
+    const MAX_BYTES: usize = 64 << 20;
+    super::install_crypto();
+    let base = url.trim_end_matches('/');
+    let base = base.strip_suffix("/process").unwrap_or(base);
+    let mut runs = reqwest::Url::parse(&format!("{base}/runs")).ok()?;
+    runs.query_pairs_mut().append_pair("session_id", session).append_pair("limit", "20");
+    let client = reqwest::Client::builder().timeout(LIMIT).build().ok()?;
+    let get = async |url: reqwest::Url| {
+        let request = client.get(url);
+        let request = if let Some(key) = key { request.bearer_auth(key) } else { request };
+        read_document(request, MAX_BYTES).await
     };
-    let mut data = data;
-    data["approval_request_id"] = item.into();
+
+    // The list has no outputs.
+    let listed = get(runs).await?;
+    for run in listed["data"].as_array()? {
+        let Some(id) = run["id"].as_str() else { continue };
+        let Some(run) = get(reqwest::Url::parse(&format!("{base}/runs/{id}")).ok()?).await else { continue };
+        if let Some(found) = pending(&run["output"]).into_iter().find(|pending| pending.id == item) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// An item of which only the id is known: approvals of this gateway have ids of their own form, all others are calls.
+#[must_use]
+pub fn unknown_item(id: &str) -> Pending {
+    let mut item = Pending::tool(ToolCall { call_id: id.to_owned(), ..ToolCall::default() });
+    if id.starts_with("appr_") {
+        item.kind = PendingKind::Approval;
+    }
+    item
+}
+
+/// The native message that answers a pending item.
+fn answer(item: &Pending, text: &str) -> Value {
+    let (decision, arguments, text) = match answer_words::read(item, text) {
+        AnswerBody::Decided { decision, arguments, text, .. } => (decision, arguments, text),
+        AnswerBody::Text(output) => {
+            return json!({
+                "type": "function_call_output", "role": "tool",
+                "content": [{ "type": "data", "data": { "call_id": item.id, "output": output } }],
+            });
+        }
+        AnswerBody::Payload(payload) => (Decision::Respond, None, Some(payload.text().to_owned())),
+    };
+    let mut interrupt = json!({ "decision": decision.as_str() });
+    for (name, value) in [("arguments", &arguments), ("text", &text)] {
+        if let Some(value) = value {
+            interrupt[name] = value.as_str().into();
+        }
+    }
+    let mut data = json!({
+        "approval_request_id": item.id,
+        "approve": matches!(decision, Decision::Accept | Decision::Edit),
+        "interrupt": interrupt,
+    });
+    if let Some(text) = text {
+        data["reason"] = text.into();
+    }
     json!({ "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] })
 }
 
-/// What a `response` frame says that is no matter of the run itself.
 #[derive(serde::Deserialize)]
 struct Ids {
     session_id: Option<String>,

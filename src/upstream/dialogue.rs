@@ -22,7 +22,7 @@ use interlingua_core::step::Step;
 use interlingua_core::{End, Fault, FaultKind, Json, Record, Run, RunId};
 use serde::{Deserialize, Serialize};
 
-use super::{Conversation, Flow, Upstream, Via};
+use super::{Conversation, Flow, Upstream, Via, answer_words};
 use crate::clock;
 
 /// The largest run, in bytes.
@@ -189,7 +189,10 @@ impl Dialogue {
         let (input, answers) = match spoken {
             Spoken::Text(text) => (vec![Message::user(text)], Vec::new()),
             Spoken::Answer { item, text } => {
-                (Vec::new(), vec![Answer::new(item.to_owned(), AnswerBody::Text(text.to_owned()))])
+                let known = self.memory.waiting.open().find(|open| open.item.id == item);
+                let body = known
+                    .map_or_else(|| AnswerBody::Text(text.to_owned()), |open| answer_words::read(&open.item, text));
+                (Vec::new(), vec![Answer::new(item.to_owned(), body)])
             }
         };
         let policy = AnswerPolicy { asking: AskPolicy::OneByOne, ..AnswerPolicy::default() };

@@ -6,6 +6,7 @@
 //! Not here: what an answer means (the connectors and [`interlingua_core::normalize`]), what becomes of a run whose
 //! agent fails, and when to stop reading because there is no follower (the engine).
 
+mod answer_words;
 mod attempts;
 pub mod client;
 mod conversation;
@@ -20,6 +21,7 @@ pub mod otlp;
 mod own_listeners;
 pub mod pool;
 pub mod push;
+pub mod scheme_error;
 mod send_error;
 mod timeouts;
 mod tls;

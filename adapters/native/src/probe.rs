@@ -52,7 +52,8 @@ impl AgentProbe for NativeProbe {
         }
         self.findings.push(match answer {
             Ok(ProbeAnswer { status: 200, .. }) => Finding::good("the server says that it is healthy"),
-            Ok(ProbeAnswer { status: status @ 500.., .. }) => {
+            // 501: servers that know no GET at all, such as Python's http.server.
+            Ok(ProbeAnswer { status: status @ (500 | 502..), .. }) => {
                 Finding::problem(format!("the server's health check answers with {status}"))
             }
             Ok(_) => Finding::note("the server has no health check at /health"),
@@ -90,5 +91,6 @@ mod tests {
         assert_eq!(found(404, 404), ["note", "problem"]);
         assert_eq!(found(503, 401), ["problem", "problem"]);
         assert_eq!(found(404, 200), ["note", "note"]);
+        assert_eq!(found(501, 501), ["note", "note"], "the smallest agent knows no GET");
     }
 }

@@ -10,12 +10,15 @@ use interlingua_core::{Fault, FaultKind};
 use reqwest::Url;
 
 use crate::secrets;
+use crate::upstream::scheme_error::{SPEAKS_HTTP, is_answer_in_clear};
 
 /// An error before the head of an answer was received. The log gets the URL without its query and user info.
 pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
     let error = error.without_url();
     let (kind, message) = if error.is_connect() && error.is_timeout() {
         (FaultKind::UpstreamTimeout, "the agent did not accept a connection in time")
+    } else if error.is_connect() && is_answer_in_clear(&error) {
+        (FaultKind::UpstreamUnreachable, "the agent could not be reached over TLS")
     } else if error.is_connect() {
         (FaultKind::UpstreamUnreachable, "the agent could not be reached")
     } else if error.is_timeout() {
@@ -30,7 +33,12 @@ pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
             _ => (FaultKind::UpstreamTruncated, "the agent closed the connection before it answered"),
         }
     };
-    let detail = format!("{}: {}", shown(url), error_chain(&error));
+    let cause = if is_answer_in_clear(&error) {
+        format!("{SPEAKS_HTTP}: write http:// in its url")
+    } else {
+        error_chain(&error)
+    };
+    let detail = format!("{}: {cause}", shown(url));
     secrets::mask_fault(Fault::new(kind, message).with_detail(detail).with_source(error))
 }
 
