@@ -105,8 +105,15 @@ fn agent(kind: &str, address: &str) -> String {
             let url = format!("http://{address}/a2a/demo");
             format!("[agents.demo.upstream]\nprotocol = \"a2a\"\nurl = \"{url}\"\n")
         }
-        other => panic!("no agent that speaks {other}"),
+        other => format!("[agents.demo.upstream]\nprotocol = \"{other}\"\nurl = \"http://{address}/agent\"\n"),
     }
+}
+
+/// Every kind of agent: first those that are tried here, then the others.
+fn all_agents() -> Vec<String> {
+    let protocols = interlingua::Gateway::builtin().protocols();
+    let others = protocols.upstream_names().filter(|name| !AGENTS.contains(name));
+    AGENTS.into_iter().chain(others).map(str::to_owned).collect()
 }
 
 fn agent_capabilities(kind: &str) -> UpstreamCapabilities {
@@ -225,12 +232,12 @@ fn table() -> String {
 
     text.push_str(
         "\n## Agents\n\n\
-        An agent of the Agent API takes edits only with `approval_extension = true`, which is set here. Every agent is\n\
-        stopped when its connection closes.\n\n\
+        An agent of the Agent API takes edits only with `approval_extension = true`, which is set here. All others have their\n\
+        default options. Every agent is stopped when its connection closes.\n\n\
         | protocol | streaming | history | client tools | decisions | media to the agent | media from the agent | usage | reasoning |\n\
         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
-    for kind in AGENTS {
+    for kind in &all_agents() {
         let agent = agent_capabilities(kind);
         let history = serde_json::to_string(&agent.history).expect("JSON").replace(['"'], "").replace('_', " ");
         let last = [agent.usage, agent.reasoning].map(yes).join(" | ");
@@ -247,7 +254,7 @@ fn table() -> String {
 
     text.push_str(
         "\n## Pairs\n\n\
-        ✓: tried. Otherwise who does not carry it.\n\n",
+        ✓: tried. Otherwise who does not carry it. [The matrix](matrix.md) has the pairs with all other agents.\n\n",
     );
     let names: Vec<String> = FEATURES.iter().map(|feature| feature.name()).collect();
     let _ = writeln!(text, "| client | agent | {} |", names.join(" | "));

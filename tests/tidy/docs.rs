@@ -133,6 +133,16 @@ fn every_cited_anchor_exists() {
 }
 
 #[test]
+fn the_index_of_the_documentation_lists_every_page() {
+    let sources = sources();
+    let index = sources.iter().find(|source| source.path == "docs/README.md").expect("the index");
+    let is_page = |path: &str| path.starts_with("docs/") && path.ends_with(".md") && path != "docs/README.md";
+    let pages = sources.iter().map(|source| source.path.as_str()).filter(|path| is_page(path));
+    let missing = pages.filter(|path| !index.text.contains(&format!("({})", path.trim_start_matches("docs/"))));
+    expect_none("docs/README.md must list every page", missing.map(str::to_owned));
+}
+
+#[test]
 fn every_relative_link_resolves() {
     let sources = sources();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
