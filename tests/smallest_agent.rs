@@ -52,5 +52,8 @@ fn the_readme_agent_is_reached_through_the_gateway() {
         assert!(called.status.success(), "{}", String::from_utf8_lossy(&called.stderr));
         assert_eq!(String::from_utf8_lossy(&called.stdout).trim(), "You said: hello there");
     }
+    let probed = run(folder.path(), &["probe", "friday"]);
+    let said = String::from_utf8_lossy(&probed.stdout);
+    assert!(probed.status.success() && said.contains("note") && !said.contains("problem"), "{said}");
     drop(agent);
 }

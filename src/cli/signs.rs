@@ -23,20 +23,36 @@ const MODEL_PATHS: [(&str, &[&str]); 3] = [
 const FIELDS: [(&[&str], &str); 3] =
     [(&["threadId", "runId"], "ag-ui"), (&["jsonrpc", "method"], "a2a"), (&["input", "session_id"], "agent-api")];
 
-/// Findings about published documents that contradict the configured protocol.
+/// Protocols whose own probe reads nothing that only they have.
+const SILENT: [&str; 3] = ["agent-api", "ag-ui", "ag-kit"];
+
+/// What a document says about the configured protocol.
+enum Evidence {
+    Confirms,
+    Contradicts(Finding),
+}
+
+/// Findings about published documents that contradict the configured protocol, or a note that none says anything.
 pub(super) async fn of_other_protocols(protocol: &str, url: &Url, limit: Duration) -> Vec<Finding> {
-    let found = tokio::time::timeout(limit, async {
-        let mut findings = Vec::new();
-        if protocol != "a2a" {
-            findings.extend(card(url).await);
-        }
+    let read = tokio::time::timeout(limit, async {
+        let card = if protocol == "a2a" { None } else { card(url).await };
         let origin = url.origin().ascii_serialization();
-        if let Some(description) = client::document(&format!("{origin}/openapi.json")).await {
-            findings.extend(description_says(protocol, url.path(), &description));
-        }
-        findings
+        let description = client::document(&format!("{origin}/openapi.json")).await;
+        let described = description.and_then(|description| description_says(protocol, url.path(), &description));
+        (card, described)
     });
-    found.await.unwrap_or_default()
+    let (card, described) = read.await.unwrap_or_default();
+    let is_known = card.is_some() || described.is_some() || !SILENT.contains(&protocol);
+    let unknown = (!is_known).then(|| {
+        Finding::note(format!(
+            "nothing that the server publishes says whether it speaks {protocol}: --ask TEXT finds out"
+        ))
+    });
+    let contradicts = match described {
+        Some(Evidence::Contradicts(finding)) => Some(finding),
+        Some(Evidence::Confirms) | None => None,
+    };
+    [card, contradicts, unknown].into_iter().flatten().collect()
 }
 
 /// An agent card that names this URL.
@@ -47,16 +63,15 @@ async fn card(url: &Url) -> Option<Finding> {
     })
 }
 
-/// A contradiction between the server's OpenAPI description and the configured protocol. `None`: there is none, or the
-/// description says nothing about the endpoint.
-fn description_says(protocol: &str, path: &str, description: &Value) -> Option<Finding> {
+/// Compares the server's OpenAPI description with the configured protocol. `None`: it says nothing about the endpoint.
+fn description_says(protocol: &str, path: &str, description: &Value) -> Option<Evidence> {
     let paths = description.get("paths")?.as_object()?;
     let path = path.trim_end_matches('/');
     if let Some((_, below)) = MODEL_PATHS.iter().find(|(known, _)| *known == protocol) {
         let is_there = |wanted: &str| paths.keys().any(|known| known == wanted);
         if (path.ends_with(below[0]) && is_there(path)) || below.iter().any(|below| is_there(&format!("{path}{below}")))
         {
-            return None;
+            return Some(Evidence::Confirms);
         }
         let spoken = |(ending, protocol): &(&str, &'static str)| {
             paths.keys().any(|known| known.ends_with(ending)).then_some(*protocol)
@@ -64,7 +79,8 @@ fn description_says(protocol: &str, path: &str, description: &Value) -> Option<F
         let spoken: Vec<&str> = PATHS[..3].iter().filter_map(spoken).filter(|spoken| *spoken != protocol).collect();
         return (!spoken.is_empty()).then(|| {
             let (has, below) = (spoken.join(" or "), below[0]);
-            Finding::problem(format!("the server has no {path}{below}: its openapi.json has endpoints of {has}"))
+            let text = format!("the server has no {path}{below}: its openapi.json has endpoints of {has}");
+            Evidence::Contradicts(Finding::problem(text))
         });
     }
 
@@ -76,11 +92,12 @@ fn description_says(protocol: &str, path: &str, description: &Value) -> Option<F
     };
     let fields = schema.get("properties")?.as_object()?;
     let spoken = FIELDS.iter().find(|(names, _)| names.iter().all(|name| fields.contains_key(*name)))?.1;
-    (spoken != protocol).then(|| {
-        Finding::problem(format!(
-            "the server's openapi.json describes an endpoint of {spoken} here: write protocol = \"{spoken}\""
-        ))
-    })
+    if spoken == protocol {
+        return Some(Evidence::Confirms);
+    }
+    let text =
+        format!("the server's openapi.json describes an endpoint of {spoken} here: write protocol = \"{spoken}\"");
+    Some(Evidence::Contradicts(Finding::problem(text)))
 }
 
 /// Whether a path of an OpenAPI description, with parameters in braces, is this one.
@@ -98,7 +115,10 @@ mod tests {
     use super::*;
 
     fn said(protocol: &str, path: &str, description: &Value) -> Option<String> {
-        description_says(protocol, path, description).map(|finding| finding.text)
+        match description_says(protocol, path, description)? {
+            Evidence::Contradicts(finding) => Some(finding.text),
+            Evidence::Confirms => None,
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ use super::located::Located;
 use super::suggest;
 
 /// The codes of warnings that can be accepted, for all agents, or as `code:agent` for one.
-pub(super) const CODES: [&str; 9] =
-    [CLIENT_TOOLS, MODEL, QUESTIONS, EVENTS, OPEN_ROUTES, NO_TLS, SHARED_ADDRESS, CONSOLE_ACT, CALLER_KINDS];
+pub(super) const CODES: [&str; 10] =
+    [CLIENT_TOOLS, MODEL, QUESTIONS, EVENTS, OPEN_ROUTES, NO_TLS, SHARED_ADDRESS, CONSOLE_ACT, CALLER_KINDS, UPSTREAM];
 /// The agent cannot receive tools that clients declare.
 pub(super) const CLIENT_TOOLS: &str = "client_tools";
 /// Requests to the agent name no model.
@@ -23,6 +23,8 @@ pub(super) const NO_TLS: &str = "no_tls";
 pub(super) const SHARED_ADDRESS: &str = "shared_address";
 /// Every key may act in the console.
 pub(super) const CONSOLE_ACT: &str = "console_act";
+/// Options of the agent's upstream that have no effect, or an unusual one.
+pub(super) const UPSTREAM: &str = "upstream";
 /// Several kinds of credentials prove the name of one table.
 pub(super) const CALLER_KINDS: &str = "caller_kinds";
 

@@ -20,13 +20,13 @@ use super::located::{Located, Table};
 use super::options::Options;
 use super::plain_http;
 use super::protocols::{Protocols, UpstreamProtocol};
-use super::suggest;
 use super::tree::TomlValue;
 use super::upstream_connection;
 use super::upstream_settings::{
     Affinity, Eject, Endpoint, HealthCheck, Identity, IdentityKind, RetryBudget, Timeouts, Upstream, UpstreamLimits,
 };
 use super::validator::Validator;
+use super::{quiet, suggest};
 use crate::identity::IdentityKey;
 
 pub(super) fn resolve(
@@ -445,6 +445,7 @@ fn try_connect(
                 // Several endpoints may have the same to say.
                 if !validator.found.iter().any(|known| known.message() == message) {
                     let diagnostic = Diagnostic::warning(message).at(written.place(warning));
+                    let diagnostic = diagnostic.code(quiet::UPSTREAM, Some(&agent.value));
                     validator.report(match label {
                         Some(label) => diagnostic.label(label),
                         None => diagnostic,
