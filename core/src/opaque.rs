@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use crate::json::Json;
+use crate::json::{Extra, Json};
 use crate::model::Message;
 
 /// The field of a message's metadata that names the author.
@@ -29,6 +29,14 @@ pub fn may_return(metadata: Option<&Json>, origin: &str) -> bool {
 
     let author: Option<Author> = metadata.and_then(Json::decode);
     author.and_then(|author| author.origin).is_none_or(|author| author == origin)
+}
+
+/// True if a message's metadata names this author.
+#[must_use]
+pub fn is_author(message: &Message, origin: &str) -> bool {
+    let metadata: Option<Extra> = message.metadata.as_ref().and_then(Json::decode);
+    let author = metadata.and_then(|metadata| metadata.get(ORIGIN)?.decode::<String>());
+    author.is_some_and(|author| author == origin)
 }
 
 /// As [`may_return`], of a message.

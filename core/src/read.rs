@@ -1,7 +1,11 @@
 //! Parsing of canonical requests: strict about anything ambiguous, tolerant of harmless deviations
 //! (docs/protocols/agent-api.md#request, docs/protocols/agent-api.md#writer-8). Every error names its field.
 
+use std::collections::HashSet;
+
+use crate::client_tool;
 use crate::fault::{Fault, FaultKind};
+use crate::json::Json;
 use crate::model::{AgentRequest, Body, Content, File, Message, MessageType, Role, Sampling, Status, Stop};
 use crate::tree::{Kind, Node, Object};
 
@@ -33,7 +37,7 @@ impl AgentRequest {
         let input = object.required("input")?.array()?;
         let input = input.parse_each(Message::parse)?.into();
         let id = object.get_any(&["id", "response_id"]).map(|node| owned(&node)).transpose()?;
-        let tools = object.get("tools").map(|node| node.array()?.parse_each(Node::json_object)).transpose()?;
+        let tools = object.get("tools").map(|node| tools(&node)).transpose()?;
         object.boolean("stream")?;
 
         Ok(Self {
@@ -222,4 +226,16 @@ fn text(object: &Object<'_>, name: &str) -> Result<Option<String>, Fault> {
 
 fn owned(node: &Node<'_>) -> Result<String, Fault> {
     node.string().map(std::borrow::Cow::into_owned)
+}
+/// Tools, each with a name of its own.
+fn tools(node: &Node<'_>) -> Result<Vec<Json>, Fault> {
+    let (mut tools, mut declared) = (Vec::new(), HashSet::new());
+    for node in node.array()? {
+        let tool = node.json_object()?;
+        if let Some(name) = client_tool::name(&tool) {
+            client_tool::declare(&name, &mut declared, || node.path())?;
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
 }

@@ -2,9 +2,11 @@
 //!
 //! Not here: contents as text for agents ([`crate::links`]), and which contents a protocol has a form for.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 
-use crate::data_url::DataUrl;
+use crate::data_url::{DataUrl, is_data_url};
 use crate::json::Json;
 use crate::model::{Body, Content};
 
@@ -22,16 +24,16 @@ pub struct Show {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlineImage<'a> {
     /// Base64-encoded bytes.
-    pub data: &'a str,
+    pub data: Cow<'a, str>,
     /// `png`, `jpeg` …
-    pub format: Option<&'a str>,
+    pub format: Option<String>,
 }
 
 /// Parses a base64 data URL of an image.
 #[must_use]
 pub fn inline_image(url: &str) -> Option<InlineImage<'_>> {
     let url = DataUrl::parse(url)?;
-    let format = url.media_type().strip_prefix("image/").filter(|format| !format.is_empty());
+    let format = url.media_type().strip_prefix("image/").filter(|format| !format.is_empty()).map(str::to_owned);
     Some(InlineImage { data: url.data, format })
 }
 
@@ -76,13 +78,13 @@ pub fn content_text(content: &Content, show: Show) -> Option<String> {
 }
 
 fn is_link(text: &str) -> bool {
-    text.starts_with("data:") || text.contains("://")
+    is_data_url(text) || text.contains("://")
 }
 
 fn link(url: Option<&str>, name: &str, show: Show) -> Option<String> {
     let url = url.filter(|url| !url.is_empty())?;
 
-    if url.starts_with("data:") && url.len() > show.max_inline {
+    if is_data_url(url) && url.len() > show.max_inline {
         // Base64 encodes three bytes in four characters.
         let size = url.split_once(',').map_or(0, |(_, data)| data.len() / 4 * 3);
         return Some(format!("[{name}: {size} bytes]"));
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn an_inline_image_is_parsed() {
         let url = "data:image/jpeg;base64,QUJD";
-        assert_eq!(inline_image(url), Some(InlineImage { data: "QUJD", format: Some("jpeg") }));
+        assert_eq!(inline_image(url), Some(InlineImage { data: "QUJD".into(), format: Some("jpeg".to_owned()) }));
         for other in ["https://a/b.png", "data:image/svg+xml,<svg/>", "data:", "data:image/png;base64"] {
             assert_eq!(inline_image(other), None, "{other}");
         }

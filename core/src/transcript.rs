@@ -7,10 +7,12 @@
 //!
 //! Not here: the messages of any protocol (the connectors), and which earlier turns are in the input (the engine).
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Deref;
 
 use crate::answer::{self, AnswerBody};
+use crate::data_url::{DataUrl, base64, is_data_url, media_type};
 use crate::json::Json;
 use crate::loss::{ContentKind, Losses};
 use crate::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
@@ -217,7 +219,7 @@ pub fn joined_text(contents: &[Content], losses: &mut Losses) -> String {
 
 fn as_text(content: &Content) -> String {
     // Megabytes of base64 are no help to a model that cannot look at them.
-    let note = |kind: &str, known: Option<&str>| match known.filter(|known| !known.starts_with("data:")) {
+    let note = |kind: &str, known: Option<&str>| match known.filter(|known| !is_data_url(known)) {
         Some(known) if !known.is_empty() => format!("[{kind}: {known}]"),
         _ => format!("[{kind}]"),
     };
@@ -254,26 +256,28 @@ fn note_as_text(content: &Content, losses: &mut Losses) {
 /// ```
 /// use interlingua_core::transcript::inline_sound;
 ///
-/// assert_eq!(inline_sound("data:audio/mpeg;base64,AQID", None), Some(("AQID", "mp3")));
-/// assert_eq!(inline_sound("AQID", Some("audio/x-wav")), Some(("AQID", "wav")));
-/// assert_eq!(inline_sound("https://host/a.mp3", Some("mp3")), None);
+/// let sound = |data, format| inline_sound(data, format).map(|(data, format)| (data.into_owned(), format));
+/// assert_eq!(sound("data:audio/mpeg;base64,AQID", None), Some(("AQID".into(), "mp3".into())));
+/// assert_eq!(sound("AQID", Some("audio/x-wav")), Some(("AQID".into(), "wav".into())));
+/// assert_eq!(sound("https://host/a.mp3", Some("mp3")), None);
 /// ```
 #[must_use]
-pub fn inline_sound<'a>(data: &'a str, format: Option<&'a str>) -> Option<(&'a str, &'a str)> {
-    let (media_type, data) = match data.strip_prefix("data:") {
-        Some(url) => url.split_once(";base64,").map(|(media_type, data)| (Some(media_type), data))?,
-        None if data.contains("://") => return None,
-        None => (None, data),
+pub fn inline_sound<'a>(data: &'a str, format: Option<&str>) -> Option<(Cow<'a, str>, String)> {
+    let (named, data) = match DataUrl::parse(data) {
+        Some(url) => (Some(url.media_type().to_owned()).filter(|name| !name.is_empty()), url.data),
+        None if is_data_url(data) || data.contains("://") => return None,
+        None => (None, base64(data)),
     };
 
-    let named = media_type.or(format).unwrap_or("wav");
-    let subtype = named.rsplit('/').next().unwrap_or(named);
+    let named = named.or_else(|| format.map(|format| media_type(format).into_owned()));
+    let named = named.unwrap_or_else(|| "wav".to_owned());
+    let subtype = named.rsplit('/').next().unwrap_or(&named);
     let format = match subtype.split(';').next().unwrap_or(subtype) {
         "mpeg" | "mp3" => "mp3",
         "x-wav" | "wave" | "vnd.wave" | "wav" => "wav",
         other => other,
     };
-    Some((data, format))
+    Some((data, format.to_owned()))
 }
 
 /// Calls of one id that wait for an output: where each stands.

@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 
 use crate::fault::{Fault, FaultKind};
 use crate::json::{Extra, Json};
+use crate::json_string;
 use place::{Location, Step};
 
 pub use check::{Bounds, Exceeded, check, check_upstream, exceeded};
@@ -156,6 +157,8 @@ impl<'a> Node<'a> {
 
     /// The value as a string.
     ///
+    /// Half of a surrogate pair, which clients send that cut a text inside of an emoji, becomes U+FFFD.
+    ///
     /// # Errors
     /// [`FaultKind::WrongType`] for any other type, as for all accessors below.
     pub fn string(&self) -> Result<Cow<'a, str>, Fault> {
@@ -164,7 +167,10 @@ impl<'a> Node<'a> {
         if self.kind() != Kind::String {
             return Err(self.wrong_type("a string"));
         }
-        self.decode::<Text<'a>>("a string of valid Unicode").map(|text| text.0)
+        match self.decode::<Text<'a>>("a string of valid Unicode") {
+            Ok(text) => Ok(text.0),
+            Err(fault) => json_string::text(self.raw).ok_or(fault),
+        }
     }
 
     /// The value as a boolean.
@@ -420,6 +426,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn half_a_surrogate_pair_in_a_request_is_replaced() {
+        let object = Node::parse_object(br#"{"text":"a\ud83d","pair":"\ud83d\ude00"}"#).expect("JSON");
+        assert_eq!(object.string("text").expect("a text").as_deref(), Some("a\u{fffd}"));
+        assert_eq!(object.string("pair").expect("a text").as_deref(), Some("\u{1f600}"));
+    }
+
+    #[test]
     fn every_error_names_its_field() {
         let body = br#"{"input":[{"role":"user"},{"role":7}],"n":3.0,"x":null}"#;
         let object = Node::parse_object(body).expect("an object");
@@ -466,9 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn lone_surrogates_and_invalid_utf8_are_rejected() {
-        let node = Node::parse(br#"{"a":"\ud800"}"#).expect("its shape is JSON");
-        assert!(node.object().expect("an object").string("a").is_err());
+    fn invalid_utf8_is_rejected() {
         assert_eq!(Node::parse(b"{\"a\":\"\xff\"}").expect_err("no UTF-8").kind, FaultKind::Malformed);
     }
 }

@@ -50,6 +50,12 @@ impl TurnIds {
         id
     }
 
+    /// True once a message got an id.
+    #[must_use]
+    pub const fn has_messages(&self) -> bool {
+        self.messages > 0
+    }
+
     /// The id of a call: the server's, unless another call of the conversation has it or the server gave none.
     pub fn call(&mut self, given: &str) -> String {
         if !given.is_empty() && self.taken.insert(given.to_owned()) {

@@ -132,7 +132,9 @@ impl<'a> TurnDriver<'a> {
         self.discard_if_unreached();
 
         let mut losses = prepared.as_ref().map(|prepared| prepared.losses.clone()).unwrap_or_default();
-        losses.extend(conversation.as_ref().map_or(&[], Conversation::losses));
+        if let Some(conversation) = &conversation {
+            losses.extend(conversation.losses().as_slice());
+        }
         losses.extend(self.normalizer.losses());
         let connector_state = conversation.as_ref().and_then(Conversation::session_state);
         let first_ignored = conversation.as_ref().and_then(Conversation::first_ignored).map(str::to_owned);

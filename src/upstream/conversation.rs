@@ -18,9 +18,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt};
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next};
 use interlingua_core::event::Millis;
-use interlingua_core::loss::Loss;
+use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::sse::{DecodeError, Decoder};
-use interlingua_core::{Fault, FaultKind, Json, filter, tree};
+use interlingua_core::{Fault, FaultKind, Json, filter, json_repair, tree};
 use tokio::time::{Instant, Sleep};
 
 pub use self::stop::{StopAnswer, Stopped};
@@ -200,6 +200,8 @@ pub struct Conversation {
     requests: u32,
     /// How many frames were inspected, up to [`INSPECTED_FRAMES`].
     frames: u64,
+    /// Characters that were replaced before the connector could read them.
+    repaired: Losses,
     /// How the first answer begins, for the log of one that cannot be understood.
     beginning: Vec<u8>,
     media: String,
@@ -229,6 +231,7 @@ impl Conversation {
             total,
             requests: 0,
             frames: 0,
+            repaired: Losses::new(),
             beginning: Vec::new(),
             media: String::new(),
             first_ignored: None,
@@ -430,7 +433,9 @@ impl Conversation {
 
             let inspected = self.frames < INSPECTED_FRAMES && self.first_ignored.is_none();
             let ignored = if inspected { sink.ignored() } else { 0 };
-            self.turn.on_frame(frame, sink)?;
+            if json_repair::read_frame(&mut *self.turn, frame, sink)? {
+                self.repaired.changed(ContentKind::Text, json_repair::LOSS);
+            }
             if inspected {
                 self.frames += 1;
                 if sink.ignored() > ignored {
@@ -485,12 +490,17 @@ impl Conversation {
         }
         if body.form == Form::Whole {
             bounded("the agent's answer", &body.whole)?;
-            return self.turn.on_body(&body.whole, sink);
+            if json_repair::read_body(&mut *self.turn, &body.whole, sink)? {
+                self.repaired.changed(ContentKind::Text, json_repair::LOSS);
+            }
+            return Ok(());
         }
 
         if let Some(frame) = body.decoder.finish().frame() {
             bounded("the agent's event", frame.data)?;
-            self.turn.on_frame(frame, sink)?;
+            if json_repair::read_frame(&mut *self.turn, frame, sink)? {
+                self.repaired.changed(ContentKind::Text, json_repair::LOSS);
+            }
         }
         Ok(())
     }
@@ -535,8 +545,10 @@ impl Conversation {
 
     /// What of the request the agent was not sent, and what of its answer has no place in a run.
     #[must_use]
-    pub fn losses(&self) -> &[Loss] {
-        self.turn.losses()
+    pub fn losses(&self) -> Losses {
+        let mut losses = self.repaired.clone();
+        losses.extend(self.turn.losses());
+        losses
     }
 
     /// What the connector wants back at the next turn of this session and user.

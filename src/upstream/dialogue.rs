@@ -326,7 +326,7 @@ impl Reading {
             *messages.entry(message.kind.to_string()).or_insert(0) += 1;
         }
         let mut losses = Losses::new();
-        losses.extend(conversation.losses());
+        losses.extend(conversation.losses().as_slice());
         losses.extend(self.normalizer.losses());
         TurnEnd {
             end: turn.and_then(|turn| turn.end).unwrap_or(End::Failed),

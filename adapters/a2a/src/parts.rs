@@ -100,7 +100,7 @@ fn media<'a>(
         },
     };
 
-    let media_type = inline.filter(|inline| !inline.is_empty()).map(Cow::Borrowed).or(media_type);
+    let media_type = inline.filter(|inline| !inline.is_empty()).or(media_type);
     let media_type = media_type.or_else(|| from_name().map(Cow::Owned));
     let media_type = media_type.or_else(|| (!fallback.is_empty()).then_some(Cow::Borrowed(fallback)));
 
@@ -108,9 +108,14 @@ fn media<'a>(
 }
 
 /// Media type and base64 payload of a data URL.
-fn data_url(text: &str) -> Option<(&str, Cow<'_, str>)> {
+fn data_url(text: &str) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     let url = DataUrl::parse(text)?;
-    Some((url.media_type(), base64::to_standard(url.data)?))
+    base64::to_standard(&url.data)?;
+    let media_type = match url.full_type {
+        Cow::Borrowed(full) => Cow::Borrowed(full.split(';').next().unwrap_or_default()),
+        Cow::Owned(full) => Cow::Owned(full.split(';').next().unwrap_or_default().to_owned()),
+    };
+    Some((media_type, url.data))
 }
 
 /// The media type for a format: a media type already, or a file suffix. `family`: top-level type for unknown suffixes.

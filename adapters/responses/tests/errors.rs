@@ -89,6 +89,20 @@ fn settings_of_a_wrong_type_or_out_of_range() {
 }
 
 #[test]
+fn two_tools_of_one_name_are_refused() {
+    let tools = |tools: &str| format!(r#"{{"model":"demo","input":"x","tools":{tools}}}"#);
+    let f = r#"{"type":"function","name":"f"}"#;
+    let both = tools(&format!("[{f},{f}]"));
+    let nested = tools(&format!(r#"[{{"type":"namespace","name":"crm","tools":[{f},{f}]}}]"#));
+    for body in [&both, &nested] {
+        let reply = replies("{}", &[body]);
+        assert!(reply.contains("400") && reply.contains("two tools have the name"), "{reply}");
+    }
+    let apart = tools(&format!(r#"[{f},{{"type":"namespace","name":"crm","tools":[{f}]}}]"#));
+    assert!(!replies("{}", &[&apart]).contains("two tools"));
+}
+
+#[test]
 fn metadata_is_limited_in_count_and_length() {
     let pairs: Vec<String> = (0..17).map(|number| format!(r#""k{number}":"v""#)).collect();
     let many = format!(r#"{{"model":"demo","metadata":{{{}}}}}"#, pairs.join(","));

@@ -8,6 +8,7 @@ use crate::agent_event::AgentEvent;
 use crate::connector::{AgentTurn, EventSink, HttpRequest, Next, Purpose};
 use crate::event::Millis;
 use crate::fault::{Fault, FaultKind};
+use crate::json_repair;
 use crate::loss::Loss;
 use crate::model::Input;
 use crate::normalize::{Normalizer, Progress};
@@ -313,7 +314,7 @@ fn ask(turn: &mut dyn AgentTurn, answer: Answer, recorder: &mut Recorder) -> Res
             }
         }
         Answer::Body(body) => {
-            turn.on_body(&body, recorder)?;
+            json_repair::read_body(turn, &body, recorder)?;
             turn.on_end(recorder)
         }
         Answer::Fault(fault) => turn.on_failure(fault),
@@ -329,7 +330,7 @@ fn read_stream(turn: &mut dyn AgentTurn, pieces: &[Vec<u8>], recorder: &mut Reco
     for piece in pieces {
         let mut piece = piece.as_slice();
         while let Some(frame) = decoder.decode(&mut piece).map_err(too_large)? {
-            turn.on_frame(frame, recorder)?;
+            json_repair::read_frame(turn, frame, recorder)?;
         }
         turn.on_frames_read(recorder)?;
         if turn.leaves_answer() {
@@ -338,7 +339,7 @@ fn read_stream(turn: &mut dyn AgentTurn, pieces: &[Vec<u8>], recorder: &mut Reco
     }
 
     if let Some(frame) = decoder.finish().frame() {
-        turn.on_frame(frame, recorder)?;
+        json_repair::read_frame(turn, frame, recorder)?;
     }
     Ok(!turn.leaves_answer())
 }

@@ -1,6 +1,8 @@
 //! Contents of users' messages as parts.
 
-use interlingua_core::data_url::DataUrl;
+use std::borrow::Cow;
+
+use interlingua_core::data_url::{DataUrl, base64, is_data_url};
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::{Extra, Json};
@@ -54,7 +56,7 @@ fn lost<T>(kind: ContentKind, losses: &mut Losses) -> Option<T> {
 enum Source<'a> {
     Url(&'a str),
     /// Base64.
-    Data(&'a str),
+    Data(Cow<'a, str>),
     /// An id that the agent knows.
     File(&'a str),
 }
@@ -71,7 +73,7 @@ impl<'a> Medium<'a> {
     /// From a URL, which may hold the data itself.
     fn from_url(kind: &'static str, url: &'a str) -> Self {
         let (source, media_type) = match DataUrl::parse(url) {
-            Some(inline) => (Source::Data(inline.data), Some(inline.full_type.to_owned())),
+            Some(inline) => (Source::Data(inline.data), Some(inline.full_type.into_owned())),
             None => (Source::Url(url), None),
         };
         Self { kind, source, media_type: media_type.filter(|name| !name.is_empty()), name: None }
@@ -80,12 +82,12 @@ impl<'a> Medium<'a> {
     fn from_audio(data: &'a str, format: Option<&str>) -> Self {
         let named =
             format.map(|format| if format.contains('/') { format.to_owned() } else { format!("audio/{format}") });
-        if data.starts_with("data:") || data.contains("://") {
+        if is_data_url(data) || data.contains("://") {
             let medium = Self::from_url("audio", data);
             return Self { media_type: medium.media_type.or(named), ..medium };
         }
         let media_type = named.or_else(|| Some("audio/wav".to_owned()));
-        Self { kind: "audio", source: Source::Data(data), media_type, name: None }
+        Self { kind: "audio", source: Source::Data(base64(data)), media_type, name: None }
     }
 
     fn from_file(file: &'a File) -> Option<Self> {
@@ -94,7 +96,7 @@ impl<'a> Medium<'a> {
             let mut medium = Self::from_url("document", data);
             if let Source::Url(plain) = medium.source {
                 // Base64 without a media type.
-                medium.source = Source::Data(plain);
+                medium.source = Source::Data(base64(plain));
             }
             return Some(Self { name, ..medium });
         }
@@ -107,7 +109,7 @@ impl<'a> Medium<'a> {
 
     fn to_typed(&self) -> Value {
         let media_type = self.media_type.as_deref();
-        let mut source = match self.source {
+        let mut source = match &self.source {
             Source::Url(url) => json!({ "type": "url", "value": url }),
             Source::Data(data) => json!({ "type": "data", "value": data }),
             Source::File(id) => json!({ "type": "file", "value": id }),
@@ -132,10 +134,10 @@ impl<'a> Medium<'a> {
             _ => "application/octet-stream",
         };
         let mut part = json!({ "type": "binary", "mimeType": self.media_type.as_deref().unwrap_or(general) });
-        match self.source {
-            Source::Url(url) => part["url"] = url.into(),
-            Source::Data(data) => part["data"] = data.into(),
-            Source::File(id) => part["id"] = id.into(),
+        match &self.source {
+            Source::Url(url) => part["url"] = (*url).into(),
+            Source::Data(data) => part["data"] = data.as_ref().into(),
+            Source::File(id) => part["id"] = (*id).into(),
         }
         if let Some(name) = self.name {
             part["filename"] = name.into();

@@ -3,12 +3,14 @@
 //! Accepted is more than the specification says where the meaning is clear: snake case, `null` for what may be absent,
 //! fields of later versions, messages without ids. Not here: which of the messages are new ([`super::thread`]).
 
+use std::collections::HashSet;
+
 use interlingua_core::answer::{Answer, AnswerBody, AnswerMessage};
 use interlingua_core::model::{Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::pending::Decision;
 use interlingua_core::source_parts;
 use interlingua_core::tree::{Kind, Node, Object};
-use interlingua_core::{Extra, Fault, Json};
+use interlingua_core::{Extra, Fault, Json, client_tool};
 use serde_json::json;
 
 use crate::connect::ReasoningInput;
@@ -75,8 +77,9 @@ impl RunInput {
             parse_message(&node, reasoning, &mut messages)?;
         }
 
-        let tools =
-            body.get("tools").map(|tools| tools.array()?.map(|tool| parse_tool(&tool)).collect()).transpose()?;
+        let mut declared = HashSet::new();
+        let mut tool = |tool: Node<'_>| parse_tool(&tool, &mut declared);
+        let tools = body.get("tools").map(|tools| tools.array()?.map(&mut tool).collect()).transpose()?;
         let resume = match body.get("resume") {
             Some(entries) => entries.array()?.map(|entry| parse_resume(&entry)).collect::<Result<_, _>>()?,
             None => Vec::new(),
@@ -271,12 +274,13 @@ fn parse_content(node: &Node<'_>) -> Result<Vec<Content>, Fault> {
 }
 
 /// A frontend tool in the form of the Agent API.
-fn parse_tool(node: &Node<'_>) -> Result<Json, Fault> {
+fn parse_tool(node: &Node<'_>, declared: &mut HashSet<String>) -> Result<Json, Fault> {
     let tool = node.object()?;
     let name = tool.required("name")?;
     if name.string()?.is_empty() {
         return Err(name.invalid("must not be empty"));
     }
+    client_tool::declare(&name.string()?, declared, || name.path())?;
 
     // The schema may be any JSON, and is often an empty object.
     let parameters = match tool.get("parameters") {

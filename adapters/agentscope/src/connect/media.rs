@@ -100,7 +100,7 @@ pub(super) fn output_kind(media_type: &str) -> ContentKind {
 pub(super) fn source_of(text: &str, fallback: &'static str) -> (Source, String) {
     if let Some(inline) = DataUrl::parse(text) {
         let media_type = Some(inline.media_type()).filter(|media_type| media_type.contains('/')).unwrap_or(fallback);
-        return (Source::Base64(inline.data.to_owned()), media_type.to_owned());
+        return (Source::Base64(inline.data.as_ref().to_owned()), media_type.to_owned());
     }
     (Source::Url(text.to_owned()), by_extension(text).unwrap_or(fallback).to_owned())
 }

@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 
-use interlingua_core::agent_event::{AgentEvent, CallPart, JsonRef, MessageEvent};
+use interlingua_core::agent_event::{
+    AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
+};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::MessageType;
 use interlingua_core::turn_ids::TurnIds;
@@ -51,6 +53,8 @@ pub(super) struct Blocks {
     /// The block that the last delta belonged to.
     current: usize,
     held: usize,
+    /// The places of all blocks in the order of arrival. `None`: a block without a slot, such as a tool's output.
+    order: Vec<Option<usize>>,
     /// The author's name of opaque values.
     origin: String,
     has_text: bool,
@@ -95,6 +99,7 @@ impl Blocks {
             latest: [None; 3],
             current: 0,
             held: 0,
+            order: Vec::new(),
             origin,
             has_text: false,
         }
@@ -102,6 +107,42 @@ impl Blocks {
 
     pub(super) fn origin(&self) -> &str {
         &self.origin
+    }
+
+    /// The number of blocks so far.
+    pub(super) fn count(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Counts a block that is no text, thought or call.
+    pub(super) fn note_whole(&mut self) {
+        self.order.push(None);
+    }
+
+    /// True if a thought has only a signature.
+    pub(super) fn has_signed(&self) -> bool {
+        self.all.iter().any(|slot| slot.signature.is_some())
+    }
+
+    /// Compares a block that was streamed with the whole one: adds what is missing.
+    pub(super) fn complete(
+        &mut self,
+        place: usize,
+        whole: Option<&str>,
+        input: Option<String>,
+        ids: &mut TurnIds,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let Some(place) = self.order.get(place).copied().flatten() else { return Ok(()) };
+        let Some(slot) = self.all.get_mut(place).filter(|slot| slot.state != State::Ended) else { return Ok(()) };
+        if let Some(call) = &mut slot.call {
+            call.input = input.or(call.input.take());
+            return Ok(());
+        }
+        let Some(whole) = whole.filter(|whole| !whole.is_empty()) else { return Ok(()) };
+        self.announce(place, ids, sink)?;
+        let text = ContentValue::Text(whole.into());
+        sink.emit(&AgentEvent::Content(ContentEvent::new(&self.all[place].message, ContentUpdate::Final, text)))
     }
 
     /// True once there was any text.
@@ -168,6 +209,7 @@ impl Blocks {
             call,
         });
         self.open.push(place);
+        self.order.push(Some(place));
         if let Some(index) = index {
             self.by_index.insert(index, place);
         }

@@ -8,10 +8,12 @@ use interlingua_core::agent_event::{
     AgentError, AgentEvent, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
 };
 use interlingua_core::connector::{EventSink, TurnRequest};
+use interlingua_core::end_reason::EndReason;
 use interlingua_core::model::MessageType;
 use interlingua_core::model_error::{Complaint, garbage};
 use interlingua_core::template::TextTemplate;
 use interlingua_core::turn_ids::TurnIds;
+use interlingua_core::wire_names::OriginalNames;
 use interlingua_core::{ContentKind, End, Extra, Fault, FaultKind, Json, Losses};
 use serde_json::value::RawValue;
 
@@ -30,14 +32,16 @@ pub(super) struct Reader {
     ended: bool,
     /// Why the answer ended, in the server's word. The last one counts.
     stop_reason: Option<String>,
+    /// The content in `message_start`, of servers that send the whole answer there.
+    early_content: Option<Box<RawValue>>,
     /// What the model says about declining.
     explanation: Option<String>,
     /// All text so far, of an answer that may turn out to be a refusal. None: too long for one.
     said: Option<String>,
     /// Calls that the server made of itself, by its ids.
     hosted: HashMap<String, HostedCall>,
-    /// The names of tools that the request had to write otherwise.
-    tool_names: HashMap<String, String>,
+    /// The client's names of tools that the request had to rename.
+    tool_names: OriginalNames,
     /// The shape of a piece of text, and the index in it.
     template: TextTemplate,
     template_index: Option<i64>,
@@ -48,12 +52,7 @@ pub(super) struct Reader {
 const MAX_REFUSAL: usize = 4096;
 
 impl Reader {
-    pub(super) fn new(
-        turn: &TurnRequest<'_>,
-        origin: String,
-        tool_names: HashMap<String, String>,
-        losses: Losses,
-    ) -> Self {
+    pub(super) fn new(turn: &TurnRequest<'_>, origin: String, tool_names: OriginalNames, losses: Losses) -> Self {
         Self {
             ids: TurnIds::new(turn.request),
             blocks: Blocks::new(origin),
@@ -61,6 +60,7 @@ impl Reader {
             started: false,
             ended: false,
             stop_reason: None,
+            early_content: None,
             explanation: None,
             said: Some(String::new()),
             hosted: HashMap::new(),
@@ -163,6 +163,10 @@ impl Reader {
         if let Some(usage) = message.usage {
             self.usage.add(usage);
         }
+        if let Some(content) = message.content.filter(|content| content.get().len() > "[]".len()) {
+            self.early_content = Some(content.to_owned());
+            self.stop(message.stop_reason.as_deref(), message.stop_details);
+        }
         self.start(message.id.as_deref(), sink)
     }
 
@@ -245,7 +249,7 @@ impl Reader {
         let call_id = self.ids.call(given);
         let sent = block.name.as_deref().unwrap_or_default();
         let is_client = kind == "tool_use";
-        let name = if is_client { self.tool_names.get(sent).map_or(sent, String::as_str) } else { sent };
+        let name = if is_client { self.tool_names.original(sent) } else { sent };
         if !is_client {
             let call = HostedCall { call_id: call_id.clone(), name: name.to_owned() };
             self.hosted.insert(given.to_owned(), call);
@@ -278,6 +282,7 @@ impl Reader {
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
         self.blocks.end_before_next(index, &mut self.ids, sink)?;
+        self.blocks.note_whole();
         let call = block.tool_use_id.as_deref().and_then(|id| self.hosted.get(id));
         let mut to = Target { origin: self.blocks.origin(), ids: &mut self.ids, losses: &mut self.losses, sink };
         if kind == "redacted_thinking" {
@@ -324,14 +329,36 @@ impl Reader {
             self.usage.add(usage);
         }
 
-        let blocks: Vec<&RawValue> =
-            message.content.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
-        for (index, raw) in (0..).zip(blocks) {
-            self.block_start(Some(index), raw, sink)?;
-            self.blocks.stop(Some(index));
+        if let Some(content) = message.content {
+            self.whole_blocks(content, sink)?;
         }
         self.stop(message.stop_reason.as_deref().or(Some("end_turn")), message.stop_details);
         self.finish(sink)
+    }
+
+    /// The blocks of a whole message. Those that were streamed before are completed, not repeated.
+    fn whole_blocks(&mut self, content: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let streamed = self.blocks.count();
+        if let Ok(text) = serde_json::from_str::<String>(content.get()) {
+            // The short form of a content that is one text.
+            return if streamed == 0 {
+                self.blocks.text(Kind::Text, Some(0), &text, &mut self.ids, sink)
+            } else {
+                Ok(())
+            };
+        }
+        let blocks: Vec<&RawValue> = serde_json::from_str(content.get()).unwrap_or_default();
+        for (place, raw) in blocks.into_iter().enumerate() {
+            let index = i64::try_from(place).ok();
+            if place >= streamed {
+                self.block_start(index, raw, sink)?;
+                self.blocks.stop(index);
+            } else if let Some(block) = parse_object::<Block<'_>>(raw) {
+                let whole = block.text.as_deref().or(block.thinking.as_deref());
+                self.blocks.complete(place, whole, block.input.and_then(input_text), &mut self.ids, sink)?;
+            }
+        }
+        Ok(())
     }
 
     /// Emits the ends of what is complete, of an answer that breaks off.
@@ -365,18 +392,19 @@ impl Reader {
             return Ok(());
         }
 
+        if let Some(content) = self.early_content.take().filter(|_| !self.ids.has_messages()) {
+            self.whole_blocks(&content, sink)?;
+        }
+
         self.ended = true;
-        let (end, error) = match self.stop_reason.as_deref().unwrap_or_default() {
-            "max_tokens" => (End::Incomplete, Some(("max_output_tokens", "the limit for the answer is reached"))),
-            "model_context_window_exceeded" => (
-                End::Incomplete,
-                Some(("model_context_window_exceeded", "the conversation fills the context window of the model")),
-            ),
-            "pause_turn" => {
-                (End::Incomplete, Some(("pause_turn", "the agent paused, and goes on when it is asked again")))
-            }
-            _ => (End::Completed, None),
-        };
+        let word = self.stop_reason.as_deref().unwrap_or_default();
+        let reason = EndReason::parse(word).unwrap_or(EndReason::Complete);
+        if reason == EndReason::Unknown {
+            self.losses.changed(ContentKind::EndReason, "the server's word for the end of the answer is unknown");
+            sink.emit(&AgentEvent::Ignored)?;
+        }
+        let has_output = self.ids.has_messages() || self.blocks.has_signed();
+        let (end, error) = (reason.end(has_output), reason.error(word, has_output));
 
         let open_end = if end == End::Completed { End::Completed } else { End::Incomplete };
         self.blocks.finish(open_end, &mut self.ids, sink)?;

@@ -6,7 +6,7 @@ use interlingua_core::mislabeled;
 use interlingua_core::model_error::{Complaint, garbage, map_refusal};
 use interlingua_core::sse::Frame;
 use interlingua_core::sticky::StickyTools;
-use interlingua_core::{Fault, Json, Loss};
+use interlingua_core::{ContentKind, Fault, Json, Loss, json_repair};
 
 use super::reader::Reader;
 use super::state::SessionState;
@@ -25,6 +25,12 @@ pub(super) struct MessagesTurn {
 impl MessagesTurn {
     fn event(&mut self, data: &[u8], named: Option<&str>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(event) = Event::parse(data) else {
+            if let Some(repaired) = json_repair::repaired(data)
+                && let Some(event) = Event::parse(repaired.as_bytes())
+            {
+                self.reader.losses.changed(ContentKind::Text, json_repair::LOSS);
+                return self.reader.read(&event, repaired.as_bytes(), named, sink);
+            }
             self.reader.flush(sink)?;
             return Err(garbage(data));
         };
@@ -59,6 +65,11 @@ impl AgentTurn for MessagesTurn {
             return self.on_end(sink);
         }
 
+        let repaired = if Event::parse(visible).is_none() { json_repair::repaired(visible) } else { None };
+        if repaired.is_some() {
+            self.reader.losses.changed(ContentKind::Text, json_repair::LOSS);
+        }
+        let visible = repaired.as_ref().map_or(visible, |repaired| repaired.as_bytes());
         let event = Event::parse(visible).ok_or_else(|| garbage(body))?;
         // The type of a whole message is missing at some servers: nothing else stands alone in a body.
         let is_error = event.is_error() || Complaint::from_unknown_object(visible).is_some();

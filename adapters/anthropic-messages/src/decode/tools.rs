@@ -43,12 +43,13 @@ impl Tools {
     pub(super) fn parse(object: &Object<'_>, options: &Options) -> Result<Self, Fault> {
         let mut tools = Self::default();
         for node in object.array("tools")? {
-            tools.add(&node, options)?;
+            tools.add(&node, options, true)?;
         }
         Ok(tools)
     }
 
-    fn add(&mut self, node: &Node<'_>, options: &Options) -> Result<(), Fault> {
+    /// `is_new`: no tool may have its name. Else it replaces such a tool.
+    fn add(&mut self, node: &Node<'_>, options: &Options, is_new: bool) -> Result<(), Fault> {
         let object = node.object()?;
         match object.string("type")?.as_deref() {
             None | Some("custom") => {}
@@ -79,6 +80,10 @@ impl Tools {
         let is_deferred = object.boolean("defer_loading")?.unwrap_or(false);
         let function = Function { name, tool, is_there: true, is_deferred };
         match self.by_name.get(&function.name) {
+            Some(_) if is_new => {
+                let message = format!("two tools have the name '{}': names must be unique", truncate(&function.name));
+                return Err(Fault::invalid(object.path_of("name"), message));
+            }
             Some(place) => self.functions[*place] = function,
             None => {
                 self.by_name.insert(function.name.clone(), self.functions.len());
@@ -94,7 +99,7 @@ impl Tools {
         match tool.string("type")?.as_deref() {
             Some("tool_definition") => {
                 let definition = tool.get("definition").ok_or_else(|| missing(tool.path_of("definition")))?;
-                self.add(&definition, options)
+                self.add(&definition, options, false)
             }
             _ => {
                 if let Some(name) = tool.string("name")? {

@@ -1,6 +1,7 @@
 //! Contents that have no block of their own, as text (docs/protocols/anthropic-messages.md#what-a-client-receives), and
 //! sources of a text.
 
+use interlingua_core::data_url::normal;
 use interlingua_core::model::{Body, Content};
 use interlingua_core::run::Message;
 use interlingua_core::shown_text::{Show, content_text, inline_image};
@@ -19,10 +20,14 @@ pub(super) fn in_words(content: &Content, options: &Options) -> Option<String> {
         && let Some(image) = inline_image(url)
     {
         return Some(match options.inline_images {
-            InlineImages::Markdown => format!("![image]({url})"),
+            InlineImages::Markdown => format!("![image]({})", normal(url)),
             // Base64 encodes three bytes in four characters.
             InlineImages::Note => {
-                format!("[image: {}, {} bytes]", image.format.unwrap_or("unknown format"), image.data.len() / 4 * 3)
+                format!(
+                    "[image: {}, {} bytes]",
+                    image.format.as_deref().unwrap_or("unknown format"),
+                    image.data.len() / 4 * 3
+                )
             }
         });
     }

@@ -86,6 +86,14 @@ fn settings_of_a_wrong_type_or_out_of_range() {
 }
 
 #[test]
+fn two_tools_of_one_name_are_refused() {
+    let tool = r#"{"name":"f","input_schema":{}}"#;
+    let body = format!(r#"{{"model":"demo","messages":[{{"role":"user","content":"x"}}],"tools":[{tool},{tool}]}}"#);
+    let reply = replies("{}", &[body]);
+    assert!(reply.contains("400") && reply.contains("two tools have the name 'f'"), "{reply}");
+}
+
+#[test]
 fn errors_name_messages_and_blocks_by_their_path() {
     let blocks = [
         ("user", r#"7"#),

@@ -32,6 +32,10 @@ impl Audio {
         decoded.map(|bytes| self.0.extend(bytes)).is_ok()
     }
 
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All of it, in base64. None: there was none.
     pub(super) fn take(&mut self) -> Option<String> {
         let bytes = std::mem::take(&mut self.0);
@@ -41,43 +45,64 @@ impl Audio {
 
 /// Entries of lists that come in several chunks: appended, as they are.
 #[derive(Debug, Default)]
-pub(super) struct Entries(Vec<Json>);
+pub(super) struct Entries {
+    waiting: Vec<Json>,
+    has_come: bool,
+}
 
 impl Entries {
     pub(super) fn push(&mut self, list: &RawValue, held: &mut Held) -> Result<(), Fault> {
         held.add(list.get().len())?;
+        self.has_come = true;
         match serde_json::from_str::<Vec<Json>>(list.get()) {
-            Ok(entries) => self.0.extend(entries),
-            Err(_) => self.0.push(Json::from_raw(list)),
+            Ok(entries) => self.waiting.extend(entries),
+            Err(_) => self.waiting.push(Json::from_raw(list)),
         }
         Ok(())
     }
 
+    /// True if nothing came since it was taken last.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// True once any entry came.
+    pub(super) const fn has_come(&self) -> bool {
+        self.has_come
+    }
+
     /// What came since it was taken last. None: nothing.
     pub(super) fn take(&mut self) -> Option<Vec<Json>> {
-        (!self.0.is_empty()).then(|| std::mem::take(&mut self.0))
+        (!self.waiting.is_empty()).then(|| std::mem::take(&mut self.waiting))
     }
 }
 
 /// Details of reasoning, which the server wants back as they were.
 #[derive(Debug, Default)]
-pub(super) struct Details(Vec<Extra>);
+pub(super) struct Details {
+    waiting: Vec<Extra>,
+    has_come: bool,
+}
+
+/// Fields of a detail that come in pieces.
+const TEXTS: [&str; 3] = ["text", "summary", "thinking"];
 
 impl Details {
     /// Takes the details of a chunk. A text that goes on from the last one is joined to it. Gives the text that is new.
     pub(super) fn push(&mut self, list: &RawValue, held: &mut Held) -> Result<String, Fault> {
         held.add(list.get().len())?;
+        self.has_come = true;
         let mut new = String::new();
         for entry in serde_json::from_str::<Vec<Extra>>(list.get()).unwrap_or_default() {
-            for name in ["text", "summary"] {
+            for name in TEXTS {
                 new.push_str(&word(&entry, name));
             }
 
-            match self.0.last_mut().filter(|last| goes_on(last, &entry)) {
+            match self.waiting.last_mut().filter(|last| goes_on(last, &entry)) {
                 Some(last) => {
                     for (name, value) in entry.iter() {
                         let joined = match name {
-                            "text" | "summary" | "data" => {
+                            "text" | "summary" | "data" | "thinking" | "signature" => {
                                 Json::from_serialize(&(word(last, name) + &word(&entry, name)))
                             }
                             _ if value.is_null() => continue,
@@ -86,27 +111,40 @@ impl Details {
                         last.set(name, joined);
                     }
                 }
-                None => self.0.push(entry),
+                None => self.waiting.push(entry),
             }
         }
         Ok(new)
     }
 
+    /// True if nothing came since it was taken last.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// True once any entry came.
+    pub(super) const fn has_come(&self) -> bool {
+        self.has_come
+    }
+
     /// What came since it was taken last. None: nothing.
     pub(super) fn take(&mut self) -> Option<Vec<Json>> {
-        if self.0.is_empty() {
+        if self.waiting.is_empty() {
             return None;
         }
 
-        Some(std::mem::take(&mut self.0).iter().map(Json::from_serialize).collect())
+        Some(std::mem::take(&mut self.waiting).iter().map(Json::from_serialize).collect())
     }
 }
 
-/// A detail is a piece of the last one if it has its type and its index, and no other id.
+/// A detail is a piece of the last one if it has its type and its index, and no other id. Thinking blocks have no index:
+/// they continue until the signature came.
 fn goes_on(last: &Extra, entry: &Extra) -> bool {
     let same = |name: &str| last.get(name) == entry.get(name);
     let id = word(entry, "id");
-    same("type") && same("index") && entry.get("index").is_some() && (id.is_empty() || id == word(last, "id"))
+    let is_block = || word(entry, "type") == "thinking" && word(last, "signature").is_empty();
+    let is_placed = || same("index") && entry.get("index").is_some();
+    same("type") && (id.is_empty() || id == word(last, "id")) && (is_placed() || is_block())
 }
 
 fn word(fields: &Extra, name: &str) -> String {
@@ -121,6 +159,10 @@ pub(super) struct ExecutedTools {
 }
 
 impl ExecutedTools {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Takes the entries of a chunk. One that was there before is known by its index, and gets its output later.
     pub(super) fn push(&mut self, list: &RawValue, held: &mut Held) -> Result<(), Fault> {
         held.add(list.get().len())?;

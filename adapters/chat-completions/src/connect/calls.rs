@@ -1,25 +1,26 @@
-//! Tool calls, put together from pieces that servers label in many wrong ways.
+//! Tool calls, assembled from pieces that servers label in many wrong ways.
 //!
-//! See `docs/protocols/chat-completions.md#tool-calls`.
+//! See `docs/protocols/chat-completions.md#tool-calls`. Not here: one call and its arguments ([`super::call`]).
 
 use std::collections::HashMap;
 
-use interlingua_core::agent_event::{AgentEvent, CallPart, JsonRef, MessageEvent};
+use interlingua_core::agent_event::AgentEvent;
 use interlingua_core::connector::EventSink;
-use interlingua_core::model::MessageType;
+use interlingua_core::held::Held;
 use interlingua_core::turn_ids::TurnIds;
-use interlingua_core::{End, Extra, Fault, Json, opaque};
+use interlingua_core::wire_names::OriginalNames;
+use interlingua_core::{ContentKind, End, Extra, Fault, Json, Losses, opaque};
 
+use super::call::Call;
 use super::chunk::CallPiece;
-
-/// A name that comes in more pieces than this many bytes is none.
-const MAX_NAME: usize = 4096;
 
 /// The calls of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// The author's name of opaque values.
     origin: String,
+    /// The client's names of tools that the request had to rename.
+    names: OriginalNames,
     all: Vec<Call>,
     /// The latest call of each index.
     by_index: HashMap<i64, usize>,
@@ -27,46 +28,37 @@ pub(super) struct Calls {
     chunk: u64,
     /// Calls before this one are closed.
     closed: usize,
+    /// Calls that were left out because no name came.
+    nameless: u32,
 }
 
-#[derive(Debug, Default)]
-struct Call {
-    /// The id of its message. Empty: nothing was emitted yet.
-    message: String,
-    /// The server's id. Empty: none so far.
-    id: String,
-    name: String,
-    has_arguments: bool,
-    arguments: Extent,
-    /// What the server wants back with the call.
-    metadata: Option<Json>,
-    /// The chunk that its latest piece came in.
-    chunk: u64,
-    closed: bool,
-}
-
-/// Where a JSON value that comes in pieces ends.
-#[derive(Debug, Default)]
-struct Extent {
-    depth: u32,
-    in_string: bool,
-    escaped: bool,
-    is_whole: bool,
+/// Ids of an answer and where its events go.
+pub(super) struct Output<'a> {
+    pub(super) ids: &'a mut TurnIds,
+    pub(super) losses: &'a mut Losses,
+    /// Counts what waits for a name.
+    pub(super) held: &'a mut Held,
+    pub(super) sink: &'a mut dyn EventSink,
 }
 
 impl Calls {
-    /// No calls so far. `origin`: the author's name of opaque values.
-    pub(super) fn new(origin: String) -> Self {
-        Self { origin, ..Self::default() }
+    /// `origin`: the author's name of opaque values.
+    pub(super) fn new(origin: String, names: OriginalNames) -> Self {
+        Self { origin, names, ..Self::default() }
     }
 
     pub(super) fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// True if there is any.
+    /// True if there is any call.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// True if the agent called something, but never named it.
+    pub(super) const fn has_nameless(&self) -> bool {
+        self.nameless > 0
     }
 
     /// The pieces of another chunk follow.
@@ -75,73 +67,93 @@ impl Calls {
     }
 
     /// Takes a piece. The messages of text and reasoning are closed before.
-    pub(super) fn piece(
-        &mut self,
-        piece: &CallPiece<'_>,
-        ids: &mut TurnIds,
-        sink: &mut dyn EventSink,
-    ) -> Result<(), Fault> {
+    pub(super) fn piece(&mut self, piece: &CallPiece<'_>, out: &mut Output<'_>) -> Result<(), Fault> {
         let id = piece.id.as_deref().unwrap_or_default();
-        let name = piece.function.name.as_deref().unwrap_or_default();
-        let arguments = piece.function.arguments.as_ref();
-
-        let place = match self.place(piece.index, id, name) {
+        let name = piece.name().unwrap_or_default();
+        let place = match self.place(piece, id, name) {
             Some(place) => place,
             // A piece of nothing.
-            None if name.is_empty() && id.is_empty() && arguments.is_empty() => return Ok(()),
-            None => self.open(piece.index, ids, sink)?,
+            None if name.is_empty() && id.is_empty() && piece.arguments().is_empty() => return Ok(()),
+            None => self.open(piece.index, out)?,
         };
+        self.add(place, piece, out)
+    }
 
+    /// Takes a whole call from a snapshot at the end of the answer. `place`: its place in the list.
+    pub(super) fn snapshot(&mut self, place: usize, piece: &CallPiece<'_>, out: &mut Output<'_>) -> Result<(), Fault> {
+        let id = piece.id.as_deref().unwrap_or_default();
+        let name = piece.name().unwrap_or_default();
+        let by_id = self.all.iter().position(|call| !id.is_empty() && call.id == id);
+        let same_name = |call: &&Call| name.is_empty() || call.name.is_empty() || call.name == name;
+        let by_place = || self.all.get(place).filter(same_name).map(|_| place);
+        match by_id.or_else(by_place) {
+            Some(place) if self.all[place].is_closed => Ok(()),
+            Some(place) => self.add(place, piece, out),
+            None => {
+                let place = self.open(None, out)?;
+                self.add(place, piece, out)
+            }
+        }
+    }
+
+    fn add(&mut self, place: usize, piece: &CallPiece<'_>, out: &mut Output<'_>) -> Result<(), Fault> {
         let chunk = self.chunk;
         let call = &mut self.all[place];
         call.chunk = chunk;
-        if call.id.is_empty() {
+        if let Some(id) = piece.id.as_deref().filter(|_| call.id.is_empty()) {
             id.clone_into(&mut call.id);
         }
-
-        // Gemini cuts names in two; others repeat them in every piece.
-        if call.message.is_empty() && call.name != name && call.name.len() + name.len() <= MAX_NAME {
-            call.name.push_str(name);
+        if let Some(name) = piece.name() {
+            call.extend_name(name);
         }
 
         if let Some(extra) = piece.extra_content {
             let mut metadata = Extra::new();
             metadata.push("extra_content", Json::from_raw(extra));
             metadata.push(opaque::ORIGIN, Json::from_serialize(&self.origin));
-            call.metadata = Some(Json::from_serialize(&metadata));
+            call.metadata = Some(metadata);
         }
+        call.is_custom |= piece.is_custom();
 
-        if arguments.is_empty() {
-            return Ok(());
+        let arguments = piece.arguments();
+        if call.name.is_empty() {
+            out.held.add(arguments.len())?;
         }
-
-        if call.closed {
-            // More than a whole value, after the next call began. It cannot be a part of it.
-            return sink.emit(&AgentEvent::Ignored);
+        if !arguments.is_empty() && !call.take(arguments) {
+            out.losses.lost(ContentKind::ClientCall, "arguments behind the end of a call's arguments are left out");
+            return out.sink.emit(&AgentEvent::Ignored);
         }
-
-        call.emit(arguments, ids, sink)
+        call.emit_new(&self.names, &self.origin, out)
     }
 
     /// The call that a piece belongs to. None: it opens one.
-    fn place(&self, index: Option<i64>, id: &str, name: &str) -> Option<usize> {
+    fn place(&self, piece: &CallPiece<'_>, id: &str, name: &str) -> Option<usize> {
         let last = self.all.len().checked_sub(1);
-        let place = match index {
-            Some(index) => self.by_index.get(&index).copied(),
-            None if !id.is_empty() => {
-                let known = self.all.iter().rposition(|call| call.id == id);
-                // The id of a call that began without one.
-                known.or(last.filter(|&last| name.is_empty() && self.all[last].id.is_empty()))
+        let by_id = || self.all.iter().rposition(|call| call.id == id);
+        let place = match piece.index {
+            Some(index) => {
+                let known = self.by_index.get(&index).copied();
+                // Under another index, but of a known call.
+                known.or_else(|| if name.is_empty() && !id.is_empty() { by_id() } else { None })
             }
-            None if !name.is_empty() => None,
+            // A piece with the late id or name of the last call.
+            None if !id.is_empty() => by_id().or_else(|| {
+                last.filter(|&last| {
+                    let last = &self.all[last];
+                    last.id.is_empty() && (name.is_empty() || last.name.is_empty())
+                })
+            }),
+            None if !name.is_empty() => last.filter(|&last| self.all[last].name.is_empty()),
             None => last,
         };
 
-        place.filter(|&place| !self.all[place].is_another(id, name, self.chunk))
+        let arguments = piece.arguments();
+        place.filter(|&place| !self.all[place].is_another(id, name, arguments, self.chunk))
     }
 
-    fn open(&mut self, index: Option<i64>, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<usize, Fault> {
-        self.close_whole(ids, sink)?;
+    fn open(&mut self, index: Option<i64>, out: &mut Output<'_>) -> Result<usize, Fault> {
+        self.close_whole(out)?;
+        out.held.add(size_of::<Call>())?;
         let place = self.all.len();
         self.all.push(Call::default());
         if let Some(index) = index {
@@ -151,121 +163,41 @@ impl Calls {
     }
 
     /// Something else begins: names are whole, and calls with whole arguments are closed. Pieces of the others may follow.
-    pub(super) fn close_whole(&mut self, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    #[inline]
+    pub(super) fn close_whole(&mut self, out: &mut Output<'_>) -> Result<(), Fault> {
         for call in &mut self.all[self.closed..] {
-            if call.message.is_empty() {
-                call.emit("", ids, sink)?;
+            if call.name.is_empty() || call.is_closed {
+                continue;
             }
-            if call.arguments.is_whole && !call.closed {
-                call.close(End::Completed, sink)?;
+            if call.is_whole() {
+                call.close(End::Completed, &self.names, &self.origin, out)?;
+            } else {
+                call.announce(&self.names, &self.origin, out)?;
             }
         }
 
-        while self.all.get(self.closed).is_some_and(|call| call.closed) {
+        while self.all.get(self.closed).is_some_and(|call| call.is_closed) {
             self.closed += 1;
         }
         Ok(())
     }
 
     /// The answer ended. `end`: how the turn did.
-    pub(super) fn finish(&mut self, end: End, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        for call in self.all[self.closed..].iter_mut().filter(|call| !call.closed) {
-            if end == End::Completed && !call.has_arguments {
-                // Clients parse them, and an empty text is no JSON.
-                call.emit("{}", ids, sink)?;
-            } else if call.message.is_empty() {
-                call.emit("", ids, sink)?;
+    pub(super) fn finish(&mut self, end: End, out: &mut Output<'_>) -> Result<(), Fault> {
+        let closed = self.closed;
+        for call in self.all[closed..].iter_mut().filter(|call| !call.is_closed) {
+            if call.name.is_empty() {
+                self.nameless += 1;
+                out.losses.lost(ContentKind::ClientCall, "a call without a name is left out: nobody can run it");
+                continue;
             }
-            call.close(if call.arguments.is_whole { End::Completed } else { end }, sink)?;
+            let end = if call.is_whole() { End::Completed } else { end };
+            call.close(end, &self.names, &self.origin, out)?;
         }
 
+        self.all.retain(|call| call.is_closed);
         self.closed = self.all.len();
+        self.by_index.clear();
         Ok(())
-    }
-}
-
-impl Call {
-    /// True if a piece with this label begins another call.
-    fn is_another(&self, id: &str, name: &str, chunk: u64) -> bool {
-        let other_id = !id.is_empty() && !self.id.is_empty() && id != self.id;
-        let other_name = !name.is_empty() && self.has_arguments && name != self.name;
-        // Two entries of one list, each with a name, are two calls.
-        let beside = !name.is_empty() && self.chunk == chunk;
-        other_id || other_name || beside
-    }
-
-    /// Emits more of the arguments, and before the first the call itself.
-    fn emit(&mut self, arguments: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let mut part = CallPart { arguments: arguments.into(), ..CallPart::default() };
-        if self.message.is_empty() {
-            self.message = ids.message();
-            sink.emit(&AgentEvent::Message(MessageEvent {
-                id: Some(self.message.as_str().into()),
-                kind: Some(MessageType::FunctionCall),
-                metadata: self.metadata.clone().map(JsonRef::Owned),
-                ..MessageEvent::default()
-            }))?;
-            part.call_id = ids.call(&self.id).into();
-            part.name = self.name.as_str().into();
-        }
-
-        self.has_arguments |= !arguments.is_empty();
-        self.arguments.extend(arguments);
-        sink.emit(&AgentEvent::call(&self.message, part))
-    }
-
-    fn close(&mut self, end: End, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        self.closed = true;
-        let metadata = self.metadata.take().map(JsonRef::Owned);
-        let id = Some(self.message.as_str().into());
-        sink.emit(&AgentEvent::Message(MessageEvent { id, end: Some(end), metadata, ..MessageEvent::default() }))
-    }
-}
-
-impl Extent {
-    fn extend(&mut self, piece: &str) {
-        for byte in piece.bytes() {
-            // Anything visible behind a whole value makes it none.
-            self.is_whole &= byte.is_ascii_whitespace();
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' if self.in_string => self.escaped = true,
-                b'"' => self.in_string = !self.in_string,
-                _ if self.in_string => {}
-                b'{' | b'[' => self.depth += 1,
-                b'}' | b']' => {
-                    self.is_whole = self.depth == 1;
-                    self.depth = self.depth.saturating_sub(1);
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_arguments_is_found_wherever_they_are_cut() {
-        for (text, whole) in [
-            (r#"{"a":"}\"]"}"#, true),
-            (" { } \n", true),
-            (r#"{"a":[1,{}]"#, false),
-            (r#"{"a":"\\"}"#, true),
-            (r#"{"a":"\\"#, false),
-            ("{}x", false),
-            ("{}{}", true),
-            ("}", false),
-            ("", false),
-        ] {
-            for cut in 0..=text.len() {
-                let mut extent = Extent::default();
-                extent.extend(&text[..cut]);
-                extent.extend(&text[cut..]);
-                assert_eq!(extent.is_whole, whole, "{text} cut at {cut}");
-            }
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use interlingua_core::lenient::{List, Object, Text};
+use interlingua_core::lenient::{JsonText, List, Object, Text};
 use interlingua_core::lenient_fields;
 
 /// A chunk, or a whole completion.
@@ -34,6 +34,11 @@ pub(super) struct Chunk<'a> {
 pub(super) struct Choice<'a> {
     pub(super) index: Option<i64>,
     pub(super) delta: Option<Delta<'a>>,
+    /// The whole message: the answer of a server that does not stream, or a repetition at the end of a stream. Some proxies
+    /// call a delta so.
+    pub(super) message: Option<Box<Delta<'a>>>,
+    /// The text of an answer in the form of plain completions.
+    pub(super) text: Option<Cow<'a, str>>,
     pub(super) finish_reason: Option<Cow<'a, str>>,
     pub(super) usage: Option<&'a RawValue>,
 }
@@ -45,6 +50,14 @@ pub(super) struct Delta<'a> {
     pub(super) refusal: Option<Cow<'a, str>>,
     pub(super) reasoning_content: Option<Cow<'a, str>>,
     pub(super) reasoning: Option<Cow<'a, str>>,
+    pub(super) reasoning_text: Option<Cow<'a, str>>,
+    /// Reasoning under any other name: a text, or text parts.
+    pub(super) thinking: List<Thought<'a>>,
+    /// A value that the server wants back with the message.
+    pub(super) reasoning_opaque: Option<&'a RawValue>,
+    pub(super) thinking_blocks: Option<&'a RawValue>,
+    /// The content is reasoning (`extra_content.google.thought`).
+    pub(super) is_thought: bool,
     pub(super) reasoning_details: Option<&'a RawValue>,
     pub(super) tool_calls: List<CallPiece<'a>>,
     /// The form before `tool_calls`.
@@ -83,8 +96,25 @@ pub(super) struct CallPiece<'a> {
     pub(super) index: Option<i64>,
     pub(super) id: Option<Cow<'a, str>>,
     pub(super) function: Function<'a>,
+    /// A call with free text.
+    pub(super) custom: Option<Function<'a>>,
     /// What the server wants back with the call, such as a signature of its reasoning.
     pub(super) extra_content: Option<&'a RawValue>,
+}
+
+impl<'a> CallPiece<'a> {
+    pub(super) fn name(&self) -> Option<&str> {
+        self.custom.as_ref().unwrap_or(&self.function).name.as_deref()
+    }
+
+    /// The arguments, or the free text.
+    pub(super) fn arguments(&self) -> &str {
+        &self.custom.as_ref().unwrap_or(&self.function).arguments
+    }
+
+    pub(super) const fn is_custom(&self) -> bool {
+        self.custom.is_some()
+    }
 }
 
 /// Name and arguments of a call, or parts of them.
@@ -100,6 +130,24 @@ pub(super) struct AudioPiece<'a> {
     /// Base64.
     pub(super) data: Option<Cow<'a, str>>,
     pub(super) transcript: Option<Cow<'a, str>>,
+}
+
+/// Fields beside the protocol's own in a delta.
+#[derive(Debug, Default)]
+struct ExtraContent<'a> {
+    google: Google<'a>,
+}
+
+/// Fields of Gemini.
+#[derive(Debug, Default)]
+struct Google<'a> {
+    thought: Option<&'a RawValue>,
+}
+
+impl Google<'_> {
+    fn is_thought(&self) -> bool {
+        self.thought.is_some_and(|thought| thought.get() == "true")
+    }
 }
 
 /// Fields beside the protocol's own that Groq sends.
@@ -143,6 +191,26 @@ impl<'a> Chunk<'a> {
 }
 
 impl<'a> Delta<'a> {
+    /// A delta with a text alone.
+    pub(super) fn of_text(text: Cow<'a, str>) -> Self {
+        let part = ContentPart { text: Some(text), ..ContentPart::default() };
+        Self { content: List { first: Some(part), rest: Vec::new() }, ..Self::default() }
+    }
+
+    /// True if it has a piece of the answer, and not just a role.
+    pub(super) fn says_anything(&self) -> bool {
+        self.content.first.is_some()
+            || self.refusal.is_some()
+            || self.reasoning_content.is_some()
+            || self.reasoning.is_some()
+            || self.reasoning_text.is_some()
+            || self.thinking.first.is_some()
+            || self.tool_calls.first.is_some()
+            || self.function_call.is_some()
+            || self.images.first.is_some()
+            || self.audio.is_some()
+    }
+
     /// Its text, if it has nothing else.
     pub(super) fn plain_text(&self) -> Option<&str> {
         let List { first: Some(part), rest } = &self.content else { return None };
@@ -151,6 +219,11 @@ impl<'a> Delta<'a> {
         let is_alone = self.refusal.is_none()
             && self.reasoning_content.is_none()
             && self.reasoning.is_none()
+            && self.reasoning_text.is_none()
+            && self.thinking.first.is_none()
+            && self.reasoning_opaque.is_none()
+            && self.thinking_blocks.is_none()
+            && !self.is_thought
             && self.reasoning_details.is_none()
             && self.tool_calls.first.is_none()
             && self.function_call.is_none()
@@ -181,11 +254,9 @@ lenient_fields! {
 lenient_fields! {
     Choice { choice, object =>
         "index" => index: Number,
-        // Whole completions call it `message`, and so do some proxies in a stream.
-        "delta" | "message" => {
-            let delta = object.next_value::<Object<Delta<'_>>>()?.0;
-            choice.delta = delta.or(choice.delta.take());
-        },
+        "delta" => delta: Object,
+        "message" => { choice.message = object.next_value::<Object<Delta<'_>>>()?.0.map(Box::new); },
+        "text" => text: Text,
         "finish_reason" => finish_reason: Text,
         "usage" => usage: Raw,
     }
@@ -197,6 +268,14 @@ lenient_fields! {
         "refusal" => refusal: Text,
         "reasoning_content" => reasoning_content: Text,
         "reasoning" => reasoning: Text,
+        "reasoning_text" => reasoning_text: Text,
+        "thinking" | "thinking_content" | "thought" | "thoughts" | "reasoning_summary" => thinking,
+        "reasoning_opaque" => reasoning_opaque: Raw,
+        "thinking_blocks" => thinking_blocks: Raw,
+        "extra_content" => {
+            let extra = object.next_value::<Object<ExtraContent<'_>>>()?.0;
+            delta.is_thought = extra.is_some_and(|extra| extra.google.is_thought());
+        },
         "reasoning_details" => reasoning_details: Raw,
         "tool_calls" => tool_calls,
         "function_call" => function_call: Object,
@@ -225,7 +304,7 @@ lenient_fields! {
 
 lenient_fields! {
     Thought { thought, object =>
-        "text" => text: Text,
+        "text" | "content" | "thinking" | "summary" => text: Text,
     }
 
     fn from_text(text: Cow<'de, str>) -> Option<Self> {
@@ -248,6 +327,15 @@ lenient_fields! {
         "index" => index: Number,
         "id" => id: Text,
         "function" => { piece.function = object.next_value::<Object<Function<'_>>>()?.0.unwrap_or_default(); },
+        "custom" => custom: Object,
+        // Of a call in the form of Responses.
+        "name" => { piece.function.name = object.next_value::<Text<'_>>()?.0.or(piece.function.name.take()); },
+        "arguments" => {
+            let JsonText(arguments) = object.next_value()?;
+            if piece.function.arguments.is_empty() {
+                piece.function.arguments = arguments;
+            }
+        },
         "extra_content" => extra_content: Raw,
     }
 }
@@ -255,7 +343,7 @@ lenient_fields! {
 lenient_fields! {
     Function { function, object =>
         "name" => name: Text,
-        "arguments" => arguments: JsonText,
+        "arguments" | "input" => arguments: JsonText,
     }
 }
 
@@ -263,6 +351,18 @@ lenient_fields! {
     AudioPiece { piece, object =>
         "data" => data: Text,
         "transcript" => transcript: Text,
+    }
+}
+
+lenient_fields! {
+    ExtraContent { extra, object =>
+        "google" => { extra.google = object.next_value::<Object<Google<'_>>>()?.0.unwrap_or_default(); },
+    }
+}
+
+lenient_fields! {
+    Google { google, object =>
+        "thought" => thought: Raw,
     }
 }
 

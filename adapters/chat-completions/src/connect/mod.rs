@@ -3,16 +3,19 @@
 //! See `docs/protocols/chat-completions.md#agents-that-speak-chat-completions`.
 
 mod besides;
+mod call;
 mod calls;
 mod chunk;
-mod finish;
 mod messages;
 mod options;
 mod reader;
 mod request;
+mod snapshot;
 mod state;
 mod think;
 mod turn;
+mod usage;
+mod whole;
 
 use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
@@ -89,7 +92,8 @@ impl Connector for ChatConnector {
         };
 
         let mut losses = Losses::new();
-        let body = serde_json::to_vec(&body.to_json(&mut losses)).map_err(|error| {
+        let (body, names) = body.to_json(&mut losses);
+        let body = serde_json::to_vec(&body).map_err(|error| {
             Fault::new(FaultKind::Internal, "the request cannot be written for the agent").with_detail(error)
         })?;
 
@@ -102,7 +106,7 @@ impl Connector for ChatConnector {
         }
         Ok(Box::new(ChatTurn {
             request: Some(request),
-            reader: Reader::new(turn.request, self.options.think_tags, origin, losses),
+            reader: Reader::new(turn.request, self.options.think_tags, origin, names, losses),
             is_done: false,
             tools: self.options.sticky_tools.then(|| kept.after(turn.request)),
             stored,

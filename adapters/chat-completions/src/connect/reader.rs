@@ -7,22 +7,25 @@ use std::borrow::Cow;
 use interlingua_core::agent_event::{AgentError, AgentEvent, JsonRef, ResponseEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::AgentRequest;
-use interlingua_core::{End, Extra, Fault, FaultKind, Json, Losses, opaque};
+use interlingua_core::{ContentKind, End, Extra, Fault, FaultKind, Json, Losses, opaque};
 use serde_json::value::RawValue;
 
 use super::besides::{Audio, Details, Entries, ExecutedTools};
-use super::calls::Calls;
-use super::chunk::{CallPiece, Choice, Chunk, Delta};
-use super::finish::{Reason, to_usage};
+use super::calls::{Calls, Output};
+use super::chunk::{CallPiece, Choice, Chunk, Delta, Thought};
 use super::messages::Messages;
 use super::options::ThinkTags;
+use super::snapshot::Streamed;
 use super::state::ReasoningField;
 use super::think::Splitter;
+use super::usage::to_usage;
+use interlingua_core::end_reason::EndReason;
 use interlingua_core::held::Held;
 use interlingua_core::lenient::List;
 use interlingua_core::model_error::Complaint;
 use interlingua_core::template::TextTemplate;
 use interlingua_core::turn_ids::TurnIds;
+use interlingua_core::wire_names::OriginalNames;
 
 /// The index of a call in the form before `tool_calls`, which knew but one.
 const FUNCTION_CALL: i64 = -1;
@@ -30,42 +33,73 @@ const FUNCTION_CALL: i64 = -1;
 /// Reads the chunks of one answer.
 #[derive(Debug)]
 pub(super) struct Reader {
-    ids: TurnIds,
+    pub(super) ids: TurnIds,
     started: bool,
     ended: bool,
-    messages: Messages,
-    calls: Calls,
-    reason: Option<Reason>,
+    pub(super) messages: Messages,
+    pub(super) calls: Calls,
+    /// The reason of the end, and the server's word for it.
+    reason: Option<(EndReason, String)>,
+    /// The text and the reasoning of deltas so far.
+    pub(super) said: Streamed,
+    pub(super) reasoned: Streamed,
+    pub(super) refused: Streamed,
+    /// The number of images so far.
+    pub(super) images: usize,
+    /// The answer came in deltas so far.
+    pub(super) has_deltas: bool,
+    /// The index of the choice that counts, and of the last chunk.
+    choice: Option<i64>,
+    last_choice: Option<i64>,
+    /// Chunks share an index, so that it is no counter of tokens.
+    repeats_index: bool,
     /// The last one that was not `null`: some servers count in every chunk.
     usage: Option<Json>,
     reasoning: Option<ReasoningField>,
-    held: Held,
-    audio: Audio,
-    details: Details,
-    annotations: Entries,
-    executed: ExecutedTools,
+    pub(super) held: Held,
+    pub(super) audio: Audio,
+    pub(super) details: Details,
+    /// Thinking blocks in the form of LiteLLM.
+    pub(super) blocks: Details,
+    pub(super) annotations: Entries,
+    pub(super) executed: ExecutedTools,
     /// The shape of a piece of text.
     template: TextTemplate,
     pub(super) losses: Losses,
 }
 
 impl Reader {
-    /// `origin`: the author's name of opaque values; `losses`: those of the request.
-    pub(super) fn new(request: &AgentRequest, tags: ThinkTags, origin: String, losses: Losses) -> Self {
+    /// `origin`: the author's name of opaque values; `names` and `losses`: those of the request.
+    pub(super) fn new(
+        request: &AgentRequest,
+        tags: ThinkTags,
+        origin: String,
+        names: OriginalNames,
+        losses: Losses,
+    ) -> Self {
         Self {
             ids: TurnIds::new(request),
             started: false,
             ended: false,
             messages: Messages::new(Splitter::new(tags)),
-            calls: Calls::new(origin),
+            calls: Calls::new(origin, names),
             template: TextTemplate::default(),
             losses,
             reason: None,
+            said: Streamed::default(),
+            reasoned: Streamed::default(),
+            refused: Streamed::default(),
+            images: 0,
+            has_deltas: false,
+            choice: None,
+            last_choice: None,
+            repeats_index: false,
             usage: None,
             reasoning: None,
             held: Held::default(),
             audio: Audio::default(),
             details: Details::default(),
+            blocks: Details::default(),
             annotations: Entries::default(),
             executed: ExecutedTools::default(),
         }
@@ -94,7 +128,11 @@ impl Reader {
     pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
         // The text may stand in the template's memory.
         let mut template = std::mem::take(&mut self.template);
-        let read = template.text(data).map(|text| self.text(text, sink));
+        let read = template.text(data).map(|text| {
+            // A shape includes the index of the choice.
+            self.repeats_index = true;
+            self.text(text, sink)
+        });
         self.template = template;
         read.transpose().map(|read| read.is_some())
     }
@@ -103,10 +141,21 @@ impl Reader {
     #[inline]
     fn text(&mut self, text: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if !text.is_empty() {
-            self.calls.close_whole(&mut self.ids, sink)?;
+            self.close_calls(sink)?;
             self.settle();
+            self.said.add(text);
+            self.has_deltas = true;
         }
         self.messages.content(text, &mut self.ids, sink)
+    }
+
+    #[inline]
+    fn close_calls(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if self.calls.is_empty() {
+            return Ok(());
+        }
+        let Self { calls, ids, losses, held, .. } = self;
+        calls.close_whole(&mut Output { ids, losses, held, sink })
     }
 
     /// Reads a chunk, or a whole completion. `data`: its JSON.
@@ -139,7 +188,10 @@ impl Reader {
             }
         }
 
-        if !is_error && let Some(text) = plain_text(&chunk) {
+        if !is_error && let Some((index, text)) = plain_text(&chunk) {
+            if !self.is_own_choice(index) {
+                return sink.emit(&AgentEvent::Ignored);
+            }
             self.template.learn(data, text);
             return self.text(text, sink);
         }
@@ -177,25 +229,27 @@ impl Reader {
     }
 
     /// The choice that counts. The index of a single one does not: old servers count tokens with it.
-    fn choose<'a>(&self, choices: List<Choice<'a>>, sink: &mut dyn EventSink) -> Result<Option<Choice<'a>>, Fault> {
+    fn choose<'a>(&mut self, choices: List<Choice<'a>>, sink: &mut dyn EventSink) -> Result<Option<Choice<'a>>, Fault> {
         if choices.rest.is_empty() {
-            return Ok(choices.first);
+            let Some(choice) = choices.first else { return Ok(None) };
+            let is_own = self.is_own_choice(choice.index) || (has_calls(&choice) && self.calls.is_empty());
+            if !is_own {
+                sink.emit(&AgentEvent::Ignored)?;
+            }
+            return Ok(Some(choice).filter(|_| is_own));
         }
 
         let mut all: Vec<Choice<'a>> = choices.into_iter().collect();
         let main = all.iter().position(|choice| choice.index == Some(0)).unwrap_or(0);
         let mut main = all.swap_remove(main);
         for other in all {
-            let has_calls = |choice: &Choice<'_>| {
-                choice
-                    .delta
-                    .as_ref()
-                    .is_some_and(|delta| delta.tool_calls.first.is_some() || delta.function_call.is_some())
-            };
             if has_calls(&other) && !has_calls(&main) && self.calls.is_empty() {
                 // Proxies put the text into one choice and the calls into another.
-                if let Some(delta) = other.delta {
-                    let into = main.delta.get_or_insert_default();
+                if let Some(delta) = other.delta.or_else(|| other.message.map(|message| *message)) {
+                    let into = match &mut main.message {
+                        Some(message) => &mut **message,
+                        None => main.delta.get_or_insert_default(),
+                    };
                     into.tool_calls = delta.tool_calls;
                     into.function_call = delta.function_call;
                 }
@@ -207,50 +261,89 @@ impl Reader {
         Ok(Some(main))
     }
 
+    /// True if a chunk with this index belongs to the answer: the index is that of the first chunk, or no index of an answer
+    /// but a counter, which never has the same value twice.
+    fn is_own_choice(&mut self, index: Option<i64>) -> bool {
+        let (Some(index), Some(own), Some(last)) = (index, self.choice, self.last_choice) else {
+            self.choice = self.choice.or(index);
+            self.last_choice = index.or(self.last_choice);
+            return true;
+        };
+        self.repeats_index |= index <= last;
+        self.last_choice = Some(index);
+        index == own || !self.repeats_index
+    }
+
     fn choice(&mut self, choice: Choice<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let is_last = choice.finish_reason.is_some();
         if let Some(delta) = choice.delta {
+            self.has_deltas |= delta.says_anything();
             self.delta(delta, sink)?;
         }
+        if let Some(message) = choice.message {
+            self.whole(*message, is_last, sink)?;
+        }
+        if let Some(text) = choice.text {
+            self.whole(Delta::of_text(text), is_last, sink)?;
+        }
 
-        if let Some(word) = choice.finish_reason {
-            let (reason, is_known) = Reason::parse(&word);
-            if !is_known {
+        if let Some(word) = choice.finish_reason
+            && let Some(reason) = EndReason::parse(&word)
+        {
+            if reason == EndReason::Unknown {
+                self.losses.changed(ContentKind::EndReason, "the server's word for the end of the answer is unknown");
                 sink.emit(&AgentEvent::Ignored)?;
             }
             // Servers that send two mean the first, unless the second says that something is missing.
-            self.reason = Some(self.reason.map_or(reason, |first| first.or_worse(reason)));
+            if self.reason.as_ref().is_none_or(|(first, _)| reason > *first) {
+                self.reason = Some((reason, word.into_owned()));
+            }
         }
         Ok(())
     }
 
     #[inline]
-    fn delta(&mut self, delta: Delta<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn delta(&mut self, delta: Delta<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         self.reasoning(&delta, sink)?;
         if delta.content.first.is_some() {
-            self.calls.close_whole(&mut self.ids, sink)?;
+            self.close_calls(sink)?;
             self.settle();
         }
 
         for part in delta.content {
             let (ids, messages) = (&mut self.ids, &mut self.messages);
             for thought in part.thinking {
-                messages.reasoning(thought.text.as_deref().unwrap_or_default(), ids, sink)?;
+                let thought = thought.text.as_deref().unwrap_or_default();
+                self.reasoned.add(thought);
+                messages.reasoning(thought, ids, sink)?;
             }
-            match (part.text, part.is_reasoning) {
-                (Some(text), true) => messages.reasoning(&text, ids, sink)?,
-                (Some(text), false) => messages.content(&text, ids, sink)?,
-                (None, _) => {}
+            match part.text {
+                Some(text) if part.is_reasoning || delta.is_thought => {
+                    // Gemini marks such a text, and puts tags around it as well.
+                    let text = text.strip_prefix("<thought>").unwrap_or(&text);
+                    let text = text.strip_suffix("</thought>").unwrap_or(text);
+                    self.reasoned.add(text);
+                    messages.reasoning(text, ids, sink)?;
+                }
+                Some(text) => {
+                    self.said.add(&text);
+                    messages.content(&text, ids, sink)?;
+                }
+                None => {}
             }
             if let Some(url) = part.image_url {
+                self.images += 1;
                 messages.image(&url, ids, sink)?;
             }
         }
 
         if let Some(refusal) = delta.refusal {
+            self.refused.add(&refusal);
             self.messages.refusal(&refusal, &mut self.ids, sink)?;
         }
 
         for url in delta.images.into_iter().filter_map(|image| image.image_url) {
+            self.images += 1;
             self.messages.image(&url, &mut self.ids, sink)?;
         }
 
@@ -274,19 +367,39 @@ impl Reader {
     }
 
     fn reasoning(&mut self, delta: &Delta<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        // Versions in transition send the same text in both.
-        let first = delta.reasoning_content.as_deref().map(|text| (ReasoningField::ReasoningContent, text));
-        let found = first.or_else(|| delta.reasoning.as_deref().map(|text| (ReasoningField::Reasoning, text)));
         let mut details = String::new();
         if let Some(list) = delta.reasoning_details {
             details = self.details.push(list, &mut self.held)?;
         }
+        if let Some(list) = delta.thinking_blocks {
+            let blocks = self.blocks.push(list, &mut self.held)?;
+            if details.is_empty() {
+                details = blocks;
+            }
+        }
+        if let Some(opaque) = delta.reasoning_opaque {
+            self.held.add(opaque.get().len())?;
+            self.messages.of_reasoning.set("reasoning_opaque", Json::from_raw(opaque));
+        }
 
-        let text = match found {
+        let fields = [
+            (ReasoningField::ReasoningContent, &delta.reasoning_content),
+            (ReasoningField::Reasoning, &delta.reasoning),
+            (ReasoningField::ReasoningText, &delta.reasoning_text),
+        ];
+        let mut found = fields.into_iter().filter_map(|(field, text)| Some((field, text.as_deref()?)));
+        let other = thoughts(&delta.thinking);
+        let text = match found.next() {
             Some((field, text)) => {
                 self.reasoning.get_or_insert(field);
+                // Versions in transition send the same text in two fields.
+                let is_same = found.all(|(_, second)| second == text) && (other.is_empty() || other == text);
+                if !is_same {
+                    self.losses.lost(ContentKind::Reasoning, "the server sends two different texts; the first counts");
+                }
                 text
             }
+            None if !other.is_empty() => &other,
             // The details repeat what another field says.
             None if self.reasoning.is_none() => &details,
             None => "",
@@ -296,7 +409,8 @@ impl Reader {
             return Ok(());
         }
 
-        self.calls.close_whole(&mut self.ids, sink)?;
+        self.close_calls(sink)?;
+        self.reasoned.add(text);
         self.messages.reasoning(text, &mut self.ids, sink)
     }
 
@@ -315,19 +429,26 @@ impl Reader {
             return Ok(());
         }
 
-        self.messages.flush(&mut self.ids, sink)?;
-        self.settle();
-        self.messages.close(End::Completed, sink)?;
-        self.calls.begin_chunk();
+        self.before_calls(sink)?;
+        let Self { calls: all, ids, losses, held, .. } = self;
+        let mut out = Output { ids, losses, held, sink };
+        all.begin_chunk();
         for piece in calls {
-            self.calls.piece(&piece, &mut self.ids, sink)?;
+            all.piece(&piece, &mut out)?;
         }
 
         if let Some(function) = function_call {
             let piece = CallPiece { index: Some(FUNCTION_CALL), function, ..CallPiece::default() };
-            self.calls.piece(&piece, &mut self.ids, sink)?;
+            all.piece(&piece, &mut out)?;
         }
         Ok(())
+    }
+
+    /// Closes the messages of text and reasoning.
+    pub(super) fn before_calls(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        self.messages.flush(&mut self.ids, sink)?;
+        self.settle();
+        self.messages.close(End::Completed, sink)
     }
 
     fn executed_tools(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
@@ -339,10 +460,24 @@ impl Reader {
     }
 
     /// Hands details and sources that came so far to the messages they are about.
+    #[inline]
     fn settle(&mut self) {
-        if let Some(details) = self.details.take() {
-            append(&mut self.messages.of_reasoning, "reasoning_details", details);
-            self.messages.of_reasoning.set(opaque::ORIGIN, Json::from_serialize(self.calls.origin()));
+        if self.messages.of_reasoning.is_empty()
+            && self.details.is_empty()
+            && self.blocks.is_empty()
+            && self.annotations.is_empty()
+        {
+            return;
+        }
+
+        let of_reasoning = &mut self.messages.of_reasoning;
+        for (name, entries) in [("reasoning_details", self.details.take()), ("thinking_blocks", self.blocks.take())] {
+            if let Some(entries) = entries {
+                append(of_reasoning, name, entries);
+            }
+        }
+        if !of_reasoning.is_empty() {
+            of_reasoning.set(opaque::ORIGIN, Json::from_serialize(self.calls.origin()));
         }
 
         if let Some(annotations) = self.annotations.take() {
@@ -385,13 +520,21 @@ impl Reader {
 
         self.settle();
 
+        let reason = self.reason.take();
+        let end = reason.as_ref().map_or(EndReason::Complete, |(reason, _)| *reason).end(true);
+        let open_end = if end == End::Completed { End::Completed } else { End::Incomplete };
+        {
+            let Self { calls, ids, losses, held, .. } = self;
+            calls.finish(open_end, &mut Output { ids, losses, held, sink })?;
+        }
+
         let has_output = self.messages.spoke() || !self.calls.is_empty();
-        let reason = match self.reason {
+        let (reason, word) = match reason {
             Some(reason) => reason,
             None if has_output => {
                 // LightLLM never gives a reason. The end mark says that the answer is whole.
                 sink.emit(&AgentEvent::Ignored)?;
-                Reason::Stop
+                (EndReason::Complete, String::new())
             }
             None => {
                 let message = "the agent ended its answer without saying anything";
@@ -400,18 +543,26 @@ impl Reader {
         };
 
         self.ended = true;
-        let end = reason.end();
-        let open_end = if end == End::Completed { End::Completed } else { End::Incomplete };
-        self.calls.finish(open_end, &mut self.ids, sink)?;
+        let (mut end, mut error) = (reason.end(has_output), reason.error(&word, has_output));
+        if end == End::Completed && !has_output && self.calls.has_nameless() {
+            end = End::Failed;
+            error = Some((String::new(), "the agent calls a tool and does not name it"));
+        }
         self.messages.finish(open_end, &mut self.ids, sink)?;
         self.executed_tools(sink)?;
 
         let rest = std::mem::take(&mut self.messages.of_text);
-        self.emit_end(end, reason, &rest, sink)
+        self.emit_end(end, error, &rest, sink)
     }
 
-    fn emit_end(&mut self, end: End, reason: Reason, rest: &Extra, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let error = reason.error().map(|(code, message)| AgentError::named(code, message));
+    fn emit_end(
+        &mut self,
+        end: End,
+        error: Option<(String, &'static str)>,
+        rest: &Extra,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
+        let error = error.map(|(code, message)| AgentError::named(code, message));
         let extra: Vec<(Cow<'_, str>, &RawValue)> =
             rest.iter().map(|(name, value)| (Cow::Borrowed(name), value.raw())).collect();
         let usage = self.take_usage();
@@ -424,16 +575,30 @@ impl Reader {
     }
 }
 
-/// The text of a chunk that has nothing else, without escapes.
-fn plain_text<'t>(chunk: &'t Chunk<'_>) -> Option<&'t str> {
+fn has_calls(choice: &Choice<'_>) -> bool {
+    let has_calls = |delta: &Delta<'_>| delta.tool_calls.first.is_some() || delta.function_call.is_some();
+    choice.delta.as_ref().is_some_and(has_calls) || choice.message.as_deref().is_some_and(has_calls)
+}
+
+/// The text of thoughts, joined.
+fn thoughts(list: &List<Thought<'_>>) -> String {
+    let all = list.first.iter().chain(&list.rest);
+    all.filter_map(|thought| thought.text.as_deref()).collect()
+}
+
+/// The text of a chunk that has nothing else, without escapes, and the index of its choice.
+fn plain_text<'t>(chunk: &'t Chunk<'_>) -> Option<(Option<i64>, &'t str)> {
     let Chunk { choices: Some(List { first: Some(choice), rest }), .. } = chunk else { return None };
-    let Choice { delta: Some(delta), finish_reason: None, usage: None, .. } = choice else { return None };
+    let Choice { index, delta: Some(delta), message: None, text: None, finish_reason: None, usage: None } = choice
+    else {
+        return None;
+    };
     let is_alone = rest.is_empty()
         && chunk.usage.is_none()
         && chunk.groq_usage.is_none()
         && chunk.citations.is_none()
         && chunk.search_results.is_none();
-    delta.plain_text().filter(|_| is_alone)
+    delta.plain_text().filter(|_| is_alone).map(|text| (*index, text))
 }
 
 /// A source in the form that the gateway's protocols share, without the object around it; others stay as they are.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(super) enum ReasoningField {
     ReasoningContent,
     Reasoning,
+    ReasoningText,
 }
 
 /// The state of a session.

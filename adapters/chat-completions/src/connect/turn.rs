@@ -5,7 +5,7 @@ use interlingua_core::event::Millis;
 use interlingua_core::mislabeled;
 use interlingua_core::sse::Frame;
 use interlingua_core::sticky::StickyTools;
-use interlingua_core::{Fault, Json, Loss};
+use interlingua_core::{ContentKind, Fault, Json, Loss, json_repair};
 use serde_json::value::RawValue;
 
 use super::chunk::Chunk;
@@ -28,6 +28,12 @@ pub(super) struct ChatTurn {
 impl ChatTurn {
     fn chunk(&mut self, data: &[u8], is_error: bool, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(mut chunk) = Chunk::parse(data) else {
+            if let Some(repaired) = json_repair::repaired(data)
+                && Chunk::parse(repaired.as_bytes()).is_some()
+            {
+                self.reader.losses.changed(ContentKind::Text, json_repair::LOSS);
+                return self.chunk(repaired.as_bytes(), is_error, sink);
+            }
             if let Some(complaint) = Complaint::parse(data).filter(|_| is_error) {
                 return self.reader.fail(complaint, sink);
             }

@@ -2,6 +2,8 @@
 //! (docs/protocols/chat-completions.md#tools-and-output-formats), and their deprecated forms. Agents get the tools in
 //! one form, and choice and format as extra fields in the flat form of Responses.
 
+use std::collections::HashSet;
+
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::model_options::{ClientTools, IgnoreOrRefuse, StructuredOutput};
@@ -23,8 +25,9 @@ pub(super) fn parse(
     losses: &mut Losses,
 ) -> Result<(), Fault> {
     let mut tools = Vec::new();
+    let mut declared = HashSet::new();
     for node in object.array("tools")? {
-        if parse_tool(&node, options, echo, &mut tools)? == Runner::OpenAi {
+        if parse_tool(&node, options, echo, &mut declared, &mut tools)? == Runner::OpenAi {
             losses.lost(ContentKind::ToolDeclaration, "tools that OpenAI would run are not run");
         }
     }
@@ -33,7 +36,7 @@ pub(super) fn parse(
     }
     for node in object.array("functions")? {
         echo.functions = true;
-        tools.extend(parse_function(&node.object()?, "function", options, echo)?);
+        tools.extend(parse_function(&node.object()?, "function", options, echo, &mut declared)?);
     }
 
     let chosen = match (object.get("tool_choice"), object.get("function_call")) {
@@ -64,14 +67,26 @@ enum Runner {
 }
 
 /// Adds a tool in the form that agents expect.
-fn parse_tool(node: &Node<'_>, options: &Options, echo: &mut Echo, tools: &mut Vec<Json>) -> Result<Runner, Fault> {
+fn parse_tool(
+    node: &Node<'_>,
+    options: &Options,
+    echo: &mut Echo,
+    declared: &mut HashSet<String>,
+    tools: &mut Vec<Json>,
+) -> Result<Runner, Fault> {
     let object = node.object()?;
-    let kind = object.string("type")?.ok_or_else(|| missing(object.path_of("type")))?;
+    let kind = match object.string("type")? {
+        // The flat form of Anthropic Messages.
+        Some(kind) if kind == "custom" && object.has("input_schema") => "function".into(),
+        Some(kind) => kind,
+        None if object.has("input_schema") => "function".into(),
+        None => return Err(missing(object.path_of("type"))),
+    };
     match kind.as_ref() {
         kind @ ("function" | "custom") => {
             // Clients of the Responses API leave out the inner object.
-            let declared = object.get(kind).map(|node| node.object()).transpose()?;
-            tools.extend(parse_function(declared.as_ref().unwrap_or(&object), kind, options, echo)?);
+            let nested = object.get(kind).map(|node| node.object()).transpose()?;
+            tools.extend(parse_function(nested.as_ref().unwrap_or(&object), kind, options, echo, declared)?);
             Ok(Runner::Client)
         }
         other if options.hosted_tools == IgnoreOrRefuse::Refuse => {
@@ -83,7 +98,13 @@ fn parse_tool(node: &Node<'_>, options: &Options, echo: &mut Echo, tools: &mut V
 }
 
 /// A function as agents expect it. `None`: it is for the gateway, which asks by it.
-fn parse_function(object: &Object<'_>, kind: &str, options: &Options, echo: &mut Echo) -> Result<Option<Json>, Fault> {
+fn parse_function(
+    object: &Object<'_>,
+    kind: &str,
+    options: &Options,
+    echo: &mut Echo,
+    declared: &mut HashSet<String>,
+) -> Result<Option<Json>, Fault> {
     if options.client_tools == ClientTools::Refuse {
         return Err(Fault::unsupported("tools", "client tools are not accepted on this route"));
     }
@@ -91,9 +112,12 @@ fn parse_function(object: &Object<'_>, kind: &str, options: &Options, echo: &mut
     if name.is_empty() {
         return Err(Fault::invalid(object.path_of("name"), "must not be empty"));
     }
+    client_tool::declare(&name, declared, || object.path_of("name"))?;
     text(object, "description")?;
     object.boolean("strict")?;
-    object.get("parameters").map(|node| node.json_object()).transpose()?;
+    for schema in ["parameters", "input_schema"] {
+        object.get(schema).map(|node| node.json_object()).transpose()?;
+    }
 
     let fields = object.fields_except(&["type", "name"]);
     let custom = kind == "custom";

@@ -1,6 +1,7 @@
 //! Encodes messages and reasoning, and lines about the agent's own tools
 //! (docs/protocols/chat-completions.md#what-a-client-receives).
 
+use interlingua_core::data_url::{is_data_url, normal};
 use interlingua_core::emitted_text::EmittedText;
 use interlingua_core::event::Event;
 use interlingua_core::model::{Body, Content, ContentType, MessageType};
@@ -65,7 +66,7 @@ impl Encoder {
 
         let value = slot.content();
         match &value.body {
-            Body::Image(Some(url)) if url.starts_with("data:") => self.inline_image(place, url, out),
+            Body::Image(Some(url)) if is_data_url(url) => self.inline_image(place, url, out),
             Body::Audio { data: Some(data), .. } if self.echo.audio && !data.contains("://") => {
                 self.answer.audio = Some(Audio {
                     id: format!("audio_{}", self.envelope.id),
@@ -87,10 +88,11 @@ impl Encoder {
     }
 
     fn inline_image(&mut self, place: (u32, u32), url: &str, out: &mut Out) {
+        let url = normal(url);
         match self.shared.options.inline_images {
             InlineImages::Field => {
                 let index = self.answer.images.len();
-                self.answer.images.push(Image::new(url.to_owned(), index));
+                self.answer.images.push(Image::new(url.into_owned(), index));
             }
             InlineImages::Markdown => self.write(Field::Content, place, &format!("![image]({url})"), out),
             InlineImages::Drop => {}

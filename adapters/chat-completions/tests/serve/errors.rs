@@ -115,6 +115,25 @@ fn messages_are_named_by_their_path() {
 }
 
 #[test]
+fn two_tools_of_one_name_are_refused() {
+    let table = replies(
+        "{}",
+        &with_fields(&[
+            r#""tools":[{"type":"function","function":{"name":"f"}},{"type":"function","name":"f"}]"#,
+            r#""tools":[{"type":"function","function":{"name":"f"}},{"type":"custom","custom":{"name":"f"}}]"#,
+            r#""tools":[{"type":"function","function":{"name":"f"}}],"functions":[{"name":"f"}]"#,
+        ]),
+    );
+    let replies: Vec<&str> = table.lines().skip(1).step_by(2).collect();
+    for (reply, path) in replies.iter().zip(["tools[1].name", "tools[1].custom.name", "functions[0].name"]) {
+        assert!(
+            reply.contains("400") && reply.contains("two tools have the name 'f'") && reply.contains(path),
+            "{reply}"
+        );
+    }
+}
+
+#[test]
 fn options_refuse_what_they_name() {
     let open = r#"[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}]"#;
     let refused = [

@@ -1,9 +1,10 @@
 //! What names a call, and the arguments of a call that has a text instead.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use interlingua_core::agent_event::CallPart;
+use interlingua_core::client_tool::{FREE_TEXT_END, FREE_TEXT_START, push_escaped};
+use interlingua_core::wire_names::OriginalNames;
 
 use super::slots::Kind;
 use super::wire::{Object, json_text};
@@ -12,7 +13,7 @@ use super::wire::{Object, json_text};
 pub(super) const fn opening(kind: Kind) -> &'static str {
     match kind {
         Kind::Hosted => "{\"code\":\"",
-        _ => "{\"input\":\"",
+        _ => FREE_TEXT_START,
     }
 }
 
@@ -20,12 +21,13 @@ pub(super) const fn opening(kind: Kind) -> &'static str {
 pub(super) fn text_argument(kind: Kind, text: &str) -> String {
     let mut arguments = opening(kind).to_owned();
     push_escaped(text, &mut arguments);
-    arguments.push_str("\"}");
+    arguments.push_str(FREE_TEXT_END);
     arguments
 }
 
 /// What names a call, and its arguments as far as an item has them that is announced. A text may come in pieces.
-pub(super) fn head<'a>(kind: Kind, item: &Object<'a>) -> CallPart<'a> {
+/// `names`: the client's, of tools that the request had to rename.
+pub(super) fn head<'a>(kind: Kind, item: &Object<'a>, names: &OriginalNames) -> CallPart<'a> {
     let id = item.word("id");
     let call_id = item.text("call_id").filter(|call_id| !call_id.is_empty()).unwrap_or(id);
     let (name, arguments) = match kind {
@@ -34,7 +36,8 @@ pub(super) fn head<'a>(kind: Kind, item: &Object<'a>) -> CallPart<'a> {
             let name = word.strip_suffix("_call").unwrap_or(&word).to_owned();
             (name.into(), hosted_arguments(item, false))
         }
-        Kind::CustomCall => (item.word("name"), Cow::Borrowed("")),
+        Kind::CustomCall => (names.restore(item.word("name")), Cow::Borrowed("")),
+        Kind::FunctionCall => (names.restore(item.word("name")), json_text(item.get("arguments")).unwrap_or_default()),
         _ => (item.word("name"), json_text(item.get("arguments")).unwrap_or_default()),
     };
     CallPart { call_id, name, arguments, server_label: item.text("server_label") }
@@ -55,22 +58,5 @@ pub(super) fn hosted_arguments<'a>(item: &Object<'a>, is_whole: bool) -> Cow<'a,
         Some((_, value)) if value.get().starts_with('{') => Cow::Borrowed(value.get()),
         Some((field, value)) => format!("{{\"{field}\":{}}}", value.get()).into(),
         None => Cow::Borrowed(""),
-    }
-}
-
-/// Appends a text as it stands inside a JSON string. Pieces of a text give what the text as a whole gives.
-pub(super) fn push_escaped(text: &str, into: &mut String) {
-    for character in text.chars() {
-        match character {
-            '"' => into.push_str("\\\""),
-            '\\' => into.push_str("\\\\"),
-            '\n' => into.push_str("\\n"),
-            '\r' => into.push_str("\\r"),
-            '\t' => into.push_str("\\t"),
-            control if u32::from(control) < 0x20 => {
-                let _ = write!(into, "\\u{:04x}", u32::from(control));
-            }
-            other => into.push(other),
-        }
     }
 }

@@ -10,6 +10,7 @@ use interlingua_core::connector::EventSink;
 use interlingua_core::loss::ContentKind;
 use interlingua_core::model::{MessageType, Role, ToolOutput};
 use interlingua_core::opaque::ORIGIN;
+use interlingua_core::wire_names::{MAX_CALL_ID, is_accepted};
 use interlingua_core::{End, Extra, Fault, Json};
 use serde_json::value::RawValue;
 
@@ -50,7 +51,9 @@ impl Reader {
         let word = item.word("type");
         let kind = Kind::of(&word);
         let wire_id = item.word("id");
-        let slot = match self.slots.known(place, &wire_id, kind, is_final) {
+        let known = self.slots.known(place, &wire_id, kind, is_final);
+        let known = if is_final { self.slots.settle(known, kind) } else { known };
+        let slot = match known {
             Some(known) if self.slots.all[known].is_closed => return sink.emit(&AgentEvent::KeepAlive),
             Some(known) => known,
             None => self.open(place, &wire_id, kind)?,
@@ -166,8 +169,11 @@ impl Reader {
 
     fn reasoning_done(&mut self, slot: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let texts = |name: &str| -> Vec<Cow<'_, str>> {
-            let parts = item.list(name).into_iter().filter_map(Object::parse);
-            parts.filter_map(|part| part.text("text")).collect()
+            if let Some(whole) = item.text(name) {
+                return vec![whole];
+            }
+            let parts = item.list(name).into_iter();
+            parts.filter_map(|part| text(Some(part)).or_else(|| Object::parse(part)?.text("text"))).collect()
         };
         let summary = texts("summary");
         let thoughts = texts("content");
@@ -211,7 +217,7 @@ impl Reader {
     /// A call that the client runs.
     fn client_call_done(&mut self, slot: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let kind = self.slots.all[slot].kind;
-        let mut call = head(kind, item);
+        let mut call = head(kind, item, &self.names);
         if call.name.is_empty() && call.arguments.is_empty() {
             // A call of nothing.
             return sink.emit(&AgentEvent::Ignored);
@@ -231,6 +237,10 @@ impl Reader {
         let mut fields = Extra::new();
         if kind == Kind::CustomCall {
             fields.push("type", Json::from_serialize("custom_tool_call"));
+        }
+        // Only its author knows such an id: it goes back to that agent unchanged.
+        if !call.call_id.is_empty() && !is_accepted(&call.call_id, MAX_CALL_ID) {
+            fields.push(ORIGIN, Json::from_serialize(&self.origin));
         }
         if let Some(namespace) = item.text("namespace") {
             fields.push("namespace", Json::from_serialize(&namespace));
@@ -281,7 +291,7 @@ impl Reader {
     }
 
     fn mcp_call_done(&mut self, slot: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let call = head(Kind::McpCall, item);
+        let call = head(Kind::McpCall, item, &self.names);
         let (call_id, name) = (call.call_id.clone(), call.name.clone());
         let error = item.get("error").map(failure_text);
         let output = error.clone().or_else(|| json_text(item.get("output")).map(Cow::into_owned));
@@ -311,7 +321,7 @@ impl Reader {
         item: &Object<'_>,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
-        let mut call = head(Kind::Hosted, item);
+        let mut call = head(Kind::Hosted, item, &self.names);
         call.arguments = hosted_arguments(item, true);
         let (call_id, name) = (call.call_id.clone().into_owned(), call.name.clone().into_owned());
         let output = ["results", "outputs", "output"].iter().find_map(|field| json_text(item.get(field)));

@@ -110,11 +110,12 @@ impl Connector for ResponsesConnector {
             origin: &origin,
             goes_on,
         };
-        let body = body.to_json(&mut losses);
+        let (body, names) = body.to_json(&mut losses);
 
         let run = turn.request.id.as_deref().unwrap_or("answer");
         let mut reader = Reader::new(format!("{run}_{}", turn.turn), origin);
         reader.losses = losses;
+        reader.names = names;
         reader.completes_incomplete = options.incomplete == Incomplete::Completed;
         let tools = named.filter(|_| options.sticky_tools).map(<[_]>::to_vec);
         let mut turn = ResponsesTurn::new(Arc::clone(&self.endpoint), Arc::clone(options), body, reader, stored);

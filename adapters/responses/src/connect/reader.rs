@@ -8,14 +8,17 @@ use std::borrow::Cow;
 use interlingua_core::agent_event::{
     AgentError, AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
 };
+use interlingua_core::client_tool::push_escaped;
 use interlingua_core::connector::EventSink;
+use interlingua_core::end_reason::EndReason;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::model_error::{Complaint, garbage};
-use interlingua_core::{End, Extra, Fault, FaultKind, Json};
+use interlingua_core::wire_names::OriginalNames;
+use interlingua_core::{End, Extra, Fault, FaultKind, Json, json_repair};
 use serde_json::value::RawValue;
 
-use super::calls::{head, opening, push_escaped, text_argument};
+use super::calls::{head, opening, text_argument};
 use super::errors::{complaint, error_of, foreign};
 use super::slots::{Kind, MAX_ITEMS, Slot, Slots};
 use super::wire::{Event, Object, Raw, index, json_text, lent_text, number, text};
@@ -54,6 +57,8 @@ pub(super) struct Reader {
     pub(super) losses: Losses,
     /// Who made the values that only their maker can read.
     pub(super) origin: String,
+    /// The client's names of tools that the request had to rename.
+    pub(super) names: OriginalNames,
     /// An answer that a limit cut counts as complete.
     pub(super) completes_incomplete: bool,
     started: bool,
@@ -76,6 +81,7 @@ impl Reader {
             repeated: None,
             losses: Losses::default(),
             origin,
+            names: OriginalNames::default(),
             completes_incomplete: false,
             started: false,
             scratch: String::new(),
@@ -85,7 +91,12 @@ impl Reader {
     /// Reads the data of a frame, or a whole body. `name`: the event's, if it has one.
     #[inline]
     pub(super) fn read(&mut self, data: &[u8], name: Option<&str>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(event) = Event::parse(data) else { return Err(garbage(data)) };
+        let Some(event) = Event::parse(data) else {
+            let repaired = json_repair::repaired(data).filter(|repaired| Event::parse(repaired.as_bytes()).is_some());
+            let Some(repaired) = repaired else { return Err(garbage(data)) };
+            self.losses.changed(ContentKind::Text, json_repair::LOSS);
+            return self.read(repaired.as_bytes(), name, sink);
+        };
         if self.is_repeated(&event) {
             return sink.emit(&AgentEvent::KeepAlive);
         }
@@ -154,9 +165,11 @@ impl Reader {
             "custom_tool_call_input.delta" | "code_interpreter_call_code.delta" => self.input_delta(event, sink),
             "custom_tool_call_input.done" => self.input_done(event, event.input, sink),
             "code_interpreter_call_code.done" => self.input_done(event, event.code, sink),
-            "reasoning_summary_text.delta" => self.thought(event, 0, sink),
-            "reasoning_text.delta" | "reasoning.delta" => self.thought(event, 1, sink),
-            "reasoning_summary_text.done" => self.thought_done(event, sink),
+            "reasoning_summary_text.delta" | "reasoning_summary.delta" => self.thought(event, 0, sink),
+            "reasoning_text.delta" | "reasoning.delta" | "reasoning_content.delta" | "thinking.delta" => {
+                self.thought(event, 1, sink)
+            }
+            "reasoning_summary_text.done" | "reasoning_summary.done" => self.thought_done(event, sink),
             "audio.delta" | "audio.transcript.delta" | "output_audio.delta" | "output_audio_transcript.delta" => {
                 self.audio(name.contains("transcript"), event, sink)
             }
@@ -330,7 +343,9 @@ impl Reader {
         let Some(place) = self.place(event, Kind::Reasoning, sink)? else { return Ok(()) };
         let part = if parity == 0 { event.summary_index.or(event.content_index) } else { event.content_index };
         let part = index(part).unwrap_or(0);
-        let delta = lent_text(event.delta, &mut self.scratch);
+        // Some servers send an object with the text.
+        let delta = event.delta.map(|delta| part_text(delta).unwrap_or(delta));
+        let delta = lent_text(delta, &mut self.scratch);
         if delta.is_empty() {
             return sink.emit(&AgentEvent::KeepAlive);
         }
@@ -436,28 +451,39 @@ impl Reader {
         if !self.started {
             self.learn_id(response);
         }
-        for (place, item) in response.list("output").into_iter().enumerate() {
+        let output = response.list("output");
+        self.slots.begin_final(output.iter().filter_map(|item| Some(Kind::of(&Object::parse(item)?.word("type")))));
+        for (place, item) in output.into_iter().enumerate() {
             self.final_item(item, u32::try_from(place).ok(), sink)?;
         }
 
+        let reason = response.object("incomplete_details").map(|details| details.word("reason").into_owned());
         let status = response.text("status");
         let end = match status.as_deref().filter(|status| ENDS.contains(status)).unwrap_or(word) {
-            "completed" => End::Completed,
+            // A server that says why the answer is incomplete does not call it complete.
+            "completed" if reason.as_ref().is_none_or(String::is_empty) || self.completes_incomplete => End::Completed,
             "incomplete" if self.completes_incomplete => End::Completed,
-            "incomplete" => End::Incomplete,
+            "completed" | "incomplete" => End::Incomplete,
             "cancelled" | "canceled" => End::Canceled,
             "failed" => End::Failed,
-            _ => {
-                // A word of a later version. What it means for what is there, no one knows.
-                sink.emit(&AgentEvent::Ignored)?;
-                End::Incomplete
-            }
+            word => match EndReason::parse(word) {
+                None | Some(EndReason::Unknown) => {
+                    // A word of a later version. What it means for what is there, no one knows.
+                    self.losses
+                        .changed(ContentKind::EndReason, "the server's word for the end of the answer is unknown");
+                    sink.emit(&AgentEvent::Ignored)?;
+                    End::Incomplete
+                }
+                Some(reason) => reason.end(true),
+            },
         };
 
-        let reason = response.object("incomplete_details").map(|details| details.word("reason").into_owned());
         let error = match end {
             End::Failed => Some(error_of(response.get("error"))),
-            End::Incomplete => Some(incomplete(reason.unwrap_or_default())),
+            End::Incomplete => {
+                let known = || if ENDS.contains(&word) { String::new() } else { word.to_owned() };
+                Some(incomplete(reason.filter(|reason| !reason.is_empty()).unwrap_or_else(known)))
+            }
             _ => None,
         };
         let usage = response.get("usage").map(JsonRef::Borrowed);
@@ -495,7 +521,7 @@ impl Reader {
             Kind::Hosted => MessageType::PluginCall,
             Kind::Whole => return sink.emit(&AgentEvent::KeepAlive),
         };
-        let call = slot.kind.is_call().then(|| head(slot.kind, item));
+        let call = slot.kind.is_call().then(|| head(slot.kind, item, &self.names));
         if call.as_ref().is_some_and(|call| call.name.is_empty()) {
             // A call without a name cannot be shown: its end has one.
             return sink.emit(&AgentEvent::KeepAlive);
@@ -540,13 +566,17 @@ fn early_metadata(item: &Object<'_>) -> Option<JsonRef<'static>> {
 const ENDS: [&str; 5] = ["completed", "incomplete", "failed", "cancelled", "canceled"];
 
 /// Why an answer is incomplete.
-fn incomplete(reason: String) -> (String, String) {
-    let message = match reason.as_str() {
-        "max_output_tokens" => "the limit for the answer is reached",
-        "content_filter" => "a filter cut the answer",
-        _ => "the agent did not complete its answer",
-    };
-    (reason, message.to_owned())
+fn incomplete(word: String) -> (String, String) {
+    let known = EndReason::parse(&word).filter(|reason| !matches!(reason, EndReason::Unknown | EndReason::Complete));
+    match known.filter(|reason| reason.end(true) == End::Incomplete).and_then(|reason| reason.error(&word, true)) {
+        Some((code, message)) => (code, message.to_owned()),
+        None => (word, "the agent did not complete its answer".to_owned()),
+    }
+}
+
+/// The text in a part.
+fn part_text(part: &RawValue) -> Raw<'_> {
+    if part.get().starts_with('{') { Object::parse(part)?.get("text") } else { None }
 }
 
 #[cfg(test)]

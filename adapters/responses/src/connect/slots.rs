@@ -74,6 +74,10 @@ pub(super) struct Slots {
     by_index: HashMap<u32, usize>,
     /// The latest item with each id.
     by_id: HashMap<String, usize>,
+    /// Items that the list at the end of the answer has repeated.
+    settled: Vec<usize>,
+    /// Kinds of which that list has as many items as came before.
+    paired: Vec<Kind>,
     /// The item of the last event: nearly always that of the next one too.
     current: Option<usize>,
     /// What messages without an id are called, with a number behind it.
@@ -135,6 +139,38 @@ impl Slots {
             .or(by_id.filter(is_open))
             .or(by_id.filter(agrees))
             .or(by_index.filter(|_| is_final))
+    }
+
+    /// The list at the end of the answer follows, with items of these kinds.
+    pub(super) fn begin_final(&mut self, kinds: impl Iterator<Item = Kind>) {
+        let listed: Vec<Kind> = kinds.collect();
+        let count = |kind: Kind, all: &mut dyn Iterator<Item = Kind>| all.filter(|other| *other == kind).count();
+        self.settled.clear();
+        self.paired.clear();
+        for kind in [Kind::Message, Kind::Reasoning, Kind::FunctionCall, Kind::CustomCall, Kind::McpCall, Kind::Hosted]
+        {
+            let before = count(kind, &mut self.all.iter().map(|slot| slot.kind));
+            if before > 0 && before == count(kind, &mut listed.iter().copied()) {
+                self.paired.push(kind);
+            }
+        }
+    }
+
+    /// The item that an entry of that list repeats. `known`: the one that its labels name. Servers that label the list in
+    /// another way than the events still list each item once, in the same order.
+    pub(super) fn settle(&mut self, known: Option<usize>, kind: Kind) -> Option<usize> {
+        if self.paired.is_empty() {
+            return known;
+        }
+        let is_paired = self.paired.contains(&kind);
+        let in_order = || {
+            let mut places = (0..self.all.len()).filter(|place| self.all[*place].kind == kind);
+            places.find(|place| !self.settled.contains(place))
+        };
+        let found = known.filter(|known| !is_paired || !self.settled.contains(known));
+        let found = found.or_else(|| if is_paired { in_order() } else { None });
+        self.settled.extend(found);
+        found
     }
 
     /// The item of this kind with this id and this place, open or not.

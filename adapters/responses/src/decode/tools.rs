@@ -1,5 +1,7 @@
 //! Parses tools, `tool_choice`, and `text.format` (docs/protocols/responses.md#tools-and-output-formats).
 
+use std::collections::HashSet;
+
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{choice, quoted_list, text, truncate};
@@ -17,8 +19,9 @@ pub(super) fn parse(
     echo: &mut Echo,
     request: &mut AgentRequest,
 ) -> Result<(), Fault> {
+    let mut names = HashSet::new();
     for node in object.array("tools")? {
-        echo.tools.push(parse_tool(&node, options, false)?);
+        echo.tools.push(parse_tool(&node, options, None, &mut names)?);
     }
 
     let declared = echo.declared();
@@ -39,8 +42,14 @@ pub(super) fn parse(
     Ok(())
 }
 
-/// Validates a tool. Returns it in the form in which responses repeat it.
-fn parse_tool(node: &Node<'_>, options: &Options, nested: bool) -> Result<Json, Fault> {
+/// Validates a tool. Returns it in the form in which responses repeat it. `namespace`: the one that it is declared in.
+/// `names`: those of the tools before it, with their namespaces.
+fn parse_tool(
+    node: &Node<'_>,
+    options: &Options,
+    namespace: Option<&str>,
+    names: &mut HashSet<String>,
+) -> Result<Json, Fault> {
     let object = node.object()?;
     let kind = object.string("type")?.ok_or_else(|| missing(object.path_of("type")))?;
     match kind.as_ref() {
@@ -52,6 +61,8 @@ fn parse_tool(node: &Node<'_>, options: &Options, nested: bool) -> Result<Json, 
             if name.is_empty() {
                 return Err(Fault::invalid(object.path_of("name"), "must not be empty"));
             }
+            let full_name = namespace.map_or_else(|| name.to_string(), |namespace| format!("{namespace}.{name}"));
+            client_tool::declare(&full_name, names, || object.path_of("name"))?;
 
             text(&object, "description")?;
             if kind == "custom" {
@@ -74,10 +85,11 @@ fn parse_tool(node: &Node<'_>, options: &Options, nested: bool) -> Result<Json, 
             }
             Ok(Json::from_serialize(&fields))
         }
-        "namespace" if !nested => {
-            object.string("name")?.ok_or_else(|| missing(object.path_of("name")))?;
+        "namespace" if namespace.is_none() => {
+            let name = object.string("name")?.ok_or_else(|| missing(object.path_of("name")))?;
             let tools = object.required("tools")?.array()?;
-            let tools = tools.map(|node| parse_tool(&node, options, true)).collect::<Result<Vec<_>, _>>()?;
+            let tools =
+                tools.map(|node| parse_tool(&node, options, Some(&name), names)).collect::<Result<Vec<_>, _>>()?;
 
             let mut fields = Extra::new();
             for (name, value) in object.iter() {

@@ -131,8 +131,12 @@ impl Encoder {
         let Some(image) = shown_text::inline_image(&url) else { return };
         let id = ids::output_item_id("ig_", run, message_index, content);
 
-        let shell =
-            Item::ImageGenerationCall { id: &id, status: "in_progress", result: None, output_format: image.format };
+        let shell = Item::ImageGenerationCall {
+            id: &id,
+            status: "in_progress",
+            result: None,
+            output_format: image.format.as_deref(),
+        };
         let index = self.add(&shell, out);
 
         self.stage("response.image_generation_call.in_progress", &id, index, out);
@@ -142,8 +146,8 @@ impl Encoder {
         let complete = Item::ImageGenerationCall {
             id: &id,
             status: "completed",
-            result: Some(image.data),
-            output_format: image.format,
+            result: Some(&image.data),
+            output_format: image.format.as_deref(),
         };
         self.done(index, &complete, out);
     }

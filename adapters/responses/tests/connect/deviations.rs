@@ -295,3 +295,86 @@ fn neighbouring_protocols_are_named() {
         assert!(error.message.contains(protocol), "{error:?}");
     }
 }
+
+#[test]
+fn a_list_at_the_end_with_other_labels_repeats_nothing() {
+    let events = [
+        r#"created {"response":{"id":"resp_1","status":"in_progress"}}"#,
+        r#"output_item.added {"output_index":3,"item":{"id":"rs_1","type":"reasoning","summary":[]}}"#,
+        r#"reasoning_summary_text.delta {"item_id":"rs_1","output_index":3,"summary_index":0,"delta":"hm"}"#,
+        r#"output_item.added {"output_index":4,"item":{"id":"msg_1","type":"message","role":"assistant","content":[]}}"#,
+        r#"output_text.delta {"item_id":"msg_1","output_index":4,"content_index":0,"delta":"one"}"#,
+        r#"output_item.added {"output_index":5,"item":{"id":"msg_2","type":"message","role":"assistant","content":[]}}"#,
+        r#"output_text.delta {"item_id":"msg_2","output_index":5,"content_index":0,"delta":"tw"}"#,
+    ];
+    let item = |id: &str, text: &str| {
+        format!(
+            r#"{{"id":"{id}","type":"message","role":"assistant","content":[{{"type":"output_text","text":"{text}"}}]}}"#
+        )
+    };
+    let thought = r#"{"id":"x","type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}"#;
+    let end = format!(
+        r#"completed {{"response":{{"id":"resp_1","status":"completed","output":[{},{},{thought}]}}}}"#,
+        item("y", "one"),
+        item("z", "two"),
+    );
+    let all: Vec<&str> = events.into_iter().chain([end.as_str()]).collect();
+    let mut turn = turn("{}");
+    let record = driven(&mut *turn, [Answer::stream(&stream(&all))]).record;
+    let texts: Vec<String> = record.run().messages.iter().map(|message| message.text()).collect();
+    assert_eq!(texts, ["hm", "one", "two"]);
+}
+
+#[test]
+fn ends_are_judged_by_every_word_of_the_server() {
+    let ended = |response: &str| {
+        let end = format!("completed {{\"response\":{response}}}");
+        let text = r#"output_text.delta {"item_id":"m","output_index":0,"delta":"a"}"#;
+        let mut turn = turn("{}");
+        let record = driven(&mut *turn, [Answer::stream(&stream(&[text, &end]))]).record;
+        let turn = record.run().turns.last().expect("a turn");
+        let code = turn.error.as_ref().map(|error| error.code.clone()).unwrap_or_default();
+        format!("{} {code}", turn.end.map_or("open", |end| end.as_str()))
+    };
+    for (response, wanted) in [
+        (r#"{"status":"completed","incomplete_details":null}"#, "completed "),
+        (r#"{"status":"completed","incomplete_details":{"reason":"content_filter"}}"#, "incomplete content_filter"),
+        (r#"{"status":"incomplete","incomplete_details":{"reason":"max_tokens"}}"#, "incomplete max_output_tokens"),
+        (r#"{"status":"incomplete","incomplete_details":{"reason":"SAFETY"}}"#, "incomplete content_filter"),
+        (r#"{"status":"incomplete"}"#, "incomplete "),
+        (r#"{"status":"failed","error":{"code":"network_error","message":"m"}}"#, "failed network_error"),
+    ] {
+        assert_eq!(ended(response), wanted, "{response}");
+    }
+}
+
+#[test]
+fn reasoning_is_read_under_every_name() {
+    for event in [
+        r#"reasoning_text.delta {"item_id":"r","output_index":0,"content_index":0,"delta":"hm"}"#,
+        r#"reasoning.delta {"item_id":"r","output_index":0,"content_index":0,"delta":{"text":"hm"}}"#,
+        r#"reasoning_content.delta {"item_id":"r","output_index":0,"delta":"hm"}"#,
+        r#"reasoning_summary.delta {"item_id":"r","output_index":0,"summary_index":0,"delta":"hm"}"#,
+        r#"output_item.done {"output_index":0,"item":{"id":"r","type":"reasoning","summary":["hm"]}}"#,
+        r#"output_item.done {"output_index":0,"item":{"id":"r","type":"reasoning","summary":[],"content":"hm"}}"#,
+    ] {
+        let found = read("{}", &[event]);
+        assert!(found.contains("reasoning") && found.contains("text \"hm\""), "{event}\n{found}");
+    }
+}
+
+#[test]
+fn a_broken_character_costs_one_character() {
+    let events = [
+        r#"output_text.delta {"item_id":"m","output_index":0,"content_index":0,"delta":"a\ud83d"}"#,
+        r#"output_text.delta {"item_id":"m","output_index":0,"content_index":0,"delta":"b"}"#,
+    ];
+    assert!(read("{}", &events).contains("a\u{fffd}b"));
+    let mut bytes = whole_stream(&events).into_bytes();
+    let at = bytes.windows(2).position(|pair| pair == b"\"b").expect("the text") + 1;
+    bytes[at] = 0xff;
+    let mut turn = turn("{}");
+    let record = driven(&mut *turn, [Answer::Stream(vec![bytes])]).record;
+    assert_eq!(record.run().messages[0].text(), "a\u{fffd}\u{fffd}");
+    assert!(turn.losses().iter().any(|loss| loss.how == interlingua_core::json_repair::LOSS));
+}

@@ -8,4 +8,5 @@ mod probe;
 mod requests;
 mod state;
 mod support;
+mod tools;
 mod transcripts;

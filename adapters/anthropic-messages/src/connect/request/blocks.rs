@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use interlingua_core::data_url::DataUrl;
-use interlingua_core::model::{Body, Content, File};
+use interlingua_core::data_url::{DataUrl, base64, is_data_url};
+use interlingua_core::model::{Body, Content, File, Message};
 use interlingua_core::transcript::sent_as_text;
-use interlingua_core::{Extra, Json, Losses};
+use interlingua_core::{Extra, Json, Losses, output_parts};
 use serde_json::{Map, Value, json};
 
 /// Images that models can look at.
@@ -49,6 +49,7 @@ fn image(url: &str) -> Option<Value> {
             json!({ "type": "base64", "media_type": inline.media_type(), "data": inline.data })
         }
         Some(_) => return None,
+        None if is_data_url(url) => return None,
         None => link(url)?,
     };
     Some(json!({ "type": "image", "source": source }))
@@ -84,9 +85,11 @@ fn document(file: &File, extra: &Extra) -> Option<Value> {
 /// The source of a document that is there: a data URL, or bare base64.
 fn inline(data: &str, name: Option<&str>) -> Option<Value> {
     let (media_type, data) = match DataUrl::parse(data) {
-        Some(inline) => (inline.media_type(), inline.data),
-        None if data.starts_with(PDF_BASE64) => (PDF, data),
-        None if name.is_some_and(|name| is_named(name, ".txt") || is_named(name, ".md")) => ("text/plain", data),
+        Some(inline) => (inline.media_type().to_owned(), inline.data),
+        None if data.starts_with(PDF_BASE64) => (PDF.to_owned(), base64(data)),
+        None if name.is_some_and(|name| is_named(name, ".txt") || is_named(name, ".md")) => {
+            ("text/plain".to_owned(), base64(data))
+        }
         None => return None,
     };
     if media_type == PDF {
@@ -95,7 +98,7 @@ fn inline(data: &str, name: Option<&str>) -> Option<Value> {
     if !media_type.starts_with("text/") && media_type != "application/json" {
         return None;
     }
-    let text = String::from_utf8(STANDARD.decode(data).ok()?).ok()?;
+    let text = String::from_utf8(STANDARD.decode(data.as_bytes()).ok()?).ok()?;
     (!text.is_empty()).then(|| json!({ "type": "text", "media_type": "text/plain", "data": text }))
 }
 
@@ -111,46 +114,19 @@ fn is_named(name: &str, suffix: &str) -> bool {
 }
 
 /// The output of a tool: its text, or blocks where it has images or documents.
-pub(super) fn result(output: &str, others: &[Content], losses: &mut Losses) -> Option<Json> {
-    if let Some(blocks) = blocks_of(output) {
-        return Some(blocks);
-    }
-
-    let media: Vec<Json> = others
-        .iter()
-        .filter(|content| !matches!(content.body, Body::Data(_)))
-        .filter_map(|content| block(content, losses))
-        .collect();
-    if media.is_empty() {
+pub(super) fn result(output: &str, answer: &Message, losses: &mut Losses) -> Option<Json> {
+    let Some(parts) = output_parts::parts(output, answer) else {
         // An empty result is none at all.
         return (!output.is_empty()).then(|| Json::from_serialize(output));
-    }
-    let all: Vec<Json> = text(output).into_iter().chain(media).collect();
-    Some(Json::from_serialize(&all))
-}
-
-/// An output that is a list of blocks with an image or a document among them, as clients of this protocol send it.
-fn blocks_of(output: &str) -> Option<Json> {
-    #[derive(serde::Deserialize)]
-    struct Block {
-        #[serde(rename = "type")]
-        kind: String,
-        source: Option<Json>,
-    }
-
-    let list = output.trim_start().starts_with('[').then(|| Json::parse(output.trim()))??;
-    let blocks: Vec<Block> = list.decode()?;
-    let is_block = |block: &Block| match block.kind.as_str() {
-        "text" => true,
-        "image" | "document" => block.source.as_ref().is_some_and(Json::is_object),
-        _ => false,
     };
-    let has_media = blocks.iter().any(|block| block.source.is_some());
-    (has_media && blocks.iter().all(is_block)).then_some(list)
+    let blocks: Vec<Json> = parts.iter().filter_map(|part| block(part, losses)).collect();
+    Some(Json::from_serialize(&blocks))
 }
 
 #[cfg(test)]
 mod tests {
+    use interlingua_core::model::MessageType;
+
     use super::*;
 
     fn sent(content: Content) -> (Value, usize) {
@@ -193,7 +169,8 @@ mod tests {
     fn an_output_is_text_unless_it_holds_media() {
         let mut losses = Losses::new();
         let mut result = |output: &str, others: &[Content]| {
-            super::result(output, others, &mut losses).map(|json| json.text().to_owned())
+            let answer = Message::new(MessageType::FunctionCallOutput, None, others.to_vec());
+            super::result(output, &answer, &mut losses).map(|json| json.text().to_owned())
         };
         assert_eq!(result("21 C", &[]).as_deref(), Some("\"21 C\""));
         assert_eq!(result("", &[]), None);

@@ -5,12 +5,12 @@
 
 use interlingua_core::model::{Content, Message, MessageType, ToolOutput};
 use interlingua_core::transcript::{Entry, PairedCall, Part, Passage, Stretch, Transcript};
+use interlingua_core::wire_names::{ToolNames, WireIds};
 use interlingua_core::{ContentKind, Extra, Json, Losses, opaque};
 use serde::Serialize;
 use serde_json::json;
 
 use super::blocks;
-use super::names::{CallIds, ToolNames};
 use crate::connect::options::{McpHistory, SystemMessages, UnsignedThinking, UpstreamOptions};
 
 /// The field under which arguments go that are no JSON object: the protocol has no other place for them.
@@ -42,7 +42,7 @@ pub(super) struct Writer<'a> {
     pub(super) origin: &'a str,
     pub(super) names: &'a mut ToolNames,
     pub(super) losses: &'a mut Losses,
-    pub(super) ids: CallIds,
+    pub(super) ids: WireIds,
     /// The blocks of the instructions.
     pub(super) system: Vec<Json>,
     pub(super) messages: Vec<ApiMessage>,
@@ -190,7 +190,7 @@ impl Writer<'_> {
             return;
         }
 
-        let id = self.ids.send(&pair.call.call_id);
+        let id = self.ids.to_wire(&pair.call.call_id);
         let input = self.input(&pair.call.arguments);
         let is_error = answer.has_failed_output();
         if is_mcp && self.options.mcp_history == McpHistory::Keep {
@@ -207,14 +207,14 @@ impl Writer<'_> {
         let mut block = Extra::new();
         block.push("type", Json::from_serialize("tool_use"));
         block.push("id", Json::from_serialize(&id));
-        block.push("name", Json::from_serialize(&self.names.send(&pair.call.name)));
+        block.push("name", Json::from_serialize(&self.names.to_wire(&pair.call.name)));
         block.push("input", input);
         blocks.calls.push(Json::from_serialize(&block));
 
         let mut result = Extra::new();
         result.push("type", Json::from_serialize("tool_result"));
         result.push("tool_use_id", Json::from_serialize(&id));
-        if let Some(content) = blocks::result(&output.output, &answer.content, self.losses) {
+        if let Some(content) = blocks::result(&output.output, answer, self.losses) {
             result.push("content", content);
         }
         if is_error {

@@ -4,33 +4,36 @@
 
 mod blocks;
 mod messages;
-mod names;
 mod tools;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::model::{Message, Stop};
 use interlingua_core::transcript::{OpenCalls, Transcript};
-use interlingua_core::{ContentKind, Extra, Json, Losses};
+use interlingua_core::wire_names::{MAX_CALL_ID, OriginalNames, ToolNames, WireIds};
+use interlingua_core::{ContentKind, Extra, Json, Losses, client_tool};
 use serde::Serialize;
 use serde_json::json;
 
 use self::messages::Writer;
-use self::names::{CallIds, ToolNames};
 use super::options::{Thinking, UpstreamOptions, UserField};
+
+/// The longest name of a tool, in bytes.
+const MAX_NAME: usize = 128;
 
 /// A request as it is sent.
 pub(super) struct Written {
     pub(super) body: Extra,
-    /// The names of tools that are sent under another one, by that one.
-    pub(super) tool_names: HashMap<String, String>,
+    /// The client's names of tools that have another one in the request.
+    pub(super) tool_names: OriginalNames,
     pub(super) losses: Losses,
 }
 
 /// Writes a request. `tools`: those in force; `origin`: the author's name of opaque values that this agent may get back.
 pub(super) fn write(turn: &TurnRequest<'_>, options: &UpstreamOptions, tools: &[Json], origin: &str) -> Written {
-    let mut request = Request { turn, options, body: Extra::new(), names: ToolNames::default(), losses: Losses::new() };
+    let mut request =
+        Request { turn, options, body: Extra::new(), names: ToolNames::new(MAX_NAME), losses: Losses::new() };
     request.head();
     // Tools are named before the calls of the conversation are.
     let written_tools = request.written_tools(tools);
@@ -39,7 +42,7 @@ pub(super) fn write(turn: &TurnRequest<'_>, options: &UpstreamOptions, tools: &[
     let choice = request.tools(&written_tools);
     request.settings(choice.as_ref());
     request.extras();
-    Written { body: request.body, tool_names: request.names.into_changed(), losses: request.losses }
+    Written { body: request.body, tool_names: request.names.into_originals(), losses: request.losses }
 }
 
 struct Request<'a> {
@@ -83,7 +86,7 @@ impl Request<'_> {
             origin,
             names: &mut self.names,
             losses: &mut self.losses,
-            ids: CallIds::default(),
+            ids: WireIds::new(MAX_CALL_ID),
             system: instructions.into_iter().collect(),
             messages: Vec::with_capacity(transcript.passages.len()),
         };
@@ -97,7 +100,15 @@ impl Request<'_> {
 
     /// The tools of the client, then those of the operator that the client names no other for.
     fn written_tools(&mut self, tools: &[Json]) -> Vec<Json> {
-        let named: HashSet<String> = tools.iter().filter_map(tools::function).map(|(name, _)| name).collect();
+        let mut functions = Vec::with_capacity(tools.len());
+        for tool in tools {
+            match client_tool::normal(tool, &mut self.losses).as_ref().and_then(client_tool::name_and_fields) {
+                Some(function) => functions.push(function),
+                None => self.losses.lost(ContentKind::ToolDeclaration, "a tool of another form than a function"),
+            }
+        }
+
+        let named: HashSet<&str> = functions.iter().map(|(name, _)| name.as_str()).collect();
         let own: Vec<Json> = self
             .options
             .own_tools()
@@ -108,12 +119,11 @@ impl Request<'_> {
             })
             .collect();
 
-        let mut written = Vec::with_capacity(tools.len() + own.len());
-        for tool in tools {
-            match tools::tool(tool, &mut self.names) {
-                Some(tool) => written.push(tool),
-                None => self.losses.lost(ContentKind::ToolDeclaration, "a tool of another form than a function"),
-            }
+        self.names.reserve_accepted(named);
+
+        let mut written = Vec::with_capacity(functions.len() + own.len());
+        for (name, fields) in &functions {
+            written.push(tools::tool(name, fields, &mut self.names));
         }
         written.extend(own);
         written

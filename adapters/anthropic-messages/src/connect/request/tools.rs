@@ -1,18 +1,16 @@
 //! Tools, and the choice among them.
 
+use interlingua_core::wire_names::ToolNames;
 use interlingua_core::{ContentKind, Extra, Json, Losses};
 use serde_json::json;
-
-use super::names::ToolNames;
 
 /// Fields of a function that this protocol has under the same name.
 const KEPT: &[&str] = &["strict", "cache_control", "input_examples", "eager_input_streaming", "defer_loading"];
 
-/// A tool of the client. None: it has a form that this protocol does not have.
-pub(super) fn tool(tool: &Json, names: &mut ToolNames) -> Option<Json> {
-    let (name, fields) = function(tool)?;
+/// A tool of the client.
+pub(super) fn tool(name: &str, fields: &Extra, names: &mut ToolNames) -> Json {
     let mut written = Extra::new();
-    written.push("name", Json::from_serialize(&names.send(&name)));
+    written.push("name", Json::from_serialize(&names.to_wire(name)));
     if let Some(description) = fields.get("description").filter(|text| !text.is_null()) {
         written.push("description", description.clone());
     }
@@ -22,18 +20,7 @@ pub(super) fn tool(tool: &Json, names: &mut ToolNames) -> Option<Json> {
             written.push(*name, value.clone());
         }
     }
-    Some(Json::from_serialize(&written))
-}
-
-/// Name and fields of a function.
-pub(super) fn function(tool: &Json) -> Option<(String, Extra)> {
-    let fields: Extra = tool.decode()?;
-    if word(&fields, "type") != "function" {
-        return None;
-    }
-    let function: Extra = fields.get("function").and_then(Json::decode)?;
-    let name = word(&function, "name");
-    (!name.is_empty()).then_some((name, function))
+    Json::from_serialize(&written)
 }
 
 /// A schema of an object: servers refuse one that does not say so.
@@ -87,7 +74,7 @@ fn read(choice: &Json, names: &mut ToolNames) -> Option<Extra> {
             let nested: Extra = fields.get("function").and_then(Json::decode).unwrap_or_default();
             let name = [word(&nested, "name"), word(&fields, "name")].into_iter().find(|name| !name.is_empty())?;
             let mut written = of_type("tool");
-            written.push("name", Json::from_serialize(&names.send(&name)));
+            written.push("name", Json::from_serialize(&names.to_wire(&name)));
             Some(written)
         }
         _ => None,

@@ -2,12 +2,15 @@
 //!
 //! Not here: what belongs to one assistant message, and which output to which call ([`interlingua_core::transcript`]).
 
+use interlingua_core::model::Content;
 use interlingua_core::transcript::{Entry, OpenCalls, PairedCall, Part, Passage, Stretch, Transcript, joined_text};
-use interlingua_core::{ContentKind, Extra, Json, Losses, opaque};
+use interlingua_core::wire_names::{MAX_CALL_ID, ToolNames, WireIds};
+use interlingua_core::{ContentKind, Extra, Json, Losses, client_tool, opaque, output_parts};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::RequestBody;
-use super::parts::user_content;
+use super::parts::{media_content, user_content};
 use crate::connect::options::{ReasoningInput, SystemRole};
 use crate::connect::state::ReasoningField;
 
@@ -21,8 +24,14 @@ pub(super) struct ChatMessage {
     reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_opaque: Option<Json>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasoning_details: Vec<Json>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    thinking_blocks: Vec<Json>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ChatCall>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +43,10 @@ struct ChatCall {
     id: String,
     #[serde(rename = "type")]
     kind: &'static str,
-    function: ChatFunction,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<ChatFunction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<ChatCustom>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extra_content: Option<Json>,
 }
@@ -45,13 +57,27 @@ struct ChatFunction {
     arguments: String,
 }
 
-/// The messages of a request.
-pub(super) fn messages(request: &RequestBody<'_>, losses: &mut Losses) -> Vec<ChatMessage> {
+/// A call with free text.
+#[derive(Debug, Serialize)]
+struct ChatCustom {
+    name: String,
+    input: String,
+}
+
+/// The messages of a request. `names`: the declared tools are in it.
+pub(super) fn messages(request: &RequestBody<'_>, names: &mut ToolNames, losses: &mut Losses) -> Vec<ChatMessage> {
     let options = request.options;
     let input = &request.turn.request.input;
     let transcript = Transcript::read(input, request.turn.answered, OpenCalls::LeftOut);
     transcript.note_losses(losses);
-    let mut writer = Writer { request, transcript: &transcript, losses, written: Vec::with_capacity(input.len() + 1) };
+    let mut writer = Writer {
+        request,
+        transcript: &transcript,
+        names,
+        ids: WireIds::new(MAX_CALL_ID),
+        losses,
+        written: Vec::with_capacity(input.len() + 1),
+    };
 
     let system_role = match options.system_role {
         SystemRole::System => "system",
@@ -91,6 +117,8 @@ pub(super) fn messages(request: &RequestBody<'_>, losses: &mut Losses) -> Vec<Ch
 struct Writer<'a> {
     request: &'a RequestBody<'a>,
     transcript: &'a Transcript<'a>,
+    names: &'a mut ToolNames,
+    ids: WireIds,
     losses: &'a mut Losses,
     written: Vec<ChatMessage>,
 }
@@ -108,21 +136,23 @@ impl Writer<'_> {
         }
 
         let mut outputs = Vec::new();
+        let mut media = Vec::new();
         let mut tool_calls = Vec::new();
-        for PairedCall { entry, call, output } in stretch.calls() {
-            let Some((said, output)) = output else { continue };
-            if said.has_failed_output() {
+        for pair in stretch.calls() {
+            let Some((answer, output)) = &pair.output else { continue };
+            if answer.has_failed_output() {
                 self.losses.lost(ContentKind::ToolFailure, "an output is a text and nothing else");
             }
+            let call = self.call(pair);
+            let (text, found) = self.output(&output.output, answer);
             outputs.push(ChatMessage {
                 role: "tool",
-                content: Some(Json::from_serialize(&output.output)),
-                tool_call_id: Some(call.call_id.clone()),
+                content: Some(Json::from_serialize(&text)),
+                tool_call_id: Some(call.id.clone()),
                 ..ChatMessage::default()
             });
-            let function = ChatFunction { name: call.name.clone(), arguments: self.arguments(&call.arguments) };
-            let extra_content = self.opaque(*entry, "extra_content");
-            tool_calls.push(ChatCall { id: call.call_id.clone(), kind: "function", function, extra_content });
+            media.push((pair.call.name.clone(), found));
+            tool_calls.push(call);
         }
 
         if texts.is_empty() && tool_calls.is_empty() {
@@ -146,6 +176,52 @@ impl Writer<'_> {
         message.tool_calls = tool_calls;
         self.written.push(message);
         self.written.extend(outputs);
+        // A `tool` message takes text alone, and nothing may stand between the outputs.
+        if let Some(content) = media_content(&media, self.request.options, self.losses) {
+            self.write("user", content);
+        }
+    }
+
+    fn call(&mut self, PairedCall { entry, call, .. }: &PairedCall<'_>) -> ChatCall {
+        let is_own = opaque::is_author(entry, self.request.origin);
+        let id = if is_own && !call.call_id.is_empty() {
+            self.ids.keep(&call.call_id)
+        } else {
+            self.ids.to_wire(&call.call_id)
+        };
+        let extra_content = self.opaque(*entry, "extra_content");
+        if is_own && self.is_custom(entry, &call.name) {
+            // A tool of the operator, whose name is sent as it is.
+            let custom = ChatCustom { name: call.name.clone(), input: client_tool::free_text(&call.arguments) };
+            return ChatCall { id, kind: "custom", function: None, custom: Some(custom), extra_content };
+        }
+        let function =
+            ChatFunction { name: self.names.to_wire(&call.name), arguments: self.arguments(&call.arguments) };
+        ChatCall { id, kind: "function", function: Some(function), custom: None, extra_content }
+    }
+
+    /// True for a call of a custom tool that the operator configured.
+    fn is_custom(&self, entry: &Entry<'_>, name: &str) -> bool {
+        let kind = entry.metadata.as_ref().and_then(Json::decode::<Extra>);
+        let kind = kind.and_then(|metadata| metadata.get("type")?.decode::<String>());
+        let is_configured = |tool: &Map<String, Value>| {
+            let custom = tool.get("custom").and_then(Value::as_object).unwrap_or(tool);
+            tool.get("type").and_then(Value::as_str) == Some("custom")
+                && custom.get("name").and_then(Value::as_str) == Some(name)
+        };
+        kind.as_deref() == Some("custom_tool_call") && self.request.options.tools.iter().any(is_configured)
+    }
+
+    /// The text of an output, and the media in it.
+    fn output(&mut self, output: &str, answer: &Entry<'_>) -> (String, Vec<Content>) {
+        let Some(parts) = output_parts::parts(output, answer) else { return (output.to_owned(), Vec::new()) };
+        let mut text = output_parts::text_of(&parts);
+        let media: Vec<Content> = parts.into_iter().filter(output_parts::is_medium).collect();
+        if text.is_empty() {
+            "(in the next message of the user)".clone_into(&mut text);
+        }
+        self.losses.changed(ContentKind::ClientOutput, "media in it are sent in a message of the user behind it");
+        (text, media)
     }
 
     /// What a part says in words.
@@ -170,11 +246,15 @@ impl Writer<'_> {
         match self.request.reasoning.unwrap_or(ReasoningField::ReasoningContent) {
             ReasoningField::ReasoningContent => message.reasoning_content = text,
             ReasoningField::Reasoning => message.reasoning = text,
+            ReasoningField::ReasoningText => message.reasoning_text = text,
         }
 
         for entry in stretch.reasoning() {
             let details = self.opaque(entry, "reasoning_details").and_then(|details| details.decode::<Vec<Json>>());
             message.reasoning_details.extend(details.unwrap_or_default());
+            let blocks = self.opaque(entry, "thinking_blocks").and_then(|blocks| blocks.decode::<Vec<Json>>());
+            message.thinking_blocks.extend(blocks.unwrap_or_default());
+            message.reasoning_opaque = self.opaque(entry, "reasoning_opaque").or(message.reasoning_opaque.take());
         }
     }
 

@@ -9,7 +9,8 @@ mod tools;
 use std::collections::HashSet;
 
 use interlingua_core::connector::TurnRequest;
-use interlingua_core::{ContentKind, Extra, Json, Losses};
+use interlingua_core::wire_names::{MAX_NAME, OriginalNames, ToolNames};
+use interlingua_core::{ContentKind, Extra, Json, Losses, client_tool};
 use serde::Serialize;
 use serde_json::json;
 
@@ -30,19 +31,22 @@ pub(super) struct RequestBody<'a> {
 }
 
 impl RequestBody<'_> {
-    /// The body, in the order in which people write it.
-    pub(super) fn to_json(&self, losses: &mut Losses) -> Extra {
+    /// The body, in the order in which people write it, and the client's names of tools that have another one in it.
+    pub(super) fn to_json(&self, losses: &mut Losses) -> (Extra, OriginalNames) {
         let request = self.turn.request;
+        let mut names = ToolNames::new(MAX_NAME);
+        // Tools are named before the calls of the conversation are.
+        let tools = self.all_tools(&mut names, losses);
         let mut body = Extra::new();
         // The operator's name wins: what a client calls the agent is no name of a model.
         set(&mut body, "model", self.options.model.as_ref().or(request.model.as_ref()));
-        set(&mut body, "messages", Some(&history::messages(self, losses)));
+        set(&mut body, "messages", Some(&history::messages(self, &mut names, losses)));
         set(&mut body, "stream", Some(&true));
         if self.options.usage {
             set(&mut body, "stream_options", Some(&json!({ "include_usage": true })));
         }
 
-        self.tools(&mut body, losses);
+        self.set_tools(&mut body, &tools, &mut names, losses);
         self.settings(&mut body, losses);
         match self.options.user_field {
             Some(field) => set(&mut body, field.as_str(), request.user_id.as_ref()),
@@ -66,31 +70,48 @@ impl RequestBody<'_> {
             }
         }
 
-        body
+        (body, names.into_originals())
     }
 
-    fn tools(&self, body: &mut Extra, losses: &mut Losses) {
-        let mut tools: Vec<Json> = Vec::with_capacity(self.tools.len());
+    /// The tools of the client, then those of the operator that the client names no other for.
+    fn all_tools(&self, names: &mut ToolNames, losses: &mut Losses) -> Vec<Json> {
+        let mut named = Vec::with_capacity(self.tools.len());
         for tool in self.tools {
-            if tools::is_function(tool) {
-                tools.push(tool.clone());
-            } else {
-                losses.lost(ContentKind::ToolDeclaration, "a tool of another form than a function");
+            let tool = client_tool::normal(tool, losses);
+            match tool.and_then(|tool| Some((client_tool::name_and_fields(&tool)?.0, tool))) {
+                Some(tool) => named.push(tool),
+                None => losses.lost(ContentKind::ToolDeclaration, "a tool of another form than a function"),
             }
         }
 
-        let named: HashSet<String> = tools.iter().filter_map(tools::name).collect();
-        let own = self.options.tools.iter().map(Json::from_serialize);
-        tools.extend(own.filter(|tool| tools::name(tool).is_none_or(|name| !named.contains(&name))));
+        let declared: HashSet<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
+        let own = self.options.tools.iter().map(Json::from_serialize).map(|tool| (tools::name(&tool), tool));
+        let own: Vec<_> =
+            own.filter(|(name, _)| name.as_ref().is_none_or(|name| !declared.contains(name.as_str()))).collect();
+        for name in own.iter().filter_map(|(name, _)| name.as_ref()) {
+            names.reserve(name);
+        }
+        names.reserve_accepted(declared);
+
+        let mut tools: Vec<Json> = Vec::with_capacity(named.len() + own.len());
+        for (name, tool) in named {
+            let wire = names.to_wire(&name);
+            tools.push(if wire == name { tool } else { client_tool::renamed(&tool, &wire) });
+        }
+        tools.extend(own.into_iter().map(|(_, tool)| tool));
+        tools
+    }
+
+    fn set_tools(&self, body: &mut Extra, tools: &[Json], names: &mut ToolNames, losses: &mut Losses) {
         // Several servers refuse an empty list, and a choice without one.
         if tools.is_empty() {
             return;
         }
 
-        set(body, "tools", Some(&tools));
+        set(body, "tools", Some(tools));
         let extra = &self.turn.request.extra;
         let choice = extra.get("tool_choice").filter(|choice| !choice.is_null());
-        let nested = choice.and_then(tools::nested_choice);
+        let nested = choice.and_then(|choice| tools::nested_choice(choice, names));
         if choice.is_some() && nested.is_none() {
             losses.lost(ContentKind::ToolChoice, "a choice among tools that this protocol cannot say");
         }

@@ -1,11 +1,26 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
+use interlingua_core::data_url::normal;
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::transcript::{inline_sound, sent_as_text};
 use interlingua_core::{Extra, Json, Losses};
 use serde_json::{Value, json};
 
 use crate::connect::options::{Part, UpstreamOptions};
+
+/// Media of tools' outputs as the content of a user message: a `tool` message takes text alone. `None`: no media.
+pub(super) fn media_content(
+    outputs: &[(String, Vec<Content>)],
+    options: &UpstreamOptions,
+    losses: &mut Losses,
+) -> Option<Json> {
+    let mut parts = Vec::new();
+    for (name, media) in outputs.iter().filter(|(_, media)| !media.is_empty()) {
+        parts.push(json!({ "type": "text", "text": format!("[output of {name}]") }));
+        parts.extend(media.iter().filter_map(|content| part(content, options, losses)));
+    }
+    (!parts.is_empty()).then(|| Json::from_serialize(&parts))
+}
 
 /// What a user's message holds: one text, or parts.
 pub(super) fn user_content(contents: &[Content], options: &UpstreamOptions, losses: &mut Losses) -> Json {
@@ -19,11 +34,11 @@ pub(super) fn user_content(contents: &[Content], options: &UpstreamOptions, loss
 
 fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Option<Value> {
     let taken = match &content.body {
-        Body::Image(Some(url)) if options.takes(Part::Image) => Some(image(url, &content.extra)),
+        Body::Image(Some(url)) if options.takes(Part::Image) => Some(image(&normal(url), &content.extra)),
         Body::Audio { data: Some(data), format } if options.takes(Part::Audio) => audio(data, format.as_deref()),
         Body::File(found) if options.takes(Part::File) => file(found),
         Body::Video(Some(url)) if options.takes(Part::Video) => {
-            Some(json!({ "type": "video_url", "video_url": { "url": url } }))
+            Some(json!({ "type": "video_url", "video_url": { "url": normal(url) } }))
         }
         _ => None,
     };
@@ -51,7 +66,7 @@ fn audio(data: &str, format: Option<&str>) -> Option<Value> {
 fn file(file: &File) -> Option<Value> {
     let mut fields = serde_json::Map::new();
     if let Some(data) = &file.data {
-        fields.insert("file_data".to_owned(), data.as_str().into());
+        fields.insert("file_data".to_owned(), normal(data).into());
     } else {
         fields.insert("file_id".to_owned(), file.id.as_deref()?.into());
     }

@@ -1,41 +1,39 @@
 //! Tools, the choice among them and the form of the answer. The canonical form of the last two is flat, this protocol's
 //! is nested.
 
+use interlingua_core::wire_names::ToolNames;
 use interlingua_core::{Extra, Json};
 
-/// True for a tool in the form that this protocol has. Servers refuse requests with other forms.
-pub(super) fn is_function(tool: &Json) -> bool {
-    let fields: Option<Extra> = tool.decode();
-    fields.is_some_and(|fields| {
-        word(&fields, "type") == "function" && fields.get("function").is_some_and(Json::is_object)
-    })
-}
-
-/// The name of a tool in this form. None: it has none.
+/// The name of one of the operator's tools, a function or a custom tool, nested or flat. None: it has none.
 pub(super) fn name(tool: &Json) -> Option<String> {
-    let function: Extra = tool.decode::<Extra>()?.get("function")?.decode()?;
-    Some(word(&function, "name")).filter(|name| !name.is_empty())
+    let fields: Extra = tool.decode()?;
+    let nested: Option<Extra> = fields.get(&word(&fields, "type")).and_then(Json::decode);
+    Some(word(nested.as_ref().unwrap_or(&fields), "name")).filter(|name| !name.is_empty())
 }
 
-/// The choice among tools. None: it cannot be said.
-pub(super) fn nested_choice(choice: &Json) -> Option<Json> {
+/// The choice among tools, with the names that are sent. None: the protocol has no such choice.
+pub(super) fn nested_choice(choice: &Json, names: &mut ToolNames) -> Option<Json> {
     let Some(fields) = choice.decode::<Extra>() else {
         return choice.decode::<String>().map(|word| Json::from_serialize(&word));
     };
 
-    if fields.get("function").is_some() || fields.get("allowed_tools").is_some() {
-        return Some(choice.clone());
-    }
-
-    match word(&fields, "type").as_str() {
-        "function" => Some(nested("function", "function", &fields, &["name"])),
+    let kind = word(&fields, "type");
+    let inner: Option<Extra> = fields.get(&kind).and_then(Json::decode);
+    let fields = inner.unwrap_or(fields);
+    match kind.as_str() {
+        // The client's custom tools are sent as functions.
+        "function" | "custom" => {
+            let name = names.to_wire(&word(&fields, "name"));
+            let named: Extra = [("name", Json::from_serialize(&name))].into_iter().collect();
+            Some(nested("function", "function", &named, &["name"]))
+        }
         "allowed_tools" => {
             let tools: Vec<Json> = fields.get("tools").and_then(Json::decode)?;
             let mut allowed = Extra::new();
             if let Some(mode) = fields.get("mode") {
                 allowed.push("mode", mode.clone());
             }
-            let tools: Vec<Json> = tools.iter().filter_map(nested_choice).collect();
+            let tools: Vec<Json> = tools.iter().filter_map(|tool| nested_choice(tool, names)).collect();
             allowed.push("tools", Json::from_serialize(&tools));
 
             let mut whole = Extra::new();

@@ -3,14 +3,16 @@
 //! Servers refuse a call without an output behind it, and an output without its call. One that remembers what was said
 //! before knows the calls that new outputs belong to.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
+use interlingua_core::data_url::normal;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Content, Message, MessageType, Role, ToolCall, ToolOutput};
-use interlingua_core::opaque::of_message_may_return;
+use interlingua_core::opaque::{is_author, of_message_may_return};
 use interlingua_core::pending::approval_id;
 use interlingua_core::transcript::joined_text;
-use interlingua_core::{Extra, Json};
+use interlingua_core::wire_names::{MAX_CALL_ID, ToolNames, WireIds};
+use interlingua_core::{Extra, Json, client_tool, output_parts};
 use serde_json::{Map, Value, json};
 
 use super::{RequestBody, parts};
@@ -24,11 +26,13 @@ pub(super) struct Written {
     pub(super) instructions: Vec<String>,
 }
 
-/// The items of a request.
-pub(super) fn write(body: &RequestBody<'_>, losses: &mut Losses) -> Written {
+/// The items of a request. `names`: the declared tools are in it.
+pub(super) fn write(body: &RequestBody<'_>, names: &mut ToolNames, losses: &mut Losses) -> Written {
     let input = &body.turn.request.input;
     let mut writer = Writer {
         body,
+        names,
+        ids: WireIds::new(MAX_CALL_ID),
         losses,
         left: HashMap::new(),
         open: HashMap::new(),
@@ -71,11 +75,13 @@ fn decided(message: &Message) -> Vec<String> {
 
 struct Writer<'a> {
     body: &'a RequestBody<'a>,
+    names: &'a mut ToolNames,
+    ids: WireIds,
     losses: &'a mut Losses,
     /// How many outputs of a call are still to come.
     left: HashMap<String, usize>,
-    /// Calls that were written and have no output so far.
-    open: HashMap<String, usize>,
+    /// The ids under which calls were written that have no output so far.
+    open: HashMap<String, VecDeque<String>>,
     /// Ids of the approvals that the input decides.
     answered: HashSet<String>,
     /// Outputs of MCP calls that are written with their calls.
@@ -210,9 +216,15 @@ impl Writer<'_> {
                 continue;
             };
             *left -= 1;
-            *self.open.entry(call.call_id.clone()).or_default() += 1;
-            let item = function_call(message, call);
-            self.push(item);
+            // An id that the server made, however odd, goes back to it.
+            let wire_id = if is_author(message, self.body.origin) && !call.call_id.is_empty() {
+                self.ids.keep(&call.call_id)
+            } else {
+                self.ids.to_wire(&call.call_id)
+            };
+            self.open.entry(call.call_id.clone()).or_default().push_back(wire_id.clone());
+            let name = self.names.to_wire(&call.name);
+            self.push(function_call(message, &call, &wire_id, &name));
         }
     }
 
@@ -228,11 +240,12 @@ impl Writer<'_> {
                 continue;
             }
 
-            let open = self.open.get_mut(&output.call_id).filter(|open| **open > 0);
+            let open = self.open.get_mut(&output.call_id).and_then(VecDeque::pop_front);
             let is_new = self.body.goes_on && message.kind == MessageType::FunctionCallOutput;
-            match open {
-                Some(open) => *open -= 1,
-                None if is_new => {}
+            let wire_id = match open {
+                Some(wire_id) => wire_id,
+                // The server knows the call by its own id.
+                None if is_new => output.call_id.clone(),
                 None => {
                     if let Some(left) = self.left.get_mut(&output.call_id) {
                         *left = left.saturating_sub(1);
@@ -242,12 +255,24 @@ impl Writer<'_> {
                     }
                     continue;
                 }
-            }
+            };
             if message.has_failed_output() {
                 self.losses.lost(ContentKind::ToolFailure, "an output has no mark of a failure");
             }
             let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
-            self.push(json!({ "type": kind, "call_id": output.call_id, "output": output_value(&output.output) }));
+            let value = self.output_value(&output.output, message);
+            self.push(json!({ "type": kind, "call_id": wire_id, "output": value }));
+        }
+    }
+
+    /// An output: parts, if it has media or is a list of parts as this protocol has them, else a text.
+    fn output_value(&mut self, output: &str, message: &Message) -> Value {
+        if let Some(parts) = own_parts(output) {
+            return parts;
+        }
+        match output_parts::parts(output, message) {
+            Some(parts) => parts::user(&parts, self.body.options, self.losses).into(),
+            None => output.into(),
         }
     }
 
@@ -319,19 +344,16 @@ fn to_value(json: &Json) -> Value {
     json.decode().unwrap_or_default()
 }
 
-fn function_call(message: &Message, call: ToolCall) -> Value {
+fn function_call(message: &Message, call: &ToolCall, id: &str, name: &str) -> Value {
     let fields = metadata(message);
     let is_custom = fields.get("type").and_then(Json::decode::<String>).as_deref() == Some("custom_tool_call");
-    let input = is_custom.then(|| {
-        let arguments: Option<Extra> = serde_json::from_str(&call.arguments).ok();
-        arguments?.get("input")?.decode::<String>()
-    });
-    if let Some(Some(input)) = input {
-        return json!({ "type": "custom_tool_call", "call_id": call.call_id, "name": call.name, "input": input });
+    if is_custom {
+        let input = client_tool::free_text(&call.arguments);
+        return json!({ "type": "custom_tool_call", "call_id": id, "name": name, "input": input });
     }
 
     let mut item = json!({
-        "type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments,
+        "type": "function_call", "call_id": id, "name": name, "arguments": call.arguments,
     });
     if let Some(namespace) = fields.get("namespace") {
         item["namespace"] = to_value(namespace);
@@ -346,15 +368,26 @@ fn mcp_call(call: &ToolCall, output: &ToolOutput) -> Value {
     })
 }
 
-/// An output: parts, if it is a list of them as this protocol has them, else a text.
-fn output_value(output: &str) -> Value {
+/// An output that is a list of parts as this protocol has them, with its media as servers take them.
+fn own_parts(output: &str) -> Option<Value> {
     let is_part = |part: &Value| {
         let kind = part.get("type").and_then(Value::as_str);
         kind.is_some_and(|kind| matches!(kind, "input_text" | "input_image" | "input_file"))
     };
-    let parts = || {
-        let parts: Vec<Value> = serde_json::from_str(output).ok()?;
-        (!parts.is_empty() && parts.iter().all(is_part)).then_some(Value::Array(parts))
-    };
-    if output.starts_with('[') { parts() } else { None }.unwrap_or_else(|| output.into())
+    if !output.starts_with('[') {
+        return None;
+    }
+    let mut parts: Vec<Value> = serde_json::from_str(output).ok()?;
+    if parts.is_empty() || !parts.iter().all(is_part) {
+        return None;
+    }
+    for part in &mut parts {
+        for name in ["image_url", "file_data"] {
+            let normal = part.get(name).and_then(Value::as_str).map(|url| normal(url).into_owned());
+            if let Some(normal) = normal {
+                part[name] = normal.into();
+            }
+        }
+    }
+    Some(Value::Array(parts))
 }

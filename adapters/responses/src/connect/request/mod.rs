@@ -7,9 +7,12 @@ mod items;
 mod parts;
 mod tools;
 
+use std::collections::HashSet;
+
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
-use interlingua_core::{Extra, Json};
+use interlingua_core::wire_names::{MAX_NAME, OriginalNames, ToolNames};
+use interlingua_core::{Extra, Json, client_tool};
 use serde::Serialize;
 
 use super::options::{Background, Chain, Penalties, SystemRole, UpstreamOptions};
@@ -34,11 +37,14 @@ pub(super) struct RequestBody<'a> {
 }
 
 impl RequestBody<'_> {
-    /// The body, in the order in which people write it.
-    pub(super) fn to_json(&self, losses: &mut Losses) -> Extra {
+    /// The body, in the order in which people write it, and the client's names of tools that have another one in it.
+    pub(super) fn to_json(&self, losses: &mut Losses) -> (Extra, OriginalNames) {
         let request = self.turn.request;
         let options = self.options;
-        let written = items::write(self, losses);
+        let mut names = ToolNames::new(MAX_NAME);
+        // Tools are named before the calls of the conversation are.
+        let tools = self.all_tools(&mut names, losses);
+        let written = items::write(self, &mut names, losses);
 
         let mut body = Extra::new();
         // The operator's name wins: what a client calls the agent is no name of a model.
@@ -56,7 +62,7 @@ impl RequestBody<'_> {
             set(&mut body, "background", Some(&true));
         }
 
-        self.tools(&mut body, losses);
+        self.set_tools(&mut body, &tools, &mut names);
         self.settings(&mut body, losses);
         self.extras(&mut body, losses);
         for (name, value) in &options.parameters {
@@ -64,30 +70,45 @@ impl RequestBody<'_> {
                 set(&mut body, name, Some(value));
             }
         }
-        body
+        (body, names.into_originals())
     }
 
-    fn tools(&self, body: &mut Extra, losses: &mut Losses) {
-        let mut tools: Vec<Extra> = Vec::new();
+    /// The tools of the client, then those of the operator that the client names no other for.
+    fn all_tools(&self, names: &mut ToolNames, losses: &mut Losses) -> Vec<Extra> {
+        let mut named = Vec::with_capacity(self.tools.len());
         for tool in self.tools {
-            match tools::flat(tool) {
-                Some(tool) => tools.push(tool),
+            match client_tool::normal(tool, losses).as_ref().and_then(client_tool::name_and_fields) {
+                Some(function) => named.push(function),
                 None => losses.lost(ContentKind::ToolDeclaration, "a tool of a client is a function with a name"),
             }
         }
 
-        let named = |tool: &Extra| tool.get("name").and_then(Json::decode::<String>);
-        let taken: Vec<String> = tools.iter().filter_map(named).collect();
+        let declared: HashSet<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
+        let own_name = |tool: &Extra| tool.get("name").and_then(Json::decode::<String>);
         let own = self.options.tools().into_iter();
-        tools.extend(own.filter(|tool| named(tool).is_none_or(|name| !taken.contains(&name))));
+        let own: Vec<Extra> =
+            own.filter(|tool| own_name(tool).is_none_or(|name| !declared.contains(name.as_str()))).collect();
+        for name in own.iter().filter_map(own_name) {
+            names.reserve(&name);
+        }
+        names.reserve_accepted(declared);
 
+        let mut tools = Vec::with_capacity(named.len() + own.len());
+        for (name, fields) in named {
+            tools.push(tools::flat(&names.to_wire(&name), &fields));
+        }
+        tools.extend(own);
+        tools
+    }
+
+    fn set_tools(&self, body: &mut Extra, tools: &[Extra], names: &mut ToolNames) {
         // Several servers refuse an empty list, and a choice without one.
         if tools.is_empty() {
             return;
         }
-        set(body, "tools", Some(&tools));
+        set(body, "tools", Some(tools));
         let choice = self.turn.request.extra.get("tool_choice").filter(|choice| !choice.is_null());
-        set(body, "tool_choice", choice.map(tools::flat_choice).as_ref());
+        set(body, "tool_choice", choice.map(|choice| tools::flat_choice(choice, names)).as_ref());
     }
 
     fn settings(&self, body: &mut Extra, losses: &mut Losses) {

@@ -1,5 +1,6 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
+use interlingua_core::data_url::normal;
 use interlingua_core::loss::Losses;
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::transcript::{inline_sound, sent_as_text};
@@ -29,11 +30,11 @@ pub(super) fn assistant(contents: &[Content], losses: &mut Losses) -> Vec<Value>
 
 fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Option<Value> {
     let taken = match &content.body {
-        Body::Image(Some(url)) if options.takes(Part::Image) => Some(image(url, &content.extra)),
+        Body::Image(Some(url)) if options.takes(Part::Image) => Some(image(&normal(url), &content.extra)),
         Body::Audio { data: Some(data), format } if options.takes(Part::Audio) => audio(data, format.as_deref()),
         Body::File(found) if options.takes(Part::File) => file(found),
         Body::Video(Some(url)) if options.takes(Part::Video) => {
-            Some(json!({ "type": "input_video", "video_url": url }))
+            Some(json!({ "type": "input_video", "video_url": normal(url) }))
         }
         _ => None,
     };
@@ -66,7 +67,7 @@ fn file(file: &File) -> Option<Value> {
         File { id: Some(id), .. } => ("file_id", id),
         _ => return None,
     };
-    fields.insert(name.to_owned(), value.as_str().into());
+    fields.insert(name.to_owned(), normal(value).into());
     if let Some(name) = &file.name {
         fields.insert("filename".to_owned(), name.as_str().into());
     }

@@ -1,38 +1,53 @@
 //! Tools and the choice among them, in the flat form of this protocol.
 
+use interlingua_core::wire_names::ToolNames;
 use interlingua_core::{Extra, Json};
 
-/// A function, whose fields other protocols nest. `None`: it is none.
-pub(super) fn flat(tool: &Json) -> Option<Extra> {
-    let fields: Extra = tool.decode()?;
-    let kind: Option<String> = fields.get("type").and_then(Json::decode);
-    if kind.is_some_and(|kind| kind != "function") {
-        return None;
-    }
-
-    let inner: Extra = fields.get("function").and_then(Json::decode).unwrap_or_else(|| fields.clone());
-    let name = inner.get("name").and_then(Json::decode::<String>).filter(|name| !name.is_empty())?;
+/// A function, whose fields other protocols nest.
+pub(super) fn flat(name: &str, fields: &Extra) -> Extra {
     let mut flat = Extra::new();
     flat.push("type", Json::from_serialize("function"));
-    flat.push("name", Json::from_serialize(&name));
+    flat.push("name", Json::from_serialize(name));
     for field in ["description", "parameters", "strict"] {
-        if let Some(value) = inner.get(field).filter(|value| !value.is_null()) {
+        if let Some(value) = fields.get(field).filter(|value| !value.is_null()) {
             flat.push(field, value.clone());
         }
     }
-    Some(flat)
+    flat
 }
 
-/// A choice among tools. What is no choice of one function stays as it is: it came over this protocol.
-pub(super) fn flat_choice(choice: &Json) -> Json {
-    let nested = || {
-        let fields: Extra = choice.decode()?;
-        let function: Extra = fields.get("function")?.decode()?;
-        let name = function.get("name")?.clone();
-        let mut flat = Extra::new();
-        flat.push("type", Json::from_serialize("function"));
-        flat.push("name", name);
-        Some(Json::from_serialize(&flat))
-    };
-    nested().unwrap_or_else(|| choice.clone())
+/// A choice among tools, with the names that are sent. Other choices are unchanged: they came over this protocol.
+pub(super) fn flat_choice(choice: &Json, names: &mut ToolNames) -> Json {
+    changed_choice(choice, names).unwrap_or_else(|| choice.clone())
+}
+
+fn changed_choice(choice: &Json, names: &mut ToolNames) -> Option<Json> {
+    let mut fields: Extra = choice.decode()?;
+    let kind: String = fields.get("type")?.decode()?;
+    let nested: Option<Extra> = fields.get(&kind).and_then(Json::decode);
+    if kind == "allowed_tools" {
+        let mut fields = nested.map_or(fields, |nested| {
+            let mut flat = Extra::new();
+            flat.push("type", Json::from_serialize("allowed_tools"));
+            flat.merge(nested);
+            flat
+        });
+        let tools: Vec<Json> = fields.get("tools")?.decode()?;
+        let tools: Vec<Json> = tools.iter().map(|tool| flat_choice(tool, names)).collect();
+        fields.set("tools", Json::from_serialize(&tools));
+        return Some(Json::from_serialize(&fields));
+    }
+    if kind != "function" && kind != "custom" {
+        return None;
+    }
+
+    let name: String = nested.as_ref().unwrap_or(&fields).get("name")?.decode()?;
+    let wire = Json::from_serialize(&names.to_wire(&name));
+    if nested.is_some() || kind == "custom" {
+        // The client's custom tools are sent as functions.
+        fields = [("type", Json::from_serialize("function")), ("name", wire)].into_iter().collect();
+    } else {
+        fields.set("name", wire);
+    }
+    Some(Json::from_serialize(&fields))
 }
