@@ -113,7 +113,7 @@ async fn an_agent_is_shown_with_what_it_did_lately_and_its_last_fault() {
     let shown = shown.await;
     assert_eq!(shown["lately"]["ended"], 2, "{shown}");
     assert!(shown["lately"]["first_event_p50"].is_number(), "{shown}");
-    assert_eq!(shown["last_fault"]["code"], "UPSTREAM_UNREACHABLE", "{shown}");
+    assert_eq!(shown["last_fault"]["code"], "UPSTREAM_OVERLOADED", "{shown}");
     assert!(shown["last_fault"]["at"].as_u64().is_some_and(|at| at > 0), "{shown}");
 }
 
