@@ -27,7 +27,7 @@ mod slots;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use self::errors::named;
+use self::errors::ErrorFilter;
 use self::names::Names;
 use self::protocol_events::ProtocolEvents;
 use self::same::Comparison;
@@ -37,10 +37,8 @@ use crate::agent_event::{
     AgentError, AgentEvent, Awaits, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
     to_extra,
 };
-use crate::error_class;
 use crate::event::End;
 use crate::fault::{Fault, FaultKind};
-use crate::filter;
 use crate::json::Extra;
 use crate::model::{ContentType, MessageType};
 use crate::run::{FailureCause, MessageEnd, MessageStart, Record, RunError, reserve_one};
@@ -163,43 +161,11 @@ impl Normalizer {
         self.complaint.as_deref()
     }
 
-    /// `end`: how the agent says that the turn ended.
+    /// `end`: the end of the turn as the agent reports it.
     fn report_error(&mut self, error: &AgentError<'_>, end: Option<End>) -> RunError {
-        let text = match error {
-            AgentError::Raw { value, .. } => value.get(),
-            AgentError::Named { message, .. } => message,
-        };
-        self.complaint = Some(filter::log_text(&(self.mask)(text)));
-
-        let (code, message) = named(error);
-        // The reason of an answer that is merely incomplete, or rejected, is no failure of the agent.
-        let kind = match end {
-            None | Some(End::Failed) => errors::class(error, &code, &message),
-            Some(_) => None,
-        };
-        let Some(kind) = kind else {
-            return RunError { message: self.client_text(&code, &message), code: self.client_code(&code) };
-        };
-
-        let code = errors::code_of_class(&code, kind);
-        // What an agent says of its credentials is the gateway's business.
-        let is_hidden = kind == FaultKind::UpstreamCredentials || message.is_empty();
-        let message =
-            if is_hidden { error_class::sentence(kind, None).into_owned() } else { self.client_text(code, &message) };
-        RunError { message, code: code.to_owned() }
-    }
-
-    fn read_error(&self, error: &AgentError<'_>) -> RunError {
-        let (code, message) = named(error);
-        RunError { message: self.client_text(&code, &message), code: self.client_code(&code) }
-    }
-
-    fn client_text(&self, code: &str, text: &str) -> String {
-        filter::client_text(code, &(self.mask)(text))
-    }
-
-    fn client_code(&self, code: &str) -> String {
-        filter::client_code(&(self.mask)(code)).to_owned()
+        let filter = ErrorFilter(self.mask);
+        self.complaint = Some(filter.log_text(error));
+        filter.end(error, end)
     }
 
     /// What the agent waits for, besides pending items. `None`: it has not said so.
@@ -520,10 +486,11 @@ impl Normalizer {
             self.held = (self.held + self.messages[index].slots.held()).saturating_sub(held);
             self.emit_message(record, index);
         }
-        let error = event.error.as_ref().map(|error| self.read_error(error));
+        let filter = ErrorFilter(self.mask);
+        let error = event.error.as_ref().map(|error| filter.error(error));
         let code = event.code.as_deref().map(str::to_owned).or_else(|| error.as_ref().map(|error| error.code.clone()));
-        let code = code.map(|code| self.client_code(&code));
-        let text = event.text.as_deref().map(|text| self.client_text(code.as_deref().unwrap_or(""), text));
+        let code = code.map(|code| filter.code(&code));
+        let text = event.text.as_deref().map(|text| filter.text(code.as_deref().unwrap_or(""), text));
         let message_end = MessageEnd {
             end,
             kind: None,
