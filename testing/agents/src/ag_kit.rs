@@ -103,7 +103,9 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest) {
             Some("tool") => {
                 let id = message["toolCallId"].as_str().unwrap_or_default();
                 let is_new = id.starts_with(&play.mark.to_string());
-                received.extend(is_new.then(|| Item::new(K::ClientOutput, content)));
+                if is_new {
+                    received.extend(crate::tool_output::items(&message["content"]));
+                }
             }
             _ => {}
         }

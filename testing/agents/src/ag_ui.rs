@@ -101,12 +101,12 @@ impl ScriptedAgent for AgUi {
     }
 }
 
-/// The turn of a request. An answer in `forwardedProps` names nothing, so that the last mark is that of the question.
+/// The turn of a request. An answer in `forwardedProps` has no mark, but its thread is known.
 fn play_of<'s>(request: &ReceivedRequest, body: &Value, stage: &'s Stage) -> Option<Play<'s>> {
     if body["forwardedProps"]["command"].get("resume").is_none() {
         return stage.play(request);
     }
-    let mark = Mark::last_in(&request.body)?;
+    let mark = stage.of_session(body["threadId"].as_str()?)?;
     let next = Mark { turn: mark.turn + 1, ..mark };
     stage.keep_unmarked(request, next);
     stage.at(next)
@@ -139,9 +139,11 @@ fn note_request(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
                     parts.iter().filter_map(|part| part["text"].as_str()).any(|text| play.words(text).is_some());
                 items.extend(parts.iter().filter(|_| is_new).filter_map(|part| user_part(play, part)));
             }
-            (Some("tool"), Value::String(output)) => {
+            (Some("tool"), output @ Value::String(_)) => {
                 let is_new = message["toolCallId"].as_str().is_some_and(|id| id.starts_with(&play.mark.to_string()));
-                items.extend(is_new.then(|| Item::new(K::ClientOutput, output)));
+                if is_new {
+                    items.extend(crate::tool_output::items(output));
+                }
                 let has_failed = is_new && message["error"].is_string();
                 items.extend(has_failed.then(|| Item::new(K::ToolFailure, "failed")));
             }

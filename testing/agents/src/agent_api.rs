@@ -116,13 +116,15 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest) {
                 received.extend(contents.iter().filter_map(|content| user_content(play, content)));
             }
             (Some("function_call_output" | "mcp_approval_response"), _) => {
-                let data = contents.iter().map(|content| &content["data"]);
-                for data in data {
-                    let answer = answered(play, data);
-                    if answer.is_some() && data["is_error"] == true {
+                for data in contents.iter().map(|content| &content["data"]) {
+                    let answers = answered(play, data);
+                    if !answers.is_empty() && data["is_error"] == true {
                         received.push(Item::new(K::ToolFailure, "failed"));
                     }
-                    received.extend(answer);
+                    let beside = contents.iter().filter(|_| !answers.is_empty());
+                    let pictures = beside.filter_map(|content| content["image_url"].as_str());
+                    received.extend(pictures.map(|url| Item::new(K::ImageIn, url)));
+                    received.extend(answers);
                 }
             }
             _ => {}
@@ -157,16 +159,19 @@ fn base64_of(data: &str) -> &str {
 }
 
 /// An output or a decision that answers what was asked in the turn before.
-fn answered(play: &Play<'_>, data: &Value) -> Option<Item> {
-    use ContentKind as K;
-    let id = data["call_id"].as_str().or(data["approval_request_id"].as_str())?;
+fn answered(play: &Play<'_>, data: &Value) -> Vec<Item> {
+    let id = data["call_id"].as_str().or(data["approval_request_id"].as_str()).unwrap_or_default();
     if !id.starts_with(&play.mark.to_string()) {
-        return None;
+        return Vec::new();
     }
-    if let Some(output) = data["output"].as_str() {
-        return Some(Item::new(K::ClientOutput, output));
+    if data["output"].is_string() {
+        return crate::tool_output::items(&data["output"]);
     }
+    decided(play, id, data).into_iter().collect()
+}
 
+fn decided(play: &Play<'_>, id: &str, data: &Value) -> Option<Item> {
+    use ContentKind as K;
     let extension = &data["interrupt"];
     let asked = play.noted(id).unwrap_or_default();
     Some(match (asked.as_str(), extension["decision"].as_str()?) {

@@ -160,8 +160,10 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
         });
     }
     for result in list(&body["input"]["execution_results"]) {
-        let texts: String = list(&result["output"]).iter().filter_map(|part| part["text"].as_str()).collect();
-        received.push(Item::new(K::ClientOutput, texts));
+        let blocks = list(&result["output"]);
+        let texts: String = blocks.iter().filter_map(|part| part["text"].as_str()).collect();
+        received.extend(crate::tool_output::items(&json!(texts)));
+        received.extend(blocks.iter().filter_map(|block| media(&block["source"])));
         if result["state"] == "error" {
             received.push(Item::new(K::ToolFailure, "failed"));
         }

@@ -212,16 +212,7 @@ fn user_block(play: &Play<'_>, block: &Value, is_new: bool) -> Vec<Item> {
 /// The result of a call: its text, pictures, and whether the tool failed.
 fn outputs(result: &Value) -> Vec<Item> {
     use ContentKind as K;
-    let content = &result["content"];
-    let blocks = content.as_array().into_iter().flatten();
-    let texts: Vec<&str> = blocks.clone().filter_map(|block| block["text"].as_str()).collect();
-    let text = content.as_str().map_or_else(|| texts.join("\n"), str::to_owned);
-    let mut items = vec![Item::new(K::ClientOutput, text)];
-    let source =
-        |block: &Value| block["source"]["url"].as_str().or(block["source"]["data"].as_str()).map(str::to_owned);
-    items.extend(
-        blocks.filter(|block| block["type"] == "image").filter_map(source).map(|url| Item::new(K::ImageIn, url)),
-    );
+    let mut items = crate::tool_output::items(&result["content"]);
     if result["is_error"] == true {
         items.push(Item::new(K::ToolFailure, "failed"));
     }

@@ -29,6 +29,33 @@ pub(crate) enum Dialect {
     Ollama,
     /// OpenRouter: comments while a model works, a role in each piece, errors inside a choice, the cost beside one.
     OpenRouter,
+    /// Reasoning in another field, and in this form.
+    Reasoning(&'static str, ReasoningForm),
+    /// The id of a call comes first, then the beginning of its arguments, then its name.
+    LateNames,
+    /// Calls of custom tools, whose input is a text.
+    CustomCalls,
+}
+
+/// The value of a delta's field for reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReasoningForm {
+    Text,
+    /// Parts with a text, as OpenRouter's `reasoning_details` are.
+    Details,
+    /// The content, with a mark beside it that Gemini sets.
+    Marked,
+}
+
+impl ReasoningForm {
+    /// The delta of a piece.
+    fn delta(self, field: &str, piece: &str) -> Value {
+        match self {
+            Self::Text => json!({ field: piece }),
+            Self::Details => json!({ field: [{ "type": "reasoning.text", "text": piece, "index": 0 }] }),
+            Self::Marked => json!({ "content": piece, "extra_content": { "google": { "thought": true } } }),
+        }
+    }
 }
 
 impl ScriptedAgent for ChatCompletions {
@@ -120,6 +147,10 @@ fn check(body: &Value) -> Result<(), String> {
         }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+            if call["type"] == "custom" {
+                open.insert(call["id"].as_str().unwrap_or_default());
+                continue;
+            }
             if !serde_json::from_str::<Value>(arguments).is_ok_and(|arguments| arguments.is_object()) {
                 return Err(format!("messages[{place}]: the arguments of a call are no JSON object"));
             }
@@ -137,12 +168,18 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
     }
 
     let mut received = Vec::new();
+    let mut follows_output = false;
     for message in body["messages"].as_array().into_iter().flatten() {
         let text = message["content"].as_str();
         match message["role"].as_str().unwrap_or_default() {
             "system" => received.extend(text.map(|text| Item::new(K::Instructions, text))),
             "user" => {
                 let parts = message["content"].as_array().cloned().unwrap_or_default();
+                if follows_output {
+                    // Pictures of the outputs before it.
+                    let images = parts.iter().filter_map(|part| part["image_url"]["url"].as_str());
+                    received.extend(images.map(|url| Item::new(K::ImageIn, url)));
+                }
                 let texts = parts.iter().filter_map(|part| part["text"].as_str()).chain(text);
                 if texts.clone().any(|text| play.words(text).is_some()) {
                     received.extend(text.and_then(|text| said(play, text)));
@@ -151,7 +188,10 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest, body: &Value) {
             }
             "tool" => {
                 let is_new = message["tool_call_id"].as_str().is_some_and(|id| id.starts_with(&play.mark.to_string()));
-                received.extend(text.filter(|_| is_new).map(|text| Item::new(K::ClientOutput, text)));
+                follows_output = is_new;
+                if is_new {
+                    received.extend(crate::tool_output::items(&message["content"]));
+                }
             }
             _ => {}
         }
@@ -236,6 +276,13 @@ impl Answer {
         self.chunk(&json!([choice]), &so_far);
     }
 
+    /// A piece of the call under way.
+    fn call_piece(&mut self, piece: &Value) {
+        let mut piece = piece.clone();
+        piece["index"] = json!(self.calls);
+        self.delta(&json!({ "tool_calls": [piece] }), None);
+    }
+
     fn pieces(&mut self, field: &str, pieces: &[&str]) {
         for piece in pieces {
             self.delta(&json!({ field: piece }), None);
@@ -246,8 +293,14 @@ impl Answer {
         match act {
             AgentAct::Text(pieces) => self.pieces("content", pieces),
             AgentAct::Reasoning(pieces) => {
-                let field = if self.dialect == Dialect::OpenAi { "reasoning_content" } else { "reasoning" };
-                self.pieces(field, pieces);
+                let (field, form) = match self.dialect {
+                    Dialect::Reasoning(field, form) => (field, form),
+                    Dialect::Vllm | Dialect::Ollama | Dialect::OpenRouter => ("reasoning", ReasoningForm::Text),
+                    _ => ("reasoning_content", ReasoningForm::Text),
+                };
+                for piece in *pieces {
+                    self.delta(&form.delta(field, piece), None);
+                }
             }
             AgentAct::Refusal(pieces) => self.pieces("refusal", pieces),
             AgentAct::ClientCall(call) if self.dialect == Dialect::Ollama => {
@@ -255,6 +308,23 @@ impl Answer {
                 let whole =
                     json!({ "index": self.calls, "id": play.id(call.name), "type": "function", "function": function });
                 self.delta(&json!({ "role": "assistant", "content": "", "tool_calls": [whole] }), None);
+                self.calls += 1;
+            }
+            AgentAct::ClientCall(call) if self.dialect == Dialect::LateNames => {
+                let id = play.id(call.name);
+                let whole = call.whole();
+                let (first, rest) = whole.split_at(1);
+                self.call_piece(&json!({ "id": id, "type": "function", "function": { "arguments": "" } }));
+                self.call_piece(&json!({ "function": { "arguments": first } }));
+                self.call_piece(&json!({ "function": { "name": call.tool, "arguments": rest } }));
+                self.calls += 1;
+            }
+            AgentAct::ClientCall(call) if self.dialect == Dialect::CustomCalls => {
+                let custom = json!({ "name": call.tool, "input": "" });
+                self.call_piece(&json!({ "id": play.id(call.name), "type": "custom", "custom": custom }));
+                for piece in call.arguments {
+                    self.call_piece(&json!({ "custom": { "input": piece } }));
+                }
                 self.calls += 1;
             }
             AgentAct::ClientCall(call) => {

@@ -35,6 +35,7 @@ mod hitl;
 mod responses;
 pub mod server;
 mod stage;
+mod tool_output;
 
 pub use askers::{Asker, askers, numbering_asker};
 pub use server::{ReceivedRequest, Reply, Upstream};
@@ -44,7 +45,7 @@ use std::sync::Arc;
 
 use a2a::A2a;
 use anthropic_messages::AnthropicMessages;
-use chat_completions::ChatCompletions;
+use chat_completions::{ChatCompletions, ReasoningForm};
 use interlingua_core::testkit::scenario::{AgentAct, Turn};
 use responses::Responses;
 
@@ -104,6 +105,7 @@ pub fn all() -> Vec<Arc<dyn ScriptedAgent>> {
 pub fn variants() -> Vec<(&'static str, Arc<dyn ScriptedAgent>)> {
     let a2a = |is_old, is_rest| Arc::new(A2a::new(a2a::Form { is_old, is_rest }));
     let chat = |dialect| Arc::new(ChatCompletions { dialect });
+    let reasoning = |field, form| chat_completions::Dialect::Reasoning(field, form);
     let anthropic = |dialect| Arc::new(AnthropicMessages { dialect });
     let responses = |settings| Arc::new(Configured { agent: Responses::default(), settings });
     vec![
@@ -120,6 +122,12 @@ pub fn variants() -> Vec<(&'static str, Arc<dyn ScriptedAgent>)> {
         ("chat-completions of vLLM", chat(chat_completions::Dialect::Vllm)),
         ("chat-completions of Ollama", chat(chat_completions::Dialect::Ollama)),
         ("chat-completions of OpenRouter", chat(chat_completions::Dialect::OpenRouter)),
+        ("chat-completions, reasoning_text", chat(reasoning("reasoning_text", ReasoningForm::Text))),
+        ("chat-completions, thinking", chat(reasoning("thinking", ReasoningForm::Text))),
+        ("chat-completions, reasoning_details", chat(reasoning("reasoning_details", ReasoningForm::Details))),
+        ("chat-completions of Gemini", chat(reasoning("content", ReasoningForm::Marked))),
+        ("chat-completions, late names", chat(chat_completions::Dialect::LateNames)),
+        ("chat-completions, custom calls", chat(chat_completions::Dialect::CustomCalls)),
         (
             "chat-completions, parts by default",
             Arc::new(Configured { agent: ChatCompletions::default(), settings: r#"options = { model = "scripted" }"# }),

@@ -187,17 +187,16 @@ fn user_part(play: &Play<'_>, part: &Value) -> Option<Item> {
 }
 
 /// An output or a decision that answers what was asked in the turn before.
-fn answered(play: &Play<'_>, item: &Value) -> Option<Item> {
-    use ContentKind as K;
-    let id = item["call_id"].as_str().or(item["approval_request_id"].as_str())?;
+fn answered(play: &Play<'_>, item: &Value) -> Vec<Item> {
+    let id = item["call_id"].as_str().or(item["approval_request_id"].as_str()).unwrap_or_default();
     if !id.starts_with(&play.mark.to_string()) {
-        return None;
+        return Vec::new();
     }
     if item["type"] == "function_call_output" {
-        return Some(Item::new(K::ClientOutput, item["output"].as_str()?));
+        return crate::tool_output::items(&item["output"]);
     }
-    let decision = if item["approve"].as_bool()? { "accept" } else { "reject" };
-    Some(Item::new(K::Approval, decision))
+    let decision = item["approve"].as_bool().map(|approve| if approve { "accept" } else { "reject" });
+    decision.map(|decision| Item::new(ContentKind::Approval, decision)).into_iter().collect()
 }
 
 /// An answer that grows.

@@ -24,7 +24,7 @@ impl ScriptedClient for A2a {
 
     fn can(&self, act: &ClientAct) -> bool {
         // A message has parts, and nothing for the model or about tools.
-        !matches!(act, ClientAct::Declare(_) | ClientAct::Instruct(_) | ClientAct::Temperature)
+        !matches!(act, ClientAct::Declare(_) | ClientAct::Instruct(_) | ClientAct::Temperature | ClientAct::Picture(..))
     }
 
     fn leaves_at(&self) -> Option<&'static str> {

@@ -23,7 +23,10 @@ impl ScriptedClient for AgKit {
 
     fn can(&self, act: &ClientAct) -> bool {
         // There are no parameters of the model in a request, and no mark of a failure.
-        !matches!(act, ClientAct::Temperature | ClientAct::Attach(Media::Data(_)) | ClientAct::Fail(..))
+        !matches!(
+            act,
+            ClientAct::Temperature | ClientAct::Attach(Media::Data(_)) | ClientAct::Fail(..) | ClientAct::Picture(..)
+        )
     }
 
     fn answers_alone(&self, act: &ClientAct) -> bool {

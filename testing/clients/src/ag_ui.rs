@@ -49,7 +49,7 @@ impl ScriptedClient for AgUi {
 
     fn can(&self, act: &ClientAct) -> bool {
         // There are no parameters of the model in an input, and no part for data.
-        !matches!(act, ClientAct::Temperature | ClientAct::Attach(Media::Data(_)))
+        !matches!(act, ClientAct::Temperature | ClientAct::Attach(Media::Data(_)) | ClientAct::Picture(..))
     }
 
     fn background(&self) -> Option<&dyn Background> {

@@ -261,6 +261,11 @@ fn attachment(media: Media) -> Value {
 fn answered(act: &ClientAct, talk: &Talk) -> Value {
     let id = &talk.open(act.answers().expect("an answer")).id;
     let (approve, interrupt) = match act {
+        ClientAct::Picture(_, output, url) => {
+            let data = json!({ "type": "data", "data": { "call_id": id, "output": output } });
+            let content = json!([data, { "type": "image", "image_url": url }]);
+            return json!({ "type": "function_call_output", "role": "tool", "content": content });
+        }
         ClientAct::Output(_, output) | ClientAct::Fail(_, output) => {
             let mut data = json!({ "call_id": id, "output": output });
             if matches!(act, ClientAct::Fail(..)) {

@@ -144,6 +144,11 @@ impl AnthropicMessages {
                 ClientAct::Say(_) => others.push(text_block(&talk.words(acts).expect("words"))),
                 ClientAct::Attach(media) => others.push(media_block(*media)),
                 ClientAct::Output(item, output) => results.push(result(talk, *item, output)),
+                ClientAct::Picture(item, output, url) => {
+                    let mut result = result(talk, *item, output);
+                    result["content"] = json!([text_block(output), media_block(Media::Image(url))]);
+                    results.push(result);
+                }
                 ClientAct::Fail(item, output) => {
                     let mut result = result(talk, *item, output);
                     result["is_error"] = json!(true);

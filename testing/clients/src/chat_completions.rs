@@ -28,7 +28,11 @@ impl ScriptedClient for ChatCompletions {
         // There is no part for data, no mark of a failure, and a word is no place for arguments or a result.
         !matches!(
             act,
-            ClientAct::Attach(Media::Data(_)) | ClientAct::Edit(..) | ClientAct::Respond(..) | ClientAct::Fail(..)
+            ClientAct::Attach(Media::Data(_))
+                | ClientAct::Edit(..)
+                | ClientAct::Respond(..)
+                | ClientAct::Fail(..)
+                | ClientAct::Picture(..)
         )
     }
 
@@ -71,7 +75,9 @@ impl ScriptedClient for ChatCompletions {
                 }
                 ClientAct::Answer(_, words) => content.push(json!({ "type": "text", "text": words })),
                 ClientAct::LoggedIn(_) => content.push(json!({ "type": "text", "text": "done" })),
-                ClientAct::Edit(..) | ClientAct::Respond(..) | ClientAct::Fail(..) => panic!("no word for {act:?}"),
+                ClientAct::Edit(..) | ClientAct::Respond(..) | ClientAct::Fail(..) | ClientAct::Picture(..) => {
+                    panic!("no word for {act:?}")
+                }
             }
         }
         if !content.is_empty() {

@@ -24,7 +24,14 @@ impl ScriptedClient for Hitl {
 
     fn can(&self, act: &ClientAct) -> bool {
         // A query is one text.
-        !matches!(act, ClientAct::Attach(_) | ClientAct::Declare(_) | ClientAct::Temperature | ClientAct::Fail(..))
+        !matches!(
+            act,
+            ClientAct::Attach(_)
+                | ClientAct::Declare(_)
+                | ClientAct::Temperature
+                | ClientAct::Fail(..)
+                | ClientAct::Picture(..)
+        )
     }
 
     fn answers_alone(&self, _: &ClientAct) -> bool {

@@ -59,6 +59,15 @@ impl ScriptedClient for Responses {
                     "type": "mcp_approval_response", "approval_request_id": talk.open(*item).id,
                     "approve": *decision == Decision::Accept,
                 })),
+                ClientAct::Picture(item, output, url) => {
+                    let parts = json!([
+                        { "type": "input_text", "text": output },
+                        { "type": "input_image", "image_url": url, "detail": "auto" },
+                    ]);
+                    input.push(json!({
+                        "type": "function_call_output", "call_id": talk.open(*item).id, "output": parts,
+                    }));
+                }
                 ClientAct::Output(item, output) | ClientAct::Answer(item, output) => {
                     input.push(output_item(&talk.open(*item).id, output));
                 }

@@ -116,6 +116,7 @@ impl Cell<'_> {
         conversation.talk.mark.turn += 1;
         let mut talk = conversation.talk.clone();
         let given: Vec<(&Open, &Form)> = given.iter().map(|(item, form)| (&conversation.open[*item], *form)).collect();
+        let said = words(&format!("{given:?}"));
         let request = self.speaker.answer(&given, &mut talk);
         let (status, text) = self.exchange(&request, &mut talk).await?;
 
@@ -133,9 +134,9 @@ impl Cell<'_> {
             conversation.open.clone_from(&talk.open);
             conversation.talk = talk;
         }
-        // The answer may repeat the question, and what the client said.
+        // The answer may repeat the question, and the words of the client.
         let mut known = words(&conversation.question);
-        known.extend(words(&request.body));
+        known.extend(said);
         let mut reason = words(&text);
         reason.retain(|word| !known.contains(word));
         reason.dedup();

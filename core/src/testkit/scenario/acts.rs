@@ -15,6 +15,8 @@ pub enum ClientAct {
     Declare(Tool),
     /// The output of a call that the client ran: of which open call, in order, and what.
     Output(usize, &'static str),
+    /// Such an output with a picture beside its text, by its URL.
+    Picture(usize, &'static str, &'static str),
     /// The failure of such a call, in words.
     Fail(usize, &'static str),
     /// A decision about an approval: about which open item, in order.
@@ -40,6 +42,9 @@ impl ClientAct {
     pub(super) fn items(&self) -> Vec<Item> {
         use ContentKind as K;
         let item = match self {
+            Self::Picture(_, text, url) => {
+                return vec![Item::new(K::ClientOutput, *text), Item::new(K::ImageIn, *url)];
+            }
             Self::Fail(_, text) => {
                 return vec![Item::new(K::ClientOutput, *text), Item::new(K::ToolFailure, "failed")];
             }
@@ -65,6 +70,7 @@ impl ClientAct {
         match self {
             Self::Output(item, _)
             | Self::Fail(item, _)
+            | Self::Picture(item, ..)
             | Self::Decide(item, _)
             | Self::Edit(item, _)
             | Self::Respond(item, _)
@@ -82,6 +88,7 @@ impl ClientAct {
         match self {
             Self::Output(_, text) => Self::Output(item, text),
             Self::Fail(_, text) => Self::Fail(item, text),
+            Self::Picture(_, text, url) => Self::Picture(item, text, url),
             Self::Decide(_, decision) => Self::Decide(item, decision),
             Self::Edit(_, arguments) => Self::Edit(item, arguments),
             Self::Respond(_, text) => Self::Respond(item, text),

@@ -129,6 +129,13 @@ fn tools() -> Vec<Scenario> {
         ),
         scenario("client-tool", vec![turn(&ask, &[A::ClientCall(PARIS)]), turn(&[C::Output(0, "18 C")], &[DONE])]),
         scenario(
+            "client-tool-with-picture",
+            vec![
+                turn(&ask, &[A::ClientCall(PARIS)]),
+                turn(&[C::Picture(0, "A map.", "https://example.com/picture.png")], &[DONE]),
+            ],
+        ),
+        scenario(
             "failing-client-tool",
             vec![turn(&ask, &[A::ClientCall(PARIS)]), turn(&[C::Fail(0, "no such city")], &[DONE])],
         ),
