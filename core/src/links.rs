@@ -3,7 +3,8 @@
 //! Not here: media in protocols that have a place for some of it, and what clients are shown.
 
 use crate::loss::{ContentKind, Losses};
-use crate::model::{Body, Content, Message};
+use crate::model::{Body, Content, Message, MessageType};
+use crate::output_parts;
 
 /// The text of a message, line by line: data as JSON, media as links where they have a URL. `nothing_else`: why the rest is
 /// lost.
@@ -24,6 +25,14 @@ pub fn as_text(message: &Message, nothing_else: &'static str, losses: &mut Losse
         text.push_str(&piece);
     }
     text
+}
+
+/// The output of a tool as a text, with links for media that stand in it or beside it. `nothing_else`: why the rest is lost.
+pub fn output_as_text(output: &str, message: &Message, nothing_else: &'static str, losses: &mut Losses) -> String {
+    match output_parts::parts(output, message) {
+        Some(parts) => as_text(&Message::new(MessageType::Message, None, parts), nothing_else, losses),
+        None => output.to_owned(),
+    }
 }
 
 fn link(content: &Content, nothing_else: &'static str, losses: &mut Losses) -> Option<String> {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{self, MessageType, Role};
-use interlingua_core::{Extra, Fault, Json};
+use interlingua_core::{Extra, Fault, Json, output_parts};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -85,7 +85,12 @@ impl Outgoing {
             }
             match &message.kind {
                 MessageType::McpApprovalResponse => parts.extend(answers.decisions(message)?),
-                kind if kind.is_output() => parts.extend(answers.outputs(message)),
+                kind if kind.is_output() => {
+                    parts.extend(answers.outputs(message));
+                    // Pictures beside the text of an output.
+                    let media = message.content.iter().filter(|content| output_parts::is_medium(content));
+                    parts.extend(media.filter_map(|content| parts::as_sent(content, None)).map(owned));
+                }
                 _ => {
                     let own = received_of(message);
                     parts.extend(contents(message, &own));

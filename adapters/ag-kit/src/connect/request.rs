@@ -151,7 +151,7 @@ fn outgoing(
             let outputs = message.outputs().map(|output| OutgoingMessage {
                 role: "tool",
                 id: format!("{id}-{}", output.call_id),
-                content: output.output,
+                content: links::output_as_text(&output.output, message, "an output is a text and nothing else", losses),
                 tool_call_id: Some(call_ids.own(&output.call_id).to_owned()),
             });
             outputs.collect()

@@ -9,7 +9,7 @@ use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Message, ToolCall};
 use interlingua_core::transcript::{Entry, OpenCalls, PairedCall, Part, Passage, Stretch, Transcript};
-use interlingua_core::{Extra, Json, opaque};
+use interlingua_core::{Extra, Json, links, opaque};
 use serde_json::json;
 
 use super::answers::Answers;
@@ -294,9 +294,10 @@ impl Writer<'_> {
 
     /// `place`: where the message with the call stands, behind which the output belongs.
     fn tool_output(&mut self, entry: Entry<'_>, call: &str, output: &str, place: usize) {
+        let output = links::output_as_text(output, entry.message, "an output is a text and nothing else", self.losses);
         let sealed = self.sealed(entry.message).map(|value| ("encryptedValue", value));
-        let fields = [("toolCallId", Json::from_serialize(call)), ("content", Json::from_serialize(output))];
-        let error = entry.has_failed_output().then(|| ("error", Json::from_serialize(output)));
+        let fields = [("toolCallId", Json::from_serialize(call)), ("content", Json::from_serialize(&output))];
+        let error = entry.has_failed_output().then(|| ("error", Json::from_serialize(&output)));
         self.write(place, self.id(entry), "tool", fields.into_iter().chain(error).chain(sealed));
     }
 

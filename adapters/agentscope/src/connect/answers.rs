@@ -8,6 +8,8 @@ use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Extra, Fault, FaultKind, Json};
 use serde::{Deserialize, Serialize};
 
+use super::request::{self, Block};
+
 /// What an item says about where it comes from: kept with it, and found again when it is answered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -51,7 +53,8 @@ impl Answers {
                 let Some(item) = turn.answered.iter().find(|item| item.id == answer.id) else { continue };
                 match (item.kind, answer.given) {
                     (PendingKind::Tool, AnswerBody::Text(output)) => {
-                        answers.execute(item, call_ids.own(&item.id), &output, is_failed);
+                        let blocks = request::output_blocks(&output, message, losses);
+                        answers.execute(item, call_ids.own(&item.id), &blocks, is_failed);
                     }
                     (_, AnswerBody::Decided { decision, arguments, text, payload }) => {
                         // What no one decided has no reason of anybody's.
@@ -79,26 +82,20 @@ impl Answers {
     }
 
     /// `own_id`: the service's id of the call.
-    fn execute(&mut self, item: &Pending, own_id: &str, output: &str, is_failed: bool) {
+    fn execute(&mut self, item: &Pending, own_id: &str, output: &[Block], is_failed: bool) {
         #[derive(Serialize)]
         struct Executed<'a> {
             r#type: &'static str,
             id: &'a str,
             name: &'a str,
-            output: [Text<'a>; 1],
+            output: &'a [Block],
             state: &'static str,
         }
-        #[derive(Serialize)]
-        struct Text<'a> {
-            r#type: &'static str,
-            text: &'a str,
-        }
-        let text = Text { r#type: "text", text: output };
         self.executed.push(Json::from_serialize(&Executed {
             r#type: "tool_result",
             id: own_id,
             name: &item.name,
-            output: [text],
+            output,
             state: if is_failed { "error" } else { "success" },
         }));
         self.calls.push(AnsweredCall {

@@ -9,7 +9,7 @@ use interlingua_core::connector::{HttpRequest, Purpose, TurnRequest};
 use interlingua_core::http_url::{below, segment};
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Body, Content, Message, MessageType, Role};
-use interlingua_core::{Extra, Json};
+use interlingua_core::{Extra, Json, output_parts};
 use serde::Serialize;
 
 use super::media::{Source, by_extension, source_of};
@@ -119,7 +119,7 @@ struct WireMessage<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block {
+pub(super) enum Block {
     Text {
         text: String,
     },
@@ -132,7 +132,7 @@ enum Block {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum BlockSource {
+pub(super) enum BlockSource {
     Base64 { data: String, media_type: String },
     Url { url: String, media_type: String },
 }
@@ -191,6 +191,14 @@ fn words_of(message: &Message, losses: &mut Losses) -> Option<(&'static str, Vec
     };
     let content: Vec<Block> = message.content.iter().filter_map(|content| block(content, losses)).collect();
     (!content.is_empty()).then_some((role, content))
+}
+
+/// The output of a tool as blocks.
+pub(super) fn output_blocks(output: &str, message: &Message, losses: &mut Losses) -> Vec<Block> {
+    match output_parts::parts(output, message) {
+        Some(parts) => parts.iter().filter_map(|part| block(part, losses)).collect(),
+        None => vec![Block::Text { text: output.to_owned() }],
+    }
 }
 
 fn block(content: &Content, losses: &mut Losses) -> Option<Block> {
