@@ -14,11 +14,13 @@ use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 pub(crate) struct AgUi {
     /// Makes the question about the calls of a turn that need an approval, each with its id.
     pub(crate) interrupts: fn(&[(String, Call)]) -> Asked,
+    /// Each run ends with a snapshot that lists its messages under other ids, as with nodes that return new messages.
+    pub(crate) lists_messages: bool,
 }
 
 impl Default for AgUi {
     fn default() -> Self {
-        Self { interrupts: reviews }
+        Self { interrupts: reviews, lists_messages: false }
     }
 }
 
@@ -92,6 +94,8 @@ impl ScriptedAgent for AgUi {
             asked: Vec::new(),
             approvals: Vec::new(),
             usage: None,
+            listed: vec![json!({ "id": "user", "role": "user", "content": "listed" })],
+            lists_messages: self.lists_messages,
         };
         answer.run_event("RUN_STARTED", json!({}));
         for act in &play.turn.agent {
@@ -197,9 +201,17 @@ struct Answer {
     /// Calls that need an approval, with their ids.
     approvals: Vec<(String, Call)>,
     usage: Option<Value>,
+    /// The messages so far, under other ids.
+    listed: Vec<Value>,
+    lists_messages: bool,
 }
 
 impl Answer {
+    fn list(&mut self, mut message: Value) {
+        message["id"] = json!(format!("listed-{}", self.listed.len()));
+        self.listed.push(message);
+    }
+
     fn event(&mut self, kind: &str, mut fields: Value) {
         fields["type"] = json!(kind);
         self.reply = std::mem::take(&mut self.reply).frame(&fields.to_string());
@@ -226,6 +238,7 @@ impl Answer {
                     self.event("TEXT_MESSAGE_CONTENT", json!({ "messageId": id, "delta": piece }));
                 }
                 self.event("TEXT_MESSAGE_END", json!({ "messageId": id }));
+                self.list(json!({ "role": "assistant", "content": pieces.concat() }));
             }
             AgentAct::Reasoning(pieces) => {
                 let id = self.message_id(play);
@@ -236,6 +249,7 @@ impl Answer {
                 }
                 self.event("REASONING_MESSAGE_END", json!({ "messageId": id }));
                 self.event("REASONING_END", json!({ "messageId": id }));
+                self.list(json!({ "role": "reasoning", "content": pieces.concat() }));
             }
             AgentAct::Call(call) | AgentAct::ClientCall(call) => self.call(play, call),
             AgentAct::Result(name, output, _) => {
@@ -244,6 +258,7 @@ impl Answer {
                     "TOOL_CALL_RESULT",
                     json!({ "messageId": id, "toolCallId": id, "content": output, "role": "tool" }),
                 );
+                self.list(json!({ "role": "tool", "toolCallId": id, "content": output }));
             }
             AgentAct::Ask(ask) => self.ask(play, ask),
             AgentAct::Usage(input, output) => {
@@ -269,6 +284,9 @@ impl Answer {
             self.event("TOOL_CALL_ARGS", json!({ "toolCallId": id, "delta": piece }));
         }
         self.event("TOOL_CALL_END", json!({ "toolCallId": id }));
+        let function = json!({ "name": call.tool, "arguments": call.whole() });
+        let listed = json!({ "id": id, "type": "function", "function": function });
+        self.list(json!({ "role": "assistant", "content": "", "toolCalls": [listed] }));
     }
 
     /// What a node asks with `interrupt()`.
@@ -298,6 +316,10 @@ impl Answer {
         }
         match play.turn.ending {
             Ending::Completed => {
+                if self.lists_messages {
+                    let messages = std::mem::take(&mut self.listed);
+                    self.event("MESSAGES_SNAPSHOT", json!({ "messages": messages }));
+                }
                 let mut end = json!({});
                 if !self.asked.is_empty() {
                     end["outcome"] = json!({ "type": "interrupt", "interrupts": self.asked });

@@ -120,7 +120,7 @@ fn with_schema(calls: &[(String, Call)], schema: &Value) -> Asked {
 }
 
 fn ag_ui() -> Vec<Asker> {
-    let agent = |interrupts| AgUi { interrupts };
+    let agent = |interrupts| AgUi { interrupts, ..AgUi::default() };
     vec![
         Asker { asks_several: true, ..asker("ag-ui, a review of each action", AgUi::default(), EDIT) },
         Asker {

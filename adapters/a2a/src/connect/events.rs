@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use super::artifacts::{Artifacts, Mode};
 use super::content::{self, PartKind};
+use super::held::HeldStatus;
 use super::options::{UpstreamOptions, UpstreamStatusText};
 use super::replies::Replies;
 use super::session::{LongCall, SessionState, storable};
@@ -57,6 +58,8 @@ pub(super) struct ItemReader {
     pub(super) is_streamed: bool,
     /// The agent said something of a task.
     has_task: bool,
+    /// Messages of statuses that an artifact may repeat.
+    pub(super) held: Vec<HeldStatus>,
     /// Plain text of statuses.
     pub(super) plain: String,
     /// Something of the answer was emitted.
@@ -122,6 +125,7 @@ impl ItemReader {
             replies: Replies::default(),
             is_streamed: false,
             has_task: false,
+            held: Vec::new(),
             plain: String::new(),
             answered: false,
             started: false,
@@ -217,6 +221,9 @@ impl ItemReader {
         let mode = if is_append { Mode::Append } else { Mode::Replace };
         let parts = self.parts_of(&mut artifact);
         let id = filled(&artifact.artifact_id).unwrap_or_default();
+        if !is_append || !self.artifacts.has(id) {
+            self.compare_held(&parts, sink)?;
+        }
         if !is_append && self.repeats_answer(id, &parts, &[]) {
             self.artifacts.add_known(id, &parts);
             return Ok(());
@@ -319,6 +326,7 @@ impl ItemReader {
         let ids: Vec<&str> =
             artifacts.iter().map(|artifact| filled(&artifact.artifact_id).unwrap_or_default()).collect();
         for ((artifact, parts), id) in artifacts.iter().zip(&parts).zip(&ids) {
+            self.compare_held(parts, sink)?;
             if self.repeats_answer(id, parts, &ids) {
                 self.artifacts.add_known(id, parts);
             } else {
@@ -349,7 +357,7 @@ impl ItemReader {
                 if let Some(metadata) = metadata {
                     self.agno_progress(metadata, sink)?;
                 }
-                message.map_or(Ok(()), |raw| self.status_message(raw, sink))
+                message.map_or(Ok(()), |raw| self.status_message(raw, is_repeated_later(metadata), sink))
             }
             Some(State::InputRequired | State::AuthRequired) if self.is_stale(message, source) => Ok(()),
             Some(State::AuthRequired) if self.follow_auth => {
@@ -378,6 +386,10 @@ impl ItemReader {
         metadata: Option<&RawValue>,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
+        if let Some(mut message) = message.and_then(wire::message) {
+            self.compare_held(&message.take_parts(self.form), sink)?;
+        }
+        self.settle_statuses(false, sink)?;
         if let Some(raw) = message {
             self.ask(raw, awaits, sink)?;
         }
@@ -400,6 +412,8 @@ impl ItemReader {
             && self.is_new(raw)
         {
             let parts = message.take_parts(self.form);
+            self.compare_held(&parts, sink)?;
+            self.settle_statuses(false, sink)?;
             // Many agents repeat in the end what they streamed before.
             let text = plain_text(&parts);
             let is_repeated = self.artifacts.have_text(&text) || self.replies.repeat(&text);
@@ -409,7 +423,9 @@ impl ItemReader {
             is_answered |= !parts.is_empty();
         }
         // Agents that say everything in statuses, and nothing else.
-        if !is_answered && self.status_text == UpstreamStatusText::Auto && !self.plain.is_empty() {
+        let is_answer = !is_answered && self.status_text == UpstreamStatusText::Auto && !self.plain.is_empty();
+        self.settle_statuses(is_answer, sink)?;
+        if is_answer {
             let text = std::mem::take(&mut self.plain);
             let value = ContentValue::Text(Cow::Borrowed(text.as_str()));
             let id = format!("{}-answer", self.task.as_deref().unwrap_or("task"));
@@ -449,6 +465,7 @@ impl ItemReader {
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
         self.ended = true;
+        self.settle_statuses(false, sink)?;
         if awaits.is_none() {
             self.release_long_calls(sink)?;
             self.session.forget_task();
@@ -472,6 +489,7 @@ impl ItemReader {
             return sink.emit(&AgentEvent::Ignored);
         }
         self.start(sink)?;
+        self.release_statuses(sink)?;
         let parts = message.take_parts(self.form);
         if !self.is_streamed {
             self.emit_parts(&message, &parts, Place::Reply, sink)?;
@@ -493,6 +511,11 @@ impl ItemReader {
         self.finish(End::Completed, None, usage.as_deref(), None, sink)?;
         Ok(true)
     }
+}
+
+/// True for metadata of ADK, or of a framework made from it: an artifact repeats the message of such a status.
+fn is_repeated_later(metadata: Option<&RawValue>) -> bool {
+    metadata.is_some_and(|metadata| metadata.get().contains("_event_id\""))
 }
 
 fn usage_event(usage: &RawValue) -> AgentEvent<'_> {

@@ -77,7 +77,8 @@ impl ItemReader {
             let message = wire::message(raw);
             let is_current = || current == Some(message_digest(raw));
             if message.is_some_and(|message| !message.is_from_user()) && !is_current() {
-                self.status_message(raw, sink)?;
+                // The artifacts of the task come with it.
+                self.status_message(raw, true, sink)?;
             }
         }
         Ok(())

@@ -34,11 +34,17 @@ impl ItemReader {
         self.messages.insert(digest)
     }
 
-    /// What an agent says while it works.
-    pub(super) fn status_message(&mut self, raw: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    /// What an agent says while it works. `is_held`: an artifact may repeat it.
+    pub(super) fn status_message(
+        &mut self,
+        raw: &RawValue,
+        is_held: bool,
+        sink: &mut dyn EventSink,
+    ) -> Result<(), Fault> {
         let Some(mut message) = wire::message(raw).filter(|_| self.is_new(raw)) else { return Ok(()) };
         self.start(sink)?;
         let mut parts = message.take_parts(self.form);
+        let count = parts.len();
         self.take_long_calls(&mut parts);
         let scope = Scope::read(message.metadata);
         for part in &parts {
@@ -48,6 +54,10 @@ impl ItemReader {
                 self.plain.push_str(text);
             }
         }
+        if is_held && parts.len() == count && self.hold_status(raw, &parts, scope) {
+            return sink.emit(&AgentEvent::KeepAlive);
+        }
+        self.release_statuses(sink)?;
         self.emit_parts(&message, &parts, Place::Status(self.status_text), sink)
     }
 

@@ -14,6 +14,7 @@ mod content;
 mod digest;
 mod errors;
 mod events;
+mod held;
 mod history;
 mod http;
 mod interface;

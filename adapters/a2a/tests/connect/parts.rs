@@ -162,6 +162,46 @@ fn a_text_that_was_streamed_is_not_repeated_under_another_id() {
     assert_eq!(texts(&driven), [pair("message", "ok"), pair("message", "ok")]);
 }
 
+/// A status of ADK while the task works.
+fn adk(id: &str, parts: &Value) -> Value {
+    let mut item = status_with("WORKING", id, parts);
+    item["statusUpdate"]["metadata"] = json!({ "adk_author": "scripted", "adk_event_id": "e" });
+    item
+}
+
+#[test]
+fn a_text_of_a_status_that_an_artifact_repeats_is_shown_once() {
+    let parts = json!([thought("adk_thought", "I look at it."), answer("The answer is 42.")]);
+    let whole = [pair("reasoning", "I look at it."), pair("message", "The answer is 42.")];
+    let plain = json!([answer("The answer is 42.")]);
+    for dialect in ALL {
+        let artifact_of = |parts: &Value| artifact("a", parts, false, true);
+        let read = |items: &[Value]| texts(&read(dialect, items));
+        assert_eq!(read(&[adk("m", &parts), artifact_of(&parts)]), whole);
+        assert_eq!(read(&[adk("m", &parts), artifact_of(&plain)]), whole, "the thought is in the status alone");
+        assert_eq!(read(&[adk("m", &plain), artifact_of(&plain)]), whole[1..]);
+        // The answer in pieces, each in a status, and streamed in the artifact.
+        let pieces = [adk("m1", &json!([answer("The answer ")])), adk("m2", &json!([answer("is 42.")]))];
+        assert_eq!(read(&[&pieces[..], &[artifact_of(&plain)]].concat()), whole[1..]);
+        let streamed = [text("a", "The answer ", false), text("a", "is 42.", true)];
+        assert_eq!(read(&[&[adk("m", &plain)][..], &streamed].concat()), whole[1..]);
+
+        // Another text is progress, and stands before what follows it.
+        let progress = [adk("m1", &json!([answer("Let me see.")])), adk("m2", &plain), artifact_of(&plain)];
+        assert_eq!(read(&progress), [pair("reasoning", "Let me see."), whole[1].clone()]);
+        let other = [adk("m1", &plain), artifact_of(&json!([answer("Something else.")]))];
+        assert_eq!(read(&other), [pair("reasoning", "The answer is 42."), pair("message", "Something else.")]);
+        // Without an artifact, the status has the answer.
+        assert_eq!(read(&[adk("m", &plain)]), whole[1..]);
+
+        // The same in a task that is not streamed: in its history.
+        let mut task = task("COMPLETED", &json!([{ "artifactId": "a", "parts": parts }]));
+        task["history"].as_array_mut().expect("a list").push(message("m", &parts));
+        let driven = Session::new(&fixed(dialect)).send_text("Paris?", [dialect.body(1, &json!({ "task": task }))]);
+        assert_eq!(texts(&driven), whole);
+    }
+}
+
 #[test]
 fn progress_of_agno_stands_in_the_metadata_of_a_status() {
     let working = |metadata: Value| {
