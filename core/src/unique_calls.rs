@@ -262,8 +262,8 @@ impl Calls {
         let is_call = kind.map_or(head.arguments.is_some(), MessageType::is_call);
         let (own, name) = (head.call_id.unwrap_or_default(), head.name.unwrap_or_default());
         let id = match (is_output, is_call) {
-            // Without an id, readers find the call by its name.
-            (true, _) if own.is_empty() && !name.is_empty() => return Some(MappedContent::Same),
+            // Without an id, readers find the call by its name; outputs of components have no defined form.
+            (true, _) if own.is_empty() => return Some(MappedContent::Same),
             (true, _) => self.output(&own, &name)?,
             (_, true) if !own.is_empty() => self.call(&own, &name),
             _ => return Some(MappedContent::Same),
