@@ -253,8 +253,7 @@ impl Calls {
             arguments: Option<serde::de::IgnoredAny>,
             output: Option<serde::de::IgnoredAny>,
         }
-        let is_known = kind.is_some_and(|kind| kind.is_call() || kind.is_output());
-        if !raw.get().starts_with('{') || !(is_known || raw.get().contains("\"call_id\"")) {
+        if !raw.get().starts_with('{') || !raw.get().contains("\"call_id\"") {
             return Some(MappedContent::Same);
         }
         let Ok(head) = serde_json::from_str::<Head>(raw.get()) else { return Some(MappedContent::Same) };
