@@ -112,10 +112,7 @@ pub fn variants() -> Vec<(&'static str, Arc<dyn ScriptedAgent>)> {
         ("a2a 1.0 over HTTP+JSON", a2a(false, true)),
         ("a2a 0.3 over JSON-RPC", a2a(true, false)),
         ("a2a 0.3 over HTTP+JSON", a2a(true, true)),
-        (
-            "ag-ui, a snapshot under other ids",
-            Arc::new(ag_ui::AgUi { lists_messages: true, ..ag_ui::AgUi::default() }),
-        ),
+        ("ag-ui, a snapshot under other ids", Arc::new(ag_ui::AgUi { lists_messages: true, ..ag_ui::AgUi::default() })),
         ("responses, the whole history", responses(r#"options = { model = "scripted", chain = "full" }"#)),
         ("responses, in a conversation", responses(r#"options = { model = "scripted", chain = "conversation" }"#)),
         (
