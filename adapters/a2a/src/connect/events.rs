@@ -305,6 +305,16 @@ impl ItemReader {
 
     /// A whole task: what of it was not emitted before is emitted now.
     fn task(&mut self, task: Task<'_>, source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let mut artifacts = task.artifacts.unwrap_or_default();
+        let parts: Vec<Vec<Part<'_>>> = artifacts.iter_mut().map(|artifact| self.parts_of(artifact)).collect();
+        let ids: Vec<&str> =
+            artifacts.iter().map(|artifact| filled(&artifact.artifact_id).unwrap_or_default()).collect();
+        // Messages that earlier items held back precede those of this one.
+        for parts in &parts {
+            self.compare_held(parts, sink)?;
+        }
+        self.release_statuses(sink)?;
+
         if let Some(history) = task.history {
             // Some servers put the message of the last status into the history, too: it is read with that status.
             let status = task.status.as_ref().filter(|status| status.state() != Some(State::Working));
@@ -318,13 +328,9 @@ impl ItemReader {
         // A snapshot has no order between its status and its artifacts. The pieces of a text that is still growing follow
         // this snapshot, so that a call or an output in the status must precede the text, not interrupt it.
         if !is_settled && let Some(raw) = task.status.as_ref().and_then(|status| status.message) {
-            self.status_message(raw, sink)?;
+            self.status_message(raw, true, sink)?;
         }
         let mode = if self.was_taken_up && is_settled { Mode::Replace } else { Mode::Snapshot };
-        let mut artifacts = task.artifacts.unwrap_or_default();
-        let parts: Vec<Vec<Part<'_>>> = artifacts.iter_mut().map(|artifact| self.parts_of(artifact)).collect();
-        let ids: Vec<&str> =
-            artifacts.iter().map(|artifact| filled(&artifact.artifact_id).unwrap_or_default()).collect();
         for ((artifact, parts), id) in artifacts.iter().zip(&parts).zip(&ids) {
             self.compare_held(parts, sink)?;
             if self.repeats_answer(id, parts, &ids) {
@@ -332,6 +338,9 @@ impl ItemReader {
             } else {
                 self.artifacts.read(id, artifact, parts, mode, self.task.as_deref(), sink)?;
             }
+        }
+        if !is_settled && !is_repeated_later(task.metadata) {
+            self.release_statuses(sink)?;
         }
         self.status(task.status.unwrap_or_default(), task.metadata, source, sink)
     }
