@@ -306,7 +306,8 @@ impl ItemReader {
     /// A whole task: what of it was not emitted before is emitted now.
     fn task(&mut self, task: Task<'_>, source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let mut artifacts = task.artifacts.unwrap_or_default();
-        let parts: Vec<Vec<Part<'_>>> = artifacts.iter_mut().map(|artifact| self.parts_of(artifact)).collect();
+        let mut parts: Vec<Vec<Part<'_>>> =
+            artifacts.iter_mut().map(|artifact| artifact.take_parts(self.form)).collect();
         let ids: Vec<&str> =
             artifacts.iter().map(|artifact| filled(&artifact.artifact_id).unwrap_or_default()).collect();
         // Messages that earlier items held back precede those of this one.
@@ -330,6 +331,8 @@ impl ItemReader {
         if !is_settled && let Some(raw) = task.status.as_ref().and_then(|status| status.message) {
             self.status_message(raw, true, sink)?;
         }
+        // The history says which calls go on while the task waits.
+        parts.iter_mut().for_each(|parts| self.take_long_calls(parts));
         let mode = if self.was_taken_up && is_settled { Mode::Replace } else { Mode::Snapshot };
         for ((artifact, parts), id) in artifacts.iter().zip(&parts).zip(&ids) {
             self.compare_held(parts, sink)?;
