@@ -63,9 +63,9 @@ fn each_kind_of_wrong_answer_has_its_end() {
         ("a frame that is no JSON", Answer::stream("data: {\"type\":\n\n"), failed("UPSTREAM_PROTOCOL_ERROR")),
         ("a frame that is no object", Answer::stream("data: [1]\n\n"), failed("UPSTREAM_PROTOCOL_ERROR")),
         (
-            "no UTF-8",
+            "a byte that is no UTF-8, without an end",
             Answer::Stream(vec![[text.as_bytes(), b"\"\xff\"}\n\n"].concat()]),
-            failed("UPSTREAM_PROTOCOL_ERROR"),
+            failed("UPSTREAM_TRUNCATED"),
         ),
         ("a list of events", Answer::body(&format!("[{{\"type\":\"RUN_STARTED\"}},{finished}]")), completed()),
         ("one event as a body", Answer::body(finished), completed()),

@@ -94,14 +94,21 @@ impl Details {
         self.has_come = true;
         let mut new = String::new();
         for entry in serde_json::from_str::<Vec<Extra>>(list.get()).unwrap_or_default() {
-            for name in TEXTS {
+            let last = self.waiting.last_mut().filter(|last| goes_on(last, &entry));
+            // The block that brings the signature may repeat the whole thought.
+            let is_repeated = last.as_ref().is_some_and(|last| {
+                let thought = word(last, "thinking");
+                !thought.is_empty() && thought == word(&entry, "thinking") && !word(&entry, "signature").is_empty()
+            });
+            for name in TEXTS.into_iter().filter(|_| !is_repeated) {
                 new.push_str(&word(&entry, name));
             }
 
-            match self.waiting.last_mut().filter(|last| goes_on(last, &entry)) {
+            match last {
                 Some(last) => {
                     for (name, value) in entry.iter() {
                         let joined = match name {
+                            "thinking" if is_repeated => continue,
                             "text" | "summary" | "data" | "thinking" | "signature" => {
                                 Json::from_serialize(&(word(last, name) + &word(&entry, name)))
                             }

@@ -123,7 +123,8 @@ impl Calls {
             out.losses.lost(ContentKind::ClientCall, "arguments behind the end of a call's arguments are left out");
             return out.sink.emit(&AgentEvent::Ignored);
         }
-        call.emit_new(&self.names, &self.origin, out)
+        // A name alone may be the first half of one.
+        if arguments.is_empty() { Ok(()) } else { call.emit_new(&self.names, &self.origin, out) }
     }
 
     /// The call that a piece belongs to. None: it opens one.

@@ -25,7 +25,7 @@ pub(super) fn parse(
     losses: &mut Losses,
 ) -> Result<(), Fault> {
     let mut tools = Vec::new();
-    let mut declared = HashSet::new();
+    let (mut declared, mut functions) = (HashSet::new(), HashSet::new());
     for node in object.array("tools")? {
         if parse_tool(&node, options, echo, &mut declared, &mut tools)? == Runner::OpenAi {
             losses.lost(ContentKind::ToolDeclaration, "tools that OpenAI would run are not run");
@@ -36,7 +36,9 @@ pub(super) fn parse(
     }
     for node in object.array("functions")? {
         echo.functions = true;
-        tools.extend(parse_function(&node.object()?, "function", options, echo, &mut declared)?);
+        let tool = parse_function(&node.object()?, "function", options, echo, &mut functions)?;
+        // Clients in transition declare a function in both fields.
+        tools.extend(tool.filter(|tool| client_tool::name(tool).is_none_or(|name| !declared.contains(&name))));
     }
 
     let chosen = match (object.get("tool_choice"), object.get("function_call")) {

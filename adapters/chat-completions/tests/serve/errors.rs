@@ -121,11 +121,11 @@ fn two_tools_of_one_name_are_refused() {
         &with_fields(&[
             r#""tools":[{"type":"function","function":{"name":"f"}},{"type":"function","name":"f"}]"#,
             r#""tools":[{"type":"function","function":{"name":"f"}},{"type":"custom","custom":{"name":"f"}}]"#,
-            r#""tools":[{"type":"function","function":{"name":"f"}}],"functions":[{"name":"f"}]"#,
+            r#""functions":[{"name":"f"},{"name":"f"}]"#,
         ]),
     );
     let replies: Vec<&str> = table.lines().skip(1).step_by(2).collect();
-    for (reply, path) in replies.iter().zip(["tools[1].name", "tools[1].custom.name", "functions[0].name"]) {
+    for (reply, path) in replies.iter().zip(["tools[1].name", "tools[1].custom.name", "functions[1].name"]) {
         assert!(
             reply.contains("400") && reply.contains("two tools have the name 'f'") && reply.contains(path),
             "{reply}"

@@ -341,7 +341,7 @@ fn ends_are_judged_by_every_word_of_the_server() {
         (r#"{"status":"completed","incomplete_details":{"reason":"content_filter"}}"#, "incomplete content_filter"),
         (r#"{"status":"incomplete","incomplete_details":{"reason":"max_tokens"}}"#, "incomplete max_output_tokens"),
         (r#"{"status":"incomplete","incomplete_details":{"reason":"SAFETY"}}"#, "incomplete content_filter"),
-        (r#"{"status":"incomplete"}"#, "incomplete "),
+        (r#"{"status":"incomplete"}"#, "incomplete AGENT_ERROR"),
         (r#"{"status":"failed","error":{"code":"network_error","message":"m"}}"#, "failed network_error"),
     ] {
         assert_eq!(ended(response), wanted, "{response}");

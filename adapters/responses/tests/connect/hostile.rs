@@ -57,9 +57,9 @@ fn each_kind_of_wrong_answer_has_its_end() {
         ("a frame that is no JSON", Answer::stream("data: {\"type\":\n\n"), failed("UPSTREAM_PROTOCOL_ERROR")),
         ("a frame that is no object", Answer::stream("data: [1]\n\n"), failed("UPSTREAM_PROTOCOL_ERROR")),
         (
-            "no UTF-8",
+            "a byte that is no UTF-8, without an end",
             Answer::Stream(vec![b"data: {\"type\":\"response.output_text.delta\",\"delta\":\"\xff\"}\n\n".to_vec()]),
-            failed("UPSTREAM_PROTOCOL_ERROR"),
+            failed("UPSTREAM_TRUNCATED"),
         ),
         ("an end twice", Answer::stream(&format!("{whole}{whole}")), (Some(End::Completed), String::new())),
         (

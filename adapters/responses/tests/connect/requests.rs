@@ -150,8 +150,8 @@ fn calls_and_outputs_come_in_pairs() {
     // One id in two turns, as scripted models have it.
     let twice = [pair("a", "1"), pair("a", "2")].concat();
     let (found, lost) = items(FULL, &json!(twice), "null");
-    let both = ["function_call a", "function_call_output a"];
-    assert_eq!((ids(&found), lost.len()), ([both, both].concat().iter().map(ToString::to_string).collect(), 0));
+    let pairs = ["function_call a", "function_call_output a", "function_call a_2", "function_call_output a_2"];
+    assert_eq!((ids(&found), lost.len()), (pairs.iter().map(ToString::to_string).collect(), 0));
 
     // An output before its call, an output alone, a call alone.
     let input = json!([
