@@ -117,7 +117,7 @@ impl<'a> Frame<'a> {
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         match self.object.as_deref() {
-            None => self.error.is_none(),
+            None => self.error.is_none_or(|error| self.message.is_some() && error.get().starts_with('"')),
             Some(object) => object == "error",
         }
     }

@@ -99,7 +99,9 @@ pub fn classify<'a>(words: impl Iterator<Item = &'a str>, text: &str, status: Op
 fn names_missing_model(text: &str) -> bool {
     let text = truncated(text, MAX_SEARCHED).to_ascii_lowercase();
     let is_missing = ["does not exist", "not found"].iter().any(|words| text.contains(words));
-    text.starts_with("model:") || (is_missing && text.contains("model"))
+    let names_model =
+        ["model `", "model '", "model \"", "the model", "models/"].iter().any(|words| text.contains(words));
+    text.starts_with("model:") || (is_missing && names_model)
 }
 
 /// The sentence for clients, without the agent's own. `status`: the HTTP status of the agent's answer.

@@ -59,6 +59,14 @@ impl Complaint {
         is_error.then(|| Self::from_value(&value, MAX_LEVELS).unwrap_or_default())
     }
 
+    /// Reads an event whose type the agent's protocol does not have. `kind`: the type. `None`: it is no error.
+    #[must_use]
+    pub fn from_unknown_event(kind: &str, data: &[u8]) -> Option<Self> {
+        // The types of errors, where servers write an error as an object of its own.
+        let may_be = kind.is_empty() || kind == "error" || kind.ends_with("Error");
+        if may_be { Self::from_unknown_object(data) } else { None }
+    }
+
     fn from_value(value: &Value, levels: usize) -> Option<Self> {
         let levels = levels.checked_sub(1)?;
         match value {

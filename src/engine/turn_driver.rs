@@ -365,7 +365,9 @@ impl<'a> TurnDriver<'a> {
     fn discard_if_unreached(&mut self) {
         // An agent that has only reported an error has not begun. A run that existed before keeps the error.
         if self.refusal.is_none() && !self.normalizer.has_begun() && self.turn.resumes.is_none() {
-            self.refusal = self.run.view(|view| view.run().error().map(faults::from_run_error));
+            // A fault knows more than the error of the run, such as the pause before a retry.
+            let cause = self.cause.clone().filter(|cause| cause.kind != FaultKind::Canceled);
+            self.refusal = cause.or_else(|| self.run.view(|view| view.run().error().map(faults::from_run_error)));
         }
         if self.turn.policy.discard_if_unreached && self.refusal.is_some() && self.turn.is_awaited() {
             discard(self.run, &self.turn.session);

@@ -20,7 +20,7 @@ use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::sse::{DecodeError, Decoder};
-use interlingua_core::{Fault, FaultKind, Json, filter, json_repair, tree};
+use interlingua_core::{Fault, FaultKind, Json, filter, json_repair, model_error, tree};
 use tokio::time::{Instant, Sleep};
 
 pub use self::stop::{StopAnswer, Stopped};
@@ -522,7 +522,14 @@ impl Conversation {
     pub fn foreign(&self) -> Option<Fault> {
         let mut lines = self.beginning.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         // Comments keep a connection open, and report nothing.
-        lines.find(|line| !line.is_empty() && !line.starts_with(b":"))?;
+        let first = lines.find(|line| !line.is_empty() && !line.starts_with(b":"))?;
+        // Proxies report errors of the agent as plain text.
+        if !first.starts_with(b"data") && !first.starts_with(b"event") {
+            let fault = model_error::garbage(&self.beginning);
+            if fault.kind != FaultKind::UpstreamGarbage {
+                return Some(secrets::mask_fault(fault));
+            }
+        }
 
         let message = "the agent's answer is not in the protocol that it is asked in";
         let beginning = String::from_utf8_lossy(&self.beginning);

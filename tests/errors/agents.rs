@@ -74,7 +74,10 @@ pub(crate) const CONNECTORS: [Connector; 9] = [
     ),
     connector("ag-ui", "/", "", true),
     connector("ag-kit", "/send-message", "", false),
-    Connector { streams: false, ..connector("hitl", "", "", false) },
+    Connector {
+        streams: false,
+        ..connector("hitl", "", "poll_interval = \"1ms\", max_poll_interval = \"1ms\"", false)
+    },
     connector("agentscope", "", "agent_id = \"a\", user = \"u\", session = { chat_model_config = {} }", true),
 ];
 
@@ -136,6 +139,7 @@ impl Connector {
                 ("POST", path) if path.ends_with("/interrupt") => Some(json_reply(202, &json!({ "session_id": "s1" }))),
                 _ => None,
             },
+            "hitl" if request.method == "GET" => Some(json_reply(404, &json!({ "detail": "Not Found" }))),
             "a2a" if request.json()["method"] != "SendStreamingMessage" => {
                 let error = json!({ "code": -32001, "message": "Task not found" });
                 Some(json_reply(200, &json!({ "jsonrpc": "2.0", "id": request.json()["id"], "error": error })))

@@ -122,7 +122,8 @@ fn own_code(code: String) -> String {
 /// The words of an error that ends a stream, or of one in a whole answer with status 200.
 fn failed(client: Protocol, answer: &Response) -> Option<Vec<String>> {
     let events = frames(answer.text());
-    let last = events.last();
+    let whole = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+    let last = events.last().or(Some(&whole));
     match client {
         Protocol::AgentApi => Some(vec![own_code(word(&last?["error"]["code"])?)]),
         Protocol::Responses => {

@@ -4,7 +4,7 @@ use interlingua_core::FaultKind as K;
 use serde_json::{Value, json};
 
 /// Added to each message: clients never see any of it.
-pub(crate) const HIDDEN: &str = "sk-abcdefghijklmnop1234 /srv/agent/model.py";
+pub(crate) const HIDDEN: &str = "sk-abcdefghijklmnop1234 /srv/agent/main.py";
 
 /// The JSON form of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -108,7 +108,8 @@ impl A2aTurn {
         if problem == Some(Problem::TaskNotFound) || self.resumes >= MAX_RESUMES {
             return Err(truncated(&fault));
         }
-        let after = fault.retry_after;
+        // The pause in the text of a model's error is not that of the task.
+        let after = fault.retry_after.filter(|_| fault.upstream_status.is_some());
         // The task may be gone: then the agent's own words are all that is known.
         let is_of_agent = !matches!(
             fault.kind,

@@ -62,6 +62,13 @@ impl Reader {
             self.template.learn(data, frame.content());
             return sink.emit(&AgentEvent::text(id, frame.content()));
         }
+        // An agent that only reports an error has not begun.
+        match frame.kind() {
+            "error" | "" if frame.error.0.is_some() => return self.fail(data, sink),
+            "error" => return self.fail(b"{}", sink),
+            kind if Complaint::from_unknown_event(kind, data).is_some() => return self.fail(data, sink),
+            _ => {}
+        }
         if !std::mem::replace(&mut self.started, true) {
             sink.emit(&AgentEvent::started())?;
         }
@@ -78,9 +85,6 @@ impl Reader {
                 self.calls.result(frame.call_id(), &frame.result_text(), &mut self.losses, sink)
             }
             "interrupt" => self.interrupt(&frame, sink),
-            "error" | "" if frame.error.0.is_some() => self.fail(data, sink),
-            "error" => self.fail(b"{}", sink),
-            "" if Complaint::from_unknown_object(data).is_some() => self.fail(data, sink),
             kind if is_newer(kind) => {
                 Err(Fault::new(FaultKind::UpstreamGarbage, "the answer is an AG-UI stream: set protocol = \"ag-ui\""))
             }

@@ -140,7 +140,7 @@ impl Reader {
             }
             "RUN_ERROR" => return self.fail(event, sink),
             // Servers of other protocols write errors so.
-            "" | "error" => return self.untyped(text, sink),
+            kind if kind.is_empty() || kind == "error" || kind.ends_with("Error") => return self.untyped(text, sink),
             _ => {}
         }
 

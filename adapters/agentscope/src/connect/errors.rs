@@ -29,20 +29,22 @@ pub(super) fn map_refusal(refusal: &Refusal<'_>, asked: Asked) -> Fault {
         return fault;
     }
 
+    let by_class = model_error::map_refusal(refusal);
+    let is_missing = by_class.kind == FaultKind::UpstreamMisconfigured;
     let mut fault = match (refusal.status, asked) {
         (409, _) => busy().with_detail(String::from_utf8_lossy(refusal.body)),
-        (404, Asked::Session) => {
+        (404, Asked::Session) if is_missing => {
             let mut fault = refusal.to_fault();
             "the agent's service does not know the agent, or the credential of its model"
                 .clone_into(&mut fault.message);
             fault
         }
-        (404, Asked::InSession) => {
+        (404, Asked::InSession) if is_missing => {
             let mut fault = refusal.to_fault();
             "the agent's service does not know the session".clone_into(&mut fault.message);
             fault
         }
-        _ => model_error::map_refusal(refusal),
+        _ => by_class,
     };
     fault.upstream_status = Some(refusal.status);
     fault

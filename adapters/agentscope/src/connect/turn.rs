@@ -363,7 +363,7 @@ impl AgentTurn for AgentscopeTurn {
             return self.reader.read_delta(&delta, sink);
         }
         let event: Event<'_> = object(frame.data).ok_or_else(|| garbage(frame.data))?;
-        if matches!(word(&event.kind), "" | "error") && Complaint::from_unknown_object(frame.data).is_some() {
+        if Complaint::from_unknown_event(word(&event.kind), frame.data).is_some() {
             return Err(garbage(frame.data));
         }
         self.reader.read(&event, frame.data, sink)

@@ -130,7 +130,7 @@ impl Reader {
                 "the agent answers with Chat Completions, not with Anthropic Messages",
             )
             .with_detail("set protocol = \"chat-completions\" if its URL is right")),
-            "" if Complaint::from_unknown_object(data).is_some() => self.fail(data, sink),
+            kind if Complaint::from_unknown_event(kind, data).is_some() => self.fail(data, sink),
             _ => sink.emit(&AgentEvent::Ignored),
         }
     }

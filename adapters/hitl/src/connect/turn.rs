@@ -38,6 +38,8 @@ pub(super) struct HitlTurn {
     is_polling: bool,
     polls: u32,
     failures: u32,
+    /// The error that the service, or a proxy before it, answered the call with.
+    reported: Option<Fault>,
 }
 
 impl HitlTurn {
@@ -61,6 +63,7 @@ impl HitlTurn {
             is_polling: false,
             polls: 0,
             failures: 0,
+            reported: None,
         })
     }
 
@@ -81,7 +84,7 @@ impl HitlTurn {
         }
         let answer = status.last_response.filter(|answer| self.is_new(answer, status.last_query.as_deref()));
         // Not asked again: whether the agent acted on the lost call is unknown.
-        let Some(answer) = answer else { return Err(truncated()) };
+        let Some(answer) = answer else { return Err(self.reported.take().unwrap_or_else(truncated)) };
         reader::read(&answer, body, &mut self.state, sink)
     }
 
@@ -144,11 +147,14 @@ impl AgentTurn for HitlTurn {
         let is_poll = self.is_polling;
         let may_pass = is_poll && !matches!(fault.upstream_status, Some(400..=499));
         if !may_pass && (is_poll || !may_have_arrived(&fault)) {
-            return Err(fault);
+            return Err(self.reported.take().unwrap_or(fault));
+        }
+        if !is_poll && fault.upstream_status.is_some() {
+            self.reported = Some(fault.clone());
         }
         self.failures += 1;
         if self.failures > MAX_FAILURES {
-            return Err(truncated().with_detail(fault));
+            return Err(self.reported.take().unwrap_or_else(|| truncated().with_detail(fault)));
         }
         self.pause();
         Ok(())

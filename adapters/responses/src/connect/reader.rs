@@ -202,7 +202,7 @@ impl Reader {
         if let Some(fault) = foreign(event, object.as_deref()) {
             return Err(fault);
         }
-        if name.is_empty() && Complaint::from_unknown_object(data).is_some() {
+        if Complaint::from_unknown_event(name, data).is_some() {
             return self.failed(event, data, sink);
         }
         sink.emit(&AgentEvent::Ignored)
