@@ -171,7 +171,7 @@ fn media_in_outputs_follow_the_outputs_in_a_message_of_the_user() {
     assert_eq!(messages.as_array().map(Vec::len), Some(5));
     assert!(turn_of("{}", &body, "null").losses().iter().any(|loss| loss.kind == ContentKind::ClientOutput));
 
-    // A server that takes no images is told of them.
+    // A server that takes no images gets a line of text instead.
     let messages = sent(r#"{"parts":["text"]}"#, &body, "null")["messages"].clone();
     assert!(messages[4].to_string().contains("[image]") && !messages.to_string().contains("AAAA"), "{messages}");
 }

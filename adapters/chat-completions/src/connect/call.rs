@@ -4,16 +4,26 @@
 
 use interlingua_core::agent_event::{AgentEvent, CallPart, JsonRef, MessageEvent};
 use interlingua_core::client_tool::{FREE_TEXT_END, FREE_TEXT_START, push_escaped};
+use interlingua_core::connector::EventSink;
+use interlingua_core::held::Held;
 use interlingua_core::model::MessageType;
+use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::wire_names::{self, OriginalNames};
-use interlingua_core::{End, Extra, Fault, Json, opaque};
-
-use super::calls::Output;
+use interlingua_core::{End, Extra, Fault, Json, Losses, opaque};
 
 /// Longer names are cut, in bytes: no tool has one.
 const MAX_NAME: usize = 4096;
 /// Minimum length of repeated free text at which a piece counts as cumulative, in bytes.
 const MIN_REPEATED: usize = 16;
+
+/// Ids of an answer and where its events go.
+pub(super) struct Output<'a> {
+    pub(super) ids: &'a mut TurnIds,
+    pub(super) losses: &'a mut Losses,
+    /// Counts what waits for a name.
+    pub(super) held: &'a mut Held,
+    pub(super) sink: &'a mut dyn EventSink,
+}
 
 /// A call of the answer.
 #[derive(Debug, Default)]

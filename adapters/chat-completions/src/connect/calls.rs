@@ -5,13 +5,10 @@
 use std::collections::HashMap;
 
 use interlingua_core::agent_event::AgentEvent;
-use interlingua_core::connector::EventSink;
-use interlingua_core::held::Held;
-use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::wire_names::OriginalNames;
-use interlingua_core::{ContentKind, End, Extra, Fault, Json, Losses, opaque};
+use interlingua_core::{ContentKind, End, Extra, Fault, Json, opaque};
 
-use super::call::Call;
+use super::call::{Call, Output};
 use super::chunk::CallPiece;
 
 /// The calls of an answer.
@@ -30,15 +27,6 @@ pub(super) struct Calls {
     closed: usize,
     /// Calls that were left out because no name came.
     nameless: u32,
-}
-
-/// Ids of an answer and where its events go.
-pub(super) struct Output<'a> {
-    pub(super) ids: &'a mut TurnIds,
-    pub(super) losses: &'a mut Losses,
-    /// Counts what waits for a name.
-    pub(super) held: &'a mut Held,
-    pub(super) sink: &'a mut dyn EventSink,
 }
 
 impl Calls {
@@ -189,7 +177,7 @@ impl Calls {
         for call in self.all[closed..].iter_mut().filter(|call| !call.is_closed) {
             if call.name.is_empty() {
                 self.nameless += 1;
-                out.losses.lost(ContentKind::ClientCall, "a call without a name is left out: nobody can run it");
+                out.losses.lost(ContentKind::ClientCall, "a call without a name is left out: no client can run it");
                 continue;
             }
             let end = if call.is_whole() { End::Completed } else { end };

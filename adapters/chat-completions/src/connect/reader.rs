@@ -11,7 +11,8 @@ use interlingua_core::{ContentKind, End, Extra, Fault, FaultKind, Json, Losses, 
 use serde_json::value::RawValue;
 
 use super::besides::{Audio, Details, Entries, ExecutedTools};
-use super::calls::{Calls, Output};
+use super::call::Output;
+use super::calls::Calls;
 use super::chunk::{CallPiece, Choice, Chunk, Delta, Thought};
 use super::messages::Messages;
 use super::options::ThinkTags;

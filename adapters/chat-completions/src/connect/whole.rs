@@ -8,7 +8,7 @@ use interlingua_core::connector::EventSink;
 use interlingua_core::lenient::List;
 use interlingua_core::{ContentKind, Fault, Losses};
 
-use super::calls::Output;
+use super::call::Output;
 use super::chunk::{CallPiece, ContentPart, Delta};
 use super::reader::Reader;
 use super::snapshot::{Rest, Streamed};
