@@ -2,6 +2,7 @@
 
 from checks import check, close
 from every_protocol import Approval, ClientTool, Tool, Words, every_protocol
+from native import Connection, Stream, question
 from protocol_clients import ALL, AgentApi, AgUi
 from upstreams import Agent, Expect, calls, concurrent_sessions, new_id, parts, questions, words
 
@@ -69,18 +70,19 @@ for agent in (default, outcome):
         # Answered, it is not asked again.
         assert agent.turn("hello there", session).text == "You said: hello there "
 
-    @check(f"{agent.name}: every decision arrives as LangGraph reads it")
+    @check(f"{agent.name}: a rejection arrives as LangGraph reads it, and what the agent does not offer is refused")
     def _():
-        for decision, expected in (
-            ({"decision": "edit", "arguments": '{"path":"b.txt"}'}, "'type': 'edit'"),
-            ({"decision": "respond", "text": "ask her"}, "'type': 'response', 'args': 'ask her'"),
-            ({"decision": "cancel"}, "'type': 'ignore'" if agent is default else "__agui_cancelled__"),
-        ):
-            session = new_id()
-            stream = agent.turn("approval", session)
-            second = agent.decide(session, stream, decision["decision"] == "edit", **decision)
-            (output,) = parts(second, "plugin_call_output")
-            assert expected in output["output"], output
+        session = new_id()
+        stream = agent.turn("approval", session)
+        # The integration drops the `config` of the interrupt, so nothing says that the agent takes edits.
+        (asked,) = questions(stream)
+        assert asked["interrupt"]["decisions"] == ["accept", "reject"], asked
+        for decision in ({"decision": "edit", "arguments": '{"path":"b.txt"}'}, {"decision": "respond", "text": "ask her"}):
+            refused = agent.decide(session, stream, decision["decision"] == "edit", **decision)
+            assert refused.status == "failed" and refused.http_status == 422, refused.last
+        second = agent.decide(session, stream, False)
+        (output,) = parts(second, "plugin_call_output")
+        assert "'accept'" not in output["output"] and "delete" not in second.text, (output, second.text)
 
     @check(f"{agent.name}: a question is answered with its value")
     def _():
@@ -112,7 +114,10 @@ def _():
 
 @check("state and steps come as protocol events, and raw events do not")
 def _():
-    events = [data["event"] for data in parts(outcome.turn("tool"), "protocol_event")]
+    body = question("tool", session_id=new_id())
+    with Connection(f"{outcome.url}/process?protocol_events=true", body) as connection:
+        stream = Stream(list(connection.frames())).well_formed()
+    events = [data["event"] for data in parts(stream, "protocol_event")]
     assert {event["type"] for event in events} == {"STEP_STARTED", "STEP_FINISHED", "STATE_SNAPSHOT"}, events
     assert not any("rawEvent" in event for event in events)
 
@@ -127,7 +132,7 @@ for agent, clients in ((default, ALL), (outcome, (AgentApi, AgUi))):
         tool=Tool("tool", *PARIS, "21"),
         client_tool=ClientTool("client tool", "48.85,2.35", "48.85,2.35", {"precise": True}),
         # The graph's tool reports the decision that it received.
-        approval=Approval("approval", accepted="'accept'", edit={"path": "b.txt"}, edited="'edit'"),
+        approval=Approval("approval", accepted="'accept'"),
         error="error",
         long="long 200 50",
     )
