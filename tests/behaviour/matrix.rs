@@ -105,7 +105,10 @@ fn agent(kind: &str, address: &str) -> String {
             let url = format!("http://{address}/a2a/demo");
             format!("[agents.demo.upstream]\nprotocol = \"a2a\"\nurl = \"{url}\"\n")
         }
-        other => format!("[agents.demo.upstream]\nprotocol = \"{other}\"\nurl = \"http://{address}/agent\"\n"),
+        other => {
+            let options = if other == "agentscope" { "options = { agent_id = \"demo\" }\n" } else { "" };
+            format!("[agents.demo.upstream]\nprotocol = \"{other}\"\nurl = \"http://{address}/agent\"\n{options}")
+        }
     }
 }
 
