@@ -55,6 +55,7 @@ pub(super) struct GoesOn {
 struct Asking {
     session: Arc<Session>,
     run: RunId,
+    kind: PendingKind,
 }
 
 /// The session that a request answers.
@@ -103,6 +104,8 @@ impl ResentChooser {
             // Nothing is decided, so the session repeats its question.
             Some(Asked::OfSeveral(session)) => {
                 spoken.answers.clear();
+                let said = spoken.request.input.iter().filter(|message| native(message).is_empty());
+                spoken.request.input = said.cloned().collect::<Vec<Message>>().into();
                 spoken.undecided = Some(AMBIGUOUS.to_owned());
                 return Ok(Some(GoesOn { session, is_exact: false }));
             }
@@ -224,7 +227,7 @@ impl ResentChooser {
                 Given::InWords => false,
             };
             if is_known_by_id || self.fits(run, judge).await? {
-                asking.push(Asking { session: Arc::clone(session), run });
+                asking.push(Asking { session: Arc::clone(session), run, kind });
             }
         }
         Ok(asking)
@@ -237,7 +240,7 @@ impl ResentChooser {
         if asking.len() < 2 {
             return Ok(asking.first().map(found));
         }
-        if given == Given::InInput {
+        if given == Given::InInput && asking.iter().all(|asking| asking.kind == PendingKind::Tool) {
             // The output of a tool begins a conversation of its own, as one without a call does.
             return Ok(None);
         }
