@@ -9,7 +9,7 @@ pub(super) const ASKED: &str = r#"{"what":"40 tons of steel"}"#;
 /// Other arguments.
 pub(super) const EDITED: &str = r#"{"what":"40 kg of steel"}"#;
 /// The reason of a rejection, with words that a careless reader takes for a yes.
-pub(super) const REASON: &str = "No, because yes would be approved by nobody";
+pub(super) const REASON: &str = "No, because yes would be approved by no one";
 /// A text in place of the result, with such words as well.
 pub(super) const RESULT: &str = "yes, accept what is there already";
 
