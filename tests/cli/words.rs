@@ -15,7 +15,7 @@ async fn answers_in_words_reach_agents_whose_items_have_ids_of_their_own() {
         ("yes", "accept", ("approve", json!(true))),
         ("no", "reject", ("approve", json!(false))),
         ("reject too risky", "reject", ("reason", json!("too risky"))),
-        ("edit {\"path\":\"y\"}", "edit", ("approve", json!(true))),
+        ("edit {\"path\":\"y\"}", "edit", ("approve", json!(false))),
         ("it is gone already", "respond", ("reason", json!("it is gone already"))),
     ] {
         let upstream = Upstream::in_order([approval_request("lc-7"), text_reply(&["done"])]);

@@ -137,7 +137,7 @@ fn to_approval(answered: &Answered<'_>, losses: &mut Losses) -> Json {
     let Answered { item, decided, .. } = answered;
     let is_accepted = decided.decision == Decision::Accept;
     let is_edited = decided.decision == Decision::Edit;
-    // Whoever reads one field of it alone must find what was decided.
+    // An agent that reads one field of it alone must find what was decided.
     let says_so = |payload: &&Json| {
         let fields: Extra = payload.decode().unwrap_or_default();
         let flag = fields.get("approved").and_then(Json::decode::<bool>);
