@@ -77,7 +77,7 @@ STATE = [
 
 @check("state, activity, steps and custom events come as they were written, byte for byte")
 def _():
-    with Connection(f"{newer.url}/process", question("state", session_id=new_id())) as connection:
+    with Connection(f"{newer.url}/process?protocol_events=true", question("state", session_id=new_id())) as connection:
         raw = connection.answer.read().decode()
     for event in STATE:
         # Without spaces and in the order of the fields, as the official encoder writes them.
