@@ -172,8 +172,8 @@ async fn a_client_that_reads_nothing_is_disconnected_after_the_write_timeout() {
         assert!(taken.len() < 1 << 20, "{path}: {} bytes", taken.len());
 
         // A slow reader that keeps reading is not disconnected, even beyond the write timeout.
-        let mut slow = Exchange::send_with_small_buffer(gateway.address, &requests).await;
         let full = gateway.get(&path).await;
+        let mut slow = Exchange::send_with_small_buffer(gateway.address, &requests).await;
         let started = Instant::now();
         let mut expected_bytes = 0;
         while expected_bytes < full.body.len() && started.elapsed() < Duration::from_millis(1500) {
