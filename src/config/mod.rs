@@ -38,6 +38,7 @@ mod schema;
 mod secret;
 mod settings;
 mod store;
+mod store_settings;
 mod store_table;
 mod suggest;
 mod tls;
@@ -60,9 +61,10 @@ pub use self::secret::Env;
 pub use self::settings::{
     Admin, AdminAccess, Agent, Auth, CallerKind, CallerLimits, CallerProfile, CertificateName, Certificates,
     ConsoleRole, ConsoleTexts, Forwarded, History, HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods,
-    MetricsAccess, Mount, OnDisconnect, ParallelTurns, PostgresStore, RequestLimits, Retention, Route, Server,
-    ServerLimits, ServerTimeouts, Settings, Store, StoreKind,
+    MetricsAccess, Mount, OnDisconnect, ParallelTurns, RequestLimits, Route, Server, ServerLimits, ServerTimeouts,
+    Settings,
 };
+pub use self::store_settings::{PostgresStore, Retention, Store, StoreKind};
 pub use self::upstream_settings::{
     Affinity, Eject, Endpoint, Header, HealthCheck, Identity, IdentityKind, Proxy, RetryBudget, Timeouts, Upstream,
     UpstreamLimits, UpstreamTls,

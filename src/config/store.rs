@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use super::diagnostics::Diagnostic;
 use super::located::Located;
 use super::secret::SecretTable;
-use super::settings::{PostgresStore, Retention, Store, StoreKind};
+use super::store_settings::{PostgresStore, Retention, Store, StoreKind};
 use super::store_table::{RetentionTable, StoreTable};
 use super::validator::Validator;
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 
 use super::located::{Located, Table};
 use super::secret::SecretTable;
-use super::settings::StoreKind;
+use super::store_settings::StoreKind;
 
 /// Where runs and sessions are stored.
 #[derive(serde::Deserialize, JsonSchema)]

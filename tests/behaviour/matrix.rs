@@ -236,7 +236,7 @@ fn table() -> String {
     text.push_str(
         "\n## Agents\n\n\
         An agent of the Agent API takes edits only with `approval_extension = true`, which is set here. All others have their\n\
-        default options. Every agent is stopped when its connection closes.\n\n\
+        default options. All agents but those behind `hitl` can be stopped.\n\n\
         | protocol | streaming | history | client tools | decisions | media to the agent | media from the agent | usage | reasoning |\n\
         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
