@@ -225,7 +225,7 @@ impl Gateway {
         self.mount(configured).map_or_else(Vec::new, |mounted| mounted.curl)
     }
 
-    /// Path of a mount as people are told it. Clients of a protocol with agent cards resolve the card's path against the
+    /// Path of a mount as people read it. Clients of a protocol with agent cards resolve the card's path against the
     /// URL, so it ends with a slash.
     pub(crate) fn shown_path(&self, configured: &config::Mount) -> String {
         let has_card = self.mount(configured).is_some_and(|mounted| mounted.announced_url.is_some());

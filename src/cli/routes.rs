@@ -100,7 +100,7 @@ fn try_it(gateway: &Gateway, mounts: &[Mount], base: &str) -> String {
     text
 }
 
-/// A mount for each route, with all of its agents: the path keeps `{agent}`, and ends as people are told it.
+/// A mount for each route, with all of its agents: the path keeps `{agent}`, and ends as people read it.
 fn folded(gateway: &Gateway, settings: &Settings, mounts: &[Mount]) -> Vec<Mount> {
     let whole = |route: &Arc<Route>| {
         let first = mounts.iter().find(|mount| Arc::ptr_eq(&mount.route, route));

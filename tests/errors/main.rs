@@ -26,7 +26,7 @@ use support::upstream::{Reply, Upstream, unused_address};
 const STORE: &str = "[store]\nkind = \"memory\"\n";
 
 /// The clients that read an error. All of them read one error of each class in the common forms; of the others one or two do,
-/// in turn: the class is all that clients are told of.
+/// in turn: the class is all that clients see.
 fn readers(connector: &Connector, number: usize, form: Form) -> Vec<Protocol> {
     let class = connector.class(&ROWS[number], form);
     let is_first = ROWS[..number].iter().all(|row| connector.class(row, form) != class);

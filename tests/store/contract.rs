@@ -677,7 +677,6 @@ pub(crate) async fn signals_reach_all_listeners(store: &SharedStore) {
     let (mut one, mut other) = (store.signals(), store.signals());
     store.signal(id(2), Signal::Cancel).await.unwrap();
     assert_eq!(one.recv().await, Some((id(2), Signal::Cancel)));
-
     drop(one);
     store.signal(id(3), Signal::Cancel).await.unwrap();
     assert_eq!(other.recv().await, Some((id(2), Signal::Cancel)));

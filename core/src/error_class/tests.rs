@@ -1,3 +1,5 @@
+//! Words, texts and statuses of real servers with their classes.
+
 use super::*;
 use FaultKind as K;
 

@@ -1,3 +1,5 @@
+//! Complaints of model servers in every form, and their pauses.
+
 use super::*;
 use crate::error_class::MAX_RETRY_AFTER;
 
