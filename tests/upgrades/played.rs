@@ -212,7 +212,7 @@ fn assert_received(opened: &Opened, turn: &PlayedTurn, scenario: &Scenario, what
     let received = opened.stand.stage.received(mark).unwrap_or_else(|| panic!("{what}: no request reached the agent"));
     let ignored = |kind: ContentKind| match kind {
         ContentKind::ToolDeclaration => true,
-        // The scripted client of Chat Completions names no session, so an agent with a memory of its own begins anew.
+        // The scripted client of Chat Completions names no session, so an agent with a memory of its own begins a new one.
         ContentKind::History => scenario.name != "words" || turn.client == "chat-completions",
         _ => false,
     };
