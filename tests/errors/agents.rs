@@ -102,6 +102,8 @@ impl Connector {
             Form::FirstEvent | Form::MidStream if self.has_codes => row.coded,
             Form::FirstEvent | Form::MidStream => row.text,
             Form::FirstJson | Form::Body => row.inside,
+            // Its stream is asked for again until it is given up.
+            Form::PlainBody if self.name == "agentscope" => K::UpstreamGarbage,
             Form::PlainBody => error_class::of_text(&text).unwrap_or(K::UpstreamGarbage),
             Form::PageBody => K::UpstreamGarbage,
         })

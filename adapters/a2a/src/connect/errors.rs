@@ -164,7 +164,9 @@ fn kind_in(problem: Option<Problem>, text: &str, whole: &str) -> FaultKind {
     let found = Complaint::parse(whole.as_bytes()).and_then(|complaint| complaint.class(None));
     let found = found.or_else(|| error_class::of_text(text));
     match found {
-        Some(found) if found != FaultKind::AgentFailed && found != FaultKind::UpstreamRefused => found,
+        // The protocol's own codes tell invalid requests apart.
+        Some(FaultKind::UpstreamRefused) if problem.is_some() => kind,
+        Some(found) if found != FaultKind::AgentFailed => found,
         _ => kind,
     }
 }

@@ -257,7 +257,9 @@ impl A2aTurn {
             return Err(garbage(data));
         }
         if let Some(error) = envelope.error {
-            return Ok(Err(AgentFault::read(error)));
+            // Frameworks name the status there, and the reason beside it.
+            let whole = error.get().starts_with('"').then(|| AgentFault::from_body(data)).flatten();
+            return Ok(Err(whole.unwrap_or_else(|| AgentFault::read(error))));
         }
         let result = envelope.result.ok_or_else(|| garbage(data))?;
         Ok(Ok(result.into_kind()))

@@ -32,10 +32,13 @@ pub(super) fn read(
     }
     state.timestamp = response.timestamp.or(state.timestamp);
 
-    sink.emit(&AgentEvent::started())?;
     // The whole conversation comes each time: new is what follows the last query.
     let own = messages.iter().rposition(|message| message.kind == "human").map_or(0, |place| place + 1);
     let own = &messages[own..];
+    // An agent that only reports an error has not begun.
+    if response.status != "error" || own.len() > state.shown {
+        sink.emit(&AgentEvent::started())?;
+    }
     let mut writer = Writer { sink, count: state.shown };
     for message in own.iter().skip(state.shown) {
         writer.message(message)?;

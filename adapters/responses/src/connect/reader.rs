@@ -492,7 +492,9 @@ impl Reader {
 
     /// The server complains, and says nothing of the answer.
     fn failed(&mut self, event: &Event<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let error = event.error.map_or_else(|| complaint(data), |error| error_of(Some(error)));
+        // Frameworks name the status in `error`, and the reason beside it.
+        let error = event.error.filter(|error| !error.get().starts_with('"'));
+        let error = error.map_or_else(|| complaint(data), |error| error_of(Some(error)));
         self.finish(End::Failed, Some(error), None, sink)
     }
 
