@@ -208,12 +208,13 @@ proptest! {
         all in vec((wanted(), labels(), vec(any::<prop::sample::Index>(), 0..4)), 2..4),
         choices in vec(any::<prop::sample::Index>(), 1..12),
     ) {
-        // A server labels all calls alike, and a name is whole once another call begins.
+        // A server labels all calls alike. A name and an empty object are final once another call begins.
         let is_by_id = all[0].1.0 == Labels::Id;
         let each = all.iter().enumerate().map(|(place, (call, (labels, name, form), cuts))| {
             let labels = if is_by_id || *labels == Labels::Id { [Labels::Both, Labels::Id][usize::from(is_by_id)] } else { *labels };
             let name = if *name == Name::Cut { Name::Repeated } else { *name };
-            pieces(place, call, (labels, name, *form), cuts)
+            let form = if *form == Form::Placeholder { Form::Deltas } else { *form };
+            pieces(place, call, (labels, name, form), cuts)
         });
         let pieces = interleaved(each.collect(), &choices);
         let mut found = calls(&read(&pieces));
