@@ -98,7 +98,7 @@ pub fn media_type(full_type: &str) -> Cow<'_, str> {
 pub fn base64(data: &str) -> Cow<'_, str> {
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let digits = data.trim_end_matches('=');
-    if digits.bytes().all(is_digit) && data.len() % 4 == 0 && data.len() - digits.len() <= 2 {
+    if digits.bytes().all(is_digit) && data.len().is_multiple_of(4) && data.len() - digits.len() <= 2 {
         return Cow::Borrowed(data);
     }
 

@@ -318,6 +318,7 @@ enum MappedContent<'e> {
 }
 
 /// A message in the run's terms.
+#[allow(clippy::large_enum_variant, reason = "it lives for one call on the stack")]
 enum MappedMessage<'e> {
     Same,
     Other(MessageEvent<'e>),
