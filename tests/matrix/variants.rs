@@ -82,6 +82,11 @@ async fn servers_of_chat_completions_say_the_same() {
 }
 
 #[tokio::test]
+async fn agents_of_ag_ui_say_the_same() {
+    forms("ag-ui").await;
+}
+
+#[tokio::test]
 async fn servers_of_anthropic_messages_say_the_same() {
     forms("anthropic-messages").await;
 }
@@ -107,7 +112,7 @@ async fn clients_that_use_their_protocol_in_other_ways_are_shown_the_same() {
 
 #[test]
 fn every_form_is_played() {
-    let played = ["a2a", "responses", "chat-completions", "anthropic-messages"];
+    let played = ["a2a", "ag-ui", "responses", "chat-completions", "anthropic-messages"];
     for (name, agent) in interlingua_testing_agents::variants() {
         assert!(played.contains(&agent.protocol()), "{name}");
     }

@@ -33,8 +33,6 @@ pub(crate) enum Dialect {
     Reasoning(&'static str, ReasoningForm),
     /// The id of a call comes first, then the beginning of its arguments, then its name.
     LateNames,
-    /// Calls of custom tools, whose input is a text.
-    CustomCalls,
 }
 
 /// The value of a delta's field for reasoning.
@@ -147,10 +145,6 @@ fn check(body: &Value) -> Result<(), String> {
         }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
-            if call["type"] == "custom" {
-                open.insert(call["id"].as_str().unwrap_or_default());
-                continue;
-            }
             if !serde_json::from_str::<Value>(arguments).is_ok_and(|arguments| arguments.is_object()) {
                 return Err(format!("messages[{place}]: the arguments of a call are no JSON object"));
             }
@@ -317,14 +311,6 @@ impl Answer {
                 self.call_piece(&json!({ "id": id, "type": "function", "function": { "arguments": "" } }));
                 self.call_piece(&json!({ "function": { "arguments": first } }));
                 self.call_piece(&json!({ "function": { "name": call.tool, "arguments": rest } }));
-                self.calls += 1;
-            }
-            AgentAct::ClientCall(call) if self.dialect == Dialect::CustomCalls => {
-                let custom = json!({ "name": call.tool, "input": "" });
-                self.call_piece(&json!({ "id": play.id(call.name), "type": "custom", "custom": custom }));
-                for piece in call.arguments {
-                    self.call_piece(&json!({ "custom": { "input": piece } }));
-                }
                 self.calls += 1;
             }
             AgentAct::ClientCall(call) => {

@@ -128,7 +128,6 @@ pub fn variants() -> Vec<(&'static str, Arc<dyn ScriptedAgent>)> {
         ("chat-completions, reasoning_details", chat(reasoning("reasoning_details", ReasoningForm::Details))),
         ("chat-completions of Gemini", chat(reasoning("content", ReasoningForm::Marked))),
         ("chat-completions, late names", chat(chat_completions::Dialect::LateNames)),
-        ("chat-completions, custom calls", chat(chat_completions::Dialect::CustomCalls)),
         (
             "chat-completions, parts by default",
             Arc::new(Configured { agent: ChatCompletions::default(), settings: r#"options = { model = "scripted" }"# }),
