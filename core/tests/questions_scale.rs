@@ -11,7 +11,7 @@ use interlingua_core::{Json, RunId};
 
 fn items(count: usize) -> Vec<Pending> {
     let one = |number: usize| {
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             let data = format!(r#"{{"id":"item-{number}","name":"send_mail","arguments":"{{}}"}}"#);
             return Pending::parse(&Json::parse(&data).expect("JSON")).expect("an item");
         }

@@ -77,7 +77,7 @@ const KEYS: [(&[&str], &str, &str); 4] = [
 ];
 
 /// The label for an unknown key. Also knows keys of other programs, such as `api_key`.
-pub(super) fn key<'a>(wrong: &str, known: &[&'a str], fallback: &str) -> String {
+pub(super) fn key(wrong: &str, known: &[&str], fallback: &str) -> String {
     if let Some(name) = nearest(wrong, known.iter().copied()) {
         return format!("did you mean {name:?}?");
     }

@@ -67,7 +67,7 @@ async fn auto_does_not_take_the_card_of_another_agent() {
 #[tokio::test]
 async fn a_probe_reports_documents_that_contradict_the_protocol() {
     let upstream = Upstream::with_handler(|request| {
-        let json = |body: &str| Reply::head(200, &[("content-type", "application/json")]).chunk(body.to_owned()).done();
+        let json = |body: &str| Reply::head(200, &[("content-type", "application/json")]).chunk(body).done();
         match request.path.as_str() {
             "/.well-known/agent-card.json" => json(r#"{"name":"a","url":"http://internal/a2a"}"#),
             "/openapi.json" => json(

@@ -26,6 +26,7 @@ const DONE: AgentAct = AgentAct::Text(&["It is ", "done."]);
 
 /// The scenarios, each with the agent's question and the answers in the second turn: to accept, and to refuse where a
 /// client can. Never changed: the first turns are in the stores.
+#[allow(clippy::type_complexity, reason = "a table with a name, a question and two answers in each row")]
 fn scenarios() -> Vec<(&'static str, Vec<AgentAct>, [Vec<ClientAct>; 2])> {
     let decide = |decision| vec![ClientAct::Decide(0, decision)];
     let decide_both = |first, second| vec![ClientAct::Decide(0, first), ClientAct::Decide(1, second)];
@@ -89,13 +90,14 @@ pub(crate) async fn write(stand: &Stand) -> Vec<PlayedTurn> {
             }
             let clients = interlingua_testing_clients::all();
             let count = clients.len();
-            let can = |client: &&Box<dyn ScriptedClient>| {
+            let can = |client: &dyn ScriptedClient| {
                 ends.iter()
                     .flat_map(|scenario| &scenario.turns)
                     .flat_map(|turn| &turn.client)
                     .all(|act| client.can(act))
             };
-            let Some(client) = clients.iter().cycle().skip(next % count).take(count).find(can) else { continue };
+            let mut candidates = clients.iter().cycle().skip(next % count).take(count);
+            let Some(client) = candidates.find(|client| can(&***client)) else { continue };
             next += 1;
             written.push(begin(stand, agent.protocol(), &**client, &ends[0]).await);
         }

@@ -229,7 +229,7 @@ impl Cell<'_> {
         let wrong = READINGS.into_iter().find_map(|reading| {
             let is_asked_for = case == Case::Edit && reading == Reading::Flag && self.asker.edits_with_flag;
             let runs = one.runs(reading, ASKED).filter(|_| !is_asked_for)?;
-            (Some(&runs) != allowed.as_ref()).then(|| (reading, runs))
+            (Some(&runs) != allowed.as_ref()).then_some((reading, runs))
         });
         wrong.map(|(reading, runs)| format!("an agent that reads {reading:?} runs {runs}: {}", requests[0]))
     }

@@ -123,7 +123,7 @@ fn a2a(body: &Value) -> Vec<Received> {
         let id = text_of(&data["interrupt_id"]).or(text_of(&data["id"]));
         Received { id, place: None, value: data.clone(), texts: texts.clone(), decision }
     };
-    let answers: Vec<Received> = data.map(|data| read(data)).collect();
+    let answers: Vec<Received> = data.map(read).collect();
     if answers.is_empty() && !texts.is_empty() {
         let decision = match texts.concat().as_str() {
             "approved" => Decision::Accept,

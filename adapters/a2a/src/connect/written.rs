@@ -140,10 +140,9 @@ impl Writer<'_, '_> {
             if mode == Mode::Snapshot && is_same_text(old) && new.len < old.len {
                 // A server that answers from an older state than it streamed takes nothing back by that.
                 next += 1;
-            } else if old.text == group.text && new.mark == old.mark {
-                self.replace(next, group, new)?;
-                next += 1;
-            } else if self.kind_at(next).is_some_and(|kind| *kind == message_type(&group.kind)) {
+            } else if (old.text == group.text && new.mark == old.mark)
+                || self.kind_at(next).is_some_and(|kind| *kind == message_type(&group.kind))
+            {
                 self.replace(next, group, new)?;
                 next += 1;
             } else {

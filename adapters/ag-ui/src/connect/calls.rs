@@ -229,7 +229,7 @@ impl Calls {
                 && !is_listed(&call.key)
                 && call.known_arguments().is_some_and(|known| is_same_json(known, arguments))
         };
-        candidates.filter(|(_, call)| fits(call)).last().map(|(place, _)| place)
+        candidates.filter(|(_, call)| fits(call)).next_back().map(|(place, _)| place)
     }
 
     /// The agent's id of a call.

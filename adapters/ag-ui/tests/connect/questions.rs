@@ -261,7 +261,7 @@ fn an_answer_of_the_client_is_passed_on_only_if_every_reading_of_it_is_what_was_
             json!({ "approved": true, "note": "x" }),
         ),
     ] {
-        assert_eq!(sent(&asked, "{}", &[answer.clone()])["resume"][0]["payload"], expected, "{answer}");
+        assert_eq!(sent(&asked, "{}", std::slice::from_ref(&answer))["resume"][0]["payload"], expected, "{answer}");
     }
 }
 
