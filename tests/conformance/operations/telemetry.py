@@ -129,9 +129,8 @@ logs = {{}}
 service_name = "conformance"
 """
     CONFIG.write_text(WRITTEN + observe)
-    request = urllib.request.Request(
-        f"{ADMIN}/api/reload", b"{}", {"content-type": "application/json", "host": STARTED.group(1)}, method="POST"
-    )
+    headers = {"content-type": "application/json", "host": STARTED.group(1), "authorization": f"Bearer {KEY}"}
+    request = urllib.request.Request(f"{ADMIN}/api/reload", b"{}", headers, method="POST")
     with urllib.request.urlopen(request, timeout=10) as answer:
         assert answer.status == 200, answer.read()
 
