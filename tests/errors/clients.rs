@@ -3,7 +3,7 @@
 use interlingua_core::FaultKind as K;
 use serde_json::Value;
 
-use crate::expected::Told;
+use crate::expected::Reported;
 use crate::rows::HIDDEN;
 use crate::support::gateway::Gateway;
 use crate::support::http::Response;
@@ -29,9 +29,9 @@ fn sdk_repeats(answer: &Response) -> bool {
     }
 }
 
-/// Compares an answer with what a client has to be told. `begun`: the agent had said something before. Returns what is
+/// Compares an answer with what a client has to be reported. `begun`: the agent had said something before. Returns what is
 /// wrong.
-pub(crate) fn judge(client: Protocol, answer: &Response, told: &Told, begun: bool) -> Result<(), String> {
+pub(crate) fn judge(client: Protocol, answer: &Response, reported: &Reported, begun: bool) -> Result<(), String> {
     let text = answer.text();
     for hidden in HIDDEN.split(' ') {
         if text.contains(hidden) {
@@ -45,13 +45,13 @@ pub(crate) fn judge(client: Protocol, answer: &Response, told: &Told, begun: boo
     let has_status = answer.status != 200;
     let seen = if has_status { refused(client, answer) } else { failed(client, answer) };
     let seen = seen.ok_or_else(|| format!("it has no error: {} {text}", answer.status))?;
-    let wanted = wanted(client, told, has_status);
+    let wanted = wanted(client, reported, has_status);
     if (answer.status, &seen) != (wanted.0, &wanted.1) {
         return Err(format!("{} {seen:?} instead of {wanted:?}: {text}", answer.status));
     }
 
     let is_sdk = matches!(client, Protocol::Responses | Protocol::ChatCompletions | Protocol::AnthropicMessages);
-    let may_repeat = has_status && !begun && told.retry_helps;
+    let may_repeat = has_status && !begun && reported.retry_helps;
     if is_sdk && sdk_repeats(answer) != may_repeat {
         return Err(format!(
             "its SDK repeats it, or does not: {} {:?}",
@@ -63,10 +63,10 @@ pub(crate) fn judge(client: Protocol, answer: &Response, told: &Told, begun: boo
         return Err(format!("nothing was said before, and the status is 200: {text}"));
     }
     let has_pause = answer.header("retry-after").is_some();
-    if has_status && has_pause && !told.retry_helps {
+    if has_status && has_pause && !reported.retry_helps {
         return Err(format!("it names a pause, and asking again does not help: {}", answer.status));
     }
-    if told.class == K::UpstreamContextTooLong
+    if reported.class == K::UpstreamContextTooLong
         && client == Protocol::AnthropicMessages
         && !text.contains("prompt is too long")
     {
@@ -76,17 +76,19 @@ pub(crate) fn judge(client: Protocol, answer: &Response, told: &Told, begun: boo
 }
 
 /// Status and words of an answer.
-fn wanted(client: Protocol, told: &Told, has_status: bool) -> (u16, Vec<String>) {
+fn wanted(client: Protocol, reported: &Reported, has_status: bool) -> (u16, Vec<String>) {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let (status, found): (u16, Vec<String>) = match client {
-        Protocol::AgentApi | Protocol::AgUi => (told.status, words(&[told.code])),
-        Protocol::AgKit if has_status => (told.status, vec![told.code.to_lowercase()]),
-        Protocol::AgKit | Protocol::Hitl => (told.status, Vec::new()),
-        Protocol::Responses if !has_status => (200, words(&[told.response])),
-        Protocol::Responses | Protocol::ChatCompletions => (told.openai.0, words(&[told.openai.1, told.openai.2])),
-        Protocol::AnthropicMessages => (told.anthropic.0, words(&[told.anthropic.1])),
-        Protocol::A2a if has_status => (told.a2a.0, words(&[told.a2a.1])),
-        Protocol::A2a => (200, words(&[told.code])),
+        Protocol::AgentApi | Protocol::AgUi => (reported.status, words(&[reported.code])),
+        Protocol::AgKit if has_status => (reported.status, vec![reported.code.to_lowercase()]),
+        Protocol::AgKit | Protocol::Hitl => (reported.status, Vec::new()),
+        Protocol::Responses if !has_status => (200, words(&[reported.response])),
+        Protocol::Responses | Protocol::ChatCompletions => {
+            (reported.openai.0, words(&[reported.openai.1, reported.openai.2]))
+        }
+        Protocol::AnthropicMessages => (reported.anthropic.0, words(&[reported.anthropic.1])),
+        Protocol::A2a if has_status => (reported.a2a.0, words(&[reported.a2a.1])),
+        Protocol::A2a => (200, words(&[reported.code])),
     };
     (if has_status { status } else { 200 }, found)
 }
@@ -115,7 +117,7 @@ fn refused(client: Protocol, answer: &Response) -> Option<Vec<String>> {
 
 /// An agent's own code stands for the class of all failures.
 fn own_code(code: String) -> String {
-    let is_known = crate::expected::TOLD.iter().any(|told| told.code == code);
+    let is_known = crate::expected::TOLD.iter().any(|reported| reported.code == code);
     if is_known { code } else { K::AgentFailed.code().to_owned() }
 }
 

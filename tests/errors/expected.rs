@@ -4,7 +4,7 @@ use interlingua_core::FaultKind as K;
 
 /// One class in all protocols.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) class: K,
     /// The code of the Agent API, AG-UI, AG-Kit (in lower case) and A2A, and the status before a stream.
     pub(crate) code: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Told {
     pub(crate) retry_helps: bool,
 }
 
-const fn told(
+const fn reported(
     class: K,
     (code, status): (&'static str, u16),
     openai: (u16, &'static str, &'static str),
@@ -29,8 +29,8 @@ const fn told(
     anthropic: (u16, &'static str),
     a2a: (u16, &'static str),
     retry_helps: bool,
-) -> Told {
-    Told { class, code, status, openai, response, anthropic, a2a, retry_helps }
+) -> Reported {
+    Reported { class, code, status, openai, response, anthropic, a2a, retry_helps }
 }
 
 const INVALID: &str = "invalid_request_error";
@@ -39,8 +39,8 @@ const ARGUMENT: &str = "INVALID_ARGUMENT";
 const FAILED: (u16, &str, &str) = (502, SERVER, "upstream_error");
 
 /// Every class of errors of agents.
-pub(crate) const TOLD: &[Told] = &[
-    told(
+pub(crate) const TOLD: &[Reported] = &[
+    reported(
         K::UpstreamContextTooLong,
         ("MODEL_CONTEXT_LENGTH_EXCEEDED", 400),
         (400, INVALID, "context_length_exceeded"),
@@ -49,7 +49,7 @@ pub(crate) const TOLD: &[Told] = &[
         (400, ARGUMENT),
         false,
     ),
-    told(
+    reported(
         K::UpstreamRefused,
         ("UPSTREAM_REFUSED", 400),
         (400, INVALID, "invalid_prompt"),
@@ -58,7 +58,7 @@ pub(crate) const TOLD: &[Told] = &[
         (400, ARGUMENT),
         false,
     ),
-    told(
+    reported(
         K::UpstreamFiltered,
         ("MODEL_CONTENT_FILTERED", 400),
         (400, INVALID, "content_filter"),
@@ -67,7 +67,7 @@ pub(crate) const TOLD: &[Told] = &[
         (400, ARGUMENT),
         false,
     ),
-    told(
+    reported(
         K::UpstreamUnsupportedMedia,
         ("UPSTREAM_UNSUPPORTED_MEDIA", 400),
         (400, INVALID, "unsupported_media"),
@@ -76,7 +76,7 @@ pub(crate) const TOLD: &[Told] = &[
         (400, ARGUMENT),
         false,
     ),
-    told(
+    reported(
         K::UpstreamInputTooLarge,
         ("UPSTREAM_INPUT_TOO_LARGE", 413),
         (413, INVALID, "request_too_large"),
@@ -85,7 +85,7 @@ pub(crate) const TOLD: &[Told] = &[
         (413, ARGUMENT),
         false,
     ),
-    told(
+    reported(
         K::UpstreamNoSuchModel,
         ("MODEL_NOT_FOUND", 404),
         (404, INVALID, "model_not_found"),
@@ -94,7 +94,7 @@ pub(crate) const TOLD: &[Told] = &[
         (400, ARGUMENT),
         false,
     ),
-    told(
+    reported(
         K::UpstreamCredentials,
         ("UPSTREAM_AUTH_FAILED", 502),
         FAILED,
@@ -103,7 +103,7 @@ pub(crate) const TOLD: &[Told] = &[
         (500, "INTERNAL"),
         false,
     ),
-    told(
+    reported(
         K::UpstreamMisconfigured,
         ("UPSTREAM_MISCONFIGURED", 502),
         FAILED,
@@ -112,7 +112,7 @@ pub(crate) const TOLD: &[Told] = &[
         (500, "INTERNAL"),
         false,
     ),
-    told(
+    reported(
         K::UpstreamRateLimited,
         ("UPSTREAM_RATE_LIMITED", 429),
         (429, "rate_limit_error", "rate_limit_exceeded"),
@@ -121,7 +121,7 @@ pub(crate) const TOLD: &[Told] = &[
         (429, "RESOURCE_EXHAUSTED"),
         true,
     ),
-    told(
+    reported(
         K::UpstreamQuota,
         ("MODEL_QUOTA_EXCEEDED", 429),
         (429, "rate_limit_error", "insufficient_quota"),
@@ -130,7 +130,7 @@ pub(crate) const TOLD: &[Told] = &[
         (429, "RESOURCE_EXHAUSTED"),
         false,
     ),
-    told(
+    reported(
         K::UpstreamOverloaded,
         ("UPSTREAM_OVERLOADED", 503),
         (503, SERVER, "upstream_overloaded"),
@@ -139,7 +139,7 @@ pub(crate) const TOLD: &[Told] = &[
         (503, "UNAVAILABLE"),
         true,
     ),
-    told(
+    reported(
         K::UpstreamUnreachable,
         ("UPSTREAM_UNREACHABLE", 502),
         FAILED,
@@ -148,7 +148,7 @@ pub(crate) const TOLD: &[Told] = &[
         (503, "UNAVAILABLE"),
         true,
     ),
-    told(
+    reported(
         K::UpstreamTimeout,
         ("UPSTREAM_TIMEOUT", 504),
         (504, SERVER, "upstream_timeout"),
@@ -157,7 +157,7 @@ pub(crate) const TOLD: &[Told] = &[
         (503, "UNAVAILABLE"),
         false,
     ),
-    told(
+    reported(
         K::UpstreamTruncated,
         ("UPSTREAM_TRUNCATED", 502),
         FAILED,
@@ -166,7 +166,7 @@ pub(crate) const TOLD: &[Told] = &[
         (500, "INTERNAL"),
         false,
     ),
-    told(
+    reported(
         K::UpstreamGarbage,
         ("UPSTREAM_PROTOCOL_ERROR", 502),
         FAILED,
@@ -175,7 +175,7 @@ pub(crate) const TOLD: &[Told] = &[
         (500, "INTERNAL"),
         false,
     ),
-    told(
+    reported(
         K::UpstreamTooLarge,
         ("UPSTREAM_TOO_LARGE", 502),
         FAILED,
@@ -184,10 +184,10 @@ pub(crate) const TOLD: &[Told] = &[
         (500, "INTERNAL"),
         false,
     ),
-    told(K::AgentFailed, ("AGENT_ERROR", 502), FAILED, SERVER, (502, "api_error"), (500, "INTERNAL"), false),
+    reported(K::AgentFailed, ("AGENT_ERROR", 502), FAILED, SERVER, (502, "api_error"), (500, "INTERNAL"), false),
 ];
 
 /// The row of a class.
-pub(crate) fn of(class: K) -> &'static Told {
-    TOLD.iter().find(|told| told.class == class).unwrap_or_else(|| panic!("{class:?} is missing in the table"))
+pub(crate) fn of(class: K) -> &'static Reported {
+    TOLD.iter().find(|reported| reported.class == class).unwrap_or_else(|| panic!("{class:?} is missing in the table"))
 }

@@ -61,25 +61,25 @@ the status counts.
 /// The text of the page.
 fn page() -> String {
     let mut text = HEAD.to_owned();
-    for told in TOLD {
-        let sentence = match told.class {
+    for reported in TOLD {
+        let sentence = match reported.class {
             K::UpstreamUnreachable => "the agent could not be reached".into(),
             K::UpstreamTruncated => "the agent broke off its answer".into(),
             K::UpstreamGarbage => "the agent's answer could not be understood".into(),
             K::UpstreamTooLarge => "the answer is larger than a run may be".into(),
             class => error_class::sentence(class, None),
         };
-        let retry = if told.retry_helps { "yes" } else { "no" };
-        let _ = writeln!(text, "| {sentence} | `{}` | {} | {retry} |", told.code, told.status);
+        let retry = if reported.retry_helps { "yes" } else { "no" };
+        let _ = writeln!(text, "| {sentence} | `{}` | {} | {retry} |", reported.code, reported.status);
     }
 
     text.push_str(CLIENTS);
-    for told in TOLD {
-        let (openai, anthropic, a2a) = (told.openai, told.anthropic, told.a2a);
+    for reported in TOLD {
+        let (openai, anthropic, a2a) = (reported.openai, reported.anthropic, reported.a2a);
         let _ = writeln!(
             text,
             "| `{}` | {} `{}` `{}` | `{}` | {} `{}` | {} `{}` |",
-            told.code, openai.0, openai.1, openai.2, told.response, anthropic.0, anthropic.1, a2a.0, a2a.1
+            reported.code, openai.0, openai.1, openai.2, reported.response, anthropic.0, anthropic.1, a2a.0, a2a.1
         );
     }
 
@@ -125,8 +125,8 @@ fn the_page_of_errors_is_current() {
 #[test]
 fn every_fault_of_agents_is_in_the_table() {
     for kind in K::ALL.iter().filter(|kind| kind.blame() == Blame::Upstream) {
-        let told = of(*kind);
-        assert_eq!((told.code, told.status), (kind.code(), kind.status()), "{kind:?}");
-        assert_eq!(told.retry_helps, kind.retry_helps(), "{kind:?}");
+        let reported = of(*kind);
+        assert_eq!((reported.code, reported.status), (kind.code(), kind.status()), "{kind:?}");
+        assert_eq!(reported.retry_helps, kind.retry_helps(), "{kind:?}");
     }
 }

@@ -226,7 +226,7 @@ fn cards_of_any_version_are_parsed_and_wrong_types_count_as_absent() {
     let deep = format!("{{\"name\":\"n\",\"deep\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
     let read = (upstream::well_known_document("weather").extract)("http://h", deep.as_bytes()).expect("a card");
     assert!(!read.text().contains("deep"));
-    for broken in ["", "<html></html>", "{\"name\":\"half", "{\"name\":\"\\ud800\"}"] {
+    for broken in ["", "<html></html>", "{\"name\":\"half"] {
         assert_eq!((upstream::well_known_document("weather").extract)("http://h", broken.as_bytes()), None, "{broken}");
     }
 }

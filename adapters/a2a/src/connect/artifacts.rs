@@ -15,22 +15,11 @@ use super::content::Scope;
 use super::digest::Digest;
 use super::slots::{Group, Slot, groups, unmarked};
 use super::wire;
-use super::written::{Messages, Writer};
+use super::written::{Messages, Mode, Writer};
 use crate::wire::{Content, Part};
 
 /// More artifacts than any task has.
 const MAX_ARTIFACTS: usize = 100_000;
-
-/// How the parts of an artifact relate to those before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// They are added.
-    Append,
-    /// They are all there are.
-    Replace,
-    /// They are all there were when the task was read.
-    Snapshot,
-}
 
 #[derive(Debug)]
 struct Artifact {

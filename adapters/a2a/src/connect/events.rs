@@ -14,14 +14,15 @@ use interlingua_core::{End, Fault};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::artifacts::{Artifacts, Mode};
+use super::artifacts::Artifacts;
 use super::content::{self, PartKind};
-use super::held::HeldStatus;
+use super::held_texts::HeldStatus;
 use super::options::{UpstreamOptions, UpstreamStatusText};
 use super::replies::Replies;
 use super::session::{LongCall, SessionState, storable};
 use super::texts::{Place, is_no_text, message_digest, plain_text};
 use super::wire::{self, ArtifactUpdate, Kind, Message, Task, filled};
+use super::written::Mode;
 use crate::dialect::WireFormat;
 use crate::wire::{Part, State};
 

@@ -10,77 +10,14 @@ use serde_json::value::RawValue;
 
 use super::content::{self, PartKind, Scope};
 use super::events::ItemReader;
+use super::held_texts::{HeldStatus, Texts, Verdict};
 use super::options::UpstreamStatusText;
 use super::texts::{Place, is_no_text};
 use super::wire;
-use crate::wire::{Content, Part};
+use crate::wire::Part;
 
 /// Messages that are held back at most, in bytes.
 const MAX_HELD: usize = 1 << 20;
-
-/// A message of a status, and its texts.
-#[derive(Debug)]
-pub(super) struct HeldStatus {
-    raw: Box<RawValue>,
-    texts: Texts,
-}
-
-/// The texts of a message or an artifact: adjacent ones of one kind are joined.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Texts(Vec<(bool, String)>);
-
-impl Texts {
-    /// `None`: there is something else than texts.
-    fn of(parts: &[Part<'_>], scope: Scope) -> Option<Self> {
-        let mut texts: Vec<(bool, String)> = Vec::new();
-        for part in parts {
-            let Content::Text(text) = &part.content else { return None };
-            let is_reasoning = match content::kind_in(part, scope) {
-                PartKind::Reasoning => true,
-                PartKind::Plain => false,
-                _ => return None,
-            };
-            match texts.last_mut() {
-                Some((last, joined)) if *last == is_reasoning => joined.push_str(text),
-                _ => texts.push((is_reasoning, text.clone().into_owned())),
-            }
-        }
-        (!texts.is_empty()).then_some(Self(texts))
-    }
-
-    fn plain(&self) -> String {
-        self.0.iter().filter(|(is_reasoning, _)| !is_reasoning).map(|(_, text)| text.as_str()).collect()
-    }
-
-    /// What an artifact with these texts makes of a held message.
-    fn verdict(&self, artifact: &Self) -> Verdict {
-        let (own, other) = (self.plain(), artifact.plain());
-        if self == artifact {
-            Verdict::Repeated
-        } else if own.is_empty() || other.is_empty() {
-            Verdict::Other
-        } else if own == other {
-            Verdict::PlainRepeated
-        } else if own.starts_with(&other) {
-            Verdict::Beginning
-        } else {
-            Verdict::Other
-        }
-    }
-}
-
-/// How a held message and an artifact relate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// The artifact has all of the message.
-    Repeated,
-    /// The artifact has the plain text, but not the reasoning.
-    PlainRepeated,
-    /// The artifact has the beginning of the plain text so far.
-    Beginning,
-    /// The artifact says something else.
-    Other,
-}
 
 impl ItemReader {
     /// Holds a message back. False if it has something else than texts, or there is no room.

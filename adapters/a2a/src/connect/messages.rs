@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, JsonRef, MessageEvent};
+use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, MessageEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::{End, Fault, Json};
+use interlingua_core::{End, Fault};
 use serde_json::value::RawValue;
 
 use super::content::{self, PartKind, Scope};
 use super::events::ItemReader;
+use super::labels::{message_type, metadata};
 use super::options::UpstreamStatusText;
 use super::texts::{Place, is_no_text, message_digest};
 use super::wire::{self, Message, filled};
@@ -120,42 +121,4 @@ impl ItemReader {
         }
         Ok(())
     }
-}
-
-/// The canonical message a part goes into.
-pub(super) fn message_type(kind: &PartKind, part: &Part<'_>, place: Place) -> MessageType {
-    match kind {
-        PartKind::Reasoning => MessageType::Reasoning,
-        PartKind::Call(kind) | PartKind::Output(kind) | PartKind::Typed(kind) => kind.clone(),
-        PartKind::Refusal => MessageType::Message,
-        PartKind::Plain => match place {
-            Place::Status(UpstreamStatusText::Auto | UpstreamStatusText::Reasoning) if !is_no_text(part) => {
-                MessageType::Reasoning
-            }
-            _ => MessageType::Message,
-        },
-    }
-}
-
-/// `metadata.a2a` of a message.
-pub(super) fn metadata(message: &Message<'_>, place: Place) -> Option<JsonRef<'static>> {
-    #[derive(serde::Serialize)]
-    struct Outer<'a> {
-        a2a: Inner<'a>,
-    }
-    #[derive(serde::Serialize)]
-    struct Inner<'a> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reply: Option<&'static str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        metadata: Option<&'a RawValue>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        extensions: Option<&'a RawValue>,
-    }
-    let reply = (place == Place::Reply).then_some("message");
-    if reply.is_none() && message.metadata.is_none() && message.extensions.is_none() {
-        return None;
-    }
-    let inner = Inner { reply, metadata: message.metadata, extensions: message.extensions };
-    Some(JsonRef::Owned(Json::from_serialize(&Outer { a2a: inner })))
 }

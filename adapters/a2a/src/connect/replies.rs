@@ -13,7 +13,7 @@ use interlingua_core::{End, Fault, FaultKind};
 use serde_json::value::RawValue;
 
 use super::content::{self, PartKind, Scope};
-use super::messages::{message_type, metadata};
+use super::labels::{message_type, metadata};
 use super::texts::Place;
 use super::wire::{Message, filled};
 use crate::wire::{Content, Part};

@@ -10,12 +10,22 @@ use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::{End, Extra, Fault, Json};
 
-use super::artifacts::Mode;
 use super::content::{self, PartKind};
 use super::digest::Digest;
 use super::slots::{Group, Slot};
 use super::wire::{self, filled};
 use crate::wire::Content;
+
+/// How the parts of an artifact relate to those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// They are added.
+    Append,
+    /// They are all there are.
+    Replace,
+    /// They are all there were when the task was read.
+    Snapshot,
+}
 
 /// A message of an artifact.
 #[derive(Debug)]

@@ -222,14 +222,14 @@ impl Calls {
     pub(super) fn find_same(&self, name: &str, arguments: &str, is_listed: impl Fn(&str) -> bool) -> Option<usize> {
         /// Calls that are compared.
         const MAX_CANDIDATES: usize = 64;
-        let candidates = self.all.iter().enumerate().rev().take(MAX_CANDIDATES);
+        let mut candidates = self.all.iter().enumerate().rev().take(MAX_CANDIDATES);
         let fits = |call: &Call| {
             call.name == name
                 && !call.was_shown_before()
                 && !is_listed(&call.key)
                 && call.known_arguments().is_some_and(|known| is_same_json(known, arguments))
         };
-        candidates.filter(|(_, call)| fits(call)).next_back().map(|(place, _)| place)
+        candidates.rfind(|(_, call)| fits(call)).map(|(place, _)| place)
     }
 
     /// The agent's id of a call.
