@@ -219,13 +219,16 @@ fn a_piece_in_the_snapshot_and_in_the_stream_is_emitted_once() {
 #[test]
 fn an_output_in_the_status_of_a_snapshot_does_not_interrupt_the_text_beside_it() {
     let mut known = task("WORKING", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is " }] }]));
-    let output = json!({ "data": { "id": "c-1", "response": { "output": "18" } }, "metadata": { "adk_type": "function_response" } });
-    known["status"]["message"] = message("s-1", &json!([output]));
+    // An output whose call is unknown belongs to no one, so the status has both.
+    let part = |data: serde_json::Value, kind: &str| json!({ "data": data, "metadata": { "adk_type": kind } });
+    let call = part(json!({ "id": "c-1", "name": "look", "args": {} }), "function_call");
+    let output = part(json!({ "id": "c-1", "response": { "output": "18" } }), "function_response");
+    known["status"]["message"] = message("s-1", &json!([call, output]));
     let driven = Session::new(&fixed(V1)).send_text(
         "Paris?",
         [V1.stream(1, &[json!({ "task": known }), text("a-1", "18 C.", true), status("COMPLETED")])],
     );
     let kinds: Vec<&str> = driven.record.run().messages.iter().map(|message| message.kind.as_str()).collect();
-    assert_eq!(kinds, ["plugin_call_output", "message"]);
-    assert_eq!(driven.record.run().messages[1].text(), "It is 18 C.");
+    assert_eq!(kinds, ["plugin_call", "plugin_call_output", "message"]);
+    assert_eq!(driven.record.run().messages[2].text(), "It is 18 C.");
 }
