@@ -151,6 +151,8 @@ impl TextLedger {
             let entries = self.by_id.get(text.id).map(Vec::as_slice).unwrap_or_default();
             let mut own = entries.iter().filter(|entry| self.entries[**entry].kind == *text.kind);
             let own = own.find(|entry| !comparison.taken.contains(*entry)).copied();
+            // An empty text under a known id has nothing to emit.
+            comparison.found[place] |= text.text.is_empty() && !entries.is_empty();
             if let Some(entry) = own.filter(|_| !comparison.found[place]) {
                 comparison.take(place, entry);
             }

@@ -142,7 +142,8 @@ proptest! {
         // last type.
         let differs = |message: &Message| message.kind.as_str() == "heartbeat" || message.kind != message.announced;
         if !record.run().messages.iter().any(differs) {
-            same(&record, &recorded(written.as_bytes()))?;
+            // By the reader alone: the connector drops outputs of calls that it does not know.
+            same(&record, &testkit::record([written.as_bytes()]))?;
         }
     }
 }

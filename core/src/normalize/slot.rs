@@ -17,15 +17,15 @@ pub(super) struct CallData<'a> {
 
 impl<'a> CallData<'a> {
     /// `None` if the data is not an object.
-    pub(super) fn of(event: &ContentEvent<'a>) -> Option<Self> {
-        match &event.value {
-            ContentValue::Call(part) => Some(Self { part: part.clone(), rest: Extra::new() }),
-            ContentValue::Data(Some(raw)) => {
-                let (part, rest) = CallPart::parse(raw)?;
-                Some(Self { part, rest: to_extra(&rest) })
-            }
-            _ => None,
-        }
+    pub(super) fn of(event: &'a ContentEvent<'_>) -> Option<Self> {
+        let raw = match &event.value {
+            ContentValue::Call(part) => return Some(Self { part: part.clone(), rest: Extra::new() }),
+            ContentValue::Data(Some(raw)) => raw,
+            ContentValue::OwnedData(json) => json.raw(),
+            _ => return None,
+        };
+        let (part, rest) = CallPart::parse(raw)?;
+        Some(Self { part, rest: to_extra(&rest) })
     }
 }
 

@@ -82,6 +82,7 @@ impl MessageState {
                 return;
             }
             ContentValue::Data(Some(raw)) => Json::from_raw(raw).decode::<Extra>().unwrap_or_default(),
+            ContentValue::OwnedData(json) => json.decode::<Extra>().unwrap_or_default(),
             _ => return,
         };
 

@@ -193,7 +193,7 @@ fn a_run_is_attached_and_whole_or_streamed() {
 fn a_request_for_no_tokens_does_not_call_the_agent() {
     for stream in [false, true] {
         let mut sent = route("{}").create(&hello(json!({ "max_tokens": 0, "stream": stream })).to_string());
-        assert!(matches!(sent.outcome, Ok(Call::Nothing)));
+        assert!(matches!(sent.outcome, Ok(Call::CheckAgent(_))));
         let mut out = interlingua_core::Out::new();
         sent.exchange.reply(interlingua_core::Reply::Done, &mut out).expect("an answer");
         let reply = interlingua_core::testkit::HttpResponse::from_out(out);
@@ -206,7 +206,7 @@ fn a_request_for_no_tokens_does_not_call_the_agent() {
 fn tokens_are_estimated() {
     let body = hello(json!({ "system": "x".repeat(400), "tools": [{ "name": "f", "input_schema": {} }] })).to_string();
     let mut sent = route("{}").send("POST", "/v1/messages/count_tokens", &body, &[]);
-    assert!(matches!(sent.outcome, Ok(Call::Nothing)));
+    assert!(matches!(sent.outcome, Ok(Call::CheckAgent(_))));
     let mut out = interlingua_core::Out::new();
     sent.exchange.reply(interlingua_core::Reply::Done, &mut out).expect("an answer");
     let tokens =

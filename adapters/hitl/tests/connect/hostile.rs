@@ -33,10 +33,7 @@ fn answers_of_something_else_fail_as_such() {
         assert_eq!(code(Answer::body(text)), "UPSTREAM_PROTOCOL_ERROR", "{text}");
     }
     assert_eq!(code(Answer::body(r#"{"error":{"message":"away"}}"#)), "AGENT_ERROR");
-    assert_eq!(
-        code(Answer::Body(b"{\"status\":\"completed\",\"message\":\"\xff\"}".to_vec())),
-        "UPSTREAM_PROTOCOL_ERROR"
-    );
+    assert_eq!(code(Answer::Body(b"{\xff}".to_vec())), "UPSTREAM_PROTOCOL_ERROR");
     assert_eq!(code(Answer::stream("data: {\"status\":\"completed\"}\n\n")), "UPSTREAM_PROTOCOL_ERROR");
 }
 
