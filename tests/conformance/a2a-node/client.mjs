@@ -105,7 +105,11 @@ for (const binding of ['JSONRPC', 'HTTP+JSON']) {
     const asked = await client.sendMessage(request('approval'))
     const again = await client.sendMessage(request('why?', { task: asked.id }))
     assert.equal(again.status.state, TaskState.TASK_STATE_INPUT_REQUIRED)
-    assert.equal(again.status.message.messageId, asked.status.message.messageId)
+    // It says why it asks again, so it is another message about the same item.
+    assert.notEqual(again.status.message.messageId, asked.status.message.messageId)
+    const item = task => task.status.message.parts.map(part => part.content.value.interrupt).find(Boolean)
+    assert.equal(item(again).id, item(asked).id)
+    assert.ok(again.status.message.parts[0].content.value)
   })
 
   await on('a late subscriber misses nothing', async client => {
