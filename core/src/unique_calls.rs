@@ -162,7 +162,7 @@ struct Calls {
     /// Ids of messages that hold outputs.
     outputs: HashSet<String>,
     /// Outputs with an unknown call id: the id of the call that has them. `None`: they were dropped.
-    strays: HashMap<String, Option<String>>,
+    unknown_outputs: HashMap<String, Option<String>>,
     losses: Losses,
 }
 
@@ -204,18 +204,18 @@ impl Calls {
         }
 
         // A final output repeats it.
-        if let Some(known) = self.strays.get(own) {
+        if let Some(known) = self.unknown_outputs.get(own) {
             return known.clone();
         }
-        let found = self.stray_output(own, name);
-        if self.strays.len() < MAX_CALLS {
-            self.strays.insert(own.to_owned(), found.clone());
+        let found = self.unknown_output(own, name);
+        if self.unknown_outputs.len() < MAX_CALLS {
+            self.unknown_outputs.insert(own.to_owned(), found.clone());
         }
         found
     }
 
     /// The call of an output with an unknown call id. `None`: the output is dropped.
-    fn stray_output(&mut self, own: &str, name: &str) -> Option<String> {
+    fn unknown_output(&mut self, own: &str, name: &str) -> Option<String> {
         let fits =
             |call: &&mut Call| !call.has_output && (name.is_empty() || call.name.is_empty() || call.name == name);
         let mut open = self.known.values_mut().filter(fits);

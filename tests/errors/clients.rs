@@ -117,7 +117,7 @@ fn refused(client: Protocol, answer: &Response) -> Option<Vec<String>> {
 
 /// An agent's own code stands for the class of all failures.
 fn own_code(code: String) -> String {
-    let is_known = crate::expected::TOLD.iter().any(|reported| reported.code == code);
+    let is_known = crate::expected::REPORTED.iter().any(|reported| reported.code == code);
     if is_known { code } else { K::AgentFailed.code().to_owned() }
 }
 

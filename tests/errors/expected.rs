@@ -39,7 +39,7 @@ const ARGUMENT: &str = "INVALID_ARGUMENT";
 const FAILED: (u16, &str, &str) = (502, SERVER, "upstream_error");
 
 /// Every class of errors of agents.
-pub(crate) const TOLD: &[Reported] = &[
+pub(crate) const REPORTED: &[Reported] = &[
     reported(
         K::UpstreamContextTooLong,
         ("MODEL_CONTEXT_LENGTH_EXCEEDED", 400),
@@ -189,5 +189,8 @@ pub(crate) const TOLD: &[Reported] = &[
 
 /// The row of a class.
 pub(crate) fn of(class: K) -> &'static Reported {
-    TOLD.iter().find(|reported| reported.class == class).unwrap_or_else(|| panic!("{class:?} is missing in the table"))
+    REPORTED
+        .iter()
+        .find(|reported| reported.class == class)
+        .unwrap_or_else(|| panic!("{class:?} is missing in the table"))
 }

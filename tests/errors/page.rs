@@ -6,7 +6,7 @@ use std::path::Path;
 use interlingua_core::error_class::tables::{CODES, STATUSES, WORDINGS};
 use interlingua_core::{Blame, FaultKind as K, error_class};
 
-use crate::expected::{TOLD, of};
+use crate::expected::{REPORTED, of};
 
 const HEAD: &str = "# Errors of agents
 
@@ -61,7 +61,7 @@ the status counts.
 /// The text of the page.
 fn page() -> String {
     let mut text = HEAD.to_owned();
-    for reported in TOLD {
+    for reported in REPORTED {
         let sentence = match reported.class {
             K::UpstreamUnreachable => "the agent could not be reached".into(),
             K::UpstreamTruncated => "the agent broke off its answer".into(),
@@ -74,7 +74,7 @@ fn page() -> String {
     }
 
     text.push_str(CLIENTS);
-    for reported in TOLD {
+    for reported in REPORTED {
         let (openai, anthropic, a2a) = (reported.openai, reported.anthropic, reported.a2a);
         let _ = writeln!(
             text,

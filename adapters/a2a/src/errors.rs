@@ -395,10 +395,11 @@ impl ErrorMetadata<'_> {
             ("supportedVersions", versions.join(","))
         });
 
-        // The agent's own error code is more specific than the row.
-        let code = report.fault.code.clone().filter(|code| {
-            report.problem == Problem::InvalidAgentResponse && report.problem.fault_code() != Some(code.as_str())
+        // The code of the fault is more specific than the row.
+        let code = Some(report.fault.code()).filter(|code| {
+            report.problem == Problem::InvalidAgentResponse && report.problem.fault_code() != Some(code)
         });
+        let code = code.map(str::to_owned);
 
         task.into_iter().chain(versions).chain(code.map(|code| ("code", code)))
     }
