@@ -50,7 +50,7 @@ impl ScriptedAgent for Agentscope {
     }
 
     fn settings(&self) -> &'static str {
-        "options = { agent_id = \"scripted\", user = \"gateway\", session = { chat_model_config = {} } }"
+        "options = { agent_id = \"scripted\", user = \"gateway\", busy_timeout = \"2s\", session = { chat_model_config = {} } }"
     }
 
     fn speaks(&self, act: &AgentAct) -> bool {
