@@ -6,6 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,9 @@ const GATEWAY_READY_TIMEOUT: Duration = Duration::from_secs(20);
 const UPSTREAM_READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long the gateway may take to exit after SIGTERM without clients.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Held while packages are installed and scripts are copied.
+static PREPARING: Mutex<()> = Mutex::new(());
 
 /// Runs the named suites, including those that CI does not run. Without a name, lists all suites.
 pub(crate) fn by_name(names: &[&str]) -> Result<bool> {
@@ -56,6 +61,8 @@ pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
 pub(crate) fn run_scripts(suite: &Suite, scripts: &[&str], binary: &Path) -> Result<Outcome> {
     let sources = root().join("tests/conformance").join(suite.name);
     let shared = root().join("tests/conformance/shared");
+    // Suites that run at once share environments.
+    let preparing = PREPARING.lock().unwrap_or_else(PoisonError::into_inner);
     let prepared = match suite.kind {
         Kind::Python => python::interpreter(suite.name, &sources.join("requirements.txt"))
             .map(|interpreter| (interpreter, sources.clone())),
@@ -70,6 +77,7 @@ pub(crate) fn run_scripts(suite: &Suite, scripts: &[&str], binary: &Path) -> Res
         Kind::Browser => Some(browser::installed()?),
         Kind::Python | Kind::Node => None,
     };
+    drop(preparing);
 
     // Logs and the store are kept here after the run for inspection.
     let scratch = target().join("conformance").join(suite.name);
@@ -93,7 +101,7 @@ pub(crate) fn run_scripts(suite: &Suite, scripts: &[&str], binary: &Path) -> Res
     let (mut passed, mut failed) = (0, 0);
     let mut problems = Vec::new();
     for script in scripts {
-        println!("{} {script}, gateway at {}", suite.name, gateway.url());
+        process::say(&format!("{} {script}, gateway at {}", suite.name, gateway.url()));
         let mut command = script_command(suite, script, &program, &sources, &folder);
         command
             .current_dir(&scratch)
@@ -255,9 +263,22 @@ fn end_of(log: &Path) -> String {
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-/// A free port. If another process takes it before it is used, the start fails.
+/// A free port, given once. If another process takes it before it is used, the start fails.
+///
+/// The system takes the ports of outgoing connections from a range above these.
 fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    // Other checkouts may run suites at the same time.
+    let start = u16::try_from(std::process::id() % u32::from(COUNT)).expect("below a number of 16 bits");
+    for _ in 0..COUNT {
+        let place = (start + GIVEN.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, FIRST + place)) {
+            return Ok(listener.local_addr()?);
+        }
+    }
+    bail!("no port from {FIRST} on is free")
 }
 
 /// True if a GET of the path returns 200.

@@ -23,7 +23,7 @@ pub(crate) fn prepared(name: &str, suite: &Path, shared: &Path) -> Result<(PathB
     let wanted = std::fs::read_to_string(&manifest).with_context(|| format!("no {}", manifest.display()))?;
     let folder = tools::cache()?.join(format!("node-{name}-{}", tools::fingerprint(&wanted)));
     let folder = tools::once(folder, |folder| {
-        println!("installing Node packages for {name}, once for this package.json");
+        process::say(&format!("installing Node packages for {name}, once for this package.json"));
         std::fs::write(folder.join("package.json"), &wanted)?;
         npm_install(folder, &[])
     })?;
@@ -52,7 +52,7 @@ fn new_enough() -> Result<PathBuf> {
 
     let folder = tools::cache()?.join(format!("node-runtime-{}", tools::fingerprint(NODE_PACKAGE)));
     let folder = tools::once(folder, |folder| {
-        println!("installing {NODE_PACKAGE}, since the installed Node is older than {MIN_MAJOR}");
+        process::say(&format!("installing {NODE_PACKAGE}, since the installed Node is older than {MIN_MAJOR}"));
         std::fs::write(folder.join("package.json"), "{\"private\": true}")?;
         npm_install(folder, &[NODE_PACKAGE])
     })?;

@@ -1,10 +1,11 @@
 //! Child processes that cannot outlive xtask: each has its own process group, which is killed when the child exits,
 //! exceeds its time limit, when its handle is dropped, and when xtask is interrupted. Not here: which commands are run.
 
-use std::io::{BufRead, BufReader};
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -92,10 +93,37 @@ impl Drop for Running {
     }
 }
 
+thread_local! {
+    /// What this thread has printed, if it collects its output.
+    static COLLECTED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Prints a line, or adds it to what this thread collects.
+pub(crate) fn say(line: &str) {
+    COLLECTED.with_borrow_mut(|collected| match collected {
+        Some(text) => {
+            text.push_str(line);
+            text.push('\n');
+        }
+        None => println!("{line}"),
+    });
+}
+
+/// Runs `work` and collects what it and its child processes print. Steps that run at once print one after the other.
+pub(crate) fn collect_output<T>(work: impl FnOnce() -> T) -> (T, String) {
+    COLLECTED.set(Some(String::new()));
+    let result = work();
+    (result, COLLECTED.take().unwrap_or_default())
+}
+
 /// Runs a command to its end and passes its output through.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
     let name = shown(command);
-    let status = Running::start(command)?.wait(limit)?;
+    let status = if COLLECTED.with_borrow(Option::is_some) {
+        run_and_read(command, limit)?.0
+    } else {
+        Running::start(command)?.wait(limit)?
+    };
     if !status.success() {
         bail!("{name}: {status}");
     }
@@ -103,24 +131,58 @@ pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
 }
 
 /// Runs a command to its end, passes its standard output through, and also returns it.
+///
+/// A thread that collects its output gets standard output and standard error, also of a command that exceeds its limit.
 pub(crate) fn run_and_read(command: &mut Command, limit: Duration) -> Result<(ExitStatus, String)> {
-    let mut running = Running::start(command.stdout(Stdio::piped()))?;
+    let collects = COLLECTED.with_borrow(Option::is_some);
+    command.stdout(Stdio::piped());
+    if collects {
+        command.stderr(Stdio::piped());
+    }
+    let mut running = Running::start(command)?;
     let stdout = running.child.stdout.take().expect("standard output was piped above");
+    let stderr = running.child.stderr.take();
+
+    let printed = Arc::new(Mutex::new(String::new()));
+    let both = Arc::clone(&printed);
+    let errors = stderr.map(|stderr| {
+        let printed = Arc::clone(&printed);
+        thread::spawn(move || read_lines(stderr, |line| add_line(&printed, line)))
+    });
     let reading = thread::spawn(move || {
         let mut output = String::new();
-
-        // A child may print invalid UTF-8; later lines are still needed.
-        for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line).into_owned();
-            println!("{line}");
-            output.push_str(&line);
+        read_lines(stdout, |line| {
+            if collects {
+                add_line(&both, line);
+            } else {
+                println!("{line}");
+            }
+            output.push_str(line);
             output.push('\n');
-        }
+        });
         output
     });
-    let status = running.wait(limit)?;
+
+    let status = running.wait(limit);
     let output = reading.join().expect("reading lines does not panic");
-    Ok((status, output))
+    if let Some(errors) = errors {
+        errors.join().expect("reading lines does not panic");
+        say(printed.lock().unwrap_or_else(PoisonError::into_inner).trim_end());
+    }
+    Ok((status?, output))
+}
+
+/// Reads lines to the end. A child may print invalid UTF-8; later lines are still needed.
+fn read_lines(from: impl Read, mut each: impl FnMut(&str)) {
+    for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+        each(&String::from_utf8_lossy(&line));
+    }
+}
+
+fn add_line(to: &Mutex<String>, line: &str) {
+    let mut text = to.lock().unwrap_or_else(PoisonError::into_inner);
+    text.push_str(line);
+    text.push('\n');
 }
 
 /// The command line, for messages.
@@ -137,6 +199,20 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         command
+    }
+
+    #[test]
+    fn the_output_of_a_step_is_collected_with_that_of_its_children() {
+        let (result, printed) = collect_output(|| {
+            say("first");
+            run_and_read(&mut shell("echo out; echo err >&2; exit 3"), Duration::from_secs(10))
+        });
+        let (status, output) = result.expect("the shell runs");
+        assert_eq!((status.code(), output.as_str()), (Some(3), "out\n"));
+        let mut lines: Vec<_> = printed.lines().collect();
+        assert_eq!(lines.remove(0), "first");
+        lines.sort_unstable();
+        assert_eq!(lines, ["err", "out"]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) fn interpreter(name: &str, requirements: &Path) -> Result<PathBuf> {
     let wanted = std::fs::read_to_string(requirements).with_context(|| format!("no {}", requirements.display()))?;
     let folder = tools::cache()?.join(format!("python-{name}-{}", tools::fingerprint(&wanted)));
     let folder = tools::once(folder, |folder| {
-        println!("installing Python packages for {name}, once for these requirements");
+        process::say(&format!("installing Python packages for {name}, once for these requirements"));
         let mut venv = Command::new("python3");
         process::run(venv.args(["-m", "venv"]).arg(folder), INSTALL_LIMIT)?;
         let mut pip = Command::new(folder.join("bin/python"));

@@ -1,9 +1,14 @@
 //! The steps of a run: name, result and duration of each. Not here: what the steps do.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+
+use crate::process;
 
 /// The result of a step that did not fail. A failure is an error.
 pub(crate) enum Outcome {
@@ -58,7 +63,43 @@ impl Report {
 
     /// Runs one step and records its result. `true` if it passed.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<Outcome>) -> bool {
-        println!("\n── {name} {}", "─".repeat(90usize.saturating_sub(name.len())));
+        println!("{}", heading(name));
+        let row = self.run(name, work);
+        println!("{row}");
+        let passed = matches!(row.end, End::Passed);
+        self.rows.push(row);
+        passed
+    }
+
+    /// Runs steps, `lanes` of them at once, and records their results in the given order. Prints the output of each step
+    /// when the step ends.
+    pub(crate) fn steps_at_once<W>(&mut self, lanes: usize, steps: Vec<(&str, W)>)
+    where
+        W: FnOnce() -> Result<Outcome> + Send,
+    {
+        let count = steps.len();
+        let left = Mutex::new(steps.into_iter().enumerate().collect::<VecDeque<_>>());
+        let ended = Mutex::new((0..count).map(|_| None).collect::<Vec<Option<Row>>>());
+        let this = &*self;
+        thread::scope(|scope| {
+            for _ in 0..lanes.min(count) {
+                scope.spawn(|| {
+                    loop {
+                        let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                        let Some((place, (name, work))) = next else { return };
+                        let (row, printed) = process::collect_output(|| this.run(name, work));
+
+                        let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+                        println!("{}\n{printed}{row}", heading(name));
+                        ended[place] = Some(row);
+                    }
+                });
+            }
+        });
+        self.rows.extend(ended.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten());
+    }
+
+    fn run(&self, name: &str, work: impl FnOnce() -> Result<Outcome>) -> Row {
         let started = Instant::now();
         let (end, note) = match work() {
             Ok(Outcome::Passed(note)) => (End::Passed, note),
@@ -66,11 +107,7 @@ impl Report {
             Ok(Outcome::NotRun(why)) => (End::NotRun, why),
             Err(error) => (End::Failed, format!("{error:#}")),
         };
-        let row = Row { name: name.to_owned(), end, note, took: started.elapsed() };
-        println!("{row}");
-        let passed = matches!(row.end, End::Passed);
-        self.rows.push(row);
-        passed
+        Row { name: name.to_owned(), end, note, took: started.elapsed() }
     }
 
     /// Prints all rows and the summary. `false` if a step failed or none passed.
@@ -89,6 +126,10 @@ impl Report {
         }
         failed == 0 && passed > 0
     }
+}
+
+fn heading(name: &str) -> String {
+    format!("\n── {name} {}", "─".repeat(90usize.saturating_sub(name.len())))
 }
 
 impl fmt::Display for Row {
@@ -119,6 +160,26 @@ mod tests {
     #[test]
     fn an_empty_run_is_not_a_success() {
         assert!(!report(false).close());
+    }
+
+    #[test]
+    fn steps_at_once_are_reported_in_their_order_and_a_failed_one_stops_no_other() {
+        type Work = Box<dyn FnOnce() -> Result<Outcome> + Send>;
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // The first one ends after the third one.
+        let steps: Vec<(&str, Work)> = vec![
+            ("waits", Box::new(move || receiver.recv().map(|()| Outcome::passed()).map_err(Into::into))),
+            ("broken", Box::new(|| anyhow::bail!("it broke"))),
+            ("whole", Box::new(move || sender.send(()).map(|()| Outcome::passed()).map_err(Into::into))),
+            ("left out", Box::new(|| Ok(Outcome::NotRun("no tool".to_owned())))),
+        ];
+        let mut report = report(true);
+        report.steps_at_once(2, steps);
+
+        let ends = report.rows.iter().map(|row| (row.name.as_str(), matches!(row.end, End::Passed)));
+        let expected = [("waits", true), ("broken", false), ("whole", true), ("left out", false)];
+        assert_eq!(ends.collect::<Vec<_>>(), expected);
+        assert!(!report.close());
     }
 
     #[test]

@@ -16,6 +16,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 const BUILD_LIMIT: Duration = MINUTE.saturating_mul(45);
 const TESTS_LIMIT: Duration = MINUTE.saturating_mul(45);
 
+/// Conformance suites that run at the same time.
+const SUITES_AT_ONCE: usize = 2;
+
 type Step = (&'static str, fn() -> Result<Outcome>);
 
 /// The steps before the conformance suites, cheapest first.
@@ -54,9 +57,7 @@ pub(crate) fn test_all() -> Result<bool> {
         let passed = report.step(name, step);
         built |= *name == "build" && passed;
     }
-    for suite in suites::ALL {
-        report.step(suite.name, || run_suite(suite, built));
-    }
+    run_suites(&mut report, suites::ALL.iter().collect(), built);
     for (name, step) in MORE_STEPS {
         report.step(name, step);
     }
@@ -87,15 +88,26 @@ pub(crate) fn test(only: &[&str]) -> Result<bool> {
         }
     }
 
-    for suite in suites::ALL {
-        let runs = if only.is_empty() { suite.in_ci } else { wanted(suite.name) };
-        if runs {
-            // A suite that is selected alone builds the gateway first.
-            let built = *built.get_or_insert_with(|| report.step("build", build));
-            report.step(suite.name, || run_suite(suite, built));
-        }
+    let runs = |suite: &&Suite| if only.is_empty() { suite.in_ci } else { wanted(suite.name) };
+    let selected: Vec<&Suite> = suites::ALL.iter().filter(runs).collect();
+    if !selected.is_empty() {
+        // A suite that is selected alone builds the gateway first.
+        let built = built.unwrap_or_else(|| report.step("build", build));
+        run_suites(&mut report, selected, built);
     }
     Ok(report.close())
+}
+
+/// Runs suites, two at once: they wait for imports, time limits and each other's processes more than they compute. Those
+/// with a browser run alone, since they measure what a person would see.
+fn run_suites(report: &mut Report, selected: Vec<&Suite>, is_built: bool) {
+    let (browser, others): (Vec<_>, Vec<_>) =
+        selected.into_iter().partition(|suite| matches!(suite.kind, suites::Kind::Browser));
+    let steps = others.into_iter().map(|suite| (suite.name, move || run_suite(suite, is_built)));
+    report.steps_at_once(SUITES_AT_ONCE, steps.collect());
+    for suite in browser {
+        report.step(suite.name, || run_suite(suite, is_built));
+    }
 }
 
 /// Everything except the conformance suites.
