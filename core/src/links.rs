@@ -27,7 +27,7 @@ pub fn as_text(message: &Message, nothing_else: &'static str, losses: &mut Losse
     text
 }
 
-/// The output of a tool as a text, with links for media that stand in it or beside it. `nothing_else`: why the rest is lost.
+/// The output of a tool as a text. Media become links. `nothing_else`: the reported reason for losing the rest.
 pub fn output_as_text(output: &str, message: &Message, nothing_else: &'static str, losses: &mut Losses) -> String {
     match output_parts::parts(output, message) {
         Some(parts) => as_text(&Message::new(MessageType::Message, None, parts), nothing_else, losses),

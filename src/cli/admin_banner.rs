@@ -20,9 +20,9 @@ pub(super) struct AdminBanner {
     key: StartKey,
 }
 
-/// How the operator learns of the key of this start.
+/// Where the operator finds the start key.
 enum StartKey {
-    /// There is none: the configuration asks for credentials.
+    /// The configuration has credentials, so there is no start key.
     None,
     /// It is printed to standard error, which is a terminal.
     Printed(String),

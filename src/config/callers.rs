@@ -65,7 +65,7 @@ fn check_ambiguous(tables: &Entries<Table<CallerTable>>, auth: &AuthTable, valid
     );
 }
 
-/// A name as it stands in the head of a table: in quotes unless all of its characters need none.
+/// A name for the head of a table, in quotes if one of its characters needs them.
 fn as_key(name: &str) -> String {
     let is_bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     if is_bare { name.to_owned() } else { format!("{name:?}") }

@@ -80,7 +80,7 @@ fn includes_clients(network: &IpNet) -> bool {
 /// Warns if a proxy on this machine seems to serve the public URL, but is not trusted: all clients then share its address.
 fn check_clients_behind_proxy(document: &Document, server: &Server, validator: &mut Validator<'_, '_>) {
     let Some(public_url) = &document.server.public_url else { return };
-    // What is no URL is reported elsewhere.
+    // Another check reports invalid URLs.
     let is_local = Url::parse(&public_url.value).map_or(true, |url| match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),

@@ -31,7 +31,7 @@ struct Period {
 #[derive(Default)]
 struct Counted {
     written: u32,
-    /// Of the addresses that something was written of.
+    /// Written entries of each address.
     by_address: HashMap<Option<IpAddr>, u32>,
     left_out: u32,
     /// The address of those that were left out. `None`: they came from several.
@@ -43,8 +43,8 @@ impl Refusals {
         Self(Mutex::new(Period { since: now, kinds: HashMap::new() }))
     }
 
-    /// Counts a refusal. Returns what is to be written: the entry unless there were too many, after the sums of a period
-    /// that has ended.
+    /// Counts a refusal. Returns the entries to write: the sums of an ended period, then this one unless there were too
+    /// many.
     pub(super) fn admit(&self, entry: AuditEntry, now: Instant) -> Vec<AuditEntry> {
         let mut period = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut written = period.end(now);

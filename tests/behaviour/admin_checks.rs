@@ -1,4 +1,4 @@
-//! The check of a configuration from the console: what it reads, and that it changes nothing. Not here: the errors of a
+//! The console checks a configuration: it reads only permitted files and changes nothing. Not here: the errors of a
 //! configuration (`tests/config.rs`).
 
 use std::path::Path;
@@ -143,7 +143,7 @@ async fn a_check_does_not_reveal_which_files_and_variables_exist() {
     assert_eq!(variable("UNNAMED").await, variable("NOT_SET").await);
     assert_eq!(variable("PATH").await, variable("NOT_SET").await);
 
-    // Those that the running file names are read, and only if that cannot take for ever.
+    // The check reads the secrets that the running configuration names, if reading them cannot block.
     let (errors, warnings) = stand.messages(&config()).await;
     assert!(errors.is_empty() && !warnings.iter().any(|text| text.contains("not read")), "{errors:?} {warnings:?}");
     std::fs::remove_file(stand.path("named")).expect("removed");

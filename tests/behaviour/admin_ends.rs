@@ -12,7 +12,7 @@ use crate::support::http::{Exchange, request, with_timeout};
 use crate::support::process::run;
 use crate::support::upstream::Upstream;
 
-/// Streams of a viewer: of all changes, and of a run that goes on.
+/// A viewer's streams: one of all changes, one of a running run.
 struct Streams(Vec<Exchange>);
 
 impl Streams {
@@ -35,7 +35,7 @@ impl Streams {
     }
 }
 
-/// A run that goes on while its client reads it.
+/// A run that continues while its client reads it.
 async fn live_run(stand: &Stand) -> (String, Exchange) {
     let body = user_turn("go on").to_string();
     let mut client = stand.process.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await;
@@ -113,7 +113,7 @@ async fn what_waits_to_be_read_is_not_sent_after_a_sign_out() {
     let id = stand.run("say much").await;
     let whole = stand.ask("GET", &format!("/api/runs/{id}/export"), &other, &Value::Null).await.body.len();
 
-    // Neither a stream nor a file goes on.
+    // Streams and files have ended.
     for path in [format!("/api/feed?run={id}&protocols=agent-api"), format!("/api/runs/{id}/export")] {
         let bearer = if path.contains("feed") { &reader } else { &other };
         let sent = request("GET", &path, &[("authorization", bearer)], b"");

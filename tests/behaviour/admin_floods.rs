@@ -1,4 +1,4 @@
-//! Readers and strangers that ask for much: what they can take of the admin listener, and what they leave in the audit log.
+//! Floods of requests from readers and strangers: the limits of the admin listener, and the entries in the audit log.
 //! Not here: slow and silent clients (`admin_access.rs`).
 
 use std::time::{Duration, Instant};

@@ -55,7 +55,7 @@ async fn assert_waits(ann: &Gateway, waiting: &Waiting, what: &str) {
     let what = format!("{what}: {} over {}", waiting.command, waiting.protocol);
     let interrupt = waiting.interrupt(0);
     for reader in ALL_PROTOCOLS {
-        // A user of HITL has one session at a time, and the gateway knows the users of that protocol alone.
+        // A HITL user has one session at a time, and only that protocol names its users.
         if reader == Protocol::Hitl && waiting.asker() != Protocol::Hitl {
             continue;
         }

@@ -1,5 +1,5 @@
-//! A gateway on a store, with the demo agent and a scripted agent of every protocol behind it, and all client protocols in
-//! front. Every route asks for a key.
+//! A gateway on a store, with the demo agent, a scripted agent of every agent protocol, and routes for all client
+//! protocols. Every route asks for a key.
 //!
 //! The scripted agents have the same URL each time, because sessions are bound to it: the gateway reaches them through a
 //! proxy, and each agent is the proxy of its own URL.

@@ -1,6 +1,6 @@
 //! `cargo xtask pin-images`: pins the base images of the Dockerfile and of the compose files by digest.
 //!
-//! A tag can name another image tomorrow; `image:tag@sha256:…` names one image for ever, and the tag tells people what it
+//! A registry can move a tag to another image; a digest never changes. In `image:tag@sha256:…` the tag tells people what it
 //! is. The command asks the registry for the current digest of every tag and rewrites the files. It needs the network and
 //! one of `docker`, `skopeo` or `crane`. `--check` needs neither: it lists the images without a digest.
 //!
@@ -120,7 +120,7 @@ fn pinned(text: &str, mut digest_of: impl FnMut(&str) -> Result<String>) -> Resu
     Ok(output)
 }
 
-/// The digests of a run: an image of several files is looked up once.
+/// The digests found so far, so that an image of several files is looked up once.
 #[derive(Default)]
 struct Digests(BTreeMap<String, String>);
 

@@ -94,7 +94,7 @@ impl Drop for Running {
 }
 
 thread_local! {
-    /// What this thread has printed, if it collects its output.
+    /// The output of this thread so far. `None`: the thread prints directly.
     static COLLECTED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 

@@ -1,5 +1,5 @@
-//! Answers of the admin listener that go on for long, streams of changes and exported files: how many there may be, how
-//! their bytes leave, and when they end.
+//! Long answers of the admin listener: streams of changes and exported files. Limits their number, writes their bytes and
+//! ends them.
 //!
 //! Runs are encoded on a thread of their own, so that the only worker of the listener answers meanwhile. A long event leaves
 //! in pieces, and the frames of one protocol are in memory at a time, within one budget of all answers. Not here: the

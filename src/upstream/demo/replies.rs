@@ -79,7 +79,7 @@ fn example(schema: &Value) -> Value {
     }
 }
 
-/// Reactions to the answers among these messages. Empty if there are none. Takes linear time: a client may send thousands of
+/// The acts for the answers in these messages. Empty without answers. Takes linear time: a client may send thousands of
 /// answers.
 pub(super) fn react(question: &TurnRequest<'_>, said: &[Message]) -> Vec<Act> {
     let is_answer =

@@ -81,7 +81,7 @@ fn a2a() -> Vec<Asker> {
     ]
 }
 
-/// How Google ADK asks for a confirmation, as a call for its client.
+/// Google ADK's confirmation: a call for its client.
 fn confirmation(id: &str, call: &Call) -> Value {
     let original = json!({ "id": format!("{id}-original"), "name": call.tool, "args": ag_ui::arguments(call) });
     let data = json!({
@@ -91,7 +91,7 @@ fn confirmation(id: &str, call: &Call) -> Value {
     json!({ "data": data, "metadata": { "adk_type": "function_call", "adk_is_long_running": true } })
 }
 
-/// LangGraph's question about one action, with what may be decided. Null: nothing is said about that.
+/// LangGraph's question about one action, with its allowed decisions. Null: the agent lists none.
 fn action(call: &Call, config: &Value) -> Value {
     let mut payload =
         json!({ "action_request": { "action": call.tool, "args": ag_ui::arguments(call) }, "description": "May I?" });
@@ -101,7 +101,7 @@ fn action(call: &Call, config: &Value) -> Value {
     payload
 }
 
-/// What may be decided: edits and responses beside an acceptance, and to ignore the question.
+/// The allowed decisions: accept, edit, respond, ignore.
 fn config(edits: bool) -> Value {
     json!({ "allow_accept": true, "allow_edit": edits, "allow_respond": edits, "allow_ignore": true })
 }

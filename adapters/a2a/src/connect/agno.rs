@@ -1,4 +1,4 @@
-//! Progress of agents of Agno: calls of tools and reasoning, which stand in the metadata of a status instead of its message.
+//! Progress of Agno agents: Agno writes tool calls and reasoning into the metadata of a status, not into its message.
 
 use std::borrow::Cow;
 

@@ -332,7 +332,7 @@ impl ItemReader {
         if !is_settled && let Some(raw) = task.status.as_ref().and_then(|status| status.message) {
             self.status_message(raw, true, sink)?;
         }
-        // The history says which calls go on while the task waits.
+        // The history lists the calls that run while the task waits.
         parts.iter_mut().for_each(|parts| self.take_long_calls(parts));
         let mode = if self.was_taken_up && is_settled { Mode::Replace } else { Mode::Snapshot };
         for ((artifact, parts), id) in artifacts.iter().zip(&parts).zip(&ids) {

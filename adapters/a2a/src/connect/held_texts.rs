@@ -39,7 +39,7 @@ impl Texts {
         self.0.iter().filter(|(is_reasoning, _)| !is_reasoning).map(|(_, text)| text.as_str()).collect()
     }
 
-    /// What an artifact with these texts makes of a held message.
+    /// Compares the texts of a held message with those of an artifact.
     pub(super) fn verdict(&self, artifact: &Self) -> Verdict {
         let (own, other) = (self.plain(), artifact.plain());
         if self == artifact {
@@ -56,7 +56,7 @@ impl Texts {
     }
 }
 
-/// How a held message and an artifact relate.
+/// The result of comparing a held message with an artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The artifact has all of the message.

@@ -21,7 +21,7 @@ pub(super) struct Interface {
     pub(super) streaming: bool,
     /// Goes into each request. Version 1.0 only.
     pub(super) tenant: Option<String>,
-    /// The card named another origin, which the operator did not allow: the configured one is asked at the card's path.
+    /// The card named an origin that the operator did not allow. Requests go to the configured origin, with the card's path.
     pub(super) is_replaced: bool,
     /// The URL is of another origin than the configured one, and may have its credentials.
     pub(super) is_trusted: bool,

@@ -35,7 +35,7 @@ impl ItemReader {
         self.messages.insert(digest)
     }
 
-    /// What an agent says while it works. `is_held`: an artifact may repeat it.
+    /// Reads a status message of a working agent. `is_held`: an artifact may repeat it.
     pub(super) fn status_message(
         &mut self,
         raw: &RawValue,

@@ -16,7 +16,7 @@ use super::slots::{Group, Slot};
 use super::wire::{self, filled};
 use crate::wire::Content;
 
-/// How the parts of an artifact relate to those before.
+/// Whether the parts of an artifact replace, repeat or extend earlier parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// They are added.

@@ -54,7 +54,7 @@ fn an_approval_goes_round() {
     }
 }
 
-/// What is sent for decisions about two approvals, the second one first. `ids`: those that the agent gives.
+/// The requests for decisions about two approvals, the second one first. `ids`: the agent's ids of the approvals.
 fn two_decided(ids: [Value; 2], decided: [Decision; 2]) -> Result<Value, String> {
     let ask =
         |id: &Value, name: &str| json!({ "data": { "interrupt": { "id": id, "kind": "approval", "name": name } } });

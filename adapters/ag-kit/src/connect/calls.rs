@@ -265,8 +265,8 @@ impl Calls {
         output(&call.id, &call.name, call.kind.output_type(), result, sink)
     }
 
-    /// A result with an unknown call id. It belongs to the only call without a result; if there are none or several, it is
-    /// dropped.
+    /// A result with an unknown call id belongs to the only call without a result. With none or several such calls, the
+    /// result is dropped.
     fn result_of_unknown(&mut self, result: &str, losses: &mut Losses, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let own = self.all.iter().filter(|call| call.result.is_none()).map(|call| &call.own);
         let mut open = own.chain(self.earlier.iter().map(|call| &call.id));

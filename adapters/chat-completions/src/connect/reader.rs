@@ -39,7 +39,7 @@ pub(super) struct Reader {
     ended: bool,
     pub(super) messages: Messages,
     pub(super) calls: Calls,
-    /// The reason of the end, and the server's word for it.
+    /// The end reason, and the server's own word for it.
     reason: Option<(EndReason, String)>,
     /// The text and the reasoning of deltas so far.
     pub(super) said: Streamed,

@@ -4,7 +4,7 @@
 
 use interlingua_core::{Extra, Json};
 
-/// Token usage under the canonical names. Fields without one are kept.
+/// Token usage under the canonical names. Other fields keep their names.
 pub(super) fn to_usage(usage: &Json) -> Json {
     let Some(fields) = usage.decode::<Extra>() else { return usage.clone() };
     let renamed: Extra = fields

@@ -468,7 +468,7 @@ impl Reader {
             "failed" => End::Failed,
             word => match EndReason::parse(word) {
                 None | Some(EndReason::Unknown) => {
-                    // A word of a later version. What it means for what is there, no one knows.
+                    // A word of a later version: nothing says whether the output is complete.
                     self.losses
                         .changed(ContentKind::EndReason, "the server's word for the end of the answer is unknown");
                     sink.emit(&AgentEvent::Ignored)?;
