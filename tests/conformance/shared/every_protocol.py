@@ -65,6 +65,8 @@ class Approval:
     rejected: str | None = None
     edit: dict | None = None
     edited: str = ""
+    # False: the agent takes no answer to its question.
+    takes_answers: bool = True
 
 
 def whole(answer):
@@ -117,7 +119,9 @@ def every_protocol(agent, *, text, reasoning=None, tool=None, client_tool=None, 
             checked(Client, "a tool of the agent", lambda: _tool(Client(agent.name), tool))
         if client_tool and (Client.tools or client_tool.undeclared):
             checked(Client, "a tool of the client", lambda: _client_tool(Client(agent.name), client_tool))
-        if approval:
+        if approval and not approval.takes_answers:
+            checked(Client, "an approval is asked", lambda: _asked(Client(agent.name), approval))
+        elif approval:
             checked(Client, "an approval is accepted", lambda: _accepted(Client(agent.name), approval))
             checked(Client, "an approval is rejected", lambda: _rejected(Client(agent.name), approval))
             if Client.edits:

@@ -30,12 +30,13 @@ every_protocol(
     error="error",
     long="long 200 50",
 )
-# Not here: an approval. The server lists its call beside the request, and clients are given both.
 every_protocol(
     responses,
     text=Words("hello there", "You said: hello there "),
     reasoning=Words("reasoning", "The answer is 42.", "I look at it."),
     tool=Tool("tool", *WEATHER, "21"),
+    # The hosting helpers refuse every `mcp_approval_response` with status 500.
+    approval=Approval("approval", accepted="deleted a.txt", takes_answers=False),
     error="error",
     long="long 200 50",
 )

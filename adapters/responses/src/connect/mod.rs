@@ -15,6 +15,7 @@ mod request;
 mod session;
 mod slots;
 mod turn;
+mod undecided;
 mod wire;
 
 use std::collections::HashSet;

@@ -21,6 +21,7 @@ use serde_json::value::RawValue;
 use super::calls::{head, opening, text_argument};
 use super::errors::{complaint, error_of, foreign};
 use super::slots::{Kind, MAX_ITEMS, Slot, Slots};
+use super::undecided;
 use super::wire::{Event, Object, Raw, index, json_text, lent_text, number, text};
 
 /// How far the answer is.
@@ -453,8 +454,13 @@ impl Reader {
         }
         let output = response.list("output");
         self.slots.begin_final(output.iter().filter_map(|item| Some(Kind::of(&Object::parse(item)?.word("type")))));
-        for (place, item) in output.into_iter().enumerate() {
-            self.final_item(item, u32::try_from(place).ok(), sink)?;
+        let undecided = undecided::calls(&output);
+        for (place, item) in (0..).zip(output) {
+            // A streamed call cannot be taken back.
+            let is_new = |id: &Cow<'_, str>| self.slots.known(Some(place), id, Kind::FunctionCall, true).is_none();
+            if !undecided.get(&place).is_some_and(is_new) {
+                self.final_item(item, Some(place), sink)?;
+            }
         }
 
         let reason = response.object("incomplete_details").map(|details| details.word("reason").into_owned());

@@ -215,6 +215,25 @@ fn items_that_are_whole() {
             ],
         ),
         (
+            "a call beside its approval request",
+            &[
+                r#"completed {"response":{"id":"resp_1","status":"completed","output":[{"id":"fc_1","type":"function_call","call_id":"call_1","name":"delete","arguments":"{}"},{"id":"fc_2","type":"function_call","call_id":"call_2","name":"delete","arguments":"{}"},{"id":"call_1","type":"mcp_approval_request","name":"delete","arguments":"{}"}]}}"#,
+            ],
+        ),
+        (
+            "calls beside requests with ids of their own",
+            &[
+                r#"completed {"response":{"id":"resp_1","status":"completed","output":[{"id":"fc_1","type":"function_call","call_id":"call_1","name":"delete","arguments":"{\"a\": 1}"},{"id":"fc_2","type":"function_call","call_id":"call_2","name":"delete","arguments":"{\"a\":1}"},{"id":"af_1","type":"mcp_approval_request","name":"delete","arguments":"{\"a\":1}"}]}}"#,
+            ],
+        ),
+        (
+            "a streamed call whose approval request comes at the end",
+            &[
+                r#"output_item.done {"output_index":0,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","name":"delete","arguments":"{}"}}"#,
+                r#"completed {"response":{"id":"resp_1","status":"completed","output":[{"id":"fc_1","type":"function_call","call_id":"call_1","name":"delete","arguments":"{}"},{"id":"call_1","type":"mcp_approval_request","name":"delete","arguments":"{}"}]}}"#,
+            ],
+        ),
+        (
             "a question without an id",
             &[
                 r#"output_item.done {"output_index":0,"item":{"type":"mcp_approval_request","name":"delete","arguments":"{}"}}"#,
