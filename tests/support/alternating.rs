@@ -61,6 +61,7 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     ("rates::answers_and_sockets_at_once_are_bounded_for_each_caller", "counters of answers and sockets"),
     ("rates::the_rate_of_a_caller_is_one_over_all_protocols_and_each_says_so_in_its_words", "counters of requests"),
     ("rates::the_stricter_of_the_caller_the_route_and_the_agent_counts", "counters of requests"),
+    ("http2::floods::streams_of_an_address_are_limited_over_all_its_connections", "counters of streams"),
     ("slow_clients::connections_are_limited_per_address_and_in_total", "counters of connections"),
     ("slow_clients::unread_responses_share_one_memory_limit", "its buffers"),
     // Each finds out by itself which endpoints of an agent are well, and how many runs they have of it.
