@@ -192,6 +192,8 @@ fn replicas_on(store: &str) -> Result<Outcome> {
     test.current_dir(root()).env("INTERLINGUA_TEST_REPLICAS", store);
     // Of the whole workspace, as the step before: built with the same features, nothing is compiled again.
     test.args(["test", "--locked", "--workspace", "--test", "behaviour", "--no-fail-fast"]);
+    // As many at once as in the profile of nextest.
+    test.args(["--", "--test-threads", "4"]);
     process::run(&mut test, TESTS_LIMIT)?;
     Ok(Outcome::passed())
 }
