@@ -2,7 +2,7 @@
 //! approved call itself, so the client must not get the call as one of its own.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -20,24 +20,28 @@ pub(super) fn calls<'a>(output: &[&'a RawValue]) -> HashMap<u32, Cow<'a, str>> {
         return HashMap::new();
     }
 
+    let is_output = |item: &&Object<'a>| item.word("type") == "function_call_output";
+    let answered: HashSet<_> = items.iter().filter(is_output).map(|item| item.word("call_id")).collect();
+    let is_open = |item: &Object<'a>| {
+        Kind::of(&item.word("type")) == Kind::FunctionCall && !answered.contains(&item.word("call_id"))
+    };
     let mut by_id = HashMap::new();
-    let mut by_content: HashMap<_, VecDeque<u32>> = HashMap::new();
-    let is_call = |item: &Object<'a>| Kind::of(&item.word("type")) == Kind::FunctionCall;
-    for (index, call) in (0..).zip(&items).filter(|(_, item)| is_call(item)) {
+    for (index, call) in (0_u32..).zip(&items).filter(|(_, item)| is_open(item)) {
         for id in [call.word("call_id"), call.word("id")].into_iter().filter(|id| !id.is_empty()) {
-            by_id.insert(id, index);
+            by_id.insert(id, (index, call.word("id")));
         }
-        by_content.entry(content(call)).or_default().push_back(index);
     }
 
-    let mut found = HashMap::new();
-    for request in requests {
-        let same = || by_content.get_mut(&content(request))?.pop_front();
-        let index = by_id.get(&request.word("id")).copied().or_else(same);
-        if let Some((index, call)) = index.and_then(|index| Some((index, items.get(index as usize)?))) {
-            found.insert(index, call.word("id"));
+    let (named, others): (Vec<_>, Vec<_>) =
+        requests.into_iter().partition(|request| by_id.contains_key(&request.word("id")));
+    let mut found: HashMap<_, _> = named.iter().filter_map(|request| by_id.get(&request.word("id")).cloned()).collect();
+    let mut by_content: HashMap<_, VecDeque<(u32, Cow<'a, str>)>> = HashMap::new();
+    for (index, call) in (0..).zip(&items).filter(|(_, item)| is_open(item)) {
+        if !found.contains_key(&index) {
+            by_content.entry(content(call)).or_default().push_back((index, call.word("id")));
         }
     }
+    found.extend(others.iter().filter_map(|request| by_content.get_mut(&content(request))?.pop_front()));
     found
 }
 

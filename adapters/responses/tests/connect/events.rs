@@ -227,6 +227,12 @@ fn items_that_are_whole() {
             ],
         ),
         (
+            "equal calls, one of which has run and one of which its request names",
+            &[
+                r#"completed {"response":{"id":"resp_1","status":"completed","output":[{"id":"fc_0","type":"function_call","call_id":"call_0","name":"delete","arguments":"{}"},{"id":"fo_0","type":"function_call_output","call_id":"call_0","output":"done"},{"id":"fc_1","type":"function_call","call_id":"call_1","name":"delete","arguments":"{}"},{"id":"fc_2","type":"function_call","call_id":"call_2","name":"delete","arguments":"{}"},{"id":"af_1","type":"mcp_approval_request","name":"delete","arguments":"{}"},{"id":"call_1","type":"mcp_approval_request","name":"delete","arguments":"{}"}]}}"#,
+            ],
+        ),
+        (
             "a streamed call whose approval request comes at the end",
             &[
                 r#"output_item.done {"output_index":0,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","name":"delete","arguments":"{}"}}"#,
