@@ -453,8 +453,9 @@ impl Reader {
             self.learn_id(response);
         }
         let output = response.list("output");
-        self.slots.begin_final(output.iter().filter_map(|item| Some(Kind::of(&Object::parse(item)?.word("type")))));
-        let undecided = undecided::calls(&output);
+        let items: Vec<Object<'_>> = output.iter().map(|item| Object::parse(item).unwrap_or_default()).collect();
+        self.slots.begin_final(items.iter().map(|item| Kind::of(&item.word("type"))));
+        let undecided = undecided::calls(&items);
         for (place, item) in (0..).zip(output) {
             // A streamed call cannot be taken back.
             let is_new = |id: &Cow<'_, str>| self.slots.known(Some(place), id, Kind::FunctionCall, true).is_none();
