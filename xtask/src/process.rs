@@ -163,13 +163,19 @@ pub(crate) fn run_and_read(command: &mut Command, limit: Duration) -> Result<(Ex
         output
     });
 
-    let status = running.wait(limit);
+    let print = || {
+        if collects {
+            say(printed.lock().unwrap_or_else(PoisonError::into_inner).trim_end());
+        }
+    };
+    // After a killed command, a process outside its group may hold the pipes open: nothing waits for their end.
+    let status = running.wait(limit).inspect_err(|_| print())?;
     let output = reading.join().expect("reading lines does not panic");
     if let Some(errors) = errors {
         errors.join().expect("reading lines does not panic");
-        say(printed.lock().unwrap_or_else(PoisonError::into_inner).trim_end());
     }
-    Ok((status?, output))
+    print();
+    Ok((status, output))
 }
 
 /// Reads lines to the end. A child may print invalid UTF-8; later lines are still needed.
