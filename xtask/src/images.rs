@@ -120,7 +120,7 @@ fn pinned(text: &str, mut digest_of: impl FnMut(&str) -> Result<String>) -> Resu
     Ok(output)
 }
 
-/// The digests found so far, so that an image of several files is looked up once.
+/// The digest of each image, by name. Asks the registry once per image, even if several files use the image.
 #[derive(Default)]
 struct Digests(BTreeMap<String, String>);
 

@@ -399,9 +399,8 @@ impl ErrorMetadata<'_> {
         let code = Some(report.fault.code()).filter(|code| {
             report.problem == Problem::InvalidAgentResponse && report.problem.fault_code() != Some(code)
         });
-        let code = code.map(str::to_owned);
 
-        task.into_iter().chain(versions).chain(code.map(|code| ("code", code)))
+        task.into_iter().chain(versions).chain(code.map(|code| ("code", code.to_owned())))
     }
 }
 

@@ -16,7 +16,7 @@ use super::slots::{Group, Slot};
 use super::wire::{self, filled};
 use crate::wire::Content;
 
-/// Whether the parts of an artifact replace, repeat or extend earlier parts.
+/// The way in which an artifact update changes earlier parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// They are added.
