@@ -3,6 +3,10 @@
 
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/names.rs"]
+mod names;
+#[path = "tidy/prose.rs"]
+mod prose;
 #[path = "tidy/words.rs"]
 mod words;
 
