@@ -44,6 +44,7 @@ const LIMITS: &[(&str, u64, u64, u64)] = &[
     ("core contracts", 57, 88, 5),
     ("docs", 13, 1, 0),
     ("docs/protocols", 22, 1, 0),
+    ("docs/reference", 30, 21, 0),
     ("docs/upstreams", 60, 1, 0),
     ("examples", 35, 1, 0),
     ("faults", 88, 75, 7),
