@@ -31,7 +31,7 @@ use self::upstreams::http_settings;
 use crate::callers::{Callers, Usage, jwks};
 use crate::clock;
 use crate::config::{
-    self, ClientProtocol, Connected, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols,
+    self, ClientProtocol, ConnectorCheck, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols,
     Settings, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope};
@@ -160,7 +160,7 @@ impl Gateway {
         let declared =
             UpstreamProtocol::new::<U::Options>(U::NAME).schema(U::options_schema()).try_connect(|url, options| {
                 let connector = connect::<U>(url, options)?;
-                Ok(Connected { capabilities: connector.capabilities(), warnings: connector.warnings() })
+                Ok(ConnectorCheck { capabilities: connector.capabilities(), warnings: connector.warnings() })
             });
         self.register(UpstreamEntry { name: U::NAME, declared, open: open::<U> })
     }
@@ -173,7 +173,7 @@ impl Gateway {
         }
 
         let declared = UpstreamProtocol::new::<A::Options>(A::NAME).schema(A::options_schema()).built_in().try_connect(
-            |_, options| Ok(Connected { capabilities: open::<A>(options)?.capabilities(), warnings: Vec::new() }),
+            |_, options| Ok(ConnectorCheck { capabilities: open::<A>(options)?.capabilities(), warnings: Vec::new() }),
         );
         self.register(UpstreamEntry { name: A::NAME, declared, open: |agent, _, _| open::<A>(&agent.upstream.options) })
     }

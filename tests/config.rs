@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use interlingua::Gateway;
 use interlingua::config::{
-    self, Affinity, CallerLimits, ClientProtocol, Connected, Diagnostics, EndpointPattern, Env, Forwarded, History,
-    JwksSource, JwtAlgorithm, OnDisconnect, ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings,
+    self, Affinity, CallerLimits, ClientProtocol, ConnectorCheck, Diagnostics, EndpointPattern, Env, ForwardedFamily,
+    History, JwksSource, JwtAlgorithm, OnDisconnect, ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings,
     StoreKind, UpstreamProtocol,
 };
 use interlingua_core::Method;
@@ -135,7 +135,7 @@ fn protocols() -> Protocols {
             if url.host_str() == Some("forgetful") {
                 capabilities.history = HistoryNeed::SentEachTime;
             }
-            Ok(Connected { capabilities, warnings: Vec::new() })
+            Ok(ConnectorCheck { capabilities, warnings: Vec::new() })
         }
         None => panic!("a connector was tried without a URL"),
     });
@@ -163,13 +163,13 @@ fn protocols() -> Protocols {
         capabilities.keeps_unread_events = options.events;
         let mixes = options.user == "all";
         let warning = "user = \"all\": everyone is in one conversation\nleave it out".to_owned();
-        Ok(Connected { capabilities, warnings: mixes.then_some(warning).into_iter().collect() })
+        Ok(ConnectorCheck { capabilities, warnings: mixes.then_some(warning).into_iter().collect() })
     });
     let stateless = UpstreamProtocol::new::<NoOptions>("stateless").built_in().try_connect(|_, _| {
         let mut capabilities = UpstreamCapabilities::default();
         capabilities.history = HistoryNeed::SentEachTime;
         capabilities.decisions = ALL_DECISIONS;
-        Ok(Connected { capabilities, warnings: Vec::new() })
+        Ok(ConnectorCheck { capabilities, warnings: Vec::new() })
     });
 
     Protocols::new()
@@ -383,7 +383,10 @@ fn defaults_are_applied() {
     assert_eq!(route.heartbeat, Duration::from_secs(15));
     assert_eq!(route.on_disconnect, OnDisconnect::Cancel);
     assert!(route.shared_sessions && route.cors.is_none());
-    assert_eq!((settings.server.forwarded, settings.server.allowed_hosts.is_none()), (Forwarded::XForwarded, true));
+    assert_eq!(
+        (settings.server.forwarded, settings.server.allowed_hosts.is_none()),
+        (ForwardedFamily::XForwarded, true)
+    );
     let options = route.options.copy::<NativeOptions>().expect("the type they were declared with");
     assert_eq!(options, NativeOptions::default());
 }
@@ -419,7 +422,7 @@ fn values_of_the_file_override_defaults() {
     assert_eq!((limits.sockets_per_loopback_address, limits.followers), (10, 2000));
     assert_eq!((limits.http2_streams, limits.http2_resets, limits.http2_control_frames), (50, 20, 500));
     assert_eq!(settings.server.trusted_proxies.len(), 2);
-    assert_eq!(settings.server.forwarded, Forwarded::Forwarded);
+    assert_eq!(settings.server.forwarded, ForwardedFamily::Forwarded);
     assert_eq!(settings.server.allowed_hosts.as_ref().map(Vec::len), Some(3));
 
     let admin = settings.admin.as_ref().expect("a listener for operators");

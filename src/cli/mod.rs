@@ -26,7 +26,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use self::admin_banner::AdminBanner;
 use crate::Gateway;
-use crate::config::{DEFAULT_FILE, Diagnostics, Loaded, Settings};
+use crate::config::{DEFAULT_FILE, Diagnostics, LoadedConfig, Settings};
 use crate::observe::LogFilter;
 use crate::reload::{Reloader, Trigger, warnings};
 
@@ -123,7 +123,7 @@ fn run(gateway: &Gateway) -> i32 {
             }
             serve(gateway, loaded, config, log)
         }),
-        Command::Check => load_watching(gateway, config).map(|Loaded { settings, diagnostics, .. }| {
+        Command::Check => load_watching(gateway, config).map(|LoadedConfig { settings, diagnostics, .. }| {
             print_warnings(&diagnostics);
             let store = Gateway::check_store(&settings)?;
             let agents = count(settings.agents.len(), "agent");
@@ -134,14 +134,16 @@ fn run(gateway: &Gateway) -> i32 {
             }
             Ok(())
         }),
-        Command::Probe(probe) => load_watching(gateway, config).and_then(|Loaded { settings, diagnostics, .. }| {
-            print_warnings(&diagnostics.filtered(|one| one.is_of_agent(probe.agent())));
-            match probe.run(gateway, &settings) {
-                Ok(0) => Ok(Ok(())),
-                Ok(code) => Err(code),
-                Err(error) => Ok(Err(error)),
-            }
-        }),
+        Command::Probe(probe) => {
+            load_watching(gateway, config).and_then(|LoadedConfig { settings, diagnostics, .. }| {
+                print_warnings(&diagnostics.filtered(|one| one.is_of_agent(probe.agent())));
+                match probe.run(gateway, &settings) {
+                    Ok(0) => Ok(Ok(())),
+                    Ok(code) => Err(code),
+                    Err(error) => Ok(Err(error)),
+                }
+            })
+        }
         Command::Routes { json } => load(gateway, config).map(|settings| routes::list(gateway, &settings, json)),
         Command::Schema => Ok(print_schema(gateway)),
         Command::Key(key) => key.run(gateway, config),
@@ -174,7 +176,7 @@ fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
 }
 
 /// The same, with the files that were read.
-fn load_watching(gateway: &Gateway, file: &Path) -> Result<Loaded, i32> {
+fn load_watching(gateway: &Gateway, file: &Path) -> Result<LoadedConfig, i32> {
     match gateway.load_watching(file).0 {
         Ok(loaded) => {
             loaded.settings.secrets.enforce();
@@ -195,7 +197,7 @@ fn print_warnings(diagnostics: &Diagnostics) {
     }
 }
 
-fn serve(gateway: &Gateway, loaded: Loaded, file: &Path, log: LogFilter) -> anyhow::Result<()> {
+fn serve(gateway: &Gateway, loaded: LoadedConfig, file: &Path, log: LogFilter) -> anyhow::Result<()> {
     raise_file_limit();
     crate::server::block_on(async {
         // Install the handlers before the address is printed, since a signal may arrive right after.

@@ -1,4 +1,4 @@
-//! The admin listener: its address, its TLS, and what it asks for.
+//! The admin listener: its address, its TLS and its credentials.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::diagnostics::Diagnostic;
 use super::listen::parse_listen_address;
-use super::located::{Located, Table};
+use super::located::{Table, WithSpan};
 use super::operators::AdminTable;
 use super::secret::SecretTable;
 use super::settings::{Admin, AdminAccess};
@@ -18,9 +18,9 @@ use super::{exposure, tls};
 /// The shortest key, in characters.
 const MIN_KEY_LEN: usize = 32;
 
-/// `public`: where the gateway itself listens.
+/// `public`: the listen address for clients.
 pub(super) fn resolve(
-    located: &Located<Table<AdminTable>>,
+    located: &WithSpan<Table<AdminTable>>,
     public: Option<SocketAddr>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<Admin> {
@@ -80,8 +80,8 @@ fn check_reach(
     }
 }
 
-/// The key's SHA-256: the key itself is not kept.
-fn key_digest(key: &Located<Table<SecretTable>>, validator: &mut Validator<'_, '_>) -> Option<[u8; 32]> {
+/// The key's SHA-256, so that the key itself is not kept in memory.
+fn key_digest(key: &WithSpan<Table<SecretTable>>, validator: &mut Validator<'_, '_>) -> Option<[u8; 32]> {
     let Validator { folder, env, found, .. } = validator;
     let secret = match key.value.read(&key.span, folder, env, found) {
         Ok(secret) => secret,

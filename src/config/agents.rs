@@ -1,6 +1,6 @@
-//! Agents: their names, their limits and who keeps their history.
+//! Agents: names, limits and the keeper of their history.
 //!
-//! Not here: how they are reached ([`super::upstreams`]).
+//! Not here: their protocols and addresses ([`super::upstreams`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use interlingua_core::size::Size;
 
 use super::diagnostics::Diagnostic;
 use super::document::AgentTable;
-use super::located::{Entries, Located, Table};
+use super::located::{Entries, Table, WithSpan};
 use super::settings::{Agent, History, HistoryLimit};
 use super::upstream_settings::Upstream;
 use super::validator::Validator;
@@ -24,7 +24,7 @@ pub(super) struct DeclaredAgent {
     pub(super) agent: Option<Arc<Agent>>,
 }
 
-/// Names are part of paths, which longer names would make unreadable.
+/// Names are part of paths. A longer name would make a path unreadable.
 const MAX_NAME_LEN: usize = 64;
 
 pub(super) fn resolve(agents: &Entries<Table<AgentTable>>, validator: &mut Validator<'_, '_>) -> Vec<DeclaredAgent> {
@@ -37,8 +37,8 @@ pub(super) fn resolve(agents: &Entries<Table<AgentTable>>, validator: &mut Valid
     known
 }
 
-/// Names are part of paths: characters that would have to be escaped there are rejected.
-fn check_name(name: &Located<String>, validator: &mut Validator<'_, '_>) {
+/// Rejects characters that would have to be escaped in a path.
+fn check_name(name: &WithSpan<String>, validator: &mut Validator<'_, '_>) {
     let text = name.value.as_str();
     let fine = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
         && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric());
@@ -53,18 +53,18 @@ fn check_name(name: &Located<String>, validator: &mut Validator<'_, '_>) {
 }
 
 fn agent(
-    name: &Located<String>,
-    located: &Located<Table<AgentTable>>,
+    name: &WithSpan<String>,
+    located: &WithSpan<Table<AgentTable>>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<Agent> {
     let table = &located.value;
     let turns =
-        Located { value: u64::from(table.history_limit.turns.value), span: table.history_limit.turns.span.clone() };
+        WithSpan { value: u64::from(table.history_limit.turns.value), span: table.history_limit.turns.span.clone() };
     let turns = validator.between(&turns, "turns", 1, u64::from(u32::MAX));
     let bytes = validator.at_least(&table.history_limit.bytes, "bytes", Size::kibibytes(1));
     let max_run_bytes = validator.at_least(&table.max_run_bytes, "max_run_bytes", Size::kibibytes(1));
     let Some(upstream) = &table.upstream else {
-        // If the upstream itself could not be read, that is already reported.
+        // An error in the upstream itself is reported already.
         if !validator.rejected.contains(&located.span, "upstream") {
             validator.report(
                 Diagnostic::error(format!("agent {:?} has no upstream", name.value))
@@ -91,10 +91,10 @@ fn agent(
     })
 }
 
-/// Who keeps the history: as configured, else as the agent needs it.
+/// The configured keeper of the history, else the one that the agent needs.
 fn history(
-    agent: &Located<String>,
-    configured: Option<&Located<History>>,
+    agent: &WithSpan<String>,
+    configured: Option<&WithSpan<History>>,
     upstream: &Upstream,
     validator: &mut Validator<'_, '_>,
 ) -> History {

@@ -1,4 +1,4 @@
-//! How callers prove who they are: the checks of `[auth]`, and of the `auth` of routes.
+//! Authentication of callers: the checks of `[auth]`, and of the `auth` of routes.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use url::{Host, Url};
 
 use super::access::{AuthTable, CertificatesTable, JwksTable, JwtTable, Texts};
 use super::diagnostics::Diagnostic;
-use super::located::{Located, Table};
+use super::located::{Table, WithSpan};
 use super::settings::{Auth, Certificates, JwksSource, JwtAlgorithm, JwtIssuer, Methods};
 use super::validator::Validator;
 use super::{secret, suggest};
@@ -15,7 +15,7 @@ use crate::keys;
 /// The names of [`Methods`].
 const METHODS: [&str; 3] = ["keys", "jwt", "certificates"];
 
-/// Headers that clients or proxies use for something else.
+/// Headers with a meaning of their own for clients or proxies.
 const TAKEN_HEADERS: [&str; 10] = [
     "authorization",
     "x-api-key",
@@ -29,16 +29,20 @@ const TAKEN_HEADERS: [&str; 10] = [
     "cookie",
 ];
 
-/// What `[auth]` depends on.
+/// Facts that decide whether certificates can be checked.
 #[derive(Clone, Copy)]
-pub(super) struct Reached {
+pub(super) struct AuthContext {
     /// True if proxies are trusted.
     pub(super) has_proxies: bool,
     /// True if the gateway itself asks clients for certificates.
     pub(super) has_client_ca: bool,
 }
 
-pub(super) fn resolve(table: &Located<Table<AuthTable>>, reached: Reached, validator: &mut Validator<'_, '_>) -> Auth {
+pub(super) fn resolve(
+    table: &WithSpan<Table<AuthTable>>,
+    reached: AuthContext,
+    validator: &mut Validator<'_, '_>,
+) -> Auth {
     let table = &table.value;
     let keys = table.keys.as_ref().map(|keys| {
         check_key_file(keys, validator);
@@ -60,13 +64,13 @@ pub(super) fn resolve(table: &Located<Table<AuthTable>>, reached: Reached, valid
     Auth { keys, jwt, certificates, revoke_streams: table.revoke_streams }
 }
 
-/// The methods that are set up, or would be without their errors.
+/// The methods that are configured, including those with errors.
 pub(super) fn set_up(table: &AuthTable) -> Methods {
     Methods { keys: table.keys.is_some(), jwt: !table.jwt.is_empty(), certificates: table.certificates.is_some() }
 }
 
 /// Reads the file of keys, so that its errors are found before the gateway starts.
-fn check_key_file(keys: &Located<String>, validator: &mut Validator<'_, '_>) {
+fn check_key_file(keys: &WithSpan<String>, validator: &mut Validator<'_, '_>) {
     if keys.value.is_empty() {
         let diagnostic = Diagnostic::error("\"keys\" is empty").at(&keys.span);
         return validator.report(diagnostic.label("write a file name, like \"keys.toml\""));
@@ -94,7 +98,7 @@ fn check_key_file(keys: &Located<String>, validator: &mut Validator<'_, '_>) {
     }
 }
 
-fn issuer(located: &Located<Table<JwtTable>>, validator: &mut Validator<'_, '_>) -> Option<JwtIssuer> {
+fn issuer(located: &WithSpan<Table<JwtTable>>, validator: &mut Validator<'_, '_>) -> Option<JwtIssuer> {
     let table = &located.value;
     let rejected = validator.rejected.any_in(&located.span);
     let mut missing = |key: &str, label: &str| {
@@ -122,7 +126,7 @@ fn issuer(located: &Located<Table<JwtTable>>, validator: &mut Validator<'_, '_>)
         Some(jwks) => jwks_source(jwks, validator)?,
         None => JwksSource::Discovery,
     };
-    let claim = |claim: &Option<Located<String>>, default: &str| {
+    let claim = |claim: &Option<WithSpan<String>>, default: &str| {
         claim.as_ref().map_or_else(|| default.to_owned(), |claim| claim.value.clone())
     };
     (is_url && !audience.is_empty() && !algorithms.is_empty()).then(|| JwtIssuer {
@@ -135,8 +139,8 @@ fn issuer(located: &Located<Table<JwtTable>>, validator: &mut Validator<'_, '_>)
     })
 }
 
-/// An https URL; http to this machine is only a warning.
-fn web_url(text: &Located<String>, key: &str, validator: &mut Validator<'_, '_>) -> Option<Url> {
+/// Parses an https URL. http to a loopback address is only a warning.
+fn web_url(text: &WithSpan<String>, key: &str, validator: &mut Validator<'_, '_>) -> Option<Url> {
     let url = Url::parse(&text.value).ok().filter(|url| url.host().is_some());
     let is_local = url.as_ref().is_some_and(|url| match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -160,7 +164,7 @@ fn web_url(text: &Located<String>, key: &str, validator: &mut Validator<'_, '_>)
     }
 }
 
-fn audience(located: &Located<Texts>, validator: &mut Validator<'_, '_>) -> Vec<String> {
+fn audience(located: &WithSpan<Texts>, validator: &mut Validator<'_, '_>) -> Vec<String> {
     let audience: Vec<String> = match &located.value {
         Texts::One(text) => vec![text.clone()],
         Texts::List(texts) => texts.iter().map(|text| text.value.clone()).collect(),
@@ -172,7 +176,7 @@ fn audience(located: &Located<Texts>, validator: &mut Validator<'_, '_>) -> Vec<
     audience
 }
 
-fn algorithms(located: &Located<Vec<Located<String>>>, validator: &mut Validator<'_, '_>) -> Vec<JwtAlgorithm> {
+fn algorithms(located: &WithSpan<Vec<WithSpan<String>>>, validator: &mut Validator<'_, '_>) -> Vec<JwtAlgorithm> {
     if located.value.is_empty() {
         let diagnostic = Diagnostic::error("\"algorithms\" is empty").at(&located.span);
         validator.report(diagnostic.label("write the ones the issuer uses, like [\"RS256\"]"));
@@ -197,7 +201,7 @@ fn algorithms(located: &Located<Vec<Located<String>>>, validator: &mut Validator
     algorithms
 }
 
-fn jwks_source(located: &Located<Table<JwksTable>>, validator: &mut Validator<'_, '_>) -> Option<JwksSource> {
+fn jwks_source(located: &WithSpan<Table<JwksTable>>, validator: &mut Validator<'_, '_>) -> Option<JwksSource> {
     let table = &located.value;
     match (&table.url, &table.file) {
         (Some(url), None) => web_url(url, "url", validator).map(JwksSource::Url),
@@ -224,8 +228,8 @@ fn jwks_source(located: &Located<Table<JwksTable>>, validator: &mut Validator<'_
 }
 
 fn certificates(
-    located: &Located<Table<CertificatesTable>>,
-    reached: Reached,
+    located: &WithSpan<Table<CertificatesTable>>,
+    reached: AuthContext,
     validator: &mut Validator<'_, '_>,
 ) -> Option<Certificates> {
     let table = &located.value;
@@ -259,8 +263,8 @@ fn certificates(
     Some(Certificates { caller: table.caller.as_ref()?.value, header })
 }
 
-/// The methods of a route: as written, else all that are set up.
-pub(super) fn methods(written: Option<&Located<Texts>>, all: Methods, validator: &mut Validator<'_, '_>) -> Methods {
+/// The methods of a route: the listed ones, else all that `[auth]` configures.
+pub(super) fn methods(written: Option<&WithSpan<Texts>>, all: Methods, validator: &mut Validator<'_, '_>) -> Methods {
     let Some(located) = written else { return all };
     let list = match &located.value {
         Texts::List(list) => list,
@@ -313,7 +317,7 @@ pub(super) fn methods(written: Option<&Located<Texts>>, all: Methods, validator:
     methods
 }
 
-/// What a method needs.
+/// The credentials of a method, for messages.
 fn noun(method: &str) -> &str {
     match method {
         "jwt" => "issuers",

@@ -1,9 +1,9 @@
-//! What callers may do: the checks of `[callers]`. Not here: limits (`limits.rs`).
+//! Rights of callers: the checks of `[callers]`. Not here: limits (`limits.rs`).
 
 use super::access::{AuthTable, CallerTable};
 use super::agents::DeclaredAgent;
 use super::diagnostics::Diagnostic;
-use super::located::{Entries, Located, Table};
+use super::located::{Entries, Table, WithSpan};
 use super::settings::{CallerKind, CallerProfile, ConsoleRole};
 use super::validator::Validator;
 use super::{limits, quiet, suggest};
@@ -33,8 +33,8 @@ fn issuers(auth: &AuthTable) -> impl Iterator<Item = &str> + Clone {
     auth.jwt.iter().filter_map(|table| table.value.issuer.as_ref()).map(|issuer| issuer.value.as_str())
 }
 
-/// Warns of tables whose name can be proven in several ways: each issuer chooses the names in its tokens, and so could choose
-/// the name of someone else's key.
+/// Warns of tables whose name can be proven in several ways. Each issuer chooses the names in its tokens, so it could
+/// choose the name of someone else's key.
 fn check_ambiguous(tables: &Entries<Table<CallerTable>>, auth: &AuthTable, validator: &mut Validator<'_, '_>) {
     let others = usize::from(auth.keys.is_some()) + usize::from(auth.certificates.is_some());
     let is_ambiguous = |name: &str, table: &CallerTable| {
@@ -49,7 +49,7 @@ fn check_ambiguous(tables: &Entries<Table<CallerTable>>, auth: &AuthTable, valid
         };
         (is_named || !table.scopes.is_empty()) && sources > 1
     };
-    let ambiguous: Vec<&Located<String>> =
+    let ambiguous: Vec<&WithSpan<String>> =
         tables.iter().filter(|(name, table)| is_ambiguous(&name.value, &table.value)).map(|(name, _)| name).collect();
     let Some(first) = ambiguous.first() else { return };
     let names: Vec<String> = ambiguous.iter().map(|name| format!("[callers.{}]", as_key(&name.value))).collect();
@@ -72,7 +72,7 @@ fn as_key(name: &str) -> String {
 }
 
 /// Checks `kind` and `issuer` against the credentials that `[auth]` accepts.
-fn check_source(name: &Located<String>, table: &CallerTable, auth: &AuthTable, validator: &mut Validator<'_, '_>) {
+fn check_source(name: &WithSpan<String>, table: &CallerTable, auth: &AuthTable, validator: &mut Validator<'_, '_>) {
     let first = table.kind.as_ref().map(|kind| &kind.span).or(table.issuer.as_ref().map(|issuer| &issuer.span));
     let Some(first) = first else { return };
     if matches!(name.value.as_str(), DEFAULT | ANONYMOUS) {
@@ -114,12 +114,12 @@ fn check_source(name: &Located<String>, table: &CallerTable, auth: &AuthTable, v
 }
 
 fn profile(
-    name: &Located<String>,
+    name: &WithSpan<String>,
     table: &CallerTable,
     known: &[DeclaredAgent],
     validator: &mut Validator<'_, '_>,
 ) -> CallerProfile {
-    // Names of token claims and certificates may hold any character, names of keys may not: a table with quotes is for
+    // Names in tokens and certificates may contain any character, names of keys may not. A quoted table is meant for
     // the former.
     if name.value.is_empty() || name.value.chars().any(char::is_control) || name.value.len() > keys::MAX_CALLER_LEN {
         let message = format!("invalid caller name {:?}", name.value);
@@ -169,9 +169,9 @@ fn profile(
     }
 }
 
-/// Checks names that have to be known.
+/// Reports unknown names.
 fn check_names<'k, I: Iterator<Item = &'k str>>(
-    names: &[Located<String>],
+    names: &[WithSpan<String>],
     known: impl Fn() -> I,
     what: &str,
     validator: &mut Validator<'_, '_>,

@@ -1,6 +1,6 @@
-//! What the protocols of routes and the agents behind them cannot carry for each other: warnings before a request is lost.
+//! Warnings about content that is lost between a route's protocol and an agent behind it.
 //!
-//! Not here: what each of them can carry ([`interlingua_core::capability`]), which the protocols declare themselves.
+//! Not here: the capabilities themselves ([`interlingua_core::capability`]), which the protocols declare.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,19 +11,20 @@ use interlingua_core::pending::{Decision, PendingKind};
 
 use super::diagnostics::Diagnostic;
 use super::document::{AgentTable, Document, RouteTable};
-use super::located::{Located, Table};
+use super::located::{Table, WithSpan};
 use super::protocols::Protocols;
 use super::quiet;
 use super::settings::{Agent, Route};
 use super::validator::Validator;
 
-/// What a route can carry. `None`: its protocol does not say, so that nothing is missed.
-type Carried<'a> = (&'a Arc<Route>, Option<ClientCapabilities>);
+/// A route and its capabilities. `None`: its protocol declares none, so that no content is missed.
+type RouteCapabilities<'a> = (&'a Arc<Route>, Option<ClientCapabilities>);
 
-/// Compares each route's protocol with each of its agents. Each agent has at most one warning of a kind, which lists the
-/// routes.
+/// Compares each route's protocol with each of its agents. Each agent has at most one warning of a kind, which lists
+/// the routes.
 pub(super) fn check(document: &Document, routes: &[Arc<Route>], validator: &mut Validator<'_, '_>) {
-    let carried: Vec<Carried<'_>> = routes.iter().map(|route| (route, validator.protocols.carried_on(route))).collect();
+    let carried: Vec<RouteCapabilities<'_>> =
+        routes.iter().map(|route| (route, validator.protocols.carried_on(route))).collect();
     let mut known: Vec<&Arc<Agent>> = Vec::new();
     for agent in routes.iter().flat_map(|route| &route.agents) {
         if !known.iter().any(|other| other.name == agent.name) {
@@ -39,10 +40,10 @@ pub(super) fn check(document: &Document, routes: &[Arc<Route>], validator: &mut 
     check_events(document, &carried, validator);
 }
 
-/// The routes of an agent whose clients miss something.
+/// The routes of an agent whose clients miss some content.
 fn missing<'a>(
     agent: &Agent,
-    carried: &'a [Carried<'_>],
+    carried: &'a [RouteCapabilities<'_>],
     misses: impl Fn(&Route, &ClientCapabilities) -> bool,
 ) -> Vec<&'a Arc<Route>> {
     let serves = |route: &Route| route.agents.iter().any(|served| served.name == agent.name);
@@ -57,7 +58,12 @@ fn listed(routes: &[&Arc<Route>]) -> String {
     format!("{} {}", if routes.len() == 1 { "route" } else { "routes" }, routes.join(", "))
 }
 
-fn check_tools(document: &Document, agent: &Agent, carried: &[Carried<'_>], validator: &mut Validator<'_, '_>) {
+fn check_tools(
+    document: &Document,
+    agent: &Agent,
+    carried: &[RouteCapabilities<'_>],
+    validator: &mut Validator<'_, '_>,
+) {
     if agent.upstream.capabilities.client_tools {
         return;
     }
@@ -73,7 +79,12 @@ fn check_tools(document: &Document, agent: &Agent, carried: &[Carried<'_>], vali
     );
 }
 
-fn check_model(document: &Document, agent: &Agent, carried: &[Carried<'_>], validator: &mut Validator<'_, '_>) {
+fn check_model(
+    document: &Document,
+    agent: &Agent,
+    carried: &[RouteCapabilities<'_>],
+    validator: &mut Validator<'_, '_>,
+) {
     if !agent.upstream.capabilities.wants_model {
         return;
     }
@@ -89,8 +100,14 @@ fn check_model(document: &Document, agent: &Agent, carried: &[Carried<'_>], vali
     );
 }
 
-/// Warns of questions that no client can answer: not over one of the routes, and over no other that shares its sessions.
-fn check_questions(document: &Document, agent: &Agent, carried: &[Carried<'_>], validator: &mut Validator<'_, '_>) {
+/// Warns of questions that no client can answer, neither over one of the routes nor over a route that shares its
+/// sessions.
+fn check_questions(
+    document: &Document,
+    agent: &Agent,
+    carried: &[RouteCapabilities<'_>],
+    validator: &mut Validator<'_, '_>,
+) {
     let is_answered_elsewhere = |route: &Route, kind| {
         carried.iter().any(|(other, capabilities)| {
             let serves = other.agents.iter().any(|served| served.name == agent.name);
@@ -127,7 +144,7 @@ fn check_questions(document: &Document, agent: &Agent, carried: &[Carried<'_>], 
     );
 }
 
-/// What the agent can ask of people, in words.
+/// The kinds of items that the agent can leave open, with words for a message.
 fn asked_by(agent: &UpstreamCapabilities) -> Vec<(PendingKind, &'static str)> {
     let asks_approval = agent.asks.approval || !agent.decisions.is_empty();
     let all = [
@@ -138,7 +155,7 @@ fn asked_by(agent: &UpstreamCapabilities) -> Vec<(PendingKind, &'static str)> {
     all.into_iter().filter(|(asks, ..)| *asks).map(|(_, kind, words)| (kind, words)).collect()
 }
 
-/// True if a client can settle an item of this kind.
+/// Whether a client can settle an item of this kind.
 fn can_answer(clients: &ClientCapabilities, agent: &Agent, kind: PendingKind) -> bool {
     match kind {
         PendingKind::Approval => can_decide(clients, agent),
@@ -148,8 +165,8 @@ fn can_answer(clients: &ClientCapabilities, agent: &Agent, kind: PendingKind) ->
     }
 }
 
-/// Warns of events that are kept for no one.
-fn check_events(document: &Document, carried: &[Carried<'_>], validator: &mut Validator<'_, '_>) {
+/// Warns of stored events that no client reads.
+fn check_events(document: &Document, carried: &[RouteCapabilities<'_>], validator: &mut Validator<'_, '_>) {
     for (name, table) in document.agents.iter() {
         let served: Vec<_> = carried
             .iter()
@@ -174,7 +191,7 @@ fn check_events(document: &Document, carried: &[Carried<'_>], validator: &mut Va
     }
 }
 
-/// Where an option of an agent's upstream stands, or else its protocol.
+/// The position of an option of an agent's upstream, else that of its protocol.
 fn option_span(agent: &AgentTable, option: &str, validator: &Validator<'_, '_>) -> Range<usize> {
     let Some(upstream) = &agent.upstream else { return 0..0 };
     let options = upstream.value.options.as_ref().and_then(|options| validator.options.get(options.0));
@@ -186,7 +203,7 @@ fn option_span(agent: &AgentTable, option: &str, validator: &Validator<'_, '_>) 
     }
 }
 
-/// The agents whose own events some client reads: their routes serve the protocol of these events.
+/// The agents whose own events some client reads, because their routes serve the protocol of these events.
 pub(super) fn event_readers(protocols: &Protocols, routes: &[Arc<Route>]) -> HashSet<String> {
     let mut read = HashSet::new();
     for route in routes {
@@ -197,15 +214,15 @@ pub(super) fn event_readers(protocols: &Protocols, routes: &[Arc<Route>]) -> Has
     read
 }
 
-/// True if a client can make at least one decision that settles an approval and that the agent takes.
+/// Whether a client can make at least one decision that settles an approval and that the agent accepts.
 fn can_decide(capabilities: &ClientCapabilities, agent: &Agent) -> bool {
     let taken = agent.upstream.capabilities.decisions;
     let settles = |decision: &&Decision| **decision != Decision::Cancel && taken.contains(decision);
     capabilities.decisions.iter().any(|decision| settles(&decision))
 }
 
-/// Where a route stands in the file.
-fn span(tables: &[Located<Table<RouteTable>>], route: &Route) -> Range<usize> {
+/// The position of a route in the file.
+fn span(tables: &[WithSpan<Table<RouteTable>>], route: &Route) -> Range<usize> {
     let paths = tables
         .iter()
         .filter(|table| table.value.protocol.as_ref().is_some_and(|protocol| protocol.value == route.protocol));

@@ -1,4 +1,4 @@
-//! How connections to an agent are made, as written: TLS and the proxy.
+//! TLS and proxy of connections to an agent, as written in the file.
 //!
 //! Not here: their checks ([`super::upstream_connection`]).
 
@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
-use super::located::Located;
+use super::located::WithSpan;
 use super::secret::SecretTable;
 
 /// TLS towards the agent's servers.
@@ -17,25 +17,25 @@ use super::secret::SecretTable;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct UpstreamTlsTable {
     /// The file with the authorities that sign the certificates of the servers, in PEM, instead of those of the system.
-    pub(super) ca: Option<Located<String>>,
-    /// The file with the certificate that the gateway shows, then its issuers, in PEM.
-    pub(super) cert: Option<Located<String>>,
+    pub(super) ca: Option<WithSpan<String>>,
+    /// The file with the certificate that the gateway presents, then its issuers, in PEM.
+    pub(super) cert: Option<WithSpan<String>>,
     /// The file with the private key of the certificate, in PEM.
-    pub(super) key: Option<Located<String>>,
-    /// The name in the certificates of the servers, if that is not the host of their URL.
-    pub(super) server_name: Option<Located<String>>,
+    pub(super) key: Option<WithSpan<String>>,
+    /// The name in the certificates of the servers, if it differs from the host of their URL.
+    pub(super) server_name: Option<WithSpan<String>>,
 }
 
 /// A proxy with credentials.
 #[derive(serde::Deserialize, JsonSchema, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ProxyTable {
-    /// Its URL, which begins with `http://`. Required.
-    pub(super) url: Option<Located<String>>,
-    /// The name that it asks for.
-    pub(super) user: Option<Located<String>>,
-    /// The password of the name.
-    pub(super) password: Option<Located<SecretTable>>,
+    /// The URL of the proxy, which begins with `http://`. Required.
+    pub(super) url: Option<WithSpan<String>>,
+    /// The user name for the proxy.
+    pub(super) user: Option<WithSpan<String>>,
+    /// The password of the user.
+    pub(super) password: Option<WithSpan<SecretTable>>,
 }
 
 /// A proxy in the file: its URL, or a table with credentials.

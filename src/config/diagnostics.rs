@@ -1,7 +1,6 @@
-//! Errors and warnings about a configuration file, and how they are rendered.
+//! Errors and warnings about a configuration file, and their rendering.
 //!
-//! Not here: what counts as an error, which is decided where the values are checked; and masking of the source, which was
-//! done before it arrives here.
+//! Not here: the checks, which are made where the values are read; and masking of the source, which happens earlier.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +10,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::secrets::Masks;
 
-/// How much a diagnostic matters.
+/// Whether a diagnostic keeps the gateway from starting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The gateway does not start.
@@ -29,7 +28,7 @@ pub struct Diagnostic {
     label: Option<String>,
     also: Option<(Range<usize>, String)>,
     help: Option<String>,
-    /// The code by which `[server] quiet` accepts a warning, and the agent that it concerns.
+    /// The code by which `[server] quiet` accepts a warning, and the agent that the warning concerns.
     code: Option<(&'static str, Option<String>)>,
 }
 
@@ -86,7 +85,8 @@ impl Diagnostic {
         self
     }
 
-    /// Lets `[server] quiet` accept a warning by this code. `agent`: the agent that it concerns, if it concerns one alone.
+    /// Lets `[server] quiet` accept a warning by this code. `agent`: the only agent that the warning concerns, if there
+    /// is one.
     #[must_use]
     pub fn code(mut self, code: &'static str, agent: Option<&str>) -> Self {
         self.code = Some((code, agent.map(str::to_owned)));
@@ -102,12 +102,12 @@ impl Diagnostic {
         }
     }
 
-    /// Whether it concerns one agent alone, and this one.
+    /// Whether the warning concerns this agent alone.
     pub fn is_of_agent(&self, name: &str) -> bool {
         self.code.as_ref().is_some_and(|(_, agent)| agent.as_deref() == Some(name))
     }
 
-    /// The entry of `[server] quiet` that accepts this warning. `None`: it cannot be accepted.
+    /// The entry of `[server] quiet` that accepts this warning. `None`: the warning has no code.
     fn quiet_entry(&self) -> Option<String> {
         self.code.as_ref().map(|(code, agent)| match agent {
             Some(agent) => format!("{code}:{agent}"),
@@ -115,7 +115,7 @@ impl Diagnostic {
         })
     }
 
-    /// The label, the help, and the entry of `[server] quiet`, without a picture of the file.
+    /// The label, the help, and the entry of `[server] quiet`, without an excerpt of the file.
     pub fn advice(&self) -> String {
         let accepted = self.quiet_entry().map(|entry| format!("accept it with [server] quiet = [{entry:?}]"));
         [self.label.clone(), self.help.clone(), accepted].into_iter().flatten().collect::<Vec<_>>().join("; ")
@@ -131,7 +131,7 @@ impl Diagnostic {
         &self.message
     }
 
-    /// The byte range in the file; `None` if the file as a whole is meant.
+    /// The byte range in the file; `None` if the diagnostic concerns the file as a whole.
     pub fn span(&self) -> Option<Range<usize>> {
         self.span.clone()
     }
@@ -167,7 +167,7 @@ impl Diagnostic {
     }
 }
 
-/// A longer list is not read, and each diagnostic is rendered with the complete source.
+/// The number of rendered diagnostics: each one is rendered with the complete source.
 const MAX_SHOWN: usize = 100;
 
 /// Clamps a span to the source and to its first line, so that rendering cannot fail and a table of twenty lines is not
@@ -212,7 +212,7 @@ impl Diagnostics {
         Self { name: path.display().to_string(), source, found }
     }
 
-    /// Only those that `keep` accepts.
+    /// Keeps the diagnostics that `keep` accepts.
     #[must_use]
     pub fn filtered(mut self, keep: impl Fn(&Diagnostic) -> bool) -> Self {
         self.found.retain(keep);
@@ -224,7 +224,7 @@ impl Diagnostics {
         &self.name
     }
 
-    /// One error that has no position in the file.
+    /// A single error without a position in the file.
     pub(crate) fn of_error(path: &Path, message: String) -> Self {
         Self::new(path, String::new(), vec![Diagnostic::error(message)])
     }
@@ -234,7 +234,7 @@ impl Diagnostics {
         &self.source
     }
 
-    /// The first one on one line, with its position.
+    /// The first diagnostic on one line, with its position.
     pub(crate) fn first_line(&self) -> String {
         let Some(first) = self.found.first() else { return self.name.clone() };
         match self.line_and_column(first) {
@@ -267,12 +267,12 @@ impl Diagnostics {
         Some((line, before[line_start..].chars().count() + 1))
     }
 
-    /// All diagnostics, each with its [position](Self::line_and_column). The time is linear in the file, even if all of it is
-    /// one line.
+    /// All diagnostics, each with its [position](Self::line_and_column). The time is linear in the file, even if the
+    /// file is a single line.
     pub(crate) fn with_positions(&self) -> impl Iterator<Item = (&Diagnostic, Option<(usize, usize)>)> {
         let newlines = self.source.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let lines: Vec<usize> = std::iter::once(0).chain(newlines).collect();
-        // The position before, from which columns of the same line are counted.
+        // The previous position. Columns of the same line are counted from there.
         let (mut known, mut line, mut column) = (0, 1, 1);
         self.found.iter().map(move |one| {
             let position = one.span.as_ref().map(|span| {

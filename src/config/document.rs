@@ -1,4 +1,4 @@
-//! The configuration as written: every key the file may have, with its type, default and span.
+//! The configuration as written: every key of the file, with its type, default and span.
 //!
 //! Not here: checks that involve more than one value. The doc comments of these types document the file: they become
 //! the descriptions in the JSON Schema.
@@ -13,16 +13,15 @@ use serde::de::{Deserialize, Deserializer};
 use super::access::{AgentLimitsTable, AuthTable, CallerTable, RouteLimitsTable, Texts, route_auth_schema};
 use super::connection_tables::{ProxyValue, UpstreamTlsTable};
 use super::headers::HeaderValue;
-use super::located::{Entries, Located, Table};
+use super::located::{Entries, Table, WithSpan};
 use super::operators::{AdminTable, ObserveTable};
 use super::secret::SecretTable;
-use super::settings::{Forwarded, History, OnDisconnect, ParallelTurns};
+use super::settings::{ForwardedFamily, History, OnDisconnect, ParallelTurns};
 use super::store_table::StoreTable;
 use super::tls_table::TlsTable;
 use super::upstream_settings::{Affinity, IdentityKind};
 
-/// Replaces a protocol's own options in the tree, since only the protocol can deserialize them: the index at which
-/// `Validator` holds them.
+/// Placeholder for a protocol's own options, which only the protocol can deserialize: their index in `Validator`.
 pub(super) struct OptionsRef(pub(super) usize);
 
 impl<'de> Deserialize<'de> for OptionsRef {
@@ -51,63 +50,68 @@ impl JsonSchema for OptionsRef {
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Interlingua")]
 pub(super) struct Document {
-    /// How the gateway itself is reached.
+    /// The listener for clients.
     pub(super) server: Table<ServerTable>,
     /// Where runs and sessions are stored.
     pub(super) store: Table<StoreTable>,
-    /// How callers prove who they are.
-    pub(super) auth: Located<Table<AuthTable>>,
-    /// What callers may do, by the caller's name. `default` is for callers without a table of their own, `anonymous` for
-    /// those of routes without authentication.
+    /// Authentication of callers.
+    pub(super) auth: WithSpan<Table<AuthTable>>,
+    /// Rights and limits of callers, by the caller's name. By default a caller may use everything, within the default
+    /// limits. `[callers.default]` applies to callers without a table, `[callers.anonymous]` to callers of routes with
+    /// `auth = "none"`.
     pub(super) callers: Entries<Table<CallerTable>>,
-    /// The agents behind the gateway, by name.
+    /// The agents behind the gateway, by name. A name can be part of a path: letters, digits, `-`, `_` and `.`.
     pub(super) agents: Entries<Table<AgentTable>>,
-    /// Where agents are mounted, and which protocol serves them.
-    pub(super) routes: Vec<Located<Table<RouteTable>>>,
-    /// A listener for operators: metrics, state, reload. There is none without this table.
-    pub(super) admin: Option<Located<Table<AdminTable>>>,
-    /// What the gateway reports about itself.
+    /// Routes mount agents at a path and serve them over one protocol.
+    pub(super) routes: Vec<WithSpan<Table<RouteTable>>>,
+    /// The listener for operators: console, metrics, state, reload. Without this table the gateway has no such
+    /// listener.
+    pub(super) admin: Option<WithSpan<Table<AdminTable>>>,
+    /// Logs and telemetry of the gateway.
     pub(super) observe: Table<ObserveTable>,
 }
 
-/// How the gateway itself is reached.
+/// The listener for clients.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ServerTable {
     /// Address and port to listen on.
-    pub(super) listen: Located<String>,
-    /// The URL at which clients reach the gateway, if a proxy is in front of it.
-    pub(super) public_url: Option<Located<String>>,
+    pub(super) listen: WithSpan<String>,
+    /// The URL that clients use, if a proxy is in front of the gateway. By default URLs contain the host of the
+    /// request.
+    pub(super) public_url: Option<WithSpan<String>>,
     /// Threads that serve requests; by default one per core.
     #[schemars(range(min = 1, max = 1024))]
-    pub(super) workers: Option<Located<u64>>,
+    pub(super) workers: Option<WithSpan<u64>>,
     /// The largest request body.
-    pub(super) max_body: Located<Size>,
-    /// How long the gateway waits for a client.
+    pub(super) max_body: WithSpan<Size>,
+    /// Timeouts of clients.
     pub(super) timeouts: Table<ServerTimeoutsTable>,
-    /// What clients may use at the same time.
+    /// Limits of what clients use at the same time.
     pub(super) limits: Table<ServerLimitsTable>,
-    /// How long the gateway goes on as before after a signal to stop, but for `/readyz`, which answers 503: a load
-    /// balancer notices, and sends nothing more.
-    pub(super) shutdown_delay: Located<Period>,
-    /// How long runs may continue after that.
-    pub(super) drain: Located<Period>,
-    /// How long a stream may be idle before a keep-alive comment is sent. It keeps the connection open and detects
-    /// clients that have left.
-    pub(super) heartbeat: Located<Period>,
-    /// Addresses or networks of proxies whose forwarded headers are trusted.
-    pub(super) trusted_proxies: Vec<Located<String>>,
-    /// Which headers trusted proxies set: X-Forwarded-For, -Proto, -Host, -Port and -Prefix, or Forwarded. The others
-    /// are ignored, since a client may have set them.
-    pub(super) forwarded: Forwarded,
-    /// The hosts that requests may name, with a port if only that port is allowed. Defaults to the host of public_url
-    /// and the listen address; if the gateway listens on all addresses, to any IP address. localhost and loopback
-    /// addresses are always allowed.
-    pub(super) allowed_hosts: Option<Vec<Located<String>>>,
-    /// Encrypts connections, with TLS 1.2 or 1.3. By default they are not encrypted.
-    pub(super) tls: Option<Located<Table<TlsTable>>>,
-    /// Warnings that are accepted and no longer shown, by their code, or by code and agent: "client_tools:shop".
-    pub(super) quiet: Vec<Located<String>>,
+    /// Time between a signal to stop and the end of normal service. During this time `/readyz` answers 503, so that a
+    /// load balancer stops sending requests.
+    pub(super) shutdown_delay: WithSpan<Period>,
+    /// Time that runs have to finish after `shutdown_delay`.
+    pub(super) drain: WithSpan<Period>,
+    /// Time without an event after which a stream sends a keep-alive comment. The comment keeps the connection open and
+    /// detects disconnected clients.
+    pub(super) heartbeat: WithSpan<Period>,
+    /// Addresses or networks of proxies. Scheme, host, port and prefix of a request are read from the headers of these
+    /// proxies. By default no proxy is trusted.
+    pub(super) trusted_proxies: Vec<WithSpan<String>>,
+    /// The headers that trusted proxies set: X-Forwarded-For, -Proto, -Host, -Port and -Prefix, or Forwarded (RFC
+    /// 7239). The other family is ignored, since a client may have set it. Lists are read from the right, past the
+    /// trusted proxies in X-Forwarded-For.
+    pub(super) forwarded: ForwardedFamily,
+    /// The hosts that requests may name, with a port if only that port is allowed; other hosts get 421. Defaults to the
+    /// host of public_url and the listen address; if the gateway listens on all addresses, to any IP address. localhost
+    /// and loopback addresses are always allowed.
+    pub(super) allowed_hosts: Option<Vec<WithSpan<String>>>,
+    /// Encrypts connections with TLS 1.2 or 1.3, and enables HTTP/2. By default connections are not encrypted.
+    pub(super) tls: Option<WithSpan<Table<TlsTable>>>,
+    /// Warnings of `check` that are accepted and no longer shown, by code, or by code and agent: "client_tools:shop".
+    pub(super) quiet: Vec<WithSpan<String>>,
 }
 
 impl Default for ServerTable {
@@ -123,7 +127,7 @@ impl Default for ServerTable {
             drain: Period::seconds(30).into(),
             heartbeat: Period::seconds(15).into(),
             trusted_proxies: Vec::new(),
-            forwarded: Forwarded::XForwarded,
+            forwarded: ForwardedFamily::XForwarded,
             allowed_hosts: None,
             tls: None,
             quiet: Vec::new(),
@@ -131,23 +135,23 @@ impl Default for ServerTable {
     }
 }
 
-/// How long the gateway waits for a client, on every request of a connection.
+/// Timeouts of clients, for every request of a connection.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ServerTimeoutsTable {
     /// For the complete request head, from its first byte.
-    pub(super) head: Located<Period>,
+    pub(super) head: WithSpan<Period>,
     /// For the request body, plus one second for every 16 KiB of it. After 5 s it must have arrived at 1 KiB per
     /// second.
-    pub(super) body: Located<Period>,
+    pub(super) body: WithSpan<Period>,
     /// For a client that accepts no bytes of its response.
-    pub(super) write: Located<Period>,
+    pub(super) write: WithSpan<Period>,
     /// For the next request on the connection.
-    pub(super) idle: Located<Period>,
+    pub(super) idle: WithSpan<Period>,
     /// For a complete WebSocket message, from its first byte.
-    pub(super) message: Located<Period>,
-    /// Between two pings of a WebSocket. A client that sends nothing between two of them is considered gone.
-    pub(super) ping: Located<Period>,
+    pub(super) message: WithSpan<Period>,
+    /// Interval of WebSocket pings. A client that sends nothing within this time is disconnected.
+    pub(super) ping: WithSpan<Period>,
 }
 
 impl Default for ServerTimeoutsTable {
@@ -163,69 +167,71 @@ impl Default for ServerTimeoutsTable {
     }
 }
 
-/// What clients may use at the same time.
+/// Limits of what clients use at the same time.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ServerLimitsTable {
     /// Connections in total.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) connections: Located<u64>,
+    pub(super) connections: WithSpan<u64>,
     /// Connections per client address; trusted proxies are exempt. Defaults to 256, and to `connections` for loopback
     /// addresses, where a proxy may run.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) connections_per_address: Option<Located<u64>>,
-    /// The size of a request head: its target, and the names and values of its fields. From 4KiB to 64KiB.
-    pub(super) head: Located<Size>,
-    /// Bytes of request bodies held in memory at the same time; separately, the same number of response bytes that
-    /// clients have not read yet.
-    pub(super) bodies: Located<Size>,
-    /// Bytes of answers that clients have not read, of all runs together, beyond 32 KiB of each. Reading from agents pauses
-    /// while they are used up.
-    pub(super) unread: Located<Size>,
+    pub(super) connections_per_address: Option<WithSpan<u64>>,
+    /// The size of a request head: its target, and the names and values of its fields. From 4KiB to 64KiB. A larger
+    /// head gets 431.
+    pub(super) head: WithSpan<Size>,
+    /// Bytes of request bodies in memory; separately, the same number of response bytes that clients have not read yet.
+    pub(super) bodies: WithSpan<Size>,
+    /// Bytes of events that clients have not read, summed over all runs, without the first 32 KiB of each run. Beyond
+    /// this limit the gateway pauses reading from agents.
+    pub(super) unread: WithSpan<Size>,
     /// Nesting levels of a JSON body.
     #[schemars(range(min = 8, max = 128))]
-    pub(super) json_depth: Located<u64>,
+    pub(super) json_depth: WithSpan<u64>,
     /// Values of a JSON body.
     #[schemars(range(min = 1_000, max = 10_000_000))]
-    pub(super) json_values: Located<u64>,
-    /// Runs in memory: those under way, and those that wait or are being read.
+    pub(super) json_values: WithSpan<u64>,
+    /// Runs in memory: running, waiting, or being read.
     #[schemars(range(min = 1, max = 10_000_000))]
-    pub(super) runs: Located<u64>,
-    /// Turns that wait for another one of their session.
+    pub(super) runs: WithSpan<u64>,
+    /// Turns that wait for an earlier turn of their session.
     #[schemars(range(min = 1, max = 4_096))]
-    pub(super) queued_turns: Located<u64>,
-    /// Push receivers that a caller has named and that are still stored.
+    pub(super) queued_turns: WithSpan<u64>,
+    /// Stored push receivers of one caller.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) receivers: Located<u64>,
-    /// Runs being sent to a push receiver, one for each receiver. A caller may have half of them.
+    pub(super) receivers: WithSpan<u64>,
+    /// Deliveries of runs to push receivers, one per run and receiver. One caller may have half of them.
     #[schemars(range(min = 2, max = 1_000_000))]
-    pub(super) pushes: Located<u64>,
-    /// Bytes of runs on one page of a list. A larger run has a page of its own.
-    pub(super) page: Located<Size>,
+    pub(super) pushes: WithSpan<u64>,
+    /// Bytes of runs on one page of a list. A larger run gets a page of its own.
+    pub(super) page: WithSpan<Size>,
     /// WebSockets in total.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) sockets: Located<u64>,
+    pub(super) sockets: WithSpan<u64>,
     /// WebSockets per caller; without credentials, per client address. Defaults to 256, and to `sockets` for loopback
     /// addresses, where a proxy may run.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) sockets_per_caller: Option<Located<u64>>,
+    pub(super) sockets_per_caller: Option<WithSpan<u64>>,
     /// Streamed responses in total.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) followers: Located<u64>,
-    /// Requests under way on one HTTP/2 connection.
+    pub(super) followers: WithSpan<u64>,
+    /// Concurrent requests on one HTTP/2 connection.
     #[schemars(range(min = 1, max = 1_000))]
-    pub(super) http2_streams: Located<u64>,
-    /// Requests under way on all HTTP/2 connections of a client address; trusted proxies are exempt. Defaults to 1000, and to
-    /// `followers` for loopback addresses, where a proxy may run.
+    pub(super) http2_streams: WithSpan<u64>,
+    /// Concurrent requests on all HTTP/2 connections of a client address; trusted proxies are exempt. Defaults to 1000,
+    /// and to `followers` for loopback addresses, where a proxy may run. Further streams are refused with
+    /// REFUSED_STREAM.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) http2_streams_per_address: Option<Located<u64>>,
-    /// Requests that a client may reset at once on one HTTP/2 connection; a tenth of it more each second.
+    pub(super) http2_streams_per_address: Option<WithSpan<u64>>,
+    /// Requests that a client may reset at once on one HTTP/2 connection; a tenth of this number is added each second.
+    /// Beyond it the connection is closed.
     #[schemars(range(min = 10, max = 100_000))]
-    pub(super) http2_resets: Located<u64>,
-    /// Frames of an HTTP/2 connection that bring no request on (PING, SETTINGS, PRIORITY, empty DATA, unexpected
-    /// WINDOW_UPDATE) at once; a tenth of it more each second.
+    pub(super) http2_resets: WithSpan<u64>,
+    /// Frames of an HTTP/2 connection that advance no request (PING, SETTINGS, PRIORITY, empty DATA, unexpected
+    /// WINDOW_UPDATE) at once; a tenth of this number is added each second. Beyond it the connection is closed.
     #[schemars(range(min = 100, max = 1_000_000))]
-    pub(super) http2_control_frames: Located<u64>,
+    pub(super) http2_control_frames: WithSpan<u64>,
 }
 
 impl Default for ServerLimitsTable {
@@ -258,25 +264,26 @@ impl Default for ServerLimitsTable {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AgentTable {
-    /// What the agent is for; shown to clients.
+    /// Description of the agent, shown to clients by protocols that have a field for it.
     pub(super) description: Option<String>,
-    /// The agent's version; shown to clients.
+    /// Version of the agent, shown to clients by protocols that have a field for it.
     pub(super) version: Option<String>,
-    /// Who keeps the conversation history: the upstream, by session id, or the gateway, which then sends the history
-    /// with every turn. The default is the upstream, and the gateway for protocols whose agents keep nothing.
-    pub(super) history: Option<Located<History>>,
-    /// How much history the gateway sends with a turn.
+    /// The keeper of the conversation history. Default: the upstream; the gateway for protocols whose agents store no
+    /// history.
+    pub(super) history: Option<WithSpan<History>>,
+    /// Limits of the history that the gateway sends with a turn. A call is never sent without its output, and an answer
+    /// never without its question, whatever the size.
     pub(super) history_limit: Table<HistoryLimitTable>,
-    /// What happens to a turn while another turn of the same session is running.
+    /// Handling of a turn while another turn of its session is running.
     pub(super) parallel_turns: ParallelTurns,
-    /// The label for tool calls whose server has none.
+    /// The label of tool calls without an MCP server. Default: the agent's name.
     pub(super) server_label: Option<String>,
-    /// The largest run, in bytes of agent output; a larger one fails.
-    pub(super) max_run_bytes: Located<Size>,
-    /// How many runs it takes from all callers together.
+    /// The largest run, in bytes of agent output. A larger run fails.
+    pub(super) max_run_bytes: WithSpan<Size>,
+    /// Limits of the agent's runs, of all callers together. Without this table there is no limit.
     pub(super) limits: Table<AgentLimitsTable>,
-    /// How the agent is reached. Required.
-    pub(super) upstream: Option<Located<Table<UpstreamTable>>>,
+    /// Protocol and address of the agent. Required.
+    pub(super) upstream: Option<WithSpan<Table<UpstreamTable>>>,
 }
 
 impl Default for AgentTable {
@@ -295,15 +302,15 @@ impl Default for AgentTable {
     }
 }
 
-/// How much history the gateway sends: the first limit reached applies.
+/// Limits of the history that the gateway sends. The first limit reached applies.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HistoryLimitTable {
     /// The number of most recent turns.
     #[schemars(range(min = 1))]
-    pub(super) turns: Located<u32>,
+    pub(super) turns: WithSpan<u32>,
     /// The total size.
-    pub(super) bytes: Located<Size>,
+    pub(super) bytes: WithSpan<Size>,
 }
 
 impl Default for HistoryLimitTable {
@@ -312,52 +319,54 @@ impl Default for HistoryLimitTable {
     }
 }
 
-/// How an agent is reached.
+/// Protocol and address of an agent.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct UpstreamTable {
-    /// The protocol the agent speaks. Required.
-    pub(super) protocol: Option<Located<String>>,
+    /// The protocol that the agent speaks. Required. `demo` is the built-in agent and has no URL.
+    pub(super) protocol: Option<WithSpan<String>>,
     /// The URL of the agent.
-    pub(super) url: Option<Located<String>>,
+    pub(super) url: Option<WithSpan<String>>,
     /// The URLs of the agent's servers, instead of one `url`: each takes a share of the runs.
-    pub(super) urls: Option<Located<Vec<Located<Table<EndpointTable>>>>>,
-    /// Which server takes the turns of a session, if there are several: the one that remembers it, or another one that
-    /// is sent the history if that is out ("session"); that one or none ("strict"); any ("none").
-    pub(super) affinity: Option<Located<Affinity>>,
-    /// How the servers are checked. By default only by the runs they get.
-    pub(super) health: Option<Located<Table<HealthTable>>>,
-    /// When a server of several gets no runs for a while, because they fail there.
-    pub(super) eject: Option<Located<Table<EjectTable>>>,
-    /// How many requests are sent again.
+    pub(super) urls: Option<WithSpan<Vec<WithSpan<Table<EndpointTable>>>>>,
+    /// The server for the turns of a session, if there are several.
+    pub(super) affinity: Option<WithSpan<Affinity>>,
+    /// Health checks. By default a server's health is judged by its runs alone.
+    pub(super) health: Option<WithSpan<Table<HealthTable>>>,
+    /// Ejection of failing servers, if there are several: an ejected server gets no runs for a while.
+    pub(super) eject: Option<WithSpan<Table<EjectTable>>>,
+    /// The number of retries.
     pub(super) retry_budget: Table<RetryBudgetTable>,
-    /// How many runs each server takes at a time.
+    /// Limits of the runs on each server.
     pub(super) limits: Table<UpstreamLimitsTable>,
-    /// Headers to add to every request. Secrets are given by `{ env = "NAME" }` or `{ file = "path" }`.
+    /// Headers added to every request. Secrets are written as `{ env = "NAME" }` or `{ file = "path" }`; a header whose
+    /// name looks like a secret must not have a literal value. These headers replace those of the client's trace.
     pub(super) headers: Entries<HeaderValue>,
-    /// Names of headers of the client's request that the agent gets. By default it gets only those of the trace.
-    pub(super) forward: Vec<Located<String>>,
-    /// What the agent learns of the caller: nothing ("none"), an id that no other agent gets ("derived"), or a token that
-    /// the gateway signs and that is valid for a minute ("jwt").
-    pub(super) identity: Located<IdentityKind>,
-    /// The key that signs the tokens: PKCS #8 in PEM, for ES256 or EdDSA.
-    pub(super) identity_key: Option<Located<SecretTable>>,
-    /// TLS towards the agent's servers, if it is not that of the system.
-    pub(super) tls: Option<Located<Table<UpstreamTlsTable>>>,
-    /// The proxy that all requests to the agent go through. Proxies of the environment are never used.
-    pub(super) proxy: Option<Located<ProxyValue>>,
-    /// How long the gateway waits for the upstream.
+    /// Names of headers that are copied from the client's request. By default only the trace is passed on: tracestate,
+    /// and traceparent with a span of the gateway as parent. Headers of a connection cannot be forwarded.
+    pub(super) forward: Vec<WithSpan<String>>,
+    /// The identity of the caller that the agent receives.
+    pub(super) identity: WithSpan<IdentityKind>,
+    /// The key that signs the tokens of `identity = "jwt"`: PKCS #8 in PEM, for ES256 or EdDSA.
+    pub(super) identity_key: Option<WithSpan<SecretTable>>,
+    /// TLS towards the agent's servers. By default the authorities of the system are trusted, and no client certificate
+    /// is sent.
+    pub(super) tls: Option<WithSpan<Table<UpstreamTlsTable>>>,
+    /// The HTTP proxy for all requests to the agent: its URL, or `{ url, user, password }`. Proxies of the environment
+    /// are never used.
+    pub(super) proxy: Option<WithSpan<ProxyValue>>,
+    /// Timeouts of requests to the agent.
     pub(super) timeouts: Table<TimeoutsTable>,
-    /// How often a request is retried if the agent cannot have started on it: no connection was made, or the upstream
-    /// responded with 503.
+    /// Retries of a request that the agent did not process: no connection was made, or the answer was 503. A request
+    /// with decisions is retried only without a connection, so that no decision arrives twice.
     #[schemars(range(max = 10))]
-    pub(super) retries: Located<u32>,
-    /// The largest event accepted from the upstream.
-    pub(super) max_event: Located<Size>,
-    /// Whether the agent understands decisions beyond yes and no, sent as an extension of the Agent API: edits, texts,
-    /// choices.
+    pub(super) retries: WithSpan<u32>,
+    /// The largest single event accepted from the agent.
+    pub(super) max_event: WithSpan<Size>,
+    /// Whether the agent understands decisions other than yes and no (edits, texts, choices), sent as an extension of
+    /// the Agent API.
     pub(super) approval_extension: bool,
-    /// The protocol's own options.
+    /// Options of the protocol: see the page of options.
     pub(super) options: Option<OptionsRef>,
 }
 
@@ -387,15 +396,15 @@ impl Default for UpstreamTable {
     }
 }
 
-/// A server of an agent.
+/// One server of an agent.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EndpointTable {
-    /// Its URL. Required.
-    pub(super) url: Option<Located<String>>,
-    /// Its share of the runs, compared with that of the others.
+    /// The URL of the server. Required.
+    pub(super) url: Option<WithSpan<String>>,
+    /// Share of the runs, relative to the weights of the other servers.
     #[schemars(range(min = 1, max = 100))]
-    pub(super) weight: Located<u64>,
+    pub(super) weight: WithSpan<u64>,
 }
 
 impl Default for EndpointTable {
@@ -404,23 +413,23 @@ impl Default for EndpointTable {
     }
 }
 
-/// How an agent's servers are checked: by a GET, which an answer with success passes.
+/// Health checks of an agent's servers: a GET that must be answered with a success status.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct HealthTable {
-    /// The path, from the root of the server on. Required.
+    /// The path, from the root of the server. Required.
     #[schemars(regex(pattern = r"^/"))]
-    pub(super) path: Option<Located<String>>,
+    pub(super) path: Option<WithSpan<String>>,
     /// The pause between two checks.
-    pub(super) every: Located<Period>,
-    /// Limit for an answer.
-    pub(super) timeout: Located<Period>,
-    /// A server is healthy again after this many successes in a row.
+    pub(super) every: WithSpan<Period>,
+    /// Timeout of a check.
+    pub(super) timeout: WithSpan<Period>,
+    /// Consecutive successes after which a server is healthy again.
     #[schemars(range(min = 1, max = 1000))]
-    pub(super) healthy: Located<u64>,
-    /// A server is unhealthy, and gets no runs, after this many failures in a row.
+    pub(super) healthy: WithSpan<u64>,
+    /// Consecutive failures after which a server is unhealthy and gets no runs.
     #[schemars(range(min = 1, max = 1000))]
-    pub(super) unhealthy: Located<u64>,
+    pub(super) unhealthy: WithSpan<u64>,
 }
 
 impl Default for HealthTable {
@@ -435,23 +444,23 @@ impl Default for HealthTable {
     }
 }
 
-/// When a server gets no runs for a while. Failures are: no connection, 502 to 504, no first byte in time, broken answers.
+/// Ejection of failing servers. Failures are: no connection, 502 to 504, no first byte in time, broken answers.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EjectTable {
-    /// After this many failures in a row.
+    /// Consecutive failures that eject a server.
     #[schemars(range(min = 1, max = 1000))]
-    pub(super) failures: Located<u64>,
-    /// Or if this share of at least 20 runs in ten seconds failed.
+    pub(super) failures: WithSpan<u64>,
+    /// Share of failed runs, of at least 20 runs in ten seconds, that ejects a server.
     #[schemars(range(min = 0, max = 1))]
-    pub(super) share: Located<f64>,
-    /// How long the first time. Each further time it is this much longer.
-    pub(super) pause: Located<Period>,
-    /// The longest pause.
-    pub(super) longest: Located<Period>,
-    /// At most this share of the servers is out at a time.
+    pub(super) share: WithSpan<f64>,
+    /// Duration of the first ejection. Each further ejection is this much longer.
+    pub(super) pause: WithSpan<Period>,
+    /// Maximum duration of an ejection.
+    pub(super) longest: WithSpan<Period>,
+    /// Maximum share of the servers that is ejected at the same time.
     #[schemars(range(min = 0, max = 1))]
-    pub(super) most: Located<f64>,
+    pub(super) most: WithSpan<f64>,
 }
 
 impl Default for EjectTable {
@@ -466,16 +475,16 @@ impl Default for EjectTable {
     }
 }
 
-/// How many requests are sent again, within ten seconds: the larger limit applies.
+/// Limits of retries. The larger limit applies.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetryBudgetTable {
-    /// Retries per request.
+    /// Retries per request, over the last ten seconds.
     #[schemars(range(min = 0, max = 1))]
-    pub(super) share: Located<f64>,
+    pub(super) share: WithSpan<f64>,
     /// Retries per second that are always allowed.
     #[schemars(range(max = 1000))]
-    pub(super) least: Located<u64>,
+    pub(super) least: WithSpan<u64>,
 }
 
 impl Default for RetryBudgetTable {
@@ -484,18 +493,18 @@ impl Default for RetryBudgetTable {
     }
 }
 
-/// How many runs each server of an agent takes at a time. What is beyond is refused with 503.
+/// Limits of the runs on each server. A run beyond them is refused with 503.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct UpstreamLimitsTable {
-    /// Runs under way.
+    /// Concurrent runs.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(super) runs: Located<u64>,
-    /// Runs that wait for a place.
+    pub(super) runs: WithSpan<u64>,
+    /// Runs that wait for one of these to end.
     #[schemars(range(max = 1_000_000))]
-    pub(super) queue: Located<u64>,
-    /// How long they wait.
-    pub(super) wait: Located<Period>,
+    pub(super) queue: WithSpan<u64>,
+    /// Maximum waiting time.
+    pub(super) wait: WithSpan<Period>,
 }
 
 impl Default for UpstreamLimitsTable {
@@ -504,18 +513,18 @@ impl Default for UpstreamLimitsTable {
     }
 }
 
-/// How long the gateway waits for an upstream.
+/// Timeouts of requests to an agent.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TimeoutsTable {
-    /// Limit for a connection, name lookup and TLS included.
-    pub(super) connect: Located<Period>,
-    /// For the first byte of the response, once the request is sent.
-    pub(super) first_byte: Located<Period>,
+    /// For a connection, including name lookup and TLS.
+    pub(super) connect: WithSpan<Period>,
+    /// For the first byte of the response, after the request was sent.
+    pub(super) first_byte: WithSpan<Period>,
     /// Between two reads of the response.
-    pub(super) idle: Located<Period>,
+    pub(super) idle: WithSpan<Period>,
     /// For the complete response.
-    pub(super) total: Located<Period>,
+    pub(super) total: WithSpan<Period>,
 }
 
 impl Default for TimeoutsTable {
@@ -533,30 +542,31 @@ impl Default for TimeoutsTable {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RouteTable {
-    /// The protocol clients speak here. Required.
-    pub(super) protocol: Option<Located<String>>,
+    /// The protocol that clients speak on this route. Required.
+    pub(super) protocol: Option<WithSpan<String>>,
     /// The path below which the protocol's endpoints are served; `{agent}` mounts every agent separately. Required.
     #[schemars(regex(pattern = r"^/(.*[^/])?$"))]
-    pub(super) path: Option<Located<String>>,
+    pub(super) path: Option<WithSpan<String>>,
     /// The agents to serve; by default all.
-    pub(super) agents: Option<Located<Vec<Located<String>>>>,
+    pub(super) agents: Option<WithSpan<Vec<WithSpan<String>>>>,
     /// How long a stream may be idle before a keep-alive comment is sent; defaults to the server's heartbeat.
-    pub(super) heartbeat: Option<Located<Period>>,
-    /// How callers prove who they are: a list of "keys", "jwt" and "certificates", or "none" to let anyone use the route
-    /// who can connect. By default every method that `[auth]` sets up; if it sets up none, "none" has to be written once
-    /// the gateway listens on a non-loopback address.
+    pub(super) heartbeat: Option<WithSpan<Period>>,
+    /// The accepted credentials: a list of "keys", "jwt" and "certificates", or "none" for a route without
+    /// authentication. By default every method that `[auth]` configures. If `[auth]` configures none and the gateway
+    /// listens on a non-loopback address, "none" is required.
     #[schemars(schema_with = "route_auth_schema")]
-    pub(super) auth: Option<Located<Texts>>,
-    /// How many requests it takes from all callers together.
+    pub(super) auth: Option<WithSpan<Texts>>,
+    /// Limits of the route's requests, of all callers together. Without this table there is no limit.
     pub(super) limits: Table<RouteLimitsTable>,
-    /// What happens to a foreground run when its client disconnects.
+    /// Handling of a foreground run whose client disconnects in the middle of a stream.
     pub(super) on_disconnect: OnDisconnect,
-    /// Whether the route shares its sessions with the agent's other routes.
+    /// Whether the route shares its sessions with the agent's other routes. If not, the agent receives derived ids of
+    /// sessions and users, so that its memory is separate too.
     pub(super) shared_sessions: bool,
-    /// The origins of web pages that may use the route, such as "https://app.example.com", or "*" for all. By default
-    /// none.
-    pub(super) cors: Option<Located<Vec<Located<String>>>>,
-    /// The protocol's own options.
+    /// The origins of web pages that may use the route, such as "https://app.example.com", or "*" for all, which
+    /// `check` warns of. By default none.
+    pub(super) cors: Option<WithSpan<Vec<WithSpan<String>>>>,
+    /// Options of the protocol: see the page of options.
     pub(super) options: Option<OptionsRef>,
 }
 

@@ -1,5 +1,5 @@
-//! What the gateway shows to the network: errors for what must be written to be allowed, and warnings for what weakens
-//! it.
+//! Exposure of the gateway to the network: errors for settings that must be explicit, and warnings for settings that
+//! weaken it.
 //!
 //! Not here: the origins of web pages (`routes.rs`), and secrets (`secret.rs`, `validator.rs`).
 
@@ -12,7 +12,7 @@ use url::{Host, Url};
 use super::access::Texts;
 use super::diagnostics::Diagnostic;
 use super::document::{Document, RouteTable, ServerTable};
-use super::located::{Located, Table};
+use super::located::{Table, WithSpan};
 use super::settings::{Methods, Server};
 use super::tls_table::TlsTable;
 use super::tree::TomlValue;
@@ -20,7 +20,7 @@ use super::validator::Validator;
 use super::{quiet, secret};
 use crate::tls::TlsFiles;
 
-/// Checks how the gateway can be reached, and by whom.
+/// Checks the addresses, the proxies and the open routes.
 pub(super) fn check(document: &Document, server: &Server, methods: Methods, validator: &mut Validator<'_, '_>) {
     check_tls(&document.server, server, validator);
     check_proxies(document, validator);
@@ -101,11 +101,10 @@ fn check_clients_behind_proxy(document: &Document, server: &Server, validator: &
     );
 }
 
-/// On a non-loopback address, an open route has to be declared as such, so that changing the listen address alone does
-/// not expose it.
-/// With a method in `[auth]`, it is the default of every route.
+/// On a non-loopback address, an open route must be declared as such, so that a changed listen address alone does not
+/// expose it. With a method in `[auth]`, authentication is the default of every route.
 fn check_routes(document: &Document, address: IpAddr, methods: Methods, validator: &mut Validator<'_, '_>) {
-    let is_open = |auth: &Located<Texts>| matches!(auth.value, Texts::One(_));
+    let is_open = |auth: &WithSpan<Texts>| matches!(auth.value, Texts::One(_));
     let (open, undeclared): (Vec<_>, Vec<_>) = document
         .routes
         .iter()
@@ -135,8 +134,8 @@ fn check_routes(document: &Document, address: IpAddr, methods: Methods, validato
 }
 
 /// The routes of a message, by their paths.
-fn paths(routes: &[&Located<Table<RouteTable>>]) -> String {
-    let path = |route: &&Located<Table<RouteTable>>| {
+fn paths(routes: &[&WithSpan<Table<RouteTable>>]) -> String {
+    let path = |route: &&WithSpan<Table<RouteTable>>| {
         route.value.path.as_ref().map_or("?", |path| path.value.as_str()).to_owned()
     };
     let paths: Vec<String> = routes.iter().map(path).collect();
@@ -157,9 +156,9 @@ fn check_tls(table: &ServerTable, server: &Server, validator: &mut Validator<'_,
     }
 }
 
-/// Warns of a private key of TLS that others may read.
+/// Warns of a private key of TLS that other users can read.
 pub(super) fn check_private_key(
-    written: &Located<Table<TlsTable>>,
+    written: &WithSpan<Table<TlsTable>>,
     files: &TlsFiles,
     validator: &mut Validator<'_, '_>,
 ) {
@@ -169,7 +168,7 @@ pub(super) fn check_private_key(
     }
 }
 
-/// Checks the options of a route that every protocol which has them calls the same.
+/// Checks the options of a route that have the same name in every protocol.
 pub(super) fn check_options(options: &TomlValue<'_>, validator: &mut Validator<'_, '_>) {
     let option = options.get_ref().as_table().and_then(|table| table.get("push_allow_http"));
     if let Some(option) = option.filter(|option| option.get_ref().as_bool() == Some(true)) {

@@ -1,5 +1,5 @@
-//! A hash of everything that the configuration says of an agent, its secrets included: an agent with the same one need
-//! not be replaced when the configuration is reloaded. It is never printed.
+//! A hash of all settings of an agent, including its secrets. A reload keeps an agent whose fingerprint is unchanged.
+//! The fingerprint is never printed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,18 +11,18 @@ use toml::de::{DeTable, DeValue};
 
 use super::secret::Sources;
 
-/// A SHA-256.
+/// A SHA-256 over the settings of an agent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Secrets are part of it.
+        // The hash covers secrets.
         formatter.write_str("Fingerprint")
     }
 }
 
-/// The largest file that counts, in bytes.
+/// The largest file that is hashed, in bytes.
 const MAX_FILE_LEN: usize = 1 << 20;
 
 /// The fingerprint of each agent, by name.
@@ -33,7 +33,7 @@ pub(super) fn of_agents(tree: &DeTable<'_>, folder: &Path, env: &Sources<'_>) ->
     let one = |agent: &DeValue<'_>| {
         let mut hash = Sha256::new();
         add(agent, folder, env, &mut hash);
-        // The name of the gateway in its tokens.
+        // Tokens contain the name of the gateway.
         if is_signed(agent) {
             add_text(public_url.unwrap_or_default(), &mut hash);
         }
@@ -42,13 +42,13 @@ pub(super) fn of_agents(tree: &DeTable<'_>, folder: &Path, env: &Sources<'_>) ->
     agents.iter().map(|(name, agent)| (name.get_ref().to_string(), one(agent.get_ref()))).collect()
 }
 
-/// True if the agent gets tokens.
+/// Whether the agent receives tokens.
 fn is_signed(agent: &DeValue<'_>) -> bool {
     let upstream = agent.get("upstream").map(Spanned::get_ref);
     upstream.and_then(|upstream| upstream.get("identity")).and_then(|kind| kind.get_ref().as_str()) == Some("jwt")
 }
 
-/// Adds a value with its type, and where each part of it ends.
+/// Hashes a value with its type and the end of each part.
 fn add(value: &DeValue<'_>, folder: &Path, env: &Sources<'_>, hash: &mut Sha256) {
     match value {
         DeValue::Table(table) => {
@@ -71,7 +71,7 @@ fn add(value: &DeValue<'_>, folder: &Path, env: &Sources<'_>, hash: &mut Sha256)
     }
 }
 
-/// Adds what a value names: a variable, or the contents of a file.
+/// Hashes the variable, or the contents of the file, that a value names.
 fn add_named(key: &str, named: &str, folder: &Path, env: &Sources<'_>, hash: &mut Sha256) {
     match key {
         "env" => add_text(&(env.env)(named).unwrap_or_default(), hash),

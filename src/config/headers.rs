@@ -10,10 +10,10 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::diagnostics::Diagnostic;
-use super::located::{Entries, Located};
+use super::located::{Entries, WithSpan};
 use super::mask;
 use super::secret::{SecretTable, Sources};
-use super::tree::Rejected;
+use super::tree::RejectedEntries;
 use super::upstream_settings::Header;
 use crate::identity::{CALLER_HEADER, TOKEN_HEADER};
 
@@ -37,7 +37,7 @@ const RESERVED: [&str; 15] = [
     "upgrade",
 ];
 
-/// Of these, those that belong to one connection (RFC 9110, section 7.6.1), and others that do.
+/// The reserved headers that belong to one connection (RFC 9110, section 7.6.1), and further ones that do.
 const OF_A_CONNECTION: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -100,7 +100,7 @@ pub(super) fn resolve(
     headers: &Entries<HeaderValue>,
     folder: &Path,
     env: &Sources<'_>,
-    rejected: &Rejected,
+    rejected: &RejectedEntries,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Header> {
     let mut resolved: Vec<Header> = Vec::new();
@@ -125,7 +125,7 @@ pub(super) fn resolve(
             continue;
         }
         let value = match &located.value {
-            // An entry of this table is already reported; it may have been meant as the source.
+            // An error in this table is reported already. Its key may have been a misspelled source.
             HeaderValue::Secret(_) if rejected.any_in(&located.span) => continue,
             HeaderValue::Literal(_) if mask::is_secret_name(&lower) => {
                 Err(Diagnostic::error(format!("header {lower:?} holds a secret, which must not be in this file"))
@@ -151,8 +151,8 @@ pub(super) fn resolve(
     resolved
 }
 
-/// Checks the names of the headers of clients that an agent gets. `headers`: what it always gets.
-pub(super) fn forward(names: &[Located<String>], headers: &[Header], found: &mut Vec<Diagnostic>) -> Vec<String> {
+/// Checks the names of the forwarded client headers. `headers`: the headers that the gateway always adds.
+pub(super) fn forward(names: &[WithSpan<String>], headers: &[Header], found: &mut Vec<Diagnostic>) -> Vec<String> {
     let mut resolved: Vec<String> = Vec::new();
     for name in names {
         let lower = name.value.to_ascii_lowercase();

@@ -1,20 +1,20 @@
-//! How much callers, agents and routes may use: the checks of their `limits`.
+//! The checks of the `limits` of callers, agents and routes.
 
 use interlingua_core::rate::Rate;
 
 use super::access::{AgentLimitsTable, CallerLimitsTable, RouteLimitsTable};
 use super::diagnostics::Diagnostic;
-use super::located::Located;
+use super::located::WithSpan;
 use super::settings::{CallerLimits, RequestLimits};
 use super::validator::Validator;
 
-/// The highest number of anything that is counted.
+/// The largest count that a limit may have.
 const MAX_NUMBER: u64 = 1_000_000_000;
 
 pub(super) fn of_caller(table: &CallerLimitsTable, validator: &mut Validator<'_, '_>) -> CallerLimits {
     let default = CallerLimits::default();
     let burst = burst(table.rate.as_ref(), table.burst.as_ref(), validator);
-    let mut number = |written: &Option<Located<u64>>, key: &str, default: usize| {
+    let mut number = |written: &Option<WithSpan<u64>>, key: &str, default: usize| {
         let number = written.as_ref().map(|number| validator.between(number, key, 0, MAX_NUMBER));
         number.map_or(default, |number| usize::try_from(number).unwrap_or(usize::MAX))
     };
@@ -23,7 +23,7 @@ pub(super) fn of_caller(table: &CallerLimitsTable, validator: &mut Validator<'_,
     let queued = number(&table.queued, "queued", default.queued);
     let sockets = number(&table.sockets, "sockets", default.sockets);
     let receivers = number(&table.receivers, "receivers", default.receivers);
-    let mut positive = |written: &Option<Located<u64>>, key: &str| {
+    let mut positive = |written: &Option<WithSpan<u64>>, key: &str| {
         written.as_ref().map(|number| validator.between(number, key, 1, u64::MAX))
     };
 
@@ -61,7 +61,11 @@ pub(super) fn of_route(table: &RouteLimitsTable, validator: &mut Validator<'_, '
     }
 }
 
-fn burst(rate: Option<&Located<Rate>>, burst: Option<&Located<u64>>, validator: &mut Validator<'_, '_>) -> Option<u32> {
+fn burst(
+    rate: Option<&WithSpan<Rate>>,
+    burst: Option<&WithSpan<u64>>,
+    validator: &mut Validator<'_, '_>,
+) -> Option<u32> {
     let burst = burst?;
     let number = validator.between(burst, "burst", 1, 1_000_000);
     match rate {

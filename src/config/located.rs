@@ -1,4 +1,4 @@
-//! Values with their place in the file, and tables whose keys the operator chooses.
+//! Values with their position in the file, and tables whose keys the operator chooses.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,37 +12,37 @@ use serde::{Serialize, Serializer};
 use toml::Spanned;
 
 /// A value and its span in the file. The span of a default is empty.
-pub(super) struct Located<T> {
+pub(super) struct WithSpan<T> {
     pub(super) value: T,
     pub(super) span: Range<usize>,
 }
 
-impl<T> From<T> for Located<T> {
+impl<T> From<T> for WithSpan<T> {
     fn from(value: T) -> Self {
         Self { value, span: 0..0 }
     }
 }
 
-impl<T: Default> Default for Located<T> {
+impl<T: Default> Default for WithSpan<T> {
     fn default() -> Self {
         T::default().into()
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Located<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for WithSpan<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<T>::deserialize(deserializer)?;
         Ok(Self { span: spanned.span(), value: spanned.into_inner() })
     }
 }
 
-impl<T: Serialize> Serialize for Located<T> {
+impl<T: Serialize> Serialize for WithSpan<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.value.serialize(serializer)
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Located<T> {
+impl<T: JsonSchema> JsonSchema for WithSpan<T> {
     fn inline_schema() -> bool {
         true
     }
@@ -102,10 +102,10 @@ impl<T: JsonSchema> JsonSchema for Table<T> {
 }
 
 /// A table whose keys are names chosen by the operator, in the order of the file.
-pub(super) struct Entries<T>(Vec<(Located<String>, Located<T>)>);
+pub(super) struct Entries<T>(Vec<(WithSpan<String>, WithSpan<T>)>);
 
 impl<T> Entries<T> {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(Located<String>, Located<T>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(WithSpan<String>, WithSpan<T>)> {
         self.0.iter()
     }
 }

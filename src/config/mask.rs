@@ -1,8 +1,8 @@
 //! Masking of secrets in the source of a configuration file.
 //!
-//! Diagnostics quote lines of the file, and a file with errors may well hold a literal secret: that is one of the
-//! errors. So diagnostics quote a copy in which everything that looks like a secret is masked, byte for byte, so that
-//! spans stay valid.
+//! Diagnostics quote lines of the file, and a file with errors may contain a literal secret: that is one of the errors.
+//! So diagnostics quote a copy in which everything that looks like a secret is masked. The copy has the same length, so
+//! that spans stay valid.
 
 use std::ops::Range;
 
@@ -40,12 +40,12 @@ pub(super) fn is_variable_name(name: &str) -> bool {
 pub(super) fn secrets(source: &str, tree: &Spanned<DeTable<'_>>) -> String {
     let mut masked = source.as_bytes().to_vec();
     for (key, value) in tree.get_ref() {
-        mask_value(key.get_ref(), value, Holder::Other, &mut masked);
+        mask_value(key.get_ref(), value, EnclosingTable::Other, &mut masked);
     }
     String::from_utf8_lossy(&masked).into_owned()
 }
 
-/// The source with everything masked that might be a secret, for files that are not valid TOML.
+/// The source with everything masked that could be a secret, for files that are not valid TOML.
 pub(super) fn suspects(source: &str) -> String {
     let mut masked = source.as_bytes().to_vec();
     let mut start = 0;
@@ -63,9 +63,9 @@ pub(super) fn suspects(source: &str) -> String {
     String::from_utf8_lossy(&masked).into_owned()
 }
 
-/// The table that holds a value, as far as that matters.
+/// The table around a value, as far as masking depends on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Holder {
+enum EnclosingTable {
     /// Literal values of headers may be secrets.
     Headers,
     /// `key` is the path of a file.
@@ -73,7 +73,7 @@ enum Holder {
     Other,
 }
 
-/// True if a text is the path of a file, and not what belongs into the file.
+/// Whether a text is the path of a file, and not the contents of one.
 fn is_path(text: &str) -> bool {
     let is_ending =
         |ending: &str| (1..=5).contains(&ending.len()) && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -82,12 +82,12 @@ fn is_path(text: &str) -> bool {
         && text.rsplit_once('.').is_some_and(|(_, end)| is_ending(end))
 }
 
-fn mask_value(key: &str, value: &Spanned<DeValue<'_>>, holder: Holder, masked: &mut [u8]) {
+fn mask_value(key: &str, value: &Spanned<DeValue<'_>>, holder: EnclosingTable, masked: &mut [u8]) {
     let span = value.span();
     match value.get_ref() {
-        DeValue::String(text) if holder == Holder::Tls && key == "key" && is_path(text) => {}
+        DeValue::String(text) if holder == EnclosingTable::Tls && key == "key" && is_path(text) => {}
         DeValue::String(text) => {
-            if holder == Holder::Headers || is_secret_name(key) || (key == "env" && !is_variable_name(text)) {
+            if holder == EnclosingTable::Headers || is_secret_name(key) || (key == "env" && !is_variable_name(text)) {
                 overwrite(masked, inside_quotes(span, masked));
             } else {
                 secrets_of_url(&span, masked).into_iter().for_each(|part| overwrite(masked, part));
@@ -102,9 +102,9 @@ fn mask_value(key: &str, value: &Spanned<DeValue<'_>>, holder: Holder, masked: &
             for (inner, value) in table {
                 let holder = match key {
                     // A literal header may hold a secret; a table only refers to one.
-                    "headers" if value.get_ref().is_str() => Holder::Headers,
-                    "tls" => Holder::Tls,
-                    _ => Holder::Other,
+                    "headers" if value.get_ref().is_str() => EnclosingTable::Headers,
+                    "tls" => EnclosingTable::Tls,
+                    _ => EnclosingTable::Other,
                 };
                 mask_value(inner.get_ref(), value, holder, masked);
             }

@@ -1,12 +1,11 @@
 //! Configuration: from `gateway.toml` to [`Settings`].
 //!
-//! There are two representations. `Document` mirrors the file: exactly the keys it may have, and the span of each
-//! value. [`Settings`] is what the gateway uses: defaults applied, names resolved, secrets read. Validation happens in
-//! between and does not stop at the first error: it reports all of them at once, each with line, column and a
-//! suggestion.
+//! There are two representations. `Document` mirrors the file: exactly its keys, and the span of each value.
+//! [`Settings`] is what the gateway uses: defaults applied, names resolved, secrets read. Validation happens in between
+//! and does not stop at the first error: it reports all of them at once, each with line, column and a suggestion.
 //!
-//! Deliberately not here: which protocols exist. The caller passes them as [`Protocols`]. No socket is opened: only the
-//! file itself and the secrets it names are read, both through [`Env`], so that tests are hermetic.
+//! Not here: the list of protocols, which the caller passes as [`Protocols`]. No socket is opened. Only the file itself
+//! and the secrets it names are read, both through [`Env`], so that tests are hermetic.
 
 mod access;
 mod admin;
@@ -55,12 +54,12 @@ pub use self::diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use self::host::{Host, HostName, Origin, Origins, implied_port};
 pub use self::observe_settings::{AccessLog, Collector, Observe, Reports, Traces};
 pub use self::options::Options;
-pub use self::protocols::{ClientProtocol, Connected, Protocols, UpstreamProtocol};
+pub use self::protocols::{ClientProtocol, ConnectorCheck, Protocols, UpstreamProtocol};
 pub use self::schema::schema;
 pub use self::secret::Env;
 pub use self::settings::{
     Admin, AdminAccess, Agent, Auth, CallerKind, CallerLimits, CallerProfile, CertificateName, Certificates,
-    ConsoleRole, ConsoleTexts, Forwarded, History, HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods,
+    ConsoleRole, ConsoleTexts, ForwardedFamily, History, HistoryLimit, JwksSource, JwtAlgorithm, JwtIssuer, Methods,
     MetricsAccess, Mount, OnDisconnect, ParallelTurns, RequestLimits, Route, Server, ServerLimits, ServerTimeouts,
     Settings,
 };
@@ -74,8 +73,8 @@ pub use crate::routing::EndpointPattern;
 
 /// A configuration that was read from a file.
 #[derive(Debug)]
-pub struct Loaded {
-    /// What the gateway uses.
+pub struct LoadedConfig {
+    /// The settings that the gateway uses.
     pub settings: Settings,
     /// The warnings, and the text of the file.
     pub diagnostics: Diagnostics,

@@ -1,4 +1,4 @@
-//! What the gateway reports about itself: the access log, the audit log, and what collectors are sent.
+//! The checks of `[observe]`: the access log, the audit log, and the collectors of telemetry.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use super::diagnostics::Diagnostic;
 use super::headers::{self, HeaderValue};
-use super::located::{Entries, Located, Table};
+use super::located::{Entries, Table, WithSpan};
 use super::observe_settings::{AccessLog, Collector, Observe, Reports, Traces};
 use super::operators::{
     AccessLogTable, CollectorTable, LogForm, ObserveTable, OtlpForm, ReportsTable, SessionForm, TracesTable,
@@ -37,13 +37,13 @@ pub(super) fn resolve(table: &ObserveTable, validator: &mut Validator<'_, '_>) -
 
     let traces = table.traces.as_ref().and_then(|traces| self::traces(traces, validator));
     let known = traces.as_ref().map(|traces| &traces.collector);
-    // If that of the traces is wrong, that is reported once.
+    // An error in the collector of the traces is reported once.
     let is_known = table.traces.is_some();
     let every = table
         .metrics
         .as_ref()
         .map(|located| validator.within(&located.value.every, "every", Period::seconds(1), Period::seconds(60 * 60)));
-    let mut signal = |key: &str, span: &Range<usize>, written: Written<'_>| {
+    let mut signal = |key: &str, span: &Range<usize>, written: WrittenCollector<'_>| {
         let (endpoint, protocol, headers) = written;
         if endpoint.is_none() && is_known {
             ignored(key, protocol.is_some() || headers.iter().next().is_some(), span, validator);
@@ -69,7 +69,7 @@ pub(super) fn resolve(table: &ObserveTable, validator: &mut Validator<'_, '_>) -
     Observe { access_log, audit, traces, metrics, logs, service_name, caller_label: table.caller_label }
 }
 
-fn traces(located: &Located<Table<TracesTable>>, validator: &mut Validator<'_, '_>) -> Option<Traces> {
+fn traces(located: &WithSpan<Table<TracesTable>>, validator: &mut Validator<'_, '_>) -> Option<Traces> {
     let TracesTable { endpoint, protocol, headers, sample, content } = &*located.value;
     let share = validator.share(sample, "sample");
     let collector = collector("traces", &located.span, (endpoint.as_ref(), *protocol, headers), validator)?;
@@ -82,13 +82,13 @@ fn traces(located: &Located<Table<TracesTable>>, validator: &mut Validator<'_, '
 }
 
 /// A collector as written: endpoint, protocol, headers.
-type Written<'a> = (Option<&'a Located<String>>, Option<OtlpForm>, &'a Entries<HeaderValue>);
+type WrittenCollector<'a> = (Option<&'a WithSpan<String>>, Option<OtlpForm>, &'a Entries<HeaderValue>);
 
 /// `key`: the signal that is sent there; `span`: its table.
 fn collector(
     key: &str,
     span: &Range<usize>,
-    (endpoint, protocol, headers): Written<'_>,
+    (endpoint, protocol, headers): WrittenCollector<'_>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<Collector> {
     let headers = headers::resolve(headers, validator.folder, validator.env, &validator.rejected, &mut validator.found);
@@ -130,7 +130,7 @@ fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-fn file(located: &Located<String>, empty: &str, validator: &mut Validator<'_, '_>) -> PathBuf {
+fn file(located: &WithSpan<String>, empty: &str, validator: &mut Validator<'_, '_>) -> PathBuf {
     if located.value.is_empty() {
         validator.report(Diagnostic::error(empty).at(&located.span).label("write a file name"));
     }

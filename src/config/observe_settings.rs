@@ -1,6 +1,6 @@
-//! What the gateway reports about itself, as used: logs, and the collectors of telemetry.
+//! The validated settings of logs and telemetry.
 //!
-//! Not here: how it is written and checked ([`super::observe`]).
+//! Not here: their form in the file and its checks ([`super::observe`]).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
 
-/// What the gateway logs about itself.
+/// Settings of logs and telemetry.
 #[derive(Clone, Debug, Default)]
 pub struct Observe {
     /// `None`: no access log is written.
     pub access_log: Option<AccessLog>,
-    /// The file of the audit log. `None`: none is written.
+    /// The file of the audit log. `None`: no audit log is written.
     pub audit: Option<PathBuf>,
-    /// Where spans are sent. `None`: nowhere.
+    /// The collector of spans. `None`: no spans are sent.
     pub traces: Option<Traces>,
-    /// Where the metrics of the GenAI conventions are sent. `None`: nowhere.
+    /// The collector of the metrics of the GenAI conventions. `None`: none are sent.
     pub metrics: Option<Reports>,
-    /// Where log records are sent. `None`: nowhere.
+    /// The collector of log records. `None`: none are sent.
     pub logs: Option<Collector>,
-    /// The gateway's name in what is sent.
+    /// `service.name` of the telemetry.
     pub service_name: String,
-    /// True: requests and runs are counted by caller too.
+    /// Whether requests and runs are counted by caller too.
     pub caller_label: bool,
 }
 
 impl Observe {
-    /// True if the same is sent to the same collectors.
+    /// Whether both settings send the same telemetry to the same collectors.
     #[must_use]
     pub fn sends_like(&self, other: &Self) -> bool {
         let traces = |observe: &Self| observe.traces.as_ref().map(|traces| (traces.sample, traces.content));
@@ -39,7 +39,7 @@ impl Observe {
             && self.collectors() == other.collectors()
     }
 
-    /// The collectors of the three signals, to compare.
+    /// The collectors of the three signals, for a comparison.
     fn collectors(&self) -> [Option<Identity<'_>>; 3] {
         let traces = self.traces.as_ref().map(|traces| &traces.collector);
         let reports = self.metrics.as_ref().map(|reports| &reports.collector);
@@ -47,7 +47,7 @@ impl Observe {
     }
 }
 
-/// The access log.
+/// Settings of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
     /// The file. `None`: standard output.
@@ -58,38 +58,38 @@ pub struct AccessLog {
     pub hash_sessions: bool,
 }
 
-/// What is traced, and where it is sent.
+/// Settings of traces.
 #[derive(Clone, Debug)]
 pub struct Traces {
-    /// Where spans are sent.
+    /// The collector of spans.
     pub collector: Collector,
-    /// The share of traces that are sent, from 0 to 1, of those that no client began.
+    /// The share of traces that are sent, from 0 to 1, of the traces that no client began.
     pub sample: f64,
-    /// True: spans have what people and agents say.
+    /// Whether spans contain messages of people and agents.
     pub content: bool,
 }
 
-/// How often metrics are sent, and where.
+/// Settings of metrics that are pushed.
 #[derive(Clone, Debug)]
 pub struct Reports {
-    /// Where they are sent.
+    /// The collector of metrics.
     pub collector: Collector,
-    /// How often.
+    /// The interval between two reports.
     pub every: Duration,
 }
 
 /// A collector of telemetry.
 #[derive(Clone, Debug)]
 pub struct Collector {
-    /// Its URL, without the path of a signal.
+    /// The URL of the collector, without the path of a signal.
     pub endpoint: Url,
-    /// True: it is spoken to by gRPC. False: by HTTP with Protobuf.
+    /// Whether the collector is called by gRPC. Otherwise by HTTP with Protobuf.
     pub grpc: bool,
     /// Headers of every request: names in lower case, and values.
     pub headers: Vec<(String, SecretString)>,
 }
 
-/// URL, protocol and headers of a collector. Holds secrets.
+/// URL, protocol and headers of a collector. Contains secrets.
 type Identity<'a> = (&'a Url, bool, Vec<(&'a str, &'a str)>);
 
 impl Collector {

@@ -7,30 +7,30 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::headers::HeaderValue;
-use super::located::{Entries, Located, Table};
+use super::located::{Entries, Table, WithSpan};
 use super::secret::SecretTable;
 use super::settings::{ConsoleTexts, MetricsAccess};
 use super::tls_table::TlsTable;
 
-/// A listener for operators: metrics, state, reload.
+/// The listener for operators: console, metrics, state, reload.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AdminTable {
     /// Address and port to listen on.
-    pub(super) listen: Located<String>,
-    /// What requests have to show as `Authorization: Bearer`. At least 32 characters. Beyond loopback, this or a
-    /// `client_ca` is required. On loopback without both, the gateway makes a key for each start.
-    pub(super) key: Option<Located<Table<SecretTable>>>,
-    /// Encrypts connections. A certificate of an authority in `client_ca` is accepted instead of the key, and asked for
-    /// if there is no key. Not encrypted by default.
-    pub(super) tls: Option<Located<Table<TlsTable>>>,
-    /// True if a proxy in front of the listener has TLS. Beyond loopback, this or `tls` is required.
+    pub(super) listen: WithSpan<String>,
+    /// The key that requests must send as `Authorization: Bearer`, at least 32 characters. Beyond loopback, this or
+    /// `client_ca` is required. On loopback without both, the gateway generates a key at each start.
+    pub(super) key: Option<WithSpan<Table<SecretTable>>>,
+    /// Encrypts connections. A certificate of an authority in `client_ca` is accepted instead of the key; without a key
+    /// it is required. By default connections are not encrypted.
+    pub(super) tls: Option<WithSpan<Table<TlsTable>>>,
+    /// Whether a proxy in front of the listener terminates TLS. Beyond loopback, this or `tls` is required.
     pub(super) behind_proxy: bool,
     /// Whether the console is served: a page for operators, approvers and developers.
     pub(super) console: bool,
-    /// Who sees in the console what people and agents say: `all` who may sign in, those who may `act`, or `none`.
+    /// The readers of messages of people and agents in the console.
     pub(super) texts: ConsoleTexts,
-    /// Access to `/metrics`: with the credentials of the other paths (`key`), or without any (`open`).
+    /// Access to `/metrics`.
     pub(super) metrics: MetricsAccess,
 }
 
@@ -48,26 +48,27 @@ impl Default for AdminTable {
     }
 }
 
-/// What the gateway logs about itself.
+/// Logs and telemetry of the gateway.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ObserveTable {
-    /// One line for each request. Not written by default.
-    pub(super) access_log: Option<Located<Table<AccessLogTable>>>,
+    /// Access log: one line for each request. Not written by default.
+    pub(super) access_log: Option<WithSpan<Table<AccessLogTable>>>,
     /// The file of the audit log, relative to the folder of this file: keys, refused credentials, decisions of people,
-    /// reloads, admin calls. Lines are appended. Not written by default.
-    pub(super) audit: Option<Located<String>>,
-    /// Where spans of requests that begin a run are sent (OTLP). Nowhere by default.
-    pub(super) traces: Option<Located<Table<TracesTable>>>,
-    /// Where the metrics of the GenAI conventions are sent (OTLP). Without an endpoint: to the collector of the traces.
-    /// Nowhere by default.
-    pub(super) metrics: Option<Located<Table<ReportsTable>>>,
-    /// Where warnings, errors and the lines of the access log are sent (OTLP), whether they are written or not. Without
-    /// an endpoint: to the collector of the traces. Nowhere by default.
-    pub(super) logs: Option<Located<Table<CollectorTable>>>,
-    /// The name of this gateway in traces, metrics and logs that are sent: `service.name`.
-    pub(super) service_name: Located<String>,
-    /// Whether requests and runs are counted by caller too. At most 1,000 callers; the others are counted as `other`.
+    /// reloads, admin calls. One JSON object per line is appended. Not written by default.
+    pub(super) audit: Option<WithSpan<String>>,
+    /// The collector (OTLP) of the spans of requests that begin a run. By default no spans are sent.
+    pub(super) traces: Option<WithSpan<Table<TracesTable>>>,
+    /// The collector (OTLP) of the metrics of the GenAI conventions. Without an endpoint: the collector of the traces.
+    /// By default no metrics are sent.
+    pub(super) metrics: Option<WithSpan<Table<ReportsTable>>>,
+    /// The collector (OTLP) of warnings, errors and the lines of the access log, whether an access log is written or
+    /// not. Without an endpoint: the collector of the traces. By default no log records are sent.
+    pub(super) logs: Option<WithSpan<Table<CollectorTable>>>,
+    /// `service.name` in traces, metrics and log records.
+    pub(super) service_name: WithSpan<String>,
+    /// Whether requests and runs are counted by caller too. At most 1,000 callers are distinguished; the others are
+    /// counted as `other`.
     pub(super) caller_label: bool,
 }
 
@@ -90,25 +91,25 @@ impl Default for ObserveTable {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct CollectorTable {
     /// The collector's URL, without the path of a signal.
-    pub(super) endpoint: Option<Located<String>>,
-    /// How it is spoken to. By default gRPC on port 4317, HTTP with Protobuf on any other.
+    pub(super) endpoint: Option<WithSpan<String>>,
+    /// The protocol of the collector. By default gRPC on port 4317, HTTP with Protobuf on any other port.
     pub(super) protocol: Option<OtlpForm>,
-    /// Headers of every request; secrets by reference.
+    /// Headers of every request. Secrets are written as references.
     pub(super) headers: Entries<HeaderValue>,
 }
 
-/// The metrics, and their collector.
+/// The collector of metrics.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ReportsTable {
     /// The collector's URL, without the path of a signal.
-    pub(super) endpoint: Option<Located<String>>,
-    /// How it is spoken to. By default gRPC on port 4317, HTTP with Protobuf on any other.
+    pub(super) endpoint: Option<WithSpan<String>>,
+    /// The protocol of the collector. By default gRPC on port 4317, HTTP with Protobuf on any other port.
     pub(super) protocol: Option<OtlpForm>,
-    /// Headers of every request; secrets by reference.
+    /// Headers of every request. Secrets are written as references.
     pub(super) headers: Entries<HeaderValue>,
-    /// How often they are sent.
-    pub(super) every: Located<Period>,
+    /// The interval between two reports.
+    pub(super) every: WithSpan<Period>,
 }
 
 impl Default for ReportsTable {
@@ -117,21 +118,21 @@ impl Default for ReportsTable {
     }
 }
 
-/// The traces, and their collector.
+/// The collector of traces.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TracesTable {
-    /// The collector's URL, without the path of a signal; required.
-    pub(super) endpoint: Option<Located<String>>,
-    /// How it is spoken to. By default gRPC on port 4317, HTTP with Protobuf on any other.
+    /// The collector's URL, without the path of a signal. Required.
+    pub(super) endpoint: Option<WithSpan<String>>,
+    /// The protocol of the collector. By default gRPC on port 4317, HTTP with Protobuf on any other port.
     pub(super) protocol: Option<OtlpForm>,
-    /// Headers of every request; secrets by reference.
+    /// Headers of every request. Secrets are written as references.
     pub(super) headers: Entries<HeaderValue>,
-    /// The share of traces that are sent, of those that the gateway begins. Whether a trace that a client has begun is
-    /// sent follows from its `traceparent`.
-    pub(super) sample: Located<f64>,
-    /// Whether spans have what people and agents say, and the arguments and results of tools.
-    pub(super) content: Located<bool>,
+    /// The share of traces that are sent, of the traces that the gateway begins. For a trace that a client began, its
+    /// `traceparent` decides.
+    pub(super) sample: WithSpan<f64>,
+    /// Whether spans contain messages of people and agents, and arguments and results of tools.
+    pub(super) content: WithSpan<bool>,
 }
 
 impl Default for TracesTable {
@@ -140,7 +141,7 @@ impl Default for TracesTable {
     }
 }
 
-/// How a collector is spoken to.
+/// The protocol of a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum OtlpForm {
@@ -154,11 +155,12 @@ pub(super) enum OtlpForm {
 #[derive(serde::Deserialize, JsonSchema, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AccessLogTable {
-    /// One JSON object per line, or lines for people.
+    /// The form of the lines.
     pub(super) format: LogForm,
-    /// The file, relative to the folder of this file; lines are appended. Standard output by default.
-    pub(super) path: Option<Located<String>>,
-    /// Whether sessions are logged as they are, or as a hash that changes with each start of the gateway.
+    /// The file, relative to the folder of this file. Lines are appended. By default lines are written to standard
+    /// output.
+    pub(super) path: Option<WithSpan<String>>,
+    /// The form of session ids in the log.
     pub(super) session: SessionForm,
 }
 
@@ -169,17 +171,17 @@ pub(super) enum LogForm {
     /// One JSON object per line.
     #[default]
     Json,
-    /// For people.
+    /// Text for people.
     Pretty,
 }
 
-/// How sessions are logged.
+/// The form of session ids in the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum SessionForm {
-    /// As they are.
+    /// Unchanged.
     #[default]
     Plain,
-    /// As a hash.
+    /// As a hash that changes with each start of the gateway.
     Hashed,
 }

@@ -1,4 +1,4 @@
-//! A protocol's own options as the file has them. Not here: which protocols exist ([`super::protocols`]).
+//! A protocol's own options as written in the file. Not here: the list of protocols ([`super::protocols`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use toml::de::ValueDeserializer;
 
 use super::diagnostics::Diagnostic;
-use super::tree::{self, Rejected, TomlValue};
+use super::tree::{self, RejectedEntries, TomlValue};
 use crate::secrets::Masks;
 
 /// A protocol's own options, deserialized and validated.
@@ -59,7 +59,7 @@ pub(super) fn read_options<O: DeserializeOwned>(raw: TomlValue<'_>, found: &mut 
     }
 
     let before = found.len();
-    tree::read::<O>("options", raw.clone(), &mut Rejected::default(), found)?;
+    tree::read::<O>("options", raw.clone(), &mut RejectedEntries::default(), found)?;
     if found.len() > before {
         return None;
     }

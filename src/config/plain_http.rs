@@ -1,6 +1,6 @@
-//! Warns of credentials that go to an agent without TLS, over a network that others can read.
+//! Warns of credentials that are sent to an agent without TLS over a network that others can read.
 //!
-//! Not here: how TLS to an agent is set up ([`super::upstream_connection`]), and how the gateway itself is reached
+//! Not here: TLS towards an agent ([`super::upstream_connection`]), and the listeners of the gateway
 //! ([`super::exposure`]).
 
 use std::net::IpAddr;
@@ -11,19 +11,19 @@ use url::{Host, Url};
 
 use super::diagnostics::Diagnostic;
 use super::document::UpstreamTable;
-use super::located::Located;
+use super::located::WithSpan;
 use super::mask;
 use super::upstream_settings::{Endpoint, Header, IdentityKind};
 use super::validator::Validator;
 
-/// What is sent to an agent besides the requests themselves.
-pub(super) struct Sent<'a> {
+/// Credentials and identities in requests to an agent.
+pub(super) struct SentCredentials<'a> {
     pub(super) headers: &'a [Header],
     pub(super) table: &'a UpstreamTable,
 }
 
-impl Sent<'_> {
-    /// One of the credentials among it, in words.
+impl SentCredentials<'_> {
+    /// One of the credentials, in words.
     fn credential(&self, url: &Url) -> Option<String> {
         let headers = self.headers.iter().map(|header| header.name.as_str());
         let forwarded = self.table.forward.iter().map(|name| name.value.as_str());
@@ -40,9 +40,9 @@ impl Sent<'_> {
 
 /// Reports the first endpoint of an agent that gets credentials in the clear.
 pub(super) fn check(
-    agent: &Located<String>,
+    agent: &WithSpan<String>,
     endpoints: &[(Endpoint, Range<usize>)],
-    sent: &Sent<'_>,
+    sent: &SentCredentials<'_>,
     validator: &mut Validator<'_, '_>,
 ) {
     for (endpoint, span) in endpoints {
@@ -59,7 +59,7 @@ pub(super) fn check(
     }
 }
 
-/// True for hosts of the public internet, as far as their names and addresses say.
+/// Whether a host is on the public internet, as far as its name or address shows.
 fn is_far(host: Host<&str>) -> bool {
     match host {
         Host::Ipv4(address) => is_public(IpAddr::V4(address)),
@@ -68,8 +68,8 @@ fn is_far(host: Host<&str>) -> bool {
     }
 }
 
-/// A name without a dot is one of the own network, of containers mostly; RFC 6761, RFC 6762, RFC 8375 and ICANN keep the
-/// endings away from the public internet, and clusters use theirs.
+/// Whether a name is on the public internet. A name without a dot belongs to the local network, mostly of containers.
+/// RFC 6761, RFC 6762, RFC 8375 and ICANN reserve some endings for local networks; clusters use endings of their own.
 fn is_far_name(name: &str) -> bool {
     const NEAR: [&str; 9] =
         ["localhost", "local", "internal", "home.arpa", "lan", "intranet", "test", "invalid", "svc"];

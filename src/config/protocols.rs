@@ -1,7 +1,7 @@
 //! The protocols that a configuration may name, as declared by the binary.
 //!
-//! The configuration module knows no particular protocol, only what is declared here: its name, the type of its options
-//! and the endpoints it serves. Everything else is up to the adapter.
+//! The configuration module knows no particular protocol: only its name, the type of its options and its endpoints. All
+//! else belongs to the adapter.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::settings::{Mount, Route};
 use crate::routing::EndpointPattern;
 
 type TryMount = Arc<dyn Fn(&Mount) -> Result<Vec<EndpointPattern>, String> + Send + Sync>;
-type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<Connected, String> + Send + Sync>;
-type CapabilitiesOf = Arc<dyn Fn(&Options) -> ClientCapabilities + Send + Sync>;
+type TryConnect = Arc<dyn Fn(Option<&Url>, &Options) -> Result<ConnectorCheck, String> + Send + Sync>;
+type ReadCapabilities = Arc<dyn Fn(&Options) -> ClientCapabilities + Send + Sync>;
 
-/// What trying to connect showed. No request was sent.
+/// The result of creating a connector. No request was sent.
 #[derive(Clone, Debug, Default)]
-pub struct Connected {
-    /// What the agent takes and gives.
+pub struct ConnectorCheck {
+    /// The agent's capabilities.
     pub capabilities: UpstreamCapabilities,
-    /// What an operator should know about the options: sentences that name the setting, with the remedy in a second line.
+    /// Warnings about the options: sentences that name the setting, with the remedy in a second line.
     pub warnings: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct ClientProtocol {
     pub(super) name: String,
     pub(super) read: ReadOptions,
     pub(super) try_mount: Option<TryMount>,
-    pub(super) capabilities: Option<CapabilitiesOf>,
+    pub(super) capabilities: Option<ReadCapabilities>,
     pub(super) schema: Option<Value>,
 }
 
@@ -59,7 +59,7 @@ impl ClientProtocol {
         self
     }
 
-    /// Sets the function that tells what the protocol carries with the given options. Without it, nothing is checked.
+    /// Sets the function that returns the protocol's capabilities with the given options. Without it, no check is made.
     #[must_use]
     pub fn capabilities(
         mut self,
@@ -98,7 +98,7 @@ impl UpstreamProtocol {
     #[must_use]
     pub fn try_connect(
         mut self,
-        try_connect: impl Fn(Option<&Url>, &Options) -> Result<Connected, String> + Send + Sync + 'static,
+        try_connect: impl Fn(Option<&Url>, &Options) -> Result<ConnectorCheck, String> + Send + Sync + 'static,
     ) -> Self {
         self.try_connect = Some(Arc::new(try_connect));
         self
@@ -163,7 +163,7 @@ impl Protocols {
         self.upstreams.iter().map(|protocol| protocol.name.as_str())
     }
 
-    /// What a route can carry, with its options. `None`: its protocol does not say.
+    /// The capabilities of a route with its options. `None`: its protocol declares none.
     pub(crate) fn carried_on(&self, route: &Route) -> Option<ClientCapabilities> {
         let declared = self.clients.iter().find(|client| client.name == route.protocol)?;
         declared.capabilities.as_ref().map(|capabilities| capabilities(&route.options))
@@ -227,7 +227,7 @@ mod tests {
         let (options, found) = read("{ size = 300, nam = \"x\" }");
         assert!(options.is_none());
         let messages: Vec<_> = found.iter().map(Diagnostic::message).collect();
-        // "size" is missing only because it was rejected: that is not a third error.
+        // "size" is missing only because it was rejected: not a third error.
         assert_eq!(messages, ["\"size\" must be a whole number from 0 to 255", "unknown key \"nam\""]);
     }
 }

@@ -1,7 +1,7 @@
 //! Warnings that the operator accepts: `[server] quiet`.
 
 use super::diagnostics::{Diagnostic, Severity};
-use super::located::Located;
+use super::located::WithSpan;
 use super::suggest;
 
 /// The codes of warnings that can be accepted, for all agents, or as `code:agent` for one.
@@ -13,7 +13,7 @@ pub(super) const CLIENT_TOOLS: &str = "client_tools";
 pub(super) const MODEL: &str = "model";
 /// No client can answer the agent's questions.
 pub(super) const QUESTIONS: &str = "questions";
-/// No client reads the events that the agent keeps.
+/// No client reads the events that are stored for the agent's protocol.
 pub(super) const EVENTS: &str = "events";
 /// Routes without authentication beyond loopback.
 pub(super) const OPEN_ROUTES: &str = "open_routes";
@@ -29,7 +29,7 @@ pub(super) const UPSTREAM: &str = "upstream";
 pub(super) const CALLER_KINDS: &str = "caller_kinds";
 
 /// Removes the accepted warnings, and reports entries that accept none.
-pub(super) fn apply(quiet: &[Located<String>], found: &mut Vec<Diagnostic>) {
+pub(super) fn apply(quiet: &[WithSpan<String>], found: &mut Vec<Diagnostic>) {
     found
         .retain(|one| one.severity() == Severity::Error || !quiet.iter().any(|entry| one.is_accepted_by(&entry.value)));
     for entry in quiet {

@@ -13,17 +13,17 @@ use super::diagnostics::Diagnostic;
 use super::document::{Document, ServerLimitsTable, ServerTable, ServerTimeoutsTable};
 use super::host::Host;
 use super::listen::parse_listen_address;
-use super::located::Located;
+use super::located::WithSpan;
 use super::protocols::Protocols;
 use super::secret::{Env, Sources};
 use super::settings::{Server, ServerLimits, ServerTimeouts, Settings};
 use super::store;
-use super::tree::{self, Rejected, TomlValue};
+use super::tree::{self, RejectedEntries, TomlValue};
 use super::validator::Validator;
 use super::{admin, agents, auth, callers, carried, exposure, fingerprint, observe, quiet, routes, tls};
 use crate::secrets::Masks;
 
-/// Checks the complete document. The settings are `None` if something essential is missing. The masks are for the secrets
+/// Checks the complete document. The settings are `None` if an essential part is missing. The masks cover the secrets
 /// of the document and of the files and variables that it names.
 pub(super) fn resolve(
     tree: Spanned<DeTable<'_>>,
@@ -53,7 +53,8 @@ fn resolve_from(
 ) -> (Option<Settings>, Vec<Diagnostic>) {
     let fingerprints = fingerprint::of_agents(tree.get_ref(), folder, env);
     let options = take_options(tree.get_mut());
-    let mut validator = Validator { protocols, env, folder, rejected: Rejected::default(), found: Vec::new(), options };
+    let mut validator =
+        Validator { protocols, env, folder, rejected: RejectedEntries::default(), found: Vec::new(), options };
     let root = Spanned::new(tree.span(), DeValue::Table(tree.into_inner()));
     let document = tree::read::<Document>("the file", root, &mut validator.rejected, &mut validator.found);
     let Some(document) = document else {
@@ -65,7 +66,7 @@ fn resolve_from(
     let store = store::resolve(&document.store, &mut validator);
     let known = agents::resolve(&document.agents, &mut validator);
     let public_url = server.as_ref().and_then(|server| server.public_url.as_deref());
-    let reached = auth::Reached {
+    let reached = auth::AuthContext {
         has_proxies: server.as_ref().is_some_and(|server| !server.trusted_proxies.is_empty()),
         has_client_ca: server
             .as_ref()
@@ -76,7 +77,7 @@ fn resolve_from(
     let methods = auth::set_up(&document.auth.value);
     let callers = callers::resolve(&document.callers, &known, &document.auth.value, &mut validator);
     let is_local = server.as_ref().is_none_or(|server| server.listen.ip().to_canonical().is_loopback());
-    let shared = routes::Shared { heartbeat, public_url, auth: methods, is_local };
+    let shared = routes::RouteContext { heartbeat, public_url, auth: methods, is_local };
     let routes = routes::resolve(&document.routes, &known, shared, &mut validator);
     carried::check(&document, &routes, &mut validator);
     let event_readers = carried::event_readers(protocols, &routes);
@@ -104,7 +105,7 @@ fn resolve_from(
     (settings, validator.found)
 }
 
-/// Takes the protocols' own options out of the tree, and leaves their index in their place.
+/// Moves the protocols' own options out of the tree. Their index replaces them.
 fn take_options<'i>(tree: &mut DeTable<'i>) -> Vec<TomlValue<'i>> {
     let mut taken = Vec::new();
     let mut take = |table: &mut DeValue<'i>| {
@@ -200,7 +201,7 @@ fn server_timeouts(table: &ServerTimeoutsTable, validator: &mut Validator<'_, '_
 
 fn server_limits(
     table: &ServerLimitsTable,
-    max_body: &Located<Size>,
+    max_body: &WithSpan<Size>,
     validator: &mut Validator<'_, '_>,
 ) -> ServerLimits {
     const MAX_CONNECTIONS: u64 = 1_000_000;
@@ -232,7 +233,7 @@ fn server_limits(
 
     let bodies = table.bodies.value;
     if bodies < max_body.value {
-        // Point at the one that is in the file: the other may be a default.
+        // Point at the value in the file: the other one may be a default.
         let span = if table.bodies.span.is_empty() { &max_body.span } else { &table.bodies.span };
         validator.report(
             Diagnostic::error("\"bodies\" is smaller than \"max_body\"")
@@ -266,7 +267,7 @@ fn server_limits(
     }
 }
 
-fn allowed_hosts(located: &[Located<String>], validator: &mut Validator<'_, '_>) -> Vec<Host> {
+fn allowed_hosts(located: &[WithSpan<String>], validator: &mut Validator<'_, '_>) -> Vec<Host> {
     let mut hosts = Vec::new();
     for host in located {
         match host.value.parse::<Host>() {

@@ -1,4 +1,4 @@
-//! Routes: which agents are mounted where, and whether two routes would serve the same requests.
+//! Routes: the mounts of agents, and conflicts between routes.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::agents::DeclaredAgent;
 use super::diagnostics::Diagnostic;
 use super::document::RouteTable;
 use super::host::{Origin, Origins};
-use super::located::{Located, Table};
+use super::located::{Table, WithSpan};
 use super::protocols::ClientProtocol;
 use super::settings::{Agent, Methods, Mount, Route};
 use super::tree::TomlValue;
@@ -22,21 +22,21 @@ use crate::routing::{EndpointPattern, MountPoint, Overlap, OverlapKind, Table as
 /// The longest path accepted, in bytes.
 const MAX_PATH_LEN: usize = 1024;
 
-/// What all routes have in common.
+/// Facts that the checks of all routes need.
 #[derive(Clone, Copy)]
-pub(super) struct Shared<'s> {
+pub(super) struct RouteContext<'s> {
     pub(super) heartbeat: Duration,
     pub(super) public_url: Option<&'s str>,
-    /// The methods that `[auth]` sets up.
+    /// The methods that `[auth]` configures.
     pub(super) auth: Methods,
-    /// True if the gateway listens on a loopback address.
+    /// Whether the gateway listens on a loopback address.
     pub(super) is_local: bool,
 }
 
 pub(super) fn resolve(
-    tables: &[Located<Table<RouteTable>>],
+    tables: &[WithSpan<Table<RouteTable>>],
     known: &[DeclaredAgent],
-    shared: Shared<'_>,
+    shared: RouteContext<'_>,
     validator: &mut Validator<'_, '_>,
 ) -> Vec<Arc<Route>> {
     let public_url: Option<Arc<str>> = shared.public_url.map(Into::into);
@@ -71,11 +71,11 @@ pub(super) fn resolve(
     routes
 }
 
-/// Checks one route. Notes the agents it names even if the route has errors.
+/// Checks one route. Records the agents it names even if the route has errors.
 fn route<'k>(
-    located: &Located<Table<RouteTable>>,
+    located: &WithSpan<Table<RouteTable>>,
     known: &'k [DeclaredAgent],
-    shared: Shared<'_>,
+    shared: RouteContext<'_>,
     named: &mut HashSet<&'k str>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<Route> {
@@ -115,10 +115,10 @@ fn route<'k>(
     })
 }
 
-/// The origins whose pages may use a route. If all may, every web page that someone opens could use it, unless it needs
-/// a key that only the right pages know: browsers send certificates by themselves.
+/// The origins whose pages may use a route. Warns if every origin may, and the route needs no key: any web page that
+/// someone opens could then use it, since browsers send certificates by themselves.
 fn cors(
-    located: &Located<Table<RouteTable>>,
+    located: &WithSpan<Table<RouteTable>>,
     options: &TomlValue<'_>,
     (auth, is_local): (Methods, bool),
     validator: &mut Validator<'_, '_>,
@@ -134,7 +134,7 @@ fn cors(
         diagnostic.at(span).label("list the origins, like [\"https://app.example.com\"]")
     };
     let Some(cors) = &located.value.cors else {
-        // Some protocols have an option for it, which only they can interpret.
+        // Some protocols have an option for a key, which only they can interpret.
         let option = options.get_ref().as_table().and_then(|table| table.get("cors"));
         let is_on = |value: &DeValue<'_>| value.as_bool() == Some(true) || value.as_str() == Some("on");
         if let Some(option) = option.filter(|option| is_on(option.get_ref())) {
@@ -161,7 +161,10 @@ fn cors(
     Some(Origins::Listed(origins))
 }
 
-fn protocol<'a>(located: &Located<Table<RouteTable>>, validator: &mut Validator<'_, 'a>) -> Option<&'a ClientProtocol> {
+fn protocol<'a>(
+    located: &WithSpan<Table<RouteTable>>,
+    validator: &mut Validator<'_, 'a>,
+) -> Option<&'a ClientProtocol> {
     let protocols = validator.protocols;
     let known = format!("route protocols: {}", suggest::list(protocols.client_names()));
     let Some(name) = &located.value.protocol else {
@@ -187,7 +190,10 @@ fn protocol<'a>(located: &Located<Table<RouteTable>>, validator: &mut Validator<
     declared
 }
 
-fn path<'t>(located: &'t Located<Table<RouteTable>>, validator: &mut Validator<'_, '_>) -> Option<&'t Located<String>> {
+fn path<'t>(
+    located: &'t WithSpan<Table<RouteTable>>,
+    validator: &mut Validator<'_, '_>,
+) -> Option<&'t WithSpan<String>> {
     let Some(path) = &located.value.path else {
         if !validator.rejected.contains(&located.span, "path") {
             let diagnostic = Diagnostic::error("a route needs a path").at(&located.span);
@@ -206,7 +212,7 @@ fn path<'t>(located: &'t Located<Table<RouteTable>>, validator: &mut Validator<'
     }
 }
 
-/// What to write instead of an invalid path; `None` if it is valid.
+/// A suggestion for an invalid path; `None` if the path is valid.
 fn path_error(path: &str) -> Option<String> {
     if path == "/" {
         return None;
@@ -243,7 +249,7 @@ fn path_error(path: &str) -> Option<String> {
 
 /// The agents that a route names, or all of them.
 fn agents<'k>(
-    located: &Located<Table<RouteTable>>,
+    located: &WithSpan<Table<RouteTable>>,
     known: &'k [DeclaredAgent],
     named: &mut HashSet<&'k str>,
     validator: &mut Validator<'_, '_>,
@@ -254,7 +260,7 @@ fn agents<'k>(
     };
     let unreadable = validator.rejected.contains(&located.span, "agents");
     if unreadable {
-        // It is unknown which agents were meant, so none is reported as not served.
+        // The route does not say which agents it means. None of them is reported as not served.
         all();
     }
     let Some(list) = &located.value.agents else {
@@ -302,8 +308,8 @@ fn agents<'k>(
     served
 }
 
-/// Tries every mount, and builds the routing table that the server would build of them. Reports requests that two
-/// routes would answer, or that are for the gateway's own paths.
+/// Tries every mount, and builds the routing table of the server from them. Reports requests that two routes would
+/// answer, and requests for the gateway's own paths.
 fn check_conflicts(routes: &[(Arc<Route>, Range<usize>)], validator: &mut Validator<'_, '_>) {
     // With the index of the route.
     let mut mounts: Vec<(usize, Mount)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Secrets: referred to in the file by `{ env }` or `{ file }`, read through [`Env`], never printed.
+//! Secrets: written in the file as `{ env }` or `{ file }`, read through [`Env`], never printed.
 //!
 //! No other file of the configuration module reads environment variables or opens files.
 
@@ -15,7 +15,7 @@ use toml::de::{DeValue, ValueDeserializer};
 use url::Url;
 
 use super::diagnostics::Diagnostic;
-use super::located::Located;
+use super::located::WithSpan;
 use super::mask;
 use super::tree::TomlValue;
 use crate::files::READABLE_BY_OTHERS;
@@ -63,12 +63,12 @@ impl<'a> Sources<'a> {
         Self { env: env.env, file: env.file, mode: env.mode, secrets: RefCell::default() }
     }
 
-    /// Masks this secret in the diagnostics, and in log lines once the configuration is in force.
+    /// Masks this secret in diagnostics, and in log lines once the configuration is active.
     pub(super) fn remember(&self, secret: &str) {
         self.secrets.borrow_mut().add(secret);
     }
 
-    /// Masks the secrets of a URL. True if its query holds one.
+    /// Masks the secrets of a URL. Returns whether its query contains one.
     pub(super) fn remember_url(&self, url: &Url) -> bool {
         self.secrets.borrow_mut().add_url(url)
     }
@@ -93,17 +93,16 @@ fn read_file(path: &Path, max_len: usize) -> io::Result<Vec<u8>> {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct SecretTable {
     /// The environment variable that holds the secret.
-    pub(super) env: Option<Located<String>>,
+    pub(super) env: Option<WithSpan<String>>,
     /// The file that holds the secret, relative to the folder of this file. Surrounding white space is removed.
-    pub(super) file: Option<Located<String>>,
+    pub(super) file: Option<WithSpan<String>>,
     /// A prefix to put in front of the secret, such as `"Bearer "`.
     pub(super) prefix: Option<String>,
 }
 
 impl SecretTable {
-    /// Reads the secret. `span` is that of the table. `found` gets a warning if the secret is too short to be masked, or others
-    /// may read its file. No
-    /// diagnostic contains any part of the secret.
+    /// Reads the secret. `span` is that of the table. `found` gets a warning if the secret is too short to be masked,
+    /// or if other users can read its file. No diagnostic contains any part of the secret.
     pub(super) fn read(
         &self,
         span: &Range<usize>,
@@ -139,8 +138,8 @@ impl SecretTable {
     }
 }
 
-/// Replaces references to secrets in a protocol's options by the secrets, under keys that mark them as secret, at any
-/// depth. The types of options then hold plain strings.
+/// Replaces references to secrets in a protocol's options by the secrets, at any depth, under keys that mark secrets.
+/// The types of options then contain plain strings.
 pub(super) fn insert_secrets(raw: &mut TomlValue<'_>, folder: &Path, env: &Sources<'_>, found: &mut Vec<Diagnostic>) {
     match raw.get_mut() {
         DeValue::Table(table) => {
@@ -178,9 +177,9 @@ fn is_reference(value: &TomlValue<'_>) -> bool {
     !table.is_empty() && table.keys().all(|key| known(key.get_ref()))
 }
 
-fn from_env(name: &Located<String>, env: &Sources<'_>) -> Result<String, Diagnostic> {
+fn from_env(name: &WithSpan<String>, env: &Sources<'_>) -> Result<String, Diagnostic> {
     if !mask::is_variable_name(&name.value) {
-        // It may be the secret itself, so it is not repeated.
+        // The text may be the secret itself, so it is not repeated.
         return Err(Diagnostic::error("this is not the name of an environment variable")
             .at(&name.span)
             .label("put the secret into a variable, and the name of the variable here"));
@@ -194,7 +193,7 @@ fn from_env(name: &Located<String>, env: &Sources<'_>) -> Result<String, Diagnos
 }
 
 fn from_file(
-    path: &Located<String>,
+    path: &WithSpan<String>,
     folder: &Path,
     env: &Sources<'_>,
     found: &mut Vec<Diagnostic>,
@@ -213,8 +212,9 @@ fn from_file(
     Ok(text.trim().to_owned())
 }
 
-/// The warning of a file that holds something secret and that others may read. `None`: they may not.
-pub(super) fn readable_by_others(file: &Path, written: &Located<String>, env: &Sources<'_>) -> Option<Diagnostic> {
+/// The warning about a file with a secret that other users can read. `None`: only its owner can read it, or its
+/// permissions are unknown.
+pub(super) fn readable_by_others(file: &Path, written: &WithSpan<String>, env: &Sources<'_>) -> Option<Diagnostic> {
     let mode = (env.mode)(file).filter(|mode| mode & READABLE_BY_OTHERS != 0)?;
     let message = format!("{:?} can be read by every user of this machine", written.value);
     let label = format!("take the permission away: chmod {:o}", mode & 0o770);

@@ -1,6 +1,6 @@
-//! The configuration as used: defaults applied, names resolved, secrets read.
+//! The configuration in use: defaults applied, names resolved, secrets read.
 //!
-//! Not here: spans and errors. By now everything has been validated.
+//! Not here: spans and errors. These values are validated.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -30,23 +30,23 @@ use crate::tls::TlsFiles;
 /// Its `Debug` output contains no secrets.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How the gateway itself is reached.
+    /// The listener for clients.
     pub server: Server,
     /// Where runs and sessions are stored.
     pub store: Store,
-    /// How callers prove who they are.
+    /// Authentication of callers.
     pub auth: Auth,
-    /// What callers may do, in the order of the file.
+    /// Rights and limits of callers, in the order of the file.
     pub callers: Vec<CallerProfile>,
     /// The agents, in the order of the file.
     pub agents: Vec<Arc<Agent>>,
     /// The routes, in the order of the file.
     pub routes: Vec<Arc<Route>>,
-    /// The listener for operators. `None`: there is none.
+    /// The listener for operators. `None`: the file has no `[admin]`.
     pub admin: Option<Admin>,
-    /// What the gateway logs about itself.
+    /// Logs and telemetry.
     pub observe: Observe,
-    /// What distinguishes a changed agent from one that is the same, by name.
+    /// Fingerprints of the agents by name: a reload keeps an agent whose fingerprint is unchanged.
     pub(super) fingerprints: HashMap<String, Fingerprint>,
     /// The agents whose own events some client reads.
     pub(super) event_readers: HashSet<String>,
@@ -55,23 +55,24 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The agent of this name. `None` if there is none.
+    /// The agent of this name, if the file has one.
     pub fn agent(&self, name: &str) -> Option<&Arc<Agent>> {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
-    /// What changes with anything that the file, or a file it names, says of an agent. `None` if there is no such agent.
+    /// The fingerprint of an agent: it changes with every setting of the agent and with every file that these settings
+    /// name. `None` if the file has no such agent.
     pub fn fingerprint(&self, agent: &str) -> Option<Fingerprint> {
         self.fingerprints.get(agent).copied()
     }
 
-    /// True if some route of this agent serves a protocol whose clients read the events that only the agent's own protocol
-    /// has a word for.
+    /// Whether some route of this agent serves a protocol whose clients read events that exist only in the agent's own
+    /// protocol.
     pub fn reads_protocol_events(&self, agent: &str) -> bool {
         self.event_readers.contains(agent)
     }
 
-    /// All mounts, in the order of the file: what `interlingua routes` prints and what the server serves.
+    /// All mounts, in the order of the file: `interlingua routes` prints them, and the server serves them.
     pub fn mounts(&self) -> Vec<Mount> {
         self.routes.iter().flat_map(Route::mounts).collect()
     }
@@ -82,8 +83,8 @@ impl Settings {
 pub struct Admin {
     /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// The SHA-256 of the key that requests have to show. `None`: they show a client certificate, or, without `client_ca`,
-    /// the key that the gateway makes at its start.
+    /// The SHA-256 of the key that requests must send. `None`: requests need a client certificate, or, without
+    /// `client_ca`, the key that the gateway generates at its start.
     pub key: Option<[u8; 32]>,
     /// `None`: connections are not encrypted.
     pub tls: Option<TlsFiles>,
@@ -94,7 +95,7 @@ pub struct Admin {
 /// The settings of the admin listener that a reload replaces, other than its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdminAccess {
-    /// True if the console is served.
+    /// Whether the console is served.
     pub console: bool,
     /// The roles that may read texts in the console.
     pub texts: ConsoleTexts,
@@ -113,30 +114,31 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// How the gateway itself is reached.
+/// The listener for clients.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// The URL at which clients reach the gateway, without a trailing slash. `None` if it is not configured.
+    /// The URL that clients use, without a trailing slash. `None` if it is not configured.
     pub public_url: Option<String>,
     /// The number of threads that serve requests.
     pub workers: usize,
     /// The largest body of a request, in bytes.
     pub max_body: usize,
-    /// How long the gateway waits for a client.
+    /// Timeouts of clients.
     pub timeouts: ServerTimeouts,
-    /// What clients may use at the same time.
+    /// Limits of what clients use at the same time.
     pub limits: ServerLimits,
-    /// How long the gateway goes on after a signal to stop, so that load balancers notice that it is not ready.
+    /// Time between a signal to stop and the end of normal service, so that load balancers notice that the gateway is
+    /// not ready.
     pub shutdown_delay: Duration,
-    /// How long runs may continue after that.
+    /// Time that runs have to finish after `shutdown_delay`.
     pub drain: Duration,
     /// Proxies whose forwarded headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Which headers those proxies set.
-    pub forwarded: Forwarded,
-    /// The hosts that requests may name. `None` if the file does not list any.
+    /// The headers that those proxies set.
+    pub forwarded: ForwardedFamily,
+    /// The hosts that requests may name. `None` if the file lists none.
     pub allowed_hosts: Option<Vec<Host>>,
     /// The files of TLS. `None` if connections are not encrypted.
     pub tls: Option<TlsFiles>,
@@ -150,21 +152,21 @@ impl Server {
     }
 }
 
-/// How callers prove who they are. By default they cannot.
+/// Authentication of callers. By default no credentials are accepted.
 #[derive(Clone, Debug, Default)]
 pub struct Auth {
-    /// The file with the hashes of API keys. It may not exist yet.
+    /// The file with the hashes of API keys. The file may not exist yet.
     pub keys: Option<PathBuf>,
-    /// Who issues tokens.
+    /// The issuers of tokens.
     pub jwt: Vec<JwtIssuer>,
     /// Client certificates.
     pub certificates: Option<Certificates>,
-    /// True: the open streams of a caller end when the caller's credentials do.
+    /// Whether the open streams of a caller end when its credentials expire or are revoked.
     pub revoke_streams: bool,
 }
 
 impl Auth {
-    /// The methods that are set up.
+    /// The configured methods.
     #[must_use]
     pub fn methods(&self) -> Methods {
         Methods { keys: self.keys.is_some(), jwt: !self.jwt.is_empty(), certificates: self.certificates.is_some() }
@@ -176,19 +178,19 @@ impl Auth {
 pub struct JwtIssuer {
     /// The value that `iss` must have.
     pub issuer: String,
-    /// The values of which `aud` must have one. Never empty.
+    /// The accepted values of `aud`. Never empty.
     pub audience: Vec<String>,
-    /// The signature algorithms that are accepted. Never empty.
+    /// The accepted signature algorithms. Never empty.
     pub algorithms: Vec<JwtAlgorithm>,
     /// The claim that names the caller.
     pub caller: String,
     /// The claim that lists the caller's scopes.
     pub scopes: String,
-    /// Where the issuer's public keys are.
+    /// The source of the issuer's public keys.
     pub jwks: JwksSource,
 }
 
-/// A signature algorithm of JSON Web Tokens: only those with a public key.
+/// A signature algorithm of JSON Web Tokens: only algorithms with a public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of RFC 7518 and RFC 8037")]
 pub enum JwtAlgorithm {
@@ -204,7 +206,7 @@ pub enum JwtAlgorithm {
 }
 
 impl JwtAlgorithm {
-    /// All of them.
+    /// All supported algorithms.
     pub const ALL: [Self; 9] = [
         Self::RS256,
         Self::RS384,
@@ -234,24 +236,24 @@ impl JwtAlgorithm {
     }
 }
 
-/// Where an issuer's public keys are.
+/// The source of an issuer's public keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JwksSource {
-    /// At the URL that the issuer's OpenID Connect discovery document names.
+    /// The URL that the issuer's OpenID Connect discovery document names.
     Discovery,
-    /// At this URL.
+    /// A URL.
     Url(Url),
-    /// In this file.
+    /// A file.
     File(PathBuf),
 }
 
-/// How client certificates name callers.
+/// Client certificates as credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificates {
     /// The alternative name that names the caller.
     pub caller: CertificateName,
-    /// The header, in lower case, in which a trusted proxy passes that name on. `None`: the certificate is that of the
-    /// connection to the gateway.
+    /// The header, in lower case, in which a trusted proxy passes that name on. `None`: the certificate of the
+    /// connection to the gateway is used.
     pub header: Option<String>,
 }
 
@@ -265,14 +267,14 @@ pub enum CertificateName {
     SanDns,
 }
 
-/// The ways in which callers of a route may prove who they are. None of them: the callers are anonymous.
+/// The credentials that callers of a route can use. With no method, the callers are anonymous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Methods {
-    /// By an API key.
+    /// API keys.
     pub keys: bool,
-    /// By a token of an issuer.
+    /// Tokens of an issuer.
     pub jwt: bool,
-    /// By a client certificate.
+    /// Client certificates.
     pub certificates: bool,
 }
 
@@ -280,7 +282,7 @@ impl Methods {
     /// No method: callers are anonymous.
     pub const NONE: Self = Self { keys: false, jwt: false, certificates: false };
 
-    /// These and the one of this name: `keys`, `jwt` or `certificates`.
+    /// These methods and the one of this name: `keys`, `jwt` or `certificates`.
     pub(super) fn with(self, name: &str) -> Self {
         Self {
             keys: self.keys || name == "keys",
@@ -296,32 +298,32 @@ impl Methods {
         names.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect()
     }
 
-    /// True if callers have to prove who they are.
+    /// Whether callers must authenticate.
     #[must_use]
     pub const fn any(self) -> bool {
         self.keys || self.jwt || self.certificates
     }
 }
 
-/// What some callers may do: a table of `[callers]`.
+/// Rights and limits of some callers: a table of `[callers]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerProfile {
-    /// The caller's name, or any name if `scopes` is not empty. `default` is for callers without a table of their own,
-    /// `anonymous` for those of routes without authentication.
+    /// The caller's name, or any name if `scopes` is not empty. `default` is for callers without a table, `anonymous`
+    /// for callers of routes without authentication.
     pub name: String,
-    /// For callers whose tokens have all of these scopes. Empty: for the caller of this name.
+    /// The table applies to callers whose tokens have all of these scopes. Empty: to the caller of this name.
     pub scopes: Vec<String>,
-    /// Only for callers with credentials of this kind. `None`: of every kind.
+    /// The table applies only to credentials of this kind. `None`: of every kind.
     pub kind: Option<CallerKind>,
-    /// Only for callers with tokens of this issuer. `None`: of every issuer.
+    /// The table applies only to tokens of this issuer. `None`: of every issuer.
     pub issuer: Option<String>,
-    /// The agents they may use. `None`: all.
+    /// The agents that the callers may use. `None`: all.
     pub agents: Option<Vec<String>>,
-    /// The protocols they may use. `None`: all.
+    /// The protocols that the callers may use. `None`: all.
     pub protocols: Option<Vec<String>>,
-    /// What they may do in the console. `None`: they may not sign in.
+    /// Rights in the console. `None`: the callers cannot sign in.
     pub console: Option<ConsoleRole>,
-    /// How much of everything each of them may use.
+    /// Limits of each caller.
     pub limits: CallerLimits,
 }
 
@@ -337,54 +339,54 @@ pub enum CallerKind {
     Certificates,
 }
 
-/// What someone may do in the console.
+/// Rights of a person in the console.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum ConsoleRole {
-    /// See everything.
+    /// Read everything.
     View,
     /// Also decide, cancel, delete, drain, and use the playground.
     Act,
 }
 
-/// Who sees in the console what people and agents say.
+/// The readers of messages of people and agents in the console.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ConsoleTexts {
-    /// Everyone who may sign in.
+    /// Everyone with access to the console.
     #[default]
     All,
-    /// Those who may act.
+    /// Everyone with the role `act`.
     Act,
-    /// No one: lengths only.
+    /// No one: the console shows lengths only.
     None,
 }
 
-/// Whether `/metrics` of the admin listener needs a key.
+/// Access to `/metrics` of the admin listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricsAccess {
-    /// Like every other path of the listener.
+    /// With the credentials of the other paths.
     #[default]
     Key,
-    /// Needs no credentials.
+    /// Without credentials.
     Open,
 }
 
-/// How much one caller may use. `None` for what other settings limit, or nothing.
+/// Limits of one caller. `None`: the limit of another setting applies, or there is no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerLimits {
     /// Requests.
     pub rate: Option<Rate>,
-    /// Requests at once. `None`: as many as fit into a second of `rate`.
+    /// Requests at once. `None`: one second of `rate`.
     pub burst: Option<u32>,
     /// Runs at the same time.
     pub runs: usize,
     /// Answers at the same time.
     pub streams: usize,
-    /// Turns that wait for another one of their session.
+    /// Turns that wait for an earlier turn of their session.
     pub queued: usize,
     /// WebSockets at the same time.
     pub sockets: usize,
@@ -400,7 +402,7 @@ pub struct CallerLimits {
     pub receivers: usize,
     /// Push notifications.
     pub pushes: Rate,
-    /// Tokens of agents that report them, per day (UTC).
+    /// Tokens per day (UTC), of agents that report token counts.
     pub tokens_per_day: Option<u64>,
 }
 
@@ -424,28 +426,28 @@ impl Default for CallerLimits {
     }
 }
 
-/// How many requests a route or an agent takes, from all callers together.
+/// Limits of a route or an agent, of all callers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestLimits {
     /// Requests of a route, runs of an agent. `None`: any number.
     pub rate: Option<Rate>,
-    /// As many at once. `None`: as many as fit into a second of `rate`.
+    /// Requests or runs at once. `None`: one second of `rate`.
     pub burst: Option<u32>,
     /// Runs of an agent at the same time. `None`: any number.
     pub runs: Option<usize>,
 }
 
-/// Which headers trusted proxies set to describe the client's request.
+/// The headers of trusted proxies that describe the client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Forwarded {
+pub enum ForwardedFamily {
     /// `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `-Prefix`.
     XForwarded,
     /// `Forwarded` (RFC 7239).
     Forwarded,
 }
 
-/// How long the gateway waits for a client, on every request of a connection. All are greater than zero.
+/// Timeouts of clients, for every request of a connection. All are greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTimeouts {
     /// For the complete request head, from its first byte.
@@ -458,39 +460,40 @@ pub struct ServerTimeouts {
     pub idle: Duration,
     /// For a complete WebSocket message, from its first byte.
     pub message: Duration,
-    /// Between two pings of a WebSocket.
+    /// Interval of WebSocket pings.
     pub ping: Duration,
 }
 
-/// What clients may use at the same time.
+/// Limits of what clients use at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Connections in total.
     pub connections: usize,
     /// Connections per client address; trusted proxies are exempt.
     pub connections_per_address: usize,
-    /// Connections per loopback address: a proxy on the same machine stands for many clients.
+    /// Connections per loopback address, where a proxy may connect for many clients.
     pub connections_per_loopback_address: usize,
     /// Bytes of a request head: its target, and the names and values of its fields.
     pub head: usize,
-    /// Bytes of request bodies held in memory at the same time; separately, the same number of response bytes that
-    /// clients have not read yet. At least `max_body`.
+    /// Bytes of request bodies in memory; separately, the same number of response bytes that clients have not read yet.
+    /// At least `max_body`.
     pub bodies: usize,
-    /// Bytes of all runs that their attached readers have not read, beyond 32 KiB each. Agents wait beyond that.
+    /// Bytes of events that attached readers have not read, summed over all runs, without the first 32 KiB of each run.
+    /// Beyond this limit the gateway pauses reading from agents.
     pub unread: usize,
     /// Nesting levels of a JSON body.
     pub json_depth: usize,
     /// Values of a JSON body.
     pub json_values: usize,
-    /// Runs in memory: those under way, and those that wait or are being read.
+    /// Runs in memory: running, waiting, or being read.
     pub runs: usize,
-    /// Turns that wait for another one of their session.
+    /// Turns that wait for an earlier turn of their session.
     pub queued_turns: usize,
-    /// Push receivers that a caller has named and that are still stored.
+    /// Stored push receivers of one caller.
     pub receivers: usize,
-    /// Runs being sent to a push receiver, one for each receiver. A caller may have half of them.
+    /// Deliveries of runs to push receivers, one per run and receiver. One caller may have half of them.
     pub pushes: usize,
-    /// Bytes of runs on one page of a list. A larger run has a page of its own.
+    /// Bytes of runs on one page of a list. A larger run gets a page of its own.
     pub page: usize,
     /// WebSockets in total.
     pub sockets: usize,
@@ -500,15 +503,15 @@ pub struct ServerLimits {
     pub sockets_per_loopback_address: usize,
     /// Streamed responses in total.
     pub followers: usize,
-    /// Requests under way on one HTTP/2 connection.
+    /// Concurrent requests on one HTTP/2 connection.
     pub http2_streams: usize,
-    /// Requests under way on all HTTP/2 connections of a client address; trusted proxies are exempt.
+    /// Concurrent requests on all HTTP/2 connections of a client address; trusted proxies are exempt.
     pub http2_streams_per_address: usize,
-    /// Requests under way on all HTTP/2 connections of a loopback address.
+    /// Concurrent requests on all HTTP/2 connections of a loopback address.
     pub http2_streams_per_loopback_address: usize,
-    /// Requests that a client may reset at once on one HTTP/2 connection; a tenth of it more each second.
+    /// Requests that a client may reset at once on one HTTP/2 connection; a tenth of this number is added each second.
     pub http2_resets: usize,
-    /// Frames that bring no request on, at once on one HTTP/2 connection; a tenth of it more each second.
+    /// Frames that advance no request, at once on one HTTP/2 connection; a tenth of this number is added each second.
     pub http2_control_frames: usize,
 }
 
@@ -517,37 +520,37 @@ pub struct ServerLimits {
 pub struct Agent {
     /// Safe in URL paths and file names.
     pub name: String,
-    /// What the agent is for; shown to clients.
+    /// Description for clients.
     pub description: Option<String>,
-    /// Shown to clients.
+    /// Version for clients.
     pub version: Option<String>,
-    /// Who keeps the conversation history.
+    /// The keeper of the conversation history.
     pub history: History,
-    /// How much of it is sent, if the gateway keeps it.
+    /// Limits of the history that the gateway sends, if it keeps the history.
     pub history_limit: HistoryLimit,
-    /// What happens to a turn while another turn of the same session is running.
+    /// Handling of a turn while another turn of its session is running.
     pub parallel_turns: ParallelTurns,
-    /// The label for tool calls whose server has none.
+    /// The label of tool calls without an MCP server.
     pub server_label: Option<String>,
-    /// The largest run, in bytes of agent output; a larger one fails.
+    /// The largest run, in bytes of agent output. A larger run fails.
     pub max_run_bytes: usize,
-    /// How many runs it takes from all callers together.
+    /// Limits of the agent's runs, of all callers together.
     pub limits: RequestLimits,
-    /// How the agent is reached.
+    /// Protocol and address of the agent.
     pub upstream: Upstream,
 }
 
-/// Who keeps the conversation history of a session.
+/// The keeper of a session's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum History {
-    /// The upstream, by session id; only new messages are sent.
+    /// The upstream, by session id. The gateway sends only new messages.
     Upstream,
     /// The gateway, which sends the history with every turn.
     Gateway,
 }
 
-/// How much history the gateway sends: the first limit reached applies.
+/// Limits of the history that the gateway sends. The first limit reached applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimit {
     /// The number of most recent turns.
@@ -556,13 +559,13 @@ pub struct HistoryLimit {
     pub bytes: usize,
 }
 
-/// What happens to a turn while another turn of the same session is running.
+/// Handling of a turn while another turn of its session is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ParallelTurns {
-    /// It waits for the other turn to end.
+    /// The turn waits for the other turn to end.
     Queue,
-    /// It is rejected.
+    /// The turn is refused.
     Refuse,
 }
 
@@ -575,13 +578,13 @@ pub struct Route {
     pub path: String,
     /// Never empty.
     pub agents: Vec<Arc<Agent>>,
-    /// How callers prove who they are.
+    /// The accepted credentials.
     pub auth: Methods,
-    /// How many requests it takes from all callers together.
+    /// Limits of the route's requests, of all callers together.
     pub limits: RequestLimits,
-    /// How long a stream may be idle before a keep-alive comment is sent.
+    /// Time without an event after which a stream sends a keep-alive comment.
     pub heartbeat: Duration,
-    /// What happens to a foreground run when its client disconnects.
+    /// Handling of a foreground run whose client disconnects.
     pub on_disconnect: OnDisconnect,
     /// Whether the route shares its sessions with the agent's other routes.
     pub shared_sessions: bool,
@@ -614,13 +617,13 @@ impl Route {
     }
 }
 
-/// What happens to an attached run when its client disconnects. Background runs always continue.
+/// Handling of an attached run whose client disconnects. Background runs always continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDisconnect {
-    /// It is cancelled, also at the upstream.
+    /// The run is cancelled, also at the upstream.
     Cancel,
-    /// It continues, and can be fetched or followed.
+    /// The run continues, and can be fetched or followed.
     Detach,
 }
 
@@ -647,13 +650,13 @@ impl Mount {
 impl Serialize for Mount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Shown<'a> {
+        struct MountView<'a> {
             protocol: &'a str,
             path: &'a str,
             agents: Vec<&'a str>,
         }
 
         let agents = self.agents.iter().map(|agent| agent.name.as_str()).collect();
-        Shown { protocol: self.protocol(), path: &self.path, agents }.serialize(serializer)
+        MountView { protocol: self.protocol(), path: &self.path, agents }.serialize(serializer)
     }
 }

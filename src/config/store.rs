@@ -1,5 +1,5 @@
-//! Checks of `[store]`: where runs and sessions are stored, and for how long. Not here: the table as it is written
-//! ([`super::store_table`]), and opening the store (`crate::gateway`).
+//! Checks of `[store]`: kind, place and retention. Not here: the table as written in the file ([`super::store_table`]),
+//! and opening the store (`crate::gateway`).
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use interlingua_core::size::Size;
 use secrecy::SecretString;
 
 use super::diagnostics::Diagnostic;
-use super::located::Located;
+use super::located::WithSpan;
 use super::secret::SecretTable;
 use super::store_settings::{PostgresStore, Retention, Store, StoreKind};
 use super::store_table::{RetentionTable, StoreTable};
 use super::validator::Validator;
 
-/// PostgreSQL takes names of 63 bytes, and the channel on which gateways notify each other is called "interlingua " and this.
+/// PostgreSQL limits names to 63 bytes. The channel of notifications between gateways is named "interlingua " and the
+/// schema.
 const MAX_SCHEMA: usize = 51;
-/// Writing, listening, and at least one for reading.
+/// One connection to write, one to listen, and at least one to read.
 const MIN_CONNECTIONS: u64 = 3;
 const MAX_CONNECTIONS: u64 = 100;
 const MIN_LEASE: Period = Period(Duration::from_secs(2));
 const MAX_LEASE: Period = Period(Duration::from_secs(300));
 
-/// Checks the table.
 pub(super) fn resolve(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Store {
     let (kind, path) = (table.kind.value, &table.path);
     if kind != StoreKind::Sqlite && !path.span.is_empty() {
@@ -79,7 +79,7 @@ fn postgres(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Option<Pos
     })
 }
 
-/// The name stands in the bodies of functions, too, where no quoting keeps all other characters apart from the code.
+/// The name is also part of function bodies, where quoting cannot separate other characters from the code.
 fn is_schema_name(name: &str) -> bool {
     name.len() <= MAX_SCHEMA
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
@@ -87,7 +87,7 @@ fn is_schema_name(name: &str) -> bool {
 }
 
 fn read_url(
-    url: Option<&Located<SecretTable>>,
+    url: Option<&WithSpan<SecretTable>>,
     kind: &std::ops::Range<usize>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<SecretString> {

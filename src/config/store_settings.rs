@@ -1,4 +1,4 @@
-//! The store as the gateway uses it. Not here: its table as written (`store_table.rs`), and its checks (`store.rs`).
+//! The validated settings of the store. Not here: the table as written (`store_table.rs`), and its checks (`store.rs`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,51 +7,51 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-/// Where runs and sessions are stored, and for how long.
+/// Storage of runs and sessions.
 #[derive(Clone, Debug)]
 pub struct Store {
     /// Memory, SQLite or PostgreSQL.
     pub kind: StoreKind,
-    /// The SQLite file; unused for other kinds. Its folder may not exist yet.
+    /// The SQLite file; unused by other kinds. Its folder may not exist yet.
     pub path: PathBuf,
-    /// The database, if the store is one.
+    /// The database. `None` unless the kind is PostgreSQL.
     pub postgres: Option<PostgresStore>,
-    /// When finished runs are deleted.
+    /// Deletion of finished runs.
     pub retention: Retention,
 }
 
 /// A PostgreSQL database that several gateways share.
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
-    /// Its URL, with a password perhaps.
+    /// The URL, which may contain a password.
     pub url: SecretString,
-    /// The schema that all tables are in.
+    /// The schema of all tables.
     pub schema: String,
-    /// How long a gateway may be cut off before others take its runs over.
+    /// Time without a connection to the database after which other gateways take over the runs of a gateway.
     pub lease: Duration,
-    /// How many connections a gateway makes.
+    /// Connections of one gateway.
     pub connections: usize,
 }
 
-/// Where runs and sessions are stored.
+/// Storage of runs and sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
-    /// Memory of the process, lost when it ends.
+    /// Memory of the process. Runs are lost when it ends.
     Memory,
-    /// A SQLite file.
+    /// A SQLite file, for one gateway.
     Sqlite,
     /// A PostgreSQL database, shared by several gateways.
     Postgres,
 }
 
-/// How long finished runs are stored: the first limit reached applies.
+/// Limits of stored finished runs. The first limit reached applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// The age after which a finished run is deleted.
     pub age: Duration,
-    /// How many runs are stored; beyond that, the oldest finished runs of the owner with the most runs are deleted.
+    /// The number of stored runs. Beyond it, the oldest finished runs of the owner with the most runs are deleted.
     pub runs: u64,
-    /// How many bytes are stored; beyond that, runs are deleted in the same order.
+    /// Stored bytes. Beyond this limit, runs are deleted in the same order.
     pub bytes: u64,
 }

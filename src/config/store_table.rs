@@ -1,4 +1,4 @@
-//! `[store]` as it is written. Not here: its checks ([`super::store`]).
+//! `[store]` as written in the file. Not here: its checks ([`super::store`]).
 
 use std::time::Duration;
 
@@ -6,31 +6,33 @@ use interlingua_core::duration::Period;
 use interlingua_core::size::Size;
 use schemars::JsonSchema;
 
-use super::located::{Located, Table};
+use super::located::{Table, WithSpan};
 use super::secret::SecretTable;
 use super::store_settings::StoreKind;
 
-/// Where runs and sessions are stored.
+/// Storage of runs and sessions.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct StoreTable {
-    /// The kind of store: memory, which is lost when the process ends; a SQLite file, which one gateway uses at a time; or
-    /// a PostgreSQL database, which any number of gateways share.
-    pub(super) kind: Located<StoreKind>,
+    /// The kind of store.
+    pub(super) kind: WithSpan<StoreKind>,
     /// The SQLite file, relative to the folder of this file.
-    pub(super) path: Located<String>,
+    pub(super) path: WithSpan<String>,
     /// The PostgreSQL database: `{ env = "NAME" }` or `{ file = "path" }` with a URL like
     /// `postgres://user:password@host/database`.
-    pub(super) url: Option<Located<SecretTable>>,
-    /// The schema of the database that all tables are in. Gateways with the same schema are one.
+    pub(super) url: Option<WithSpan<SecretTable>>,
+    /// The schema of all tables in the database: letters, digits, `_` and `-`, at most 51. Gateways with the same
+    /// database and schema share their runs.
     #[schemars(length(max = 51), regex(pattern = "^[A-Za-z_][A-Za-z0-9_-]*$"))]
-    pub(super) schema: Located<String>,
-    /// How long a gateway may be cut off from the database before others take its runs over, which fail then.
-    pub(super) lease: Located<Period>,
-    /// How many connections to the database a gateway makes.
+    pub(super) schema: WithSpan<String>,
+    /// Time without a connection to the database after which other gateways take over the runs of this gateway. Running
+    /// runs then fail.
+    pub(super) lease: WithSpan<Period>,
+    /// Connections of this gateway to the database. The sum over all gateways must be below the server's
+    /// `max_connections`.
     #[schemars(range(min = 3, max = 100))]
-    pub(super) connections: Located<u64>,
-    /// How long finished runs are stored.
+    pub(super) connections: WithSpan<u64>,
+    /// Limits of stored finished runs.
     pub(super) retention: Table<RetentionTable>,
 }
 
@@ -48,17 +50,17 @@ impl Default for StoreTable {
     }
 }
 
-/// How long finished runs are stored: the first limit reached applies.
+/// Limits of stored finished runs. The first limit reached applies.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetentionTable {
     /// The age after which a finished run is deleted.
-    pub(super) age: Located<Period>,
-    /// How many runs are stored; beyond that, the oldest finished runs of the owner with the most runs are deleted.
+    pub(super) age: WithSpan<Period>,
+    /// The number of stored runs. Beyond it, the oldest finished runs of the owner with the most runs are deleted.
     #[schemars(range(min = 1))]
-    pub(super) runs: Located<u64>,
-    /// How many bytes are stored; beyond that, runs are deleted in the same order.
-    pub(super) bytes: Located<Size>,
+    pub(super) runs: WithSpan<u64>,
+    /// Stored bytes. Beyond this limit, runs are deleted in the same order.
+    pub(super) bytes: WithSpan<Size>,
 }
 
 impl Default for RetentionTable {

@@ -31,7 +31,7 @@ pub(super) fn label<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, f
     }
 }
 
-/// Names of vendors and servers, and the protocols that they speak.
+/// Names of vendors and servers, with their protocols.
 const SPEAKERS: [(&[&str], &[&str]); 5] = [
     (&["openai", "open_ai", "gpt", "azure_openai"], &["chat-completions", "responses"]),
     (&["openai_responses"], &["responses"]),
@@ -54,7 +54,7 @@ const SPEAKERS: [(&[&str], &[&str]); 5] = [
     (&["native", "agentscope_runtime", "runtime"], &["agent-api"]),
 ];
 
-/// The label for an unknown protocol. Also knows the names of vendors, such as `openai`.
+/// The label for an unknown protocol. Recognizes names of vendors too, such as `openai`.
 pub(super) fn protocol<'a>(wrong: &str, known: impl Iterator<Item = &'a str>, fallback: &str) -> String {
     let known: Vec<&str> = known.collect();
     let wanted = wrong.to_lowercase().replace('-', "_");
@@ -64,7 +64,7 @@ pub(super) fn protocol<'a>(wrong: &str, known: impl Iterator<Item = &'a str>, fa
     if spoken.is_empty() { label(wrong, known, fallback) } else { format!("did you mean {}?", spoken.join(" or ")) }
 }
 
-/// Keys of other programs, a key that the same table has, and what to write instead.
+/// Keys of other programs, a key that the same table must have, and a suggestion.
 const KEYS: [(&[&str], &str, &str); 4] = [
     (
         &["api_key", "apikey", "token", "bearer", "bearer_token", "auth", "authorization"],
@@ -76,7 +76,7 @@ const KEYS: [(&[&str], &str, &str); 4] = [
     (&["port", "host", "bind", "address"], "listen", "write listen = \"127.0.0.1:8080\""),
 ];
 
-/// The label for an unknown key. Also knows keys of other programs, such as `api_key`.
+/// The label for an unknown key. Recognizes keys of other programs too, such as `api_key`.
 pub(super) fn key(wrong: &str, known: &[&str], fallback: &str) -> String {
     if let Some(name) = nearest(wrong, known.iter().copied()) {
         return format!("did you mean {name:?}?");
@@ -86,7 +86,6 @@ pub(super) fn key(wrong: &str, known: &[&str], fallback: &str) -> String {
     instead.map_or(fallback, |(.., instead)| instead).to_owned()
 }
 
-/// The names, separated by commas.
 pub(super) fn list<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
     known.into_iter().collect::<Vec<_>>().join(", ")
 }

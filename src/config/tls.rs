@@ -1,15 +1,15 @@
-//! Checks the files of TLS.
+//! Checks of the files of TLS.
 
 use std::path::Path;
 
 use super::diagnostics::Diagnostic;
-use super::located::{Located, Table};
+use super::located::{Table, WithSpan};
 use super::tls_table::TlsTable;
 use super::validator::Validator;
 use crate::tls::{MAX_FILE_LEN, TlsFile, TlsFiles};
 
-/// The files, if all of them can be used.
-pub(super) fn files(located: &Located<Table<TlsTable>>, validator: &mut Validator<'_, '_>) -> Option<TlsFiles> {
+/// The files, unless one of them is unusable.
+pub(super) fn files(located: &WithSpan<Table<TlsTable>>, validator: &mut Validator<'_, '_>) -> Option<TlsFiles> {
     let table = &located.value;
     let (Some(cert), Some(key)) = (&table.cert, &table.key) else {
         let is_known = |name| validator.rejected.contains(&located.span, name);

@@ -1,9 +1,9 @@
 //! Deserializes text into typed values without stopping at the first error.
 //!
-//! serde stops at the first error. So the tree is deserialized repeatedly: whenever it fails, the entry at fault is
-//! reported and removed from the tree, until the rest deserializes. Thus one set of derived types serves
-//! deserialization, the JSON Schema and the messages, and all errors are found. The types used with this have a default
-//! for every key, so that removing one entry never breaks another.
+//! serde stops at the first error. So the tree is deserialized repeatedly: after each failure, the faulty entry is
+//! reported and removed from the tree, until the rest deserializes. One set of derived types serves deserialization,
+//! the JSON Schema and the messages, and all errors are found. These types have a default for every key, so that a
+//! removed entry never breaks another one.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,31 +23,31 @@ const MAX_ERRORS: usize = 50;
 
 /// An entry that was removed because it could not be deserialized.
 pub(super) struct RejectedEntry {
-    /// The start of the table it belonged to.
+    /// The start of the entry's table.
     table: usize,
     key: String,
-    /// True if it was one value of an array; then `key` is that of the array.
+    /// Whether it was one value of an array. Then `key` is that of the array.
     of_array: bool,
-    /// Its TOML type.
+    /// The TOML type of the entry.
     kind: &'static str,
 }
 
 /// All entries that were removed from one file.
 #[derive(Default)]
-pub(super) struct Rejected(Vec<RejectedEntry>);
+pub(super) struct RejectedEntries(Vec<RejectedEntry>);
 
-impl Rejected {
-    /// True if the table at `span` had `key`, but it was rejected. Then it must not be reported as missing too.
+impl RejectedEntries {
+    /// Whether the table at `span` had `key`, but it was rejected. Then it must not be reported as missing too.
     pub(super) fn contains(&self, span: &Range<usize>, key: &str) -> bool {
         self.0.iter().any(|entry| entry.table == span.start && entry.key == key)
     }
 
-    /// True if an entry with this key was rejected in any table.
+    /// Whether an entry with this key was rejected in any table.
     pub(super) fn has_key(&self, key: &str) -> bool {
         self.0.iter().any(|entry| entry.key == key)
     }
 
-    /// True if any entry of the table at `span` was rejected.
+    /// Whether any entry of the table at `span` was rejected.
     pub(super) fn any_in(&self, span: &Range<usize>) -> bool {
         self.0.iter().any(|entry| entry.table == span.start)
     }
@@ -70,7 +70,7 @@ pub(super) fn parse(source: &str) -> Result<Spanned<DeTable<'_>>, Vec<Diagnostic
 pub(super) fn read<T: DeserializeOwned>(
     name: &str,
     mut tree: TomlValue<'_>,
-    rejected: &mut Rejected,
+    rejected: &mut RejectedEntries,
     found: &mut Vec<Diagnostic>,
 ) -> Option<T> {
     for _ in 0..MAX_ERRORS {
@@ -87,7 +87,7 @@ pub(super) fn read<T: DeserializeOwned>(
 
         let start = tree.span().start;
         let kind = tree.get_ref().type_str();
-        // For `[[x]]`, the array and its first table have the same span; the message says which one is meant.
+        // For `[[x]]`, the array and its first table have the same span. The message distinguishes them.
         let is_array = error.message().starts_with("invalid type: sequence");
         let entry = remove(tree.get_mut(), start, &span, is_array);
         let subject = match &entry {
@@ -212,7 +212,7 @@ fn explain(message: &str, span: &Range<usize>, subject: &Subject<'_>) -> Diagnos
     }
 }
 
-/// What to write instead of a value of the wrong type, for the most common errors.
+/// A suggestion for a value of the wrong type, for the most common errors.
 fn suggestion(name: &str, expected: &str, kind: &str) -> Option<String> {
     Some(match (name, expected, kind) {
         ("listen", _, "integer") => "write an address with a port, like \"127.0.0.1:8080\"".to_owned(),

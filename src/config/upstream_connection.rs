@@ -1,6 +1,6 @@
-//! Checks how connections to an agent are made: TLS and the proxy.
+//! Checks of connections to an agent: TLS and the proxy.
 //!
-//! Not here: where the agent is ([`super::upstreams`]).
+//! Not here: the agent's address ([`super::upstreams`]).
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use url::Url;
 
 use super::connection_tables::{ProxyValue, UpstreamTlsTable};
 use super::diagnostics::Diagnostic;
-use super::located::{Located, Table};
+use super::located::{Table, WithSpan};
 use super::secret;
 use super::upstream_settings::{Endpoint, Proxy, UpstreamTls};
 use super::validator::Validator;
 use crate::tls::{ClientTls, ClientTlsFile, MAX_FILE_LEN};
 
-/// The settings of TLS. `None` if something of them is wrong.
+/// The settings of TLS. `None` if one of them is wrong.
 pub(super) fn tls(
-    located: &Located<Table<UpstreamTlsTable>>,
+    located: &WithSpan<Table<UpstreamTlsTable>>,
     endpoints: &[(Endpoint, Range<usize>)],
     validator: &mut Validator<'_, '_>,
 ) -> Option<UpstreamTls> {
@@ -53,7 +53,7 @@ pub(super) fn tls(
         let warning = secret::readable_by_others(&validator.folder.join(&file.value), file, validator.env);
         validator.found.extend(warning);
     }
-    // What cannot be read is reported.
+    // Unreadable files are reported.
     let (ca, cert, key) = (ca.map_or(Some(None), |ca| ca.map(Some))?, cert.flatten(), key.flatten());
     if cert.is_some() != key.is_some() {
         return None;
@@ -83,7 +83,7 @@ pub(super) fn tls(
     }
 }
 
-fn read(file: &Located<String>, validator: &mut Validator<'_, '_>) -> Option<Vec<u8>> {
+fn read(file: &WithSpan<String>, validator: &mut Validator<'_, '_>) -> Option<Vec<u8>> {
     match (validator.env.file)(&validator.folder.join(&file.value), MAX_FILE_LEN) {
         Ok(content) => Some(content),
         Err(error) => {
@@ -98,9 +98,9 @@ fn read(file: &Located<String>, validator: &mut Validator<'_, '_>) -> Option<Vec
     }
 }
 
-/// The proxy. `None` if something of it is wrong. `pinned`: where the name of the servers stands.
+/// The proxy. `None` if one of its settings is wrong. `pinned`: the position of `server_name` in the file.
 pub(super) fn proxy(
-    located: &Located<ProxyValue>,
+    located: &WithSpan<ProxyValue>,
     pinned: Option<&Range<usize>>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<Proxy> {
@@ -124,7 +124,7 @@ pub(super) fn proxy(
             let span = &password.span;
             match password.value.read(span, validator.folder, validator.env, &mut validator.found) {
                 Ok(secret) => {
-                    // As the proxy gets it.
+                    // The form that the proxy receives.
                     validator.env.remember(&format!("{}:{}", user.value, secret.expose_secret()));
                     Some((user.value.clone(), secret))
                 }

@@ -1,6 +1,6 @@
-//! The settings of an upstream, as used: its servers, how they are chosen, and what is sent to them.
+//! The validated settings of an upstream: its servers, their selection, and headers of requests.
 //!
-//! Not here: what else belongs to an agent ([`super::settings::Agent`]).
+//! Not here: the other settings of an agent ([`super::settings::Agent`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,40 +16,40 @@ use super::options::Options;
 use crate::identity::IdentityKey;
 use crate::tls::ClientTls;
 
-/// How an agent is reached.
+/// Protocol and address of an agent.
 #[derive(Clone)]
 pub struct Upstream {
     /// The name of a protocol that is compiled in.
     pub protocol: String,
-    /// Never empty, except for agents that are part of the gateway.
+    /// Never empty, except for built-in agents.
     pub endpoints: Vec<Endpoint>,
-    /// Which endpoint takes the turns of a session, if there are several.
+    /// The endpoint for the turns of a session, if there are several.
     pub affinity: Affinity,
-    /// How the endpoints are checked. `None`: only by the runs they get.
+    /// Health checks. `None`: an endpoint's health is judged by its runs alone.
     pub health: Option<HealthCheck>,
-    /// When endpoints get no runs for a while.
+    /// Ejection of failing endpoints.
     pub eject: Eject,
-    /// How many requests are sent again.
+    /// Limits of retries.
     pub retry_budget: RetryBudget,
-    /// How many runs each endpoint takes at a time.
+    /// Limits of the runs on each endpoint.
     pub limits: UpstreamLimits,
     /// Headers to add to every request.
     pub headers: Vec<Header>,
-    /// Names, in lower case, of the headers of a client's request that the agent gets.
+    /// Names, in lower case, of forwarded headers of a client's request.
     pub forward: Vec<String>,
-    /// What the agent learns of the caller.
+    /// The identity of the caller that the agent receives.
     pub identity: Identity,
-    /// TLS towards its servers. `None`: as the system has it.
+    /// TLS towards the agent's servers. `None`: the authorities of the system, and no client certificate.
     pub tls: Option<UpstreamTls>,
-    /// The proxy that all requests go through.
+    /// The proxy for all requests.
     pub proxy: Option<Proxy>,
-    /// How long the gateway waits for the upstream.
+    /// Timeouts of requests to the agent.
     pub timeouts: Timeouts,
-    /// How often a request is retried if the agent cannot have started on it.
+    /// Retries of a request that the agent did not process.
     pub retries: u32,
     /// The largest event accepted, in bytes.
     pub max_event: usize,
-    /// What the agent takes and gives, with the options and settings as they are.
+    /// The agent's capabilities with these options and settings.
     pub capabilities: UpstreamCapabilities,
     /// The protocol's own options.
     pub options: Options,
@@ -89,12 +89,12 @@ pub struct Header {
     pub value: SecretString,
 }
 
-/// How long the gateway waits for an upstream. All are greater than zero.
+/// Timeouts of requests to an agent. All are greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Limit for a connection, name lookup and TLS included.
+    /// For a connection, including name lookup and TLS.
     pub connect: Duration,
-    /// For the first byte of the response, once the request is sent.
+    /// For the first byte of the response, after the request was sent.
     pub first_byte: Duration,
     /// Between two reads of the response.
     pub idle: Duration,
@@ -105,14 +105,14 @@ pub struct Timeouts {
 /// A server of an agent.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// Where it is.
+    /// The URL for requests, including a query.
     pub url: Url,
-    /// Its share of the runs, from 1 to 100.
+    /// Share of the runs, from 1 to 100, relative to the other endpoints.
     pub weight: u32,
 }
 
 impl Endpoint {
-    /// Its URL as it may be shown: the query may hold a key.
+    /// The URL without its query, which may contain a key, for messages.
     pub fn shown(&self) -> String {
         format!("{}{}", self.url.origin().ascii_serialization(), self.url.path())
     }
@@ -124,32 +124,32 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Which endpoint takes the turns of a session.
+/// The endpoint for the turns of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Affinity {
-    /// Any.
+    /// Any endpoint.
     None,
-    /// The one that remembers it. If that is out, another one is sent the history.
+    /// The endpoint that remembers the session. While it is ejected, another endpoint gets the history.
     Session,
-    /// The one that remembers it. If that is out, the turn is refused.
+    /// The endpoint that remembers the session. While it is ejected, the turn is refused.
     Strict,
 }
 
-/// What an agent learns of the caller.
+/// The identity of the caller that an agent receives.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// Nothing.
+    /// No identity.
     None,
-    /// An id that no other agent gets.
+    /// An id that is derived for this agent, in the header `x-interlingua-caller`.
     Derived,
-    /// A token, signed with this key.
+    /// A token signed with this key, in the header `x-interlingua-identity`.
     Jwt(Arc<IdentityKey>),
 }
 
 impl Identity {
-    /// The value in the file.
     #[must_use]
+    /// The value in the file.
     pub const fn kind(&self) -> IdentityKind {
         match self {
             Self::None => IdentityKind::None,
@@ -163,38 +163,38 @@ impl Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IdentityKind {
-    /// Nothing.
+    /// No identity.
     None,
     /// An id that no other agent gets, in the header `x-interlingua-caller`.
     Derived,
-    /// A short-lived token, in the header `x-interlingua-identity`.
+    /// A signed token that is valid for one minute, in the header `x-interlingua-identity`.
     Jwt,
 }
 
 /// TLS towards an agent's servers.
 #[derive(Clone, Debug)]
 pub struct UpstreamTls {
-    /// Who is trusted, and the certificate that the gateway shows.
+    /// The trusted authorities, and the certificate of the gateway.
     pub trust: ClientTls,
-    /// True if authorities other than the system's are trusted.
+    /// Whether authorities other than the system's are trusted.
     pub has_ca: bool,
-    /// True if the gateway shows a certificate.
+    /// Whether the gateway presents a certificate.
     pub has_certificate: bool,
-    /// The name in the certificates of the servers, if that is not the host of their URL.
+    /// The name in the certificates of the servers, if it differs from the host of their URL.
     pub server_name: Option<String>,
 }
 
-/// A proxy.
+/// An HTTP proxy.
 #[derive(Clone)]
 pub struct Proxy {
-    /// Where it is.
+    /// The URL of the proxy, which begins with `http://`.
     pub url: Url,
-    /// Name and password.
+    /// User name and password.
     pub credentials: Option<(String, SecretString)>,
 }
 
 impl Proxy {
-    /// One that asks for no credentials.
+    /// A proxy without credentials.
     pub(super) fn open(url: Url) -> Self {
         Self { url, credentials: None }
     }
@@ -206,52 +206,52 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// How endpoints are checked.
+/// Health checks of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// From the root of the endpoint's origin on.
+    /// The path, from the root of the endpoint's origin.
     pub path: String,
     /// The pause between two checks.
     pub every: Duration,
-    /// Limit for an answer.
+    /// Timeout of a check.
     pub timeout: Duration,
-    /// Successes in a row that make an endpoint healthy.
+    /// Consecutive successes after which an endpoint is healthy.
     pub healthy: u32,
-    /// Failures in a row that make it unhealthy.
+    /// Consecutive failures after which an endpoint is unhealthy.
     pub unhealthy: u32,
 }
 
-/// When an endpoint gets no runs for a while.
+/// Ejection of failing endpoints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Eject {
-    /// After this many failures in a row.
+    /// Consecutive failures that eject an endpoint.
     pub failures: u32,
-    /// Or if this share of the runs of ten seconds failed, from 0 to 1.
+    /// Share of failed runs, from 0 to 1, over ten seconds, that ejects an endpoint.
     pub share: f64,
-    /// How long the first time; each further time it is this much longer.
+    /// Duration of the first ejection. Each further ejection is this much longer.
     pub pause: Duration,
-    /// The longest pause.
+    /// Maximum duration of an ejection.
     pub longest: Duration,
-    /// At most this share of the endpoints is out at a time, from 0 to 1.
+    /// Maximum share of the endpoints, from 0 to 1, that is ejected at the same time.
     pub most: f64,
 }
 
-/// How many requests are sent again, within ten seconds: the larger limit applies.
+/// Limits of retries. The larger limit applies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryBudget {
-    /// Retries per request, from 0 to 1.
+    /// Retries per request, from 0 to 1, over the last ten seconds.
     pub share: f64,
     /// Retries per second that are always allowed.
     pub least: u32,
 }
 
-/// How many runs an endpoint takes at a time.
+/// Limits of the runs on an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamLimits {
-    /// Runs under way.
+    /// Concurrent runs.
     pub runs: u32,
-    /// Runs that wait for a place.
+    /// Runs that wait for one of these to end.
     pub queue: u32,
-    /// How long they wait.
+    /// Maximum waiting time.
     pub wait: Duration,
 }

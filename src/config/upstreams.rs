@@ -1,6 +1,6 @@
-//! How agents are reached: the protocol, the servers, headers and limits of an upstream.
+//! Upstreams of agents: protocol, servers, headers and limits.
 //!
-//! Not here: what the agent is and who keeps its history ([`super::agents`]).
+//! Not here: the agent's own settings and the keeper of its history ([`super::agents`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::document::{
     EjectTable, EndpointTable, HealthTable, RetryBudgetTable, TimeoutsTable, UpstreamLimitsTable, UpstreamTable,
 };
 use super::headers;
-use super::located::{Located, Table};
+use super::located::{Table, WithSpan};
 use super::options::Options;
 use super::plain_http;
 use super::protocols::{Protocols, UpstreamProtocol};
@@ -30,8 +30,8 @@ use super::{quiet, suggest};
 use crate::identity::IdentityKey;
 
 pub(super) fn resolve(
-    agent: &Located<String>,
-    located: &Located<Table<UpstreamTable>>,
+    agent: &WithSpan<String>,
+    located: &WithSpan<Table<UpstreamTable>>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<Upstream> {
     let table = &located.value;
@@ -40,7 +40,7 @@ pub(super) fn resolve(
     let forward = headers::forward(&table.forward, &headers, &mut validator.found);
     let identity = identity(table, validator);
     let timeouts = timeouts(&table.timeouts, validator);
-    let retries = Located { value: u64::from(table.retries.value), span: table.retries.span.clone() };
+    let retries = WithSpan { value: u64::from(table.retries.value), span: table.retries.span.clone() };
     let retries = validator.between(&retries, "retries", 0, 10);
     let max_event = validator.at_least(&table.max_event, "max_event", Size::kibibytes(1));
     let endpoints = endpoints(agent, table, validator);
@@ -64,10 +64,10 @@ pub(super) fn resolve(
 
     let declared = find_protocol(protocol, validator)?;
     let raw_options = validator.options(table.options.as_ref(), protocol);
-    let written = Written::new(protocol, table, &raw_options);
+    let written = SettingPositions::new(protocol, table, &raw_options);
     let options = (declared.read)(raw_options, &mut validator.found);
     check_url(agent, located, protocol, declared, validator);
-    plain_http::check(agent, &endpoints, &plain_http::Sent { headers: &headers, table }, validator);
+    plain_http::check(agent, &endpoints, &plain_http::SentCredentials { headers: &headers, table }, validator);
 
     let options = options?;
     let mut capabilities = connected(agent, &options, declared, &endpoints, &written, validator);
@@ -97,8 +97,8 @@ pub(super) fn resolve(
     })
 }
 
-/// The protocol of that name, which is reported if there is none.
-fn find_protocol<'a>(protocol: &Located<String>, validator: &mut Validator<'_, 'a>) -> Option<&'a UpstreamProtocol> {
+/// The protocol of that name. An unknown name is reported.
+fn find_protocol<'a>(protocol: &WithSpan<String>, validator: &mut Validator<'_, 'a>) -> Option<&'a UpstreamProtocol> {
     let protocols: &'a Protocols = validator.protocols;
     let declared = protocols.upstreams().iter().find(|one| one.name == protocol.value);
     if declared.is_none() {
@@ -119,11 +119,11 @@ fn find_protocol<'a>(protocol: &Located<String>, validator: &mut Validator<'_, '
     declared
 }
 
-/// Checks that there is a URL exactly if the protocol needs one.
+/// Checks that there is a URL if and only if the protocol needs one.
 fn check_url(
-    agent: &Located<String>,
-    located: &Located<Table<UpstreamTable>>,
-    protocol: &Located<String>,
+    agent: &WithSpan<String>,
+    located: &WithSpan<Table<UpstreamTable>>,
+    protocol: &WithSpan<String>,
     declared: &UpstreamProtocol,
     validator: &mut Validator<'_, '_>,
 ) {
@@ -175,9 +175,9 @@ fn check_url(
     }
 }
 
-/// The agent's servers, with where the file names them.
+/// The agent's servers, with their positions in the file.
 fn endpoints(
-    agent: &Located<String>,
+    agent: &WithSpan<String>,
     table: &UpstreamTable,
     validator: &mut Validator<'_, '_>,
 ) -> Vec<(Endpoint, Range<usize>)> {
@@ -199,7 +199,7 @@ fn endpoints(
     let mut endpoints: Vec<(Endpoint, Range<usize>)> = Vec::new();
     for located in &urls.value {
         let Some((endpoint, span)) = endpoint(located, validator) else { continue };
-        // A query does not make another server of it.
+        // URLs that differ only in their query name the same server.
         if let Some((_, first)) = endpoints.iter().find(|(known, _)| known.shown() == endpoint.shown()) {
             validator.report(
                 Diagnostic::error("two endpoints have the same URL")
@@ -214,7 +214,7 @@ fn endpoints(
 }
 
 fn endpoint(
-    located: &Located<Table<EndpointTable>>,
+    located: &WithSpan<Table<EndpointTable>>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<(Endpoint, Range<usize>)> {
     let weight = validator.between_u32(&located.value.weight, "weight", 1, 100);
@@ -229,7 +229,7 @@ fn endpoint(
     Some((Endpoint { url: validator.url(url, "url")?, weight }, url.span.clone()))
 }
 
-fn health_check(located: &Located<Table<HealthTable>>, validator: &mut Validator<'_, '_>) -> Option<HealthCheck> {
+fn health_check(located: &WithSpan<Table<HealthTable>>, validator: &mut Validator<'_, '_>) -> Option<HealthCheck> {
     let table = &located.value;
     let every = validator.positive(&table.every, "every");
     let timeout = validator.positive(&table.timeout, "timeout");
@@ -249,7 +249,7 @@ fn health_check(located: &Located<Table<HealthTable>>, validator: &mut Validator
         }
         return None;
     };
-    // A path of two slashes would name another host.
+    // A path that starts with two slashes would name another host.
     if !path.value.starts_with('/') || path.value.starts_with("//") || path.value.contains(['\\', '#']) {
         let error = Diagnostic::error("\"path\" is not a path").at(&path.span);
         validator.report(error.label("must begin with one \"/\", and have no \"#\" and no \"\\\""));
@@ -257,7 +257,7 @@ fn health_check(located: &Located<Table<HealthTable>>, validator: &mut Validator
     Some(HealthCheck { path: path.value.clone(), every, timeout, healthy, unhealthy })
 }
 
-fn eject(table: Option<&Located<Table<EjectTable>>>, endpoints: usize, validator: &mut Validator<'_, '_>) -> Eject {
+fn eject(table: Option<&WithSpan<Table<EjectTable>>>, endpoints: usize, validator: &mut Validator<'_, '_>) -> Eject {
     let defaults = Table::default();
     let given = table.map_or(&defaults, |located| &located.value);
     let settings = Eject {
@@ -268,7 +268,7 @@ fn eject(table: Option<&Located<Table<EjectTable>>>, endpoints: usize, validator
         most: validator.share(&given.most, "most"),
     };
     if settings.longest < settings.pause {
-        // One of the two may be a default, which has no place in the file.
+        // One of the two may be a default, which has no position in the file.
         let (span, label) = match table {
             Some(located) if given.longest.span.is_empty() => (&located.span, "give it a longer one"),
             _ => (&given.longest.span, "a pause is at least so long"),
@@ -300,7 +300,7 @@ fn limits(table: &UpstreamLimitsTable, validator: &mut Validator<'_, '_>) -> Ups
     }
 }
 
-/// What the agent learns of callers. `None` if the key cannot be used.
+/// The identity of callers that the agent receives. `None` if the key cannot be used.
 fn identity(table: &UpstreamTable, validator: &mut Validator<'_, '_>) -> Option<Identity> {
     let wanted = &table.identity;
     let Some(located) = &table.identity_key else {
@@ -340,11 +340,11 @@ fn identity(table: &UpstreamTable, validator: &mut Validator<'_, '_>) -> Option<
     Some(if wanted.value == IdentityKind::Derived { Identity::Derived } else { Identity::None })
 }
 
-/// Which endpoint takes the turns of a session. One alone takes all of them.
+/// The endpoint for the turns of a session. A single endpoint takes all turns.
 fn affinity(
     table: &UpstreamTable,
     capabilities: &UpstreamCapabilities,
-    protocol: &Located<String>,
+    protocol: &WithSpan<String>,
     validator: &mut Validator<'_, '_>,
 ) -> Affinity {
     if let Some(configured) = &table.affinity
@@ -366,22 +366,22 @@ fn affinity(
     if table.urls.is_some() { configured } else { Affinity::None }
 }
 
-/// Where the settings stand that a connector may have something to say about.
-struct Written<'a> {
-    protocol: &'a Located<String>,
+/// Positions of the settings that a connector may complain about.
+struct SettingPositions<'a> {
+    protocol: &'a WithSpan<String>,
     /// `url` and the options by name, with their values.
     settings: Vec<(String, Range<usize>)>,
 }
 
-impl<'a> Written<'a> {
-    fn new(protocol: &'a Located<String>, table: &UpstreamTable, options: &TomlValue<'_>) -> Self {
+impl<'a> SettingPositions<'a> {
+    fn new(protocol: &'a WithSpan<String>, table: &UpstreamTable, options: &TomlValue<'_>) -> Self {
         let url = table.url.as_ref().map(|url| ("url".to_owned(), url.span.clone()));
         let options = options.get_ref().as_table().into_iter().flatten();
         let options = options.map(|(name, value)| (name.get_ref().to_string(), value.span()));
         Self { protocol, settings: url.into_iter().chain(options).collect() }
     }
 
-    /// The setting that a sentence names first, or else the protocol.
+    /// The position of the setting that a sentence names first, else that of the protocol.
     fn place(&self, sentence: &str) -> &Range<usize> {
         let mut words = sentence.split(|byte: char| !byte.is_ascii_alphanumeric() && byte != '_');
         let named = words.find_map(|word| self.settings.iter().find(|(name, _)| name == word));
@@ -389,24 +389,24 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Tries to connect to each endpoint, without any request, and reports what the connector has to say.
+/// Creates a connector for each endpoint, without any request, and reports its errors and warnings.
 fn connected(
-    agent: &Located<String>,
+    agent: &WithSpan<String>,
     options: &Options,
     declared: &UpstreamProtocol,
     endpoints: &[(Endpoint, Range<usize>)],
-    written: &Written<'_>,
+    written: &SettingPositions<'_>,
     validator: &mut Validator<'_, '_>,
 ) -> UpstreamCapabilities {
     if declared.built_in {
         return try_connect(agent, options, declared, None, written, validator).unwrap_or_default();
     }
 
-    // A connector that needs a URL is not tried without one: the missing URL is already reported.
+    // Without a URL, a connector that needs one is not created: the missing URL is already reported.
     let mut found: Option<(UpstreamCapabilities, &Range<usize>)> = None;
     for (endpoint, span) in endpoints {
         let Some(capabilities) = try_connect(agent, options, declared, Some(&endpoint.url), written, validator) else {
-            // The same is wrong with all of them.
+            // The other endpoints would give the same error.
             return UpstreamCapabilities::default();
         };
         match &found {
@@ -423,14 +423,14 @@ fn connected(
 }
 
 fn try_connect(
-    agent: &Located<String>,
+    agent: &WithSpan<String>,
     options: &Options,
     declared: &UpstreamProtocol,
     url: Option<&Url>,
-    written: &Written<'_>,
+    written: &SettingPositions<'_>,
     validator: &mut Validator<'_, '_>,
 ) -> Option<UpstreamCapabilities> {
-    // The second line of what a connector says is the remedy.
+    // The second line of a connector's message is the remedy.
     match declared.try_connect.as_ref().map(|try_connect| try_connect(url, options)) {
         Some(Err(reason)) => {
             let (reason, label) = reason.split_once('\n').unwrap_or((&reason, "cannot be used like this"));
@@ -442,7 +442,7 @@ fn try_connect(
             for warning in connected.warnings {
                 let (warning, label) = warning.split_once('\n').map_or((&*warning, None), |(w, l)| (w, Some(l)));
                 let message = format!("upstream of agent {:?}: {warning}", agent.value);
-                // Several endpoints may have the same to say.
+                // Several endpoints may give the same warning.
                 if !validator.found.iter().any(|known| known.message() == message) {
                     let diagnostic = Diagnostic::warning(message).at(written.place(warning));
                     let diagnostic = diagnostic.code(quiet::UPSTREAM, Some(&agent.value));

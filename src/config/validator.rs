@@ -1,4 +1,4 @@
-//! What every check of the configuration needs, and the checks of single values.
+//! The input of every check of the configuration, and the checks of single values.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use url::Url;
 
 use super::diagnostics::Diagnostic;
 use super::document::OptionsRef;
-use super::located::Located;
+use super::located::WithSpan;
 use super::protocols::Protocols;
 use super::secret::{self, Sources};
-use super::tree::{Rejected, TomlValue};
+use super::tree::{RejectedEntries, TomlValue};
 
 /// The input of every check, and the diagnostics found so far.
 pub(super) struct Validator<'i, 'a> {
     pub(super) protocols: &'a Protocols,
     pub(super) env: &'a Sources<'a>,
     pub(super) folder: &'a Path,
-    pub(super) rejected: Rejected,
+    pub(super) rejected: RejectedEntries,
     pub(super) found: Vec<Diagnostic>,
     /// The protocols' own options, by [`OptionsRef`].
     pub(super) options: Vec<TomlValue<'i>>,
@@ -32,9 +32,9 @@ impl<'i> Validator<'i, '_> {
         self.found.push(diagnostic);
     }
 
-    /// The options behind `reference`, with the secrets they refer to inserted; an empty table with the span of `owner`
-    /// if there are none.
-    pub(super) fn options(&mut self, reference: Option<&OptionsRef>, owner: &Located<String>) -> TomlValue<'i> {
+    /// The options that `reference` points to, with their secrets inserted; an empty table with the span of `owner`
+    /// without a reference.
+    pub(super) fn options(&mut self, reference: Option<&OptionsRef>, owner: &WithSpan<String>) -> TomlValue<'i> {
         match reference.and_then(|reference| self.options.get(reference.0)) {
             Some(options) => {
                 let mut options = options.clone();
@@ -46,7 +46,7 @@ impl<'i> Validator<'i, '_> {
     }
 
     /// Checks that a duration is not zero.
-    pub(super) fn positive(&mut self, period: &Located<Period>, key: &str) -> Duration {
+    pub(super) fn positive(&mut self, period: &WithSpan<Period>, key: &str) -> Duration {
         if period.value.0.is_zero() {
             self.report(
                 Diagnostic::error(format!("{key:?} cannot be zero")).at(&period.span).label("must be at least \"1ms\""),
@@ -56,7 +56,7 @@ impl<'i> Validator<'i, '_> {
     }
 
     /// Checks that a duration is within bounds.
-    pub(super) fn within(&mut self, period: &Located<Period>, key: &str, min: Period, max: Period) -> Duration {
+    pub(super) fn within(&mut self, period: &WithSpan<Period>, key: &str, min: Period, max: Period) -> Duration {
         if !(min..=max).contains(&period.value) {
             self.report(
                 Diagnostic::error(format!("{key:?} cannot be \"{}\"", period.value))
@@ -69,7 +69,7 @@ impl<'i> Validator<'i, '_> {
     }
 
     /// Checks that a size is within bounds. Returns it in bytes.
-    pub(super) fn size_between(&mut self, size: &Located<Size>, key: &str, min: Size, max: Size) -> usize {
+    pub(super) fn size_between(&mut self, size: &WithSpan<Size>, key: &str, min: Size, max: Size) -> usize {
         if !(min..=max).contains(&size.value) {
             self.report(
                 Diagnostic::error(format!("{key:?} cannot be \"{}\"", size.value))
@@ -82,7 +82,7 @@ impl<'i> Validator<'i, '_> {
     }
 
     /// Checks that a size is not too small.
-    pub(super) fn at_least(&mut self, size: &Located<Size>, key: &str, min: Size) -> usize {
+    pub(super) fn at_least(&mut self, size: &WithSpan<Size>, key: &str, min: Size) -> usize {
         if size.value < min {
             self.report(
                 Diagnostic::error(format!("{key:?} is too small"))
@@ -95,7 +95,7 @@ impl<'i> Validator<'i, '_> {
     }
 
     /// Checks that a number is within bounds.
-    pub(super) fn between(&mut self, number: &Located<u64>, key: &str, min: u64, max: u64) -> u64 {
+    pub(super) fn between(&mut self, number: &WithSpan<u64>, key: &str, min: u64, max: u64) -> u64 {
         if !(min..=max).contains(&number.value) {
             let bounds = match max {
                 u64::MAX => format!("must be at least {min}"),
@@ -110,7 +110,7 @@ impl<'i> Validator<'i, '_> {
     }
 
     /// Checks that a number is a share.
-    pub(super) fn share(&mut self, number: &Located<f64>, key: &str) -> f64 {
+    pub(super) fn share(&mut self, number: &WithSpan<f64>, key: &str) -> f64 {
         if !(0.0..=1.0).contains(&number.value) {
             self.report(
                 Diagnostic::error(format!("{key:?} cannot be {}", number.value))
@@ -123,13 +123,13 @@ impl<'i> Validator<'i, '_> {
     }
 
     /// Checks that a number is within bounds that a `u32` has room for.
-    pub(super) fn between_u32(&mut self, number: &Located<u64>, key: &str, min: u32, max: u32) -> u32 {
+    pub(super) fn between_u32(&mut self, number: &WithSpan<u64>, key: &str, min: u32, max: u32) -> u32 {
         let value = self.between(number, key, u64::from(min), u64::from(max));
         u32::try_from(value).unwrap_or(max)
     }
 
     /// Parses an absolute http(s) URL that contains no user info.
-    pub(super) fn url(&mut self, text: &Located<String>, key: &str) -> Option<Url> {
+    pub(super) fn url(&mut self, text: &WithSpan<String>, key: &str) -> Option<Url> {
         let scheme = if key == "public_url" { "https" } else { "http" };
         match parse_web_url(&text.value, scheme) {
             Ok(url) => {

@@ -10,7 +10,7 @@ use std::{fs, io};
 
 use super::live::{LiveParts, Prepared, open_logs};
 use super::{Gateway, retention_rules, server_settings};
-use crate::config::{self, Diagnostics, Env, Loaded, Settings};
+use crate::config::{self, Diagnostics, Env, LoadedConfig, Settings};
 use crate::server;
 
 /// The files and variables that a configuration names.
@@ -21,7 +21,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    pub(crate) fn by(loaded: &Loaded) -> Self {
+    pub(crate) fn by(loaded: &LoadedConfig) -> Self {
         let (files, variables) = (loaded.files.iter().cloned(), loaded.variables.iter().cloned());
         Self { files: files.collect(), variables: variables.collect() }
     }
@@ -29,7 +29,7 @@ impl Named {
 
 impl Gateway {
     /// Reads a configuration file. Returns also the files that were read, whatever came of it.
-    pub(crate) fn load_watching(&self, path: &Path) -> (Result<Loaded, Diagnostics>, Vec<PathBuf>) {
+    pub(crate) fn load_watching(&self, path: &Path) -> (Result<LoadedConfig, Diagnostics>, Vec<PathBuf>) {
         let (read, looked_up) = (RefCell::new(vec![path.to_owned()]), RefCell::default());
         let process = Env::process();
         let env = |name: &str| {
@@ -42,8 +42,12 @@ impl Gateway {
         };
         let loaded = config::load(path, &self.protocols(), &Env { env: &env, file: &file, ..process });
         let (files, variables) = (read.into_inner(), looked_up.into_inner());
-        let loaded =
-            loaded.map(|(settings, diagnostics)| Loaded { settings, diagnostics, files: files.clone(), variables });
+        let loaded = loaded.map(|(settings, diagnostics)| LoadedConfig {
+            settings,
+            diagnostics,
+            files: files.clone(),
+            variables,
+        });
         (loaded, files)
     }
 

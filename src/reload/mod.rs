@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::files::Watched;
-use crate::config::{Diagnostics, Loaded, Settings, Severity, StoreKind};
+use crate::config::{Diagnostics, LoadedConfig, Settings, Severity, StoreKind};
 use crate::gateway::{Gateway, LiveParts, Named};
 use crate::observe::{Action, AuditEntry};
 use crate::{clock, ports};
@@ -99,7 +99,7 @@ struct Inner {
 impl Reloader {
     /// For a gateway that was started with what was loaded from this file.
     #[must_use]
-    pub fn new(gateway: Gateway, parts: LiveParts, file: PathBuf, loaded: Loaded) -> Self {
+    pub fn new(gateway: Gateway, parts: LiveParts, file: PathBuf, loaded: LoadedConfig) -> Self {
         let (at, named) = (clock::now(), Named::by(&loaded));
         let warned = warnings::messages(&loaded.diagnostics);
         let source = loaded.diagnostics.source().to_owned();
@@ -185,7 +185,7 @@ impl Inner {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> Result<Loaded, Diagnostics> {
+    fn read(&self) -> Result<LoadedConfig, Diagnostics> {
         let (loaded, files) = self.gateway.load_watching(&self.file);
         // Also those of a file with errors: it is tried again once it changes.
         self.watched().replace(files);
@@ -195,7 +195,7 @@ impl Inner {
         loaded
     }
 
-    fn take(&self, loaded: Loaded) -> Result<Reloaded, Diagnostics> {
+    fn take(&self, loaded: LoadedConfig) -> Result<Reloaded, Diagnostics> {
         let (running, named) = (self.applied.load(), Named::by(&loaded));
         let mut settings = loaded.settings;
         let restart = keep_what_needs_restart(&mut settings, &running.settings);

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use interlingua_core::network::{self, IpNet};
 
-use crate::config::{Forwarded, Host};
+use crate::config::{ForwardedFamily, Host};
 
 /// What the outermost trusted proxy reported.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) struct ForwardedInfo {
 
 /// Parses the headers. `headers` returns the values of a header, in order; `peer` is the address of the connection.
 pub(super) fn parse<'a>(
-    family: Forwarded,
+    family: ForwardedFamily,
     trusted: &[IpNet],
     peer: IpAddr,
     headers: impl Fn(&'static str) -> Vec<&'a str>,
@@ -36,8 +36,8 @@ pub(super) fn parse<'a>(
     }
 
     match family {
-        Forwarded::XForwarded => x_forwarded(headers, is_trusted),
-        Forwarded::Forwarded => forwarded(&headers("forwarded").join(","), is_trusted),
+        ForwardedFamily::XForwarded => x_forwarded(headers, is_trusted),
+        ForwardedFamily::Forwarded => forwarded(&headers("forwarded").join(","), is_trusted),
     }
 }
 
@@ -148,7 +148,7 @@ fn prefix(parts: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn parse(family: Forwarded, peer: &str, headers: &[(&str, &'static str)]) -> ForwardedInfo {
+    fn parse(family: ForwardedFamily, peer: &str, headers: &[(&str, &'static str)]) -> ForwardedInfo {
         let trusted: Vec<IpNet> = ["10.0.0.0/8", "::1"].iter().map(|text| network::parse(text).expect(text)).collect();
         super::parse(family, &trusted, peer.parse().expect("an address"), |name| {
             headers.iter().filter(|(known, _)| *known == name).map(|(_, value)| *value).collect()
@@ -175,34 +175,39 @@ mod tests {
             ("", "pub.ex", "pub.ex"),
         ] {
             let headers = [("x-forwarded-for", clients), ("x-forwarded-host", hosts)];
-            assert_eq!(host(&parse(Forwarded::XForwarded, "10.0.0.1", &headers)), expected, "{clients} {hosts}");
+            assert_eq!(host(&parse(ForwardedFamily::XForwarded, "10.0.0.1", &headers)), expected, "{clients} {hosts}");
         }
     }
 
     #[test]
     fn the_client_is_the_first_untrusted_address_from_the_right() {
         for (family, header, value, expected) in [
-            (Forwarded::XForwarded, "x-forwarded-for", "1.1.1.1, 203.0.113.7", Some("203.0.113.7")),
+            (ForwardedFamily::XForwarded, "x-forwarded-for", "1.1.1.1, 203.0.113.7", Some("203.0.113.7")),
             (
-                Forwarded::XForwarded,
+                ForwardedFamily::XForwarded,
                 "x-forwarded-for",
                 "1.1.1.1, 203.0.113.7:99, 10.0.0.2, 10.0.0.3",
                 Some("203.0.113.7"),
             ),
-            (Forwarded::XForwarded, "x-forwarded-for", "::ffff:203.0.113.7", Some("203.0.113.7")),
-            (Forwarded::XForwarded, "x-forwarded-for", "1.1.1.1, unknown", None),
-            (Forwarded::XForwarded, "x-forwarded-for", "10.0.0.4, 10.0.0.2", None),
-            (Forwarded::XForwarded, "forwarded", "for=203.0.113.7", None),
-            (Forwarded::Forwarded, "forwarded", "for=1.1.1.1, for=203.0.113.7, for=10.0.0.2", Some("203.0.113.7")),
-            (Forwarded::Forwarded, "forwarded", "for=\"[2001:db8::1]:3\"", Some("2001:db8::1")),
-            (Forwarded::Forwarded, "forwarded", "for=1.1.1.1, for=_hidden", None),
-            (Forwarded::Forwarded, "forwarded", "for=10.0.0.2", None),
-            (Forwarded::Forwarded, "x-forwarded-for", "203.0.113.7", None),
+            (ForwardedFamily::XForwarded, "x-forwarded-for", "::ffff:203.0.113.7", Some("203.0.113.7")),
+            (ForwardedFamily::XForwarded, "x-forwarded-for", "1.1.1.1, unknown", None),
+            (ForwardedFamily::XForwarded, "x-forwarded-for", "10.0.0.4, 10.0.0.2", None),
+            (ForwardedFamily::XForwarded, "forwarded", "for=203.0.113.7", None),
+            (
+                ForwardedFamily::Forwarded,
+                "forwarded",
+                "for=1.1.1.1, for=203.0.113.7, for=10.0.0.2",
+                Some("203.0.113.7"),
+            ),
+            (ForwardedFamily::Forwarded, "forwarded", "for=\"[2001:db8::1]:3\"", Some("2001:db8::1")),
+            (ForwardedFamily::Forwarded, "forwarded", "for=1.1.1.1, for=_hidden", None),
+            (ForwardedFamily::Forwarded, "forwarded", "for=10.0.0.2", None),
+            (ForwardedFamily::Forwarded, "x-forwarded-for", "203.0.113.7", None),
         ] {
             let client = parse(family, "10.0.0.1", &[(header, value)]).client;
             assert_eq!(client, expected.map(|address| address.parse().expect("an address")), "{value}");
         }
-        assert_eq!(parse(Forwarded::XForwarded, "192.0.2.1", &[("x-forwarded-for", "1.1.1.1")]).client, None);
+        assert_eq!(parse(ForwardedFamily::XForwarded, "192.0.2.1", &[("x-forwarded-for", "1.1.1.1")]).client, None);
     }
 
     #[test]
@@ -216,7 +221,7 @@ mod tests {
             ("x-forwarded-prefix", "/inner/"),
         ];
 
-        let info = parse(Forwarded::XForwarded, "::1", &headers);
+        let info = parse(ForwardedFamily::XForwarded, "::1", &headers);
         assert_eq!((info.scheme, info.port, info.prefix.as_str()), (Some("https"), Some(8443), "/outer/inner"));
     }
 
@@ -232,7 +237,7 @@ mod tests {
             ("\"host=h.ex", "none", None),
             ("host", "none", None),
         ] {
-            let info = parse(Forwarded::Forwarded, "10.0.0.1", &[("forwarded", header)]);
+            let info = parse(ForwardedFamily::Forwarded, "10.0.0.1", &[("forwarded", header)]);
             assert_eq!((host(&info).as_str(), info.scheme), (expected, scheme), "{header}");
         }
     }
@@ -240,10 +245,10 @@ mod tests {
     #[test]
     fn the_other_family_and_untrusted_peers_are_ignored() {
         let both = [("forwarded", "proto=https;host=f.ex"), ("x-forwarded-host", "x.ex"), ("x-forwarded-prefix", "/p")];
-        assert_eq!(host(&parse(Forwarded::XForwarded, "10.0.0.1", &both)), "x.ex");
-        let info = parse(Forwarded::Forwarded, "10.0.0.1", &both);
+        assert_eq!(host(&parse(ForwardedFamily::XForwarded, "10.0.0.1", &both)), "x.ex");
+        let info = parse(ForwardedFamily::Forwarded, "10.0.0.1", &both);
         assert_eq!((host(&info).as_str(), info.prefix.as_str()), ("f.ex", ""));
-        for family in [Forwarded::XForwarded, Forwarded::Forwarded] {
+        for family in [ForwardedFamily::XForwarded, ForwardedFamily::Forwarded] {
             assert_eq!(parse(family, "192.0.2.1", &both), ForwardedInfo::default());
         }
     }
@@ -275,13 +280,13 @@ mod tests {
             ("x-forwarded-port", "x"),
         ] {
             assert_eq!(
-                parse(Forwarded::XForwarded, "10.0.0.1", &[(name, value)]),
+                parse(ForwardedFamily::XForwarded, "10.0.0.1", &[(name, value)]),
                 ForwardedInfo::default(),
                 "{name}: {value}"
             );
         }
 
         let invalid = "host=\"h.ex/x\";proto=ftp";
-        assert_eq!(parse(Forwarded::Forwarded, "10.0.0.1", &[("forwarded", invalid)]), ForwardedInfo::default());
+        assert_eq!(parse(ForwardedFamily::Forwarded, "10.0.0.1", &[("forwarded", invalid)]), ForwardedInfo::default());
     }
 }

@@ -43,7 +43,7 @@ use interlingua_core::network::IpNet;
 use tokio::sync::watch;
 
 use crate::callers::Callers;
-use crate::config::{Certificates, Forwarded, ServerLimits, ServerTimeouts};
+use crate::config::{Certificates, ForwardedFamily, ServerLimits, ServerTimeouts};
 use crate::engine::Engine;
 use crate::observe::SharedObserver;
 use crate::tls::SharedTls;
@@ -74,7 +74,7 @@ pub struct Settings {
     /// Proxies whose forwarded headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// Which headers those proxies set.
-    pub forwarded: Forwarded,
+    pub forwarded: ForwardedFamily,
     /// The hosts that requests may name.
     pub hosts: AllowedHosts,
     /// `None` without TLS.

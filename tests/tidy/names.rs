@@ -153,7 +153,6 @@ const LIMITS: &[(&str, usize)] = &[
     ("src", 1),
     ("src/callers", 5),
     ("src/cli", 5),
-    ("src/config", 13),
     ("src/console", 1),
     ("src/engine", 33),
     ("src/gateway", 2),

@@ -52,7 +52,6 @@ const LIMITS: &[(&str, u64, u64, u64)] = &[
     ("src", 37, 68, 1),
     ("src/callers", 47, 84, 3),
     ("src/cli", 50, 107, 2),
-    ("src/config", 24, 112, 14),
     ("src/engine", 97, 80, 12),
     ("src/gateway", 99, 158, 2),
     ("src/keys", 90, 23, 0),
