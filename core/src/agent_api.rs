@@ -95,8 +95,8 @@ impl<'a> Frame<'a> {
 
     #[inline]
     fn parse_into(data: &'a [u8], unescaped: Option<&'a mut String>) -> Option<Self> {
-        // One check of the whole costs less than one per text. What fails it is left to the parser, which does not mind
-        // what stands in a field that is not read.
+        // One check of the whole frame costs less than one per text. If it fails, the parser decides: it accepts any
+        // bytes in fields that are not read.
         match std::str::from_utf8(data) {
             Ok(text) => Self::parse_json(serde_json::Deserializer::from_str(text), unescaped),
             Err(_) => Self::parse_json(serde_json::Deserializer::from_slice(data), unescaped),
@@ -122,13 +122,13 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What the frame reports.
+    /// The event that the frame reports.
     #[must_use]
     pub fn event(mut self) -> AgentEvent<'a> {
         self.take_event()
     }
 
-    /// What the frame reports, moved out of it.
+    /// Moves the event out of the frame.
     #[inline]
     fn take_event(&mut self) -> AgentEvent<'a> {
         match self.object.as_deref() {
@@ -292,7 +292,7 @@ impl<'a> Frame<'a> {
 /// Emits what frames report, and finds what the agent waits for at the end of its turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameReader {
-    /// What the message that came last says the agent waits for.
+    /// The condition that the last message of the agent waits for.
     awaits: Option<Awaits>,
 }
 
@@ -317,7 +317,7 @@ impl FrameReader {
     }
 }
 
-/// What a message says in its metadata that the agent waits for (docs/protocols/a2a.md#hints).
+/// The condition that the agent waits for, according to a message's metadata (docs/protocols/a2a.md#hints).
 fn awaits(message: &MessageEvent<'_>) -> Option<Awaits> {
     let metadata = match message.metadata.as_ref()? {
         JsonRef::Borrowed(raw) => raw.get(),
@@ -336,7 +336,7 @@ fn awaits(message: &MessageEvent<'_>) -> Option<Awaits> {
     }
 }
 
-/// A text, or nothing where something else stood.
+/// A text. `None` if the value has another type.
 struct Text<'a>(Option<Cow<'a, str>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
@@ -480,7 +480,7 @@ impl<'de> Visitor<'de> for Objects<'_, 'de> {
     }
 }
 
-/// A text, or nothing where something else stood. One with escapes takes the memory that is offered for it.
+/// A text. `None` if the value has another type. A text with escapes uses the offered memory.
 #[inline]
 fn lent_text<'a>(raw: &'a RawValue, unescaped: &mut Option<&'a mut String>) -> Option<Cow<'a, str>> {
     match unescaped.take_if(|_| json_string::has_escapes(raw)) {

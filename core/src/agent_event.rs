@@ -1,8 +1,8 @@
-//! What an agent reports during a turn, typed and borrowed from the frame it came in.
+//! The events of an agent during a turn, typed and borrowed from the frame that contained them.
 //!
 //! Connectors emit these; [`crate::normalize::Normalizer`] turns them into the events of a run, whatever their order. A
-//! connector says only what it received: it need not announce a message before its first content, close what the agent
-//! left open, or remember what it emitted before.
+//! connector emits only the events it received: it need not announce a message before its first content, close messages
+//! that the agent left open, or remember emitted content.
 //!
 //! Not here: reading frames of a protocol (the connectors), and the grammar of a run's events ([`crate::event`]).
 
@@ -45,7 +45,7 @@ pub struct ContentEvent<'a> {
     pub message: Option<Cow<'a, str>>,
     /// The content's place in its message as the agent counts. None: it did not say.
     pub index: Option<u32>,
-    /// Whether the value is appended to what came before, or replaces it.
+    /// Whether the value is appended to the earlier value, or replaces it.
     pub update: ContentUpdate,
     /// The value or the fragment of one.
     pub value: ContentValue<'a>,
@@ -53,7 +53,7 @@ pub struct ContentEvent<'a> {
     pub extra: RawFields<'a>,
 }
 
-/// What a content event does to the content.
+/// The effect of a content event on the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentUpdate {
     /// Appends a fragment.
@@ -117,12 +117,12 @@ pub struct MessageEvent<'a> {
     pub kind: Option<MessageType>,
     /// None: by its type.
     pub role: Option<Role>,
-    /// How it ended. None: it is announced, or goes on.
+    /// The end of the message. `None`: the message is announced, or continues.
     pub end: Option<End>,
     /// Whether the agent said that it has not ended yet.
     pub in_progress: bool,
-    /// Contents, in order. For a message that ended they are authoritative: what is missing is emitted, what was
-    /// emitted before is not emitted again.
+    /// Contents, in order. For a message that ended they are authoritative: missing content is emitted, content that
+    /// was emitted before is not emitted again.
     pub contents: Vec<ContentEvent<'a>>,
     /// Tokens spent on it.
     pub usage: Option<JsonRef<'a>>,
@@ -145,11 +145,11 @@ pub struct ResponseEvent<'a> {
     pub id: Option<Cow<'a, str>>,
     /// The agent works on the request.
     pub started: bool,
-    /// How the turn ended. None: it goes on.
+    /// The end of the turn. `None`: the turn continues.
     pub end: Option<End>,
     /// Why it ended so.
     pub error: Option<AgentError<'a>>,
-    /// What the agent waits for, besides pending items in its messages.
+    /// The condition that the agent waits for, besides pending items in its messages.
     pub awaits: Option<Awaits>,
     /// Tokens spent on the turn.
     pub usage: Option<JsonRef<'a>>,
@@ -159,7 +159,7 @@ pub struct ResponseEvent<'a> {
     pub extra: RawFields<'a>,
 }
 
-/// What a turn that completed leaves the client to do.
+/// The task that a completed turn leaves to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaits {
     /// More input.
@@ -190,14 +190,14 @@ pub enum AgentError<'a> {
 /// JSON of the agent, or of the connector's own making.
 #[derive(Clone, Debug)]
 pub enum JsonRef<'a> {
-    /// As it stands in the frame.
+    /// The value as it appears in the frame.
     Borrowed(&'a RawValue),
     /// Made by the connector.
     Owned(Json),
 }
 
 impl<'a> AgentError<'a> {
-    /// An error as it stands in the frame.
+    /// An error as it appears in the frame.
     #[must_use]
     pub const fn raw(value: &'a RawValue) -> Self {
         Self::Raw { value, code: None }
@@ -295,7 +295,7 @@ impl<'a> AgentEvent<'a> {
         Self::Response(ResponseEvent { started: true, ..ResponseEvent::default() })
     }
 
-    /// What the turn cost so far. The last one counts.
+    /// The token usage of the turn so far. The last event applies.
     #[must_use]
     pub fn usage(usage: Json) -> Self {
         Self::Response(ResponseEvent { usage: Some(JsonRef::Owned(usage)), ..ResponseEvent::default() })

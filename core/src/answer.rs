@@ -1,11 +1,11 @@
 //! Processing of clients' answers to pending items, in one way for all protocols (docs/human-in-the-loop.md#rules).
 //! Never approves by default, never decides twice.
 //!
-//! Steps: a protocol's form becomes an [`Answer`] ([`native`] finds those in canonical messages). [`Waiting`] knows
-//! which items are open and whether the answer is allowed now. [`decide`] checks the answer against its item.
+//! Steps: a protocol's form becomes an [`Answer`] ([`native`] finds those in canonical messages). [`Waiting`] contains
+//! the open items and decides whether the answer is allowed now. [`decide`] checks the answer against its item.
 //! [`Decided::message`] makes the message for the upstream.
 //!
-//! Not here: what is pending ([`crate::pending`]), who may answer (the engine), clocks.
+//! Not here: the pending items of a run ([`crate::pending`]), the right to answer (the engine), clocks.
 
 mod arguments;
 pub mod chat;

@@ -4,7 +4,7 @@ use crate::json::{Extra, Json};
 use crate::model::{Body, ToolOutput};
 use crate::run::Slot;
 
-/// The output in a finished content of an output message. `None`: it is none.
+/// The output in a finished content of an output message. `None`: the content is no output.
 #[must_use]
 pub fn parse(slot: &Slot) -> Option<ToolOutput> {
     match &slot.value.as_ref().map(|value| &value.body) {

@@ -1,20 +1,20 @@
-//! What each half of a protocol can carry, as data.
+//! The abilities of each half of a protocol, as data.
 //!
-//! Used by the configuration check (what does not fit is said before a request is lost), by the engine (which decisions
-//! an agent takes, whether it needs the history), and by the tests, which run one trial for each pair of protocols that
-//! both carry what it needs.
+//! Used by the configuration check (which warns before a request loses content), by the engine (the decisions that an
+//! agent accepts, the need for the history), and by the tests, which run one trial for each pair of protocols that both
+//! have the needed abilities.
 
 use serde::Serialize;
 
 use crate::pending::Decision;
 
-/// What an agent takes and gives, as far as its protocol and the options of its connector say.
+/// The abilities of an agent, as far as its protocol and the options of its connector determine them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UpstreamCapabilities {
     /// Answers come piece by piece.
     pub streaming: bool,
-    /// Who keeps the history of a session.
+    /// The keeper of a session's history.
     pub history: HistoryNeed,
     /// Tools that the client runs are passed on to the agent.
     pub client_tools: bool,
@@ -24,7 +24,7 @@ pub struct UpstreamCapabilities {
     pub input_media: Media,
     /// Kinds of media that the agent's answers can carry.
     pub output_media: Media,
-    /// How the agent is stopped.
+    /// The way to stop the agent.
     pub cancel: Cancel,
     /// An answer that breaks off can be taken up again.
     pub resume: bool,
@@ -32,9 +32,9 @@ pub struct UpstreamCapabilities {
     pub usage: bool,
     /// The agent's reasoning is separate from its answer.
     pub reasoning: bool,
-    /// What the agent can ask of people.
+    /// The questions that the agent can ask.
     pub asks: Asks,
-    /// How the outputs of calls that the client ran reach the agent.
+    /// The way in which outputs of the client's calls reach the agent.
     pub tool_outputs: ToolOutputs,
     /// Requests name each message by an id that stays the same in later turns.
     pub message_ids: bool,
@@ -43,7 +43,7 @@ pub struct UpstreamCapabilities {
     pub protocol_events: Option<&'static str>,
     /// Such events are kept even if no client reads them: the operator wants it so.
     pub keeps_unread_events: bool,
-    /// The server is asked for the model that a client names: the configuration names none.
+    /// Whether requests contain the model that a client names, because the configuration names none.
     pub wants_model: bool,
 }
 
@@ -71,7 +71,7 @@ impl Default for UpstreamCapabilities {
     }
 }
 
-/// What an agent can ask of people, or a protocol show to them.
+/// Questions that an agent can ask, or that a protocol can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Asks {
     /// Approval of a call.
@@ -87,7 +87,7 @@ impl Asks {
     pub const ALL: Self = Self { approval: true, input: true, auth: true };
 }
 
-/// How the outputs of parallel calls that the client ran reach the agent.
+/// The way in which outputs of parallel calls of the client reach the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOutputs {
@@ -97,7 +97,7 @@ pub enum ToolOutputs {
     Together,
 }
 
-/// What a protocol can carry to its clients and back.
+/// The abilities of a protocol towards its clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ClientCapabilities {
@@ -121,7 +121,7 @@ pub struct ClientCapabilities {
     pub usage: bool,
     /// Reasoning goes out apart from the answer.
     pub reasoning: bool,
-    /// What people can be asked through this protocol.
+    /// The questions that this protocol can show.
     pub asks: Asks,
     /// Its clients read events of this protocol that the model has no word for.
     pub protocol_events: Option<&'static str>,
@@ -153,7 +153,7 @@ impl Default for ClientCapabilities {
     }
 }
 
-/// Who keeps what was said before.
+/// The keeper of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryNeed {
@@ -165,7 +165,7 @@ pub enum HistoryNeed {
     SentEachTime,
 }
 
-/// How an agent is stopped.
+/// The way to stop an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cancel {

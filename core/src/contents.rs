@@ -1,7 +1,7 @@
-//! What the last turn of a run has for its client, as kinds of content. A client protocol goes through it once, at the
-//! end of its response, and notes what it did not show ([`crate::exchange::Exchange::losses`]).
+//! The contents of a run's last turn, by kind. A client protocol iterates over them once, at the end of its response,
+//! and records those it did not show ([`crate::exchange::Exchange::losses`]).
 //!
-//! Not here: what a protocol shows. What is not in a run any more, because it was evicted, keeps its kind.
+//! Not here: the display of a protocol. Content that was evicted from the run keeps its kind.
 
 use crate::event::End;
 use crate::json::{Extra, Json};
@@ -10,15 +10,15 @@ use crate::model::{Body, ContentType, MessageType, Role};
 use crate::pending::PendingKind;
 use crate::run::{Message, Run, Slot};
 
-/// What becomes of a kind of content in a protocol, and how. `None`: it is shown as it is.
+/// The change of a kind of content in a protocol, with its description. `None`: it is shown unchanged.
 pub type Fate = Option<(Change, &'static str)>;
 
 /// A content of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    /// What it is.
+    /// The kind of the content.
     pub kind: ContentKind,
-    /// The message it stands in. `None`: it belongs to the turn as a whole.
+    /// The message of the content. `None`: it belongs to the turn as a whole.
     pub message: Option<&'a Message>,
     /// Its place in the message, if it is a content of its own.
     pub slot: Option<&'a Slot>,
@@ -39,7 +39,7 @@ impl Found<'_> {
     }
 }
 
-/// How far an answer goes that its client gets.
+/// The part of an answer that its client receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// To its end.
@@ -51,7 +51,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Of an answer that failed or did not, and was streamed or not.
+    /// The part for an answer that failed or not, and was streamed or not.
     #[must_use]
     pub const fn new(has_failed: bool, is_streamed: bool) -> Self {
         match (has_failed, is_streamed) {
@@ -61,7 +61,7 @@ impl Extent {
         }
     }
 
-    /// What becomes of a kind of content that the answer does not come to. `None`: it does.
+    /// The change of a kind of content beyond this part. `None`: the part contains it.
     #[must_use]
     pub const fn fate(self, kind: ContentKind) -> Fate {
         match (self, kind) {
@@ -73,7 +73,7 @@ impl Extent {
     }
 }
 
-/// Notes what becomes of each content of the last turn.
+/// Records the change of each content of the last turn.
 pub fn note(run: &Run, losses: &mut Losses, fate: impl Fn(&Found<'_>) -> Fate) {
     each(run, |found| match fate(&found) {
         Some((Change::Lost, how)) => losses.lost(found.kind, how),

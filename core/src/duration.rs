@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_0
 /// The longest duration accepted. More is certainly a typing error, and could overflow an `Instant`.
 const MAX_DAYS: u64 = 3650;
 
-/// What [`Period::parse`] accepts, for JSON Schema.
+/// The texts that [`Period::parse`] accepts, for JSON Schema.
 const PATTERN: &str = r"^\s*(?=\d)(\d+\s*d\s*)?(\d+\s*h\s*)?(\d+\s*m\s*)?(\d+\s*s\s*)?(\d+\s*ms\s*)?$";
 
 /// A duration in whole seconds: who comes back after it is not too early.

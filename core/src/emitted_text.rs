@@ -1,4 +1,4 @@
-//! How much of a growing text was sent, for protocols that cannot withdraw text.
+//! The part of a growing text that was sent, for protocols that cannot withdraw text.
 
 use crate::event::{Event, Span};
 use crate::run::Slot;

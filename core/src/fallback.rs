@@ -8,7 +8,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::out::Out;
 use crate::step::Step;
 
-/// How a protocol writes the error responses of one request.
+/// Writes the error responses of one request in the form of a protocol.
 pub trait ErrorWriter: Default + Send + 'static {
     /// Notes what an error response repeats of its request, such as an id. Not called if the head of the request was
     /// refused.

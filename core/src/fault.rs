@@ -1,4 +1,4 @@
-//! Errors between a client and its answer, classified by who has to act.
+//! Errors between a client and its answer, classified by the party that must act.
 //!
 //! Each kind has one stable code and one default HTTP status. Each adapter has exactly one function that maps a kind to
 //! the protocol's own code.
@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who has to change something to resolve a fault.
+/// The party that must act to resolve a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The client: the request is wrong.
@@ -126,7 +126,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Who has to act.
+    /// The party that must act.
     #[must_use]
     pub const fn blame(self) -> Blame {
         use FaultKind as K;
@@ -390,7 +390,7 @@ pub struct Fault {
     pub code: Option<String>,
     /// The HTTP status of the agent's response.
     pub upstream_status: Option<u16>,
-    /// How long to wait before a retry, as the agent or the gateway suggests.
+    /// Time before a retry, as the agent or the gateway suggests.
     pub retry_after: Option<Duration>,
     /// For the log only, never sent to a client.
     pub detail: Option<String>,
@@ -411,13 +411,13 @@ pub struct Fault {
 /// A limit of a caller or a route, and how much of it is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitState {
-    /// What it counts: `requests`, `runs`, `streams`, `tokens`.
+    /// The counted unit: `requests`, `runs`, `streams`, `tokens`.
     pub name: &'static str,
-    /// How many of them fit into one window.
+    /// The number that fits into one window.
     pub quota: u64,
     /// The length of a window; zero for what is counted at the same time.
     pub window: Duration,
-    /// How many are left.
+    /// The number that is left.
     pub remaining: u64,
     /// When all of the quota is available again.
     pub reset: Duration,
@@ -528,7 +528,7 @@ impl Error for Fault {
     }
 }
 
-/// An error and its causes in one line: the outermost alone often says very little.
+/// An error and its causes in one line: the outermost error alone is often unspecific.
 #[must_use]
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();

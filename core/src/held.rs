@@ -1,4 +1,4 @@
-//! What a connector holds back until more of an answer is there, counted: nothing else bounds it.
+//! Counts the bytes that a connector buffers until more of an answer arrives. This count is their only limit.
 
 use crate::fault::{Fault, FaultKind};
 
@@ -18,7 +18,7 @@ const MAX_HELD: usize = 32 << 20;
 pub struct Held(usize);
 
 impl Held {
-    /// Counts so many bytes more.
+    /// Counts further bytes.
     ///
     /// # Errors
     /// [`FaultKind::UpstreamTooLarge`] from 32 MiB on.

@@ -1,6 +1,6 @@
 //! A request to an agent, as data.
 //!
-//! Not here: who decides about it ([`crate::connector`], [`crate::probe`]) and who sends it (the gateway).
+//! Not here: its creation ([`crate::connector`], [`crate::probe`]) and sending it (the gateway).
 
 use std::borrow::Cow;
 
@@ -15,13 +15,13 @@ pub struct HttpRequest {
     pub headers: Vec<(Cow<'static, str>, String)>,
     /// Empty: the request has none.
     pub body: Vec<u8>,
-    /// What its answer is.
+    /// The purpose of the request.
     pub purpose: Purpose,
     /// The operator allowed this host for the agent: it gets the agent's headers, as the agent's own origin does.
     pub is_trusted: bool,
 }
 
-/// What the answer to a request is.
+/// The purpose of a request, which determines the handling of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The agent's answer, or more of it: an event stream or a body, read with a sink. A client waits for the first

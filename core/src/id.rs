@@ -31,7 +31,7 @@ impl RunId {
         Uuid::try_parse(digits).ok().map(Self)
     }
 
-    /// The id of a message that came without one. Derived from the run's id, so a replay yields the same id.
+    /// The id of a message that has none. Derived from the run's id, so a replay yields the same id.
     #[must_use]
     pub fn message_id(self, index: usize) -> String {
         format!("msg_{}_{index}", self.0.simple())

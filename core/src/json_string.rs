@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-/// What stands between the quotes of a string. None: the JSON is another value.
+/// The characters between the quotes of a string. `None`: the JSON is another value.
 #[must_use]
 pub fn quoted(json: &str) -> Option<&str> {
     json.strip_prefix('"')?.strip_suffix('"')

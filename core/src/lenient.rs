@@ -195,7 +195,7 @@ pub trait Fields<'de>: Default {
     /// Reads the value of one field. Called once for each, with the value to be taken from `object`.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, object: &mut A) -> Result<(), A::Error>;
 
-    /// What a bare string in place of the object means.
+    /// The value for a bare string instead of the object.
     fn from_text(text: Cow<'de, str>) -> Option<Self> {
         let _ = text;
         None

@@ -1,9 +1,9 @@
-//! What a translation changes or leaves out, so that nothing is lost silently.
+//! Changes and omissions of a translation, so that no loss is silent.
 //!
-//! An adapter notes a loss where it drops or changes something: a connector in its turn
+//! An adapter records a loss where it drops or changes content: a connector in its turn
 //! ([`AgentTurn::losses`](crate::connector::AgentTurn::losses)), a client protocol in its exchange
-//! ([`Exchange::losses`](crate::exchange::Exchange::losses)). Not here: counting and logging them (the gateway), and the
-//! table of all pairs (`docs/matrix.md`).
+//! ([`Exchange::losses`](crate::exchange::Exchange::losses)). Not here: counting and logging them (the gateway), and
+//! the table of all pairs (`docs/matrix.md`).
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum ContentKind {
     Reasoning,
     /// A refusal in words.
     Refusal,
-    /// Which message a content belongs to, and their order.
+    /// The division of contents into messages, and their order.
     Structure,
     /// A call that the agent runs itself.
     AgentCall,
@@ -33,7 +33,7 @@ pub enum ContentKind {
     ToolFailure,
     /// The tools that a client declares.
     ToolDeclaration,
-    /// Which tools a client allows or demands.
+    /// The tools that a client allows or demands.
     ToolChoice,
     /// A call that needs a person's approval.
     Approval,
@@ -69,7 +69,7 @@ pub enum ContentKind {
     DataOut,
     /// Citations and other notes on a text.
     Annotation,
-    /// What an answer cost.
+    /// The token usage of an answer.
     Usage,
     /// Why an answer ended.
     EndReason,
@@ -83,7 +83,7 @@ pub enum ContentKind {
     OutputFormat,
     /// Earlier turns.
     History,
-    /// Who the client's user is.
+    /// The identity of the client's user.
     User,
     /// Application data.
     Metadata,
@@ -144,7 +144,7 @@ impl ContentKind {
     }
 }
 
-/// What became of a content.
+/// The change of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -168,13 +168,13 @@ impl Change {
 /// One way in which content does not arrive as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
-    /// Of what.
+    /// The kind of the content.
     pub kind: ContentKind,
-    /// What became of it.
+    /// The change of the content.
     pub change: Change,
     /// A short clause for operators, in the present tense, without any of the content.
     pub how: &'static str,
-    /// How often it happened.
+    /// The number of occurrences.
     pub count: u32,
 }
 
@@ -189,7 +189,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The losses of one turn or one response. Allocates nothing while there are none.
+/// The losses of one turn or one response. An empty list allocates nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses(Vec<Loss>);
 

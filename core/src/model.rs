@@ -485,7 +485,7 @@ pub struct ToolCall {
     /// Correlates a call with its output.
     #[serde(deserialize_with = "lenient_text")]
     pub call_id: String,
-    /// As the agent declared it; empty if it is unknown.
+    /// The name as the agent declared it; empty if it is unknown.
     #[serde(deserialize_with = "lenient_text")]
     pub name: String,
     /// Arguments as JSON text. Written by the model, so it may be invalid JSON.

@@ -16,19 +16,19 @@ choice! {
     }
 }
 choice! {
-    /// How refusals in the client's history reach the agent.
+    /// The form in which the agent receives refusals in the client's history.
     RefusalInput {
-        /// As refusals.
+        /// Refusals.
         #[default]
         Refusal,
-        /// As text, for agents that do not support refusals.
+        /// Text, for agents that do not support refusals.
         Text,
     }
 }
 choice! {
-    /// How data in ordinary messages is shown.
+    /// The form of data in ordinary messages.
     DataDisplay {
-        /// As text.
+        /// Text.
         #[default]
         Text,
         /// Hidden.
@@ -36,7 +36,7 @@ choice! {
     }
 }
 choice! {
-    /// How tools that the client declares are handled.
+    /// Handling of tools that the client declares.
     ClientTools {
         /// Send them to the agent.
         #[default]
@@ -58,7 +58,7 @@ choice! {
     }
 }
 choice! {
-    /// How the wanted format of an answer is handled.
+    /// Handling of the requested format of an answer.
     StructuredOutput {
         /// Send it to the agent, in the extra field `text`.
         #[default]
@@ -80,7 +80,7 @@ choice! {
     }
 }
 choice! {
-    /// What happens to a run when its client disconnects.
+    /// Handling of a run whose client disconnects.
     Disconnect {
         /// Cancel it.
         #[default]
@@ -90,7 +90,7 @@ choice! {
     }
 }
 choice! {
-    /// What happens to a request for a session that has an active run.
+    /// Handling of a request for a session with an active run.
     Busy {
         /// Refuse it.
         #[default]

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::http_url::Url;
 use crate::probe::{AgentProbe, Finding, ProbeAnswer};
 
-/// How many names of models a finding lists.
+/// Number of model names in a finding.
 const NAMED: usize = 5;
 
 /// Paths below the origin that one kind of server answers, its name, and a field of its answer. An empty field: the answer
@@ -37,7 +37,7 @@ pub struct ModelProbe {
 enum Question {
     /// The list of models, at this URL.
     Models(String),
-    /// Which kind of server it is: its place in [`KINDS`], and the URL.
+    /// The kind of server: its index in [`KINDS`], and the URL.
     Kind(usize, String),
 }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::fault::FaultKind;
 
-    /// What a probe of a server finds. `answers`: path, status and body; all other paths are 404.
+    /// The findings of a probe. `answers`: path, status and body; all other paths are 404.
     fn found(model: Option<&str>, answers: &[(&str, u16, &str)]) -> (Vec<String>, Vec<String>) {
         let mut probe = ModelProbe::new("http://agent:9/v1/models", model, vec![("x-version", "1".to_owned())]);
         let mut asked = Vec::new();

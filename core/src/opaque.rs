@@ -39,7 +39,7 @@ pub fn is_author(message: &Message, origin: &str) -> bool {
     author.is_some_and(|author| author == origin)
 }
 
-/// As [`may_return`], of a message.
+/// Like [`may_return`], for a message.
 #[must_use]
 pub fn of_message_may_return(message: &Message, origin: &str) -> bool {
     may_return(message.metadata.as_ref(), origin)

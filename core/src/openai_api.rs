@@ -1,5 +1,4 @@
-//! What the HTTP APIs of OpenAI have in common: the headers of every response, answers on unknown paths, and the list of
-//! models.
+//! Shared parts of OpenAI's HTTP APIs: the headers of every response, answers on unknown paths, and the list of models.
 //!
 //! Not here: error objects ([`crate::openai_error`]), and the document of a model ([`crate::model_list`]).
 

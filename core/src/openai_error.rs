@@ -100,7 +100,7 @@ impl<'a> ErrorObject<'a> {
         Some(Self { message: message.into(), kind, param: None, code, status, may_retry: false })
     }
 
-    /// Writes the error as an HTTP response. `fault`: what it was made of, if anything.
+    /// Writes the error as an HTTP response. `fault`: the cause, if there is one.
     pub fn write(&self, fault: Option<&Fault>, out: &mut Out) {
         #[derive(Serialize)]
         struct Body<'a> {

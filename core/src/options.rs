@@ -1,5 +1,5 @@
-//! What the options of adapters share: their JSON Schema, derived from their types, the switch, and options that are one of
-//! several words. Sizes and durations have their own modules.
+//! Shared parts of adapters' options: their JSON Schema, derived from their types, the switch, and options that are one
+//! of several words. Sizes and durations have their own modules.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -41,8 +41,8 @@ impl Owner {
         Self { principal: principal.into(), route: None, tenant: None, key: Arc::from("") }.with_key()
     }
 
-    /// The owner for a caller whose identity was proven: how (`key`, `jwt`, `cert`), by whose word, and the name. Two
-    /// different triples are never the same owner, and none is [`Self::anonymous`].
+    /// The owner for a caller whose identity was proven: the kind of proof (`key`, `jwt`, `cert`), its issuer, and the
+    /// name. Two different triples are never the same owner, and no triple is [`Self::anonymous`].
     #[must_use]
     pub fn authenticated(kind: &str, issuer: &str, subject: &str) -> Self {
         Self::new(format!("{kind}:{}:{subject}", escaped_with(issuer, &[':'])))

@@ -1,6 +1,6 @@
-//! What a stopped run still waits for: one canonical form for all protocols (docs/human-in-the-loop.md#canonical-form).
+//! The pending items of a stopped run: one canonical form for all protocols (docs/human-in-the-loop.md#canonical-form).
 //!
-//! Not here: processing answers and tracking open items ([`crate::answer`]), and who may answer (the engine).
+//! Not here: processing answers and tracking open items ([`crate::answer`]), and the right to answer (the engine).
 
 mod parse;
 
@@ -80,7 +80,7 @@ pub fn decision_word(word: &str) -> Option<Decision> {
 pub struct Pending {
     /// Unique in the session: the call's id for tools, the approval's id for all others.
     pub id: String,
-    /// What kind of answer it needs.
+    /// The kind of answer that the item needs.
     pub kind: PendingKind,
     /// Tool name; for input and auth the reason.
     pub name: String,
@@ -119,7 +119,7 @@ pub struct Pending {
 }
 
 impl Run {
-    /// What the last turn that reached the agent still waits for. All adapters use this function
+    /// The pending items of the last turn that reached the agent. All adapters use this function
     /// (docs/human-in-the-loop.md#pending-items).
     ///
     /// Every `function_call` and every `mcp_approval_request` in order, except those with an output or answer later in
@@ -129,7 +129,7 @@ impl Run {
         self.last_effective_turn().map_or_else(Vec::new, |last| self.pending_of(last))
     }
 
-    /// What a turn was waiting for when it ended, whatever happened later.
+    /// The pending items of a turn at its end, independent of later turns.
     #[must_use]
     pub fn pending_of(&self, turn: usize) -> Vec<Pending> {
         if !matches!(self.turns.get(turn).and_then(|turn| turn.end), Some(End::Completed | End::Incomplete)) {

@@ -1,24 +1,25 @@
-//! How a run is started, answered, kept and ended, as far as its protocol decides that: one value that goes with the
-//! call, with each turn, and with the run.
+//! The rules for starting, answering, keeping and ending a run, as far as its protocol decides them: one value that
+//! accompanies the call, each turn, and the run.
 //!
-//! Protocols pick a preset ([`RunPolicy::attached`], [`RunPolicy::background`], [`RunPolicy::task`]) and change what is
-//! different for them. Not here: what is asked and in which session ([`crate::call::RunCall`]), and who may decide what
-//! a run waits for ([`crate::answer::AnswerPolicy`]).
+//! Protocols pick a preset ([`RunPolicy::attached`], [`RunPolicy::background`], [`RunPolicy::task`]) and change single
+//! fields. Not here: the request and its session ([`crate::call::RunCall`]), and the rights to decide pending items
+//! ([`crate::answer::AnswerPolicy`]).
 
 use std::time::Duration;
 
 use crate::event::End;
 
-/// How a run is started, answered, kept and ended.
+/// The rules for starting, answering, keeping and ending a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunPolicy {
-    /// True: the run goes on when its client leaves. False: it is cancelled, unless the route says otherwise.
+    /// Whether the run continues when its client disconnects. Otherwise it is cancelled, unless the route says
+    /// otherwise.
     pub detached: bool,
     /// When the first answer goes out.
     pub first_response: FirstResponse,
-    /// With [`Delivery::Collect`]: after this time the call is answered with the run as it stands, and the run goes on.
-    /// `None`: the client waits for the end.
+    /// With [`Delivery::Collect`]: after this time the call is answered with the current state of the run, and the run
+    /// continues. `None`: the client waits for the end.
     pub collect_timeout: Option<Duration>,
     /// True: if the agent was never reached and the client got the refusal as its answer, the run does not exist: no
     /// one can find it.
@@ -29,9 +30,9 @@ pub struct RunPolicy {
     /// True: the agent is not called. The input is recorded and the run ends at once, without an answer; the agent
     /// receives the input with the next request that continues from there.
     pub record_only: bool,
-    /// How many turns the run has.
+    /// The number of turns of the run.
     pub turns: Turns,
-    /// What to do if the session is busy. `None`: as the agent's setting says.
+    /// Handling of a busy session. `None`: according to the agent's setting.
     pub busy: Option<Busy>,
 }
 
@@ -48,13 +49,13 @@ pub enum FirstResponse {
     },
 }
 
-/// How many turns a run has.
+/// The number of turns of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turns {
     /// One: the run ends with it.
     One,
-    /// As many as its client starts with [`crate::call::Thread::Continue`]. A turn that leaves pending items does not
-    /// end the run.
+    /// Each [`crate::call::Thread::Continue`] starts a further turn. A turn that leaves pending items does not end the
+    /// run.
     Many {
         /// After which ends of a turn the run waits although nothing is pending.
         pause_on: &'static [End],
@@ -77,7 +78,7 @@ impl RunPolicy {
         }
     }
 
-    /// One turn that goes on without its client, who has its id at once and asks later what became of it.
+    /// One turn that continues without its client, which gets the id immediately and polls the result.
     #[must_use]
     pub const fn background() -> Self {
         Self { detached: true, first_response: FirstResponse::Immediate, ..Self::attached() }
@@ -102,7 +103,7 @@ impl RunPolicy {
         Self { record_only: true, ..Self::attached() }
     }
 
-    /// Sets whether the run goes on without its client.
+    /// Sets whether the run continues without its client.
     #[must_use]
     pub const fn with_detached(self, detached: bool) -> Self {
         Self { detached, ..self }
@@ -138,7 +139,7 @@ impl RunPolicy {
         Self { turns: Turns::Many { pause_on }, ..self }
     }
 
-    /// What the policy comes to with a delivery: a background answer waits neither for the agent nor for its client.
+    /// The policy for a delivery: a background answer waits neither for the agent nor for its client.
     #[must_use]
     pub const fn for_delivery(self, delivery: Delivery) -> Self {
         match delivery {
@@ -147,7 +148,7 @@ impl RunPolicy {
         }
     }
 
-    /// What the policy comes to for a later turn: the run exists, whatever becomes of the turn.
+    /// The policy for a later turn: the run exists, whatever the outcome of the turn.
     #[must_use]
     pub const fn for_later_turn(self) -> Self {
         Self { discard_if_unreached: false, ..self }
@@ -161,7 +162,7 @@ impl Default for RunPolicy {
 }
 
 impl FirstResponse {
-    /// How long a stream is held back for the agent, if that is said.
+    /// Time that a stream is held back for the agent's first event, if the policy has one.
     #[must_use]
     pub const fn timeout(&self) -> Option<Duration> {
         match self {
@@ -185,19 +186,19 @@ impl Turns {
     }
 }
 
-/// How an answer is wanted.
+/// The delivery of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Step by step.
     Stream,
     /// Whole, once the turn has ended. Answered by [`crate::call::Reply::Run`].
     Collect,
-    /// At once, as it stands, and the run goes on, as with [`RunPolicy::background`]. Answered by
+    /// Immediately, with the current state, and the run continues, as with [`RunPolicy::background`]. Answered by
     /// [`crate::call::Reply::Run`].
     Background,
 }
 
-/// What to do with a turn for a session that is busy.
+/// Handling of a turn for a busy session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// Wait for its turn.

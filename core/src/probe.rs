@@ -8,13 +8,13 @@ use crate::http_request::HttpRequest;
 
 /// One probe of one agent. The gateway sends what [`next`](Self::next) says and hands over the answer, until it is None.
 pub trait AgentProbe: Send {
-    /// What to fetch next. Nothing that runs the agent.
+    /// The next document to fetch. No request runs the agent.
     fn next(&mut self) -> Option<HttpRequest>;
 
-    /// Reads the answer to the latest request, whatever its status, or why there is none.
+    /// Reads the answer to the latest request, whatever its status, or the reason for its absence.
     fn on_answer(&mut self, answer: Result<ProbeAnswer<'_>, &Fault>);
 
-    /// What was found, in the order in which it should be read.
+    /// The findings, in the order in which an operator should read them.
     fn findings(&self) -> &[Finding];
 }
 
@@ -37,7 +37,7 @@ impl ProbeAnswer<'_> {
     }
 }
 
-/// How good a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// It works.
@@ -63,7 +63,7 @@ impl Level {
 /// One thing that a probe found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How good it is.
+    /// The severity.
     pub level: Level,
     /// A sentence for the operator, without a secret; a problem names its remedy.
     pub text: String,

@@ -24,10 +24,10 @@ pub struct PushNotifiers {
     /// The collection of documents that describe receivers. A document's key is the run's id (hyphenated), a slash, and
     /// a suffix that the adapter chooses.
     pub collection: &'static str,
-    /// Which addresses are allowed. Checked when a document is created ([`crate::FaultKind::Invalid`], field `url`),
-    /// and again before each connection.
+    /// The allowed addresses. Checked when a document is created ([`crate::FaultKind::Invalid`], field `url`), and
+    /// again before each connection.
     pub policy: Policy,
-    /// How long a notifier may hold back small deltas to send them together.
+    /// Time that a notifier may hold back small deltas to send them together.
     pub pause: Duration,
     /// Creates the notifier of a document. `None`: the document has no receiver, or a disabled one.
     pub open: OpenNotifier,

@@ -12,13 +12,13 @@ use serde::{Serialize, Serializer};
 /// The units, in seconds. A day has 24 hours.
 const UNITS: [(&str, u64); 4] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
 
-/// What [`Rate::parse`] accepts, for JSON Schema.
+/// The texts that [`Rate::parse`] accepts, for JSON Schema.
 const PATTERN: &str = r"^\s*\d+\s*/\s*[smhd]\s*$";
 
-/// How often something may happen: a number in a second, a minute, an hour or a day.
+/// A rate: a number per second, minute, hour or day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How often in one unit.
+    /// The number in one unit.
     pub count: NonZeroU32,
     /// The unit.
     pub per: Duration,
@@ -37,7 +37,7 @@ impl Rate {
         (self.per / self.count.get()).max(Duration::from_nanos(1))
     }
 
-    /// How many fit into one second, at least one: the smallest sensible burst.
+    /// The number that fits into one second, at least one: the smallest sensible burst.
     #[must_use]
     pub fn per_second(&self) -> NonZeroU32 {
         let seconds = u32::try_from(self.per.as_secs()).unwrap_or(u32::MAX).max(1);

@@ -10,22 +10,22 @@ use crate::method::Method;
 use crate::model::Role;
 use crate::run::Run;
 
-/// Makes a sample request. With a thread, its call goes on with that session.
+/// Makes a sample request. With a thread, its call continues that session.
 pub type Sample = Box<dyn Fn(&SampleInput<'_>) -> SampleRequest + Send + Sync>;
 
-/// What a sample request asks for.
+/// The contents of a sample request.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleInput<'a> {
     /// The agent's name; one of the route's agents.
     pub agent: &'a str,
-    /// What the user says.
+    /// The user's text.
     pub text: &'a str,
     /// An unused id, for protocols whose clients choose one.
     pub id: RunId,
-    /// The run that such a request began, as it is shown: what of it protocols repeat in their answers is the client's own.
-    /// `None`: the request begins a run.
+    /// The run that such a request began, for protocols that repeat the client's own values in their answers. `None`:
+    /// the request begins a run.
     pub began: Option<&'a Run>,
-    /// The conversation that the request goes on with. `None`: it begins one.
+    /// The conversation that the request continues. `None`: the request begins one.
     pub thread: Option<SampleThread<'a>>,
 }
 
@@ -34,9 +34,9 @@ pub struct SampleInput<'a> {
 pub struct SampleThread<'a> {
     /// Its session.
     pub session: &'a str,
-    /// The run to go on from, for protocols whose clients name one. `None`: the request names none.
+    /// The run to continue, for protocols whose clients name one. `None`: the request names none.
     pub previous: Option<RunId>,
-    /// What was said, for protocols whose clients send it again: by whom, and the text, the oldest first.
+    /// The history, for protocols whose clients send it again: role and text, the oldest first.
     pub said: &'a [(Role, String)],
 }
 

@@ -10,13 +10,13 @@ use crate::data_url::{DataUrl, is_data_url};
 use crate::json::Json;
 use crate::model::{Body, Content};
 
-/// What of a content is shown.
+/// The parts of a content that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Show {
     /// Whether data is shown, as JSON.
     pub data: bool,
-    /// Inline bytes are linked as a data URL of at most so many bytes. Longer ones are replaced by name and size:
-    /// clients render the text, and a model reads it again.
+    /// Inline bytes up to this length are linked as a data URL. Longer ones are replaced by name and size: clients
+    /// render the text, and a model reads it again.
     pub max_inline: usize,
 }
 

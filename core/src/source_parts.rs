@@ -1,6 +1,7 @@
-//! Parts of a user's message whose media stand in a `source`, as the protocols of several front ends write them.
+//! Parts of a user's message with media in a `source`, as the protocols of several front ends write them.
 //!
-//! Parsed is also what their front ends send besides: the chat completions form of images, and the older form `binary`.
+//! The other forms of their front ends are parsed too: the chat completions form of images, and the older form
+//! `binary`.
 
 use crate::fault::Fault;
 use crate::model::{Body, Content, File};

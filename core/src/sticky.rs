@@ -35,7 +35,7 @@ impl StickyTools {
         request.tools.as_deref().unwrap_or(&self.0)
     }
 
-    /// What is kept for the turns after this request.
+    /// The values that the turns after this request keep.
     #[must_use]
     pub fn after(&self, request: &AgentRequest) -> Self {
         Self(self.in_force(request).to_vec())

@@ -10,7 +10,7 @@ use crate::json_string::unescape;
 /// Shapes of longer frames are not kept, in bytes.
 const MAX_SHAPE: usize = 4096;
 
-/// What stands before and after the text of a frame.
+/// The bytes before and after the text of a frame.
 ///
 /// ```
 /// use interlingua_core::template::TextTemplate;

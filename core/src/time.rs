@@ -36,7 +36,7 @@ pub fn format_rfc3339_millis(time: Millis) -> String {
     text
 }
 
-/// As [`format_rfc3339_millis`], at the end of a text.
+/// Appends a time in the form of [`format_rfc3339_millis`].
 pub fn push_rfc3339_millis(time: Millis, text: &mut String) {
     static MILLIS: temporal::DateTimePrinter = temporal::DateTimePrinter::new().precision(Some(3));
     let printed = MILLIS.print_timestamp(&to_timestamp(time), text);

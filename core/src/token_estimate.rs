@@ -1,4 +1,4 @@
-//! How many tokens a request has, roughly: the tokenizers of agents are unknown.
+//! A rough estimate of a request's tokens: the tokenizers of agents are unknown.
 
 use crate::json::Json;
 use crate::model::{Body, Message};

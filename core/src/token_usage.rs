@@ -1,4 +1,4 @@
-//! What an answer cost, read from the forms in which agents report it.
+//! The token usage of an answer, read from the forms in which agents report it.
 
 use crate::json::{Extra, Json};
 
@@ -9,7 +9,7 @@ pub struct TokenUsage {
     pub input: u64,
     /// Tokens of the answer.
     pub output: u64,
-    /// As reported, else the sum.
+    /// The reported total, else the sum.
     pub total: u64,
     /// Tokens of the request that were read from a cache. `None`: not reported.
     pub cached: Option<u64>,

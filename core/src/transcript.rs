@@ -1,11 +1,11 @@
-//! A conversation as servers without a memory take it: who spoke, and which output belongs to which call.
+//! A conversation in the form of servers without a memory: the role of each message, and the call of each output.
 //!
-//! Such servers refuse a call without an output behind it, an output without its call, and more of the assistant's words
-//! before the outputs. Clients and agents of other protocols send all of these. [`Transcript::read`] walks the input once,
-//! gathers what the assistant said in one go into one [`Passage`], pairs calls with outputs, and leaves out and counts the
-//! halves of pairs.
+//! Such servers refuse a call without an output after it, an output without its call, and further text of the assistant
+//! before the outputs. Clients and agents of other protocols send all of these. [`Transcript::read`] iterates over the
+//! input once, gathers each uninterrupted turn of the assistant into one [`Passage`], pairs calls with outputs, and
+//! leaves out and counts the halves of pairs.
 //!
-//! Not here: the messages of any protocol (the connectors), and which earlier turns are in the input (the engine).
+//! Not here: the messages of any protocol (the connectors), and the selection of earlier turns (the engine).
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -42,25 +42,25 @@ use crate::pending::{Decision, Pending};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Transcript<'a> {
-    /// What was said, in order. No [`Stretch`] in it is empty.
+    /// The messages, in order. Every [`Stretch`] in it has entries.
     pub passages: Vec<Passage<'a>>,
-    /// How many calls were left out because they have no output.
+    /// The number of calls that were left out because they have no output.
     pub open_calls: u32,
-    /// How many outputs were left out because no call before them waits for them.
+    /// The number of outputs that were left out because no call before them waits for them.
     pub unmatched_outputs: u32,
-    /// What approval was asked for, by the id of the request.
+    /// The subjects of approvals, by the id of the request.
     asked: HashMap<String, String>,
 }
 
-/// What one side said before the other did.
+/// An uninterrupted part of one side.
 #[derive(Clone, Debug)]
 pub enum Passage<'a> {
     /// Instructions.
     System(Entry<'a>),
     /// Words of the user, or of anyone else who is neither the assistant nor the system.
     User(Entry<'a>),
-    /// What the assistant said and called until someone else spoke, or until its calls were answered. The outputs belong
-    /// right behind it, whatever lay between them and their calls.
+    /// The assistant's texts and calls until another role speaks, or until its calls were answered. The outputs follow
+    /// it directly, whatever was between them and their calls.
     Assistant(Stretch<'a>),
     /// Decisions about what the agent asked approval for: `mcp_approval_response`.
     Decision(Entry<'a>),
@@ -82,7 +82,7 @@ impl Deref for Entry<'_> {
     }
 }
 
-/// What the assistant said and called in one go, in order.
+/// One uninterrupted turn of the assistant, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Stretch<'a> {
     /// Not empty.
@@ -102,7 +102,7 @@ pub enum Part<'a> {
     Call(PairedCall<'a>),
 }
 
-/// A call and what came of it.
+/// A call and its output.
 #[derive(Clone, Debug)]
 pub struct PairedCall<'a> {
     /// The message with the call.
@@ -113,14 +113,14 @@ pub struct PairedCall<'a> {
     pub output: Option<(Entry<'a>, ToolOutput)>,
 }
 
-/// What becomes of calls without an output.
+/// Handling of calls without an output.
 #[derive(Clone, Copy)]
 pub enum OpenCalls<'p> {
     /// They are left out.
     LeftOut,
-    /// Those stay that an item concerns which this turn answers: the agent runs them now.
+    /// Calls stay if this turn answers an item about them: the agent runs them now.
     KeptIfAsked,
-    /// Those of the messages stay for which this is true.
+    /// Calls stay if this is true for their message.
     KeptIf(&'p dyn Fn(&Message) -> bool),
 }
 
@@ -147,7 +147,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Reads an input. `answered`: the items that it answers, with what approval was asked for.
+    /// Reads an input. `answered`: the items that it answers, with the subjects of approvals.
     #[must_use]
     pub fn read(input: &'a [Message], answered: &[Pending], open_calls: OpenCalls<'_>) -> Self {
         let mut reader = Reader::default();
@@ -166,7 +166,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// What was asked, or decided, in words: for protocols that know no approvals. One text for each item.
+    /// A question or a decision in words, for protocols that have no approvals. One text for each item.
     #[must_use]
     pub fn in_words(&self, entry: Entry<'_>) -> Vec<String> {
         match entry.kind {
@@ -204,8 +204,8 @@ fn decision(name: &str, given: AnswerBody) -> Option<String> {
     Some(text.map_or(decided.clone(), |text| format!("{decided} {text}")))
 }
 
-/// A content as text, for servers that do not take its kind: as it is, or as a note that says where it can be found. What is
-/// lost by that is noted.
+/// A content as text, for servers that do not accept its kind: unchanged, or as a note with its location. The loss is
+/// recorded.
 pub fn sent_as_text(content: &Content, losses: &mut Losses) -> String {
     note_as_text(content, losses);
     as_text(content)

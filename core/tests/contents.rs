@@ -1,4 +1,4 @@
-//! What a turn has for its client, of every script.
+//! The contents of a turn, for every script.
 #![cfg(feature = "testkit")]
 
 use std::fmt::Write as _;

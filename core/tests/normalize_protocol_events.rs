@@ -1,4 +1,4 @@
-//! Bounds of events that the model has no word for: what is beyond them is dropped and reported, and the run goes on.
+//! Limits of events that the model cannot express: an event beyond them is dropped and reported, and the run continues.
 
 use interlingua_core::End;
 use interlingua_core::agent_api::Frame;
@@ -11,13 +11,13 @@ const KIB: usize = 1 << 10;
 const TOO_LARGE: &str = "protocol_event (it is too large to be kept)";
 const TOO_MANY: &str = "protocol_event (the run has too many of them)";
 
-/// A datum of so many bytes.
+/// A datum of this length.
 fn data(bytes: usize) -> String {
     let frame = r#"{"protocol":"p","event":""}"#.len();
     format!(r#"{{"protocol":"p","event":"{}"}}"#, "x".repeat(bytes - frame))
 }
 
-/// A message that holds an event of so many bytes.
+/// A message with an event of this size.
 fn event(id: &str, bytes: usize) -> String {
     let data = data(bytes);
     format!(
@@ -42,7 +42,7 @@ fn text(id: &str) -> String {
     )
 }
 
-/// Takes a turn in a record with room for so many bytes. The result is what was lost.
+/// Reads a turn into a record of limited size. Returns the losses.
 fn turn(record: &mut Record, limit: usize, lines: &[String]) -> Vec<String> {
     let mut normalizer = Normalizer::new(limit);
     let end = r#"{"object":"response","status":"completed","id":"r","output":[]}"#.to_owned();
@@ -107,7 +107,7 @@ fn together_they_have_a_quarter_of_the_run() {
     let many: Vec<String> = (0..40).map(|number| event(&format!("e{number}"), 10 * KIB)).chain([text("t")]).collect();
     assert_eq!(run(800 * KIB, &many), (20, vec![format!("{TOO_MANY} ×20")]));
 
-    // What is repeated in pieces counts once.
+    // A value that arrives in pieces is counted once.
     let pieces: Vec<String> = (0..20)
         .map(|number| format!("e{number}"))
         .flat_map(|id| [announced(&id), content(&id, 10 * KIB), event(&id, 10 * KIB)])

@@ -250,7 +250,7 @@ struct IntendedMessage {
     kind: &'static str,
     contents: Vec<IntendedContent>,
     announced: bool,
-    /// How the end of the message is sent. `None`: it is not sent.
+    /// The form of the message's end. `None`: no end is sent.
     closed: Option<Closing>,
     in_output: bool,
     /// The output has the message under another id.

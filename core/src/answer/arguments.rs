@@ -49,7 +49,7 @@ impl GivenArguments {
         Self { value, tool: None, may_be_comment: false }
     }
 
-    /// True if the call would run with other arguments than it was asked with.
+    /// Whether the call would run with other arguments than those of the question.
     pub(super) fn differ(&self, item: &Pending) -> bool {
         if self.may_be_comment && self.is_comment(item) {
             return false;

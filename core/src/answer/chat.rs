@@ -15,16 +15,16 @@ use crate::capability::Asks;
 use crate::json::{Extra, Json};
 use crate::pending::{Decision, Pending, PendingKind};
 
-/// How approvals, questions and logins are asked.
+/// The form of approvals, questions and logins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalForm {
-    /// As calls, if the request declares the functions; else as text.
+    /// Calls, if the request declares the functions; else text.
     #[default]
     Auto,
-    /// As text with a marker.
+    /// Text with a marker.
     Text,
-    /// As calls.
+    /// Calls.
     Tool,
     /// Not at all: the answer is an error.
     Refuse,
@@ -41,7 +41,7 @@ pub struct ChatAsker<'a> {
     pub input_function: &'a str,
 }
 
-/// An item as a client is asked.
+/// An item in the form of a question to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskedItem<'a> {
     /// A call of a function; its output is the answer.
@@ -90,7 +90,7 @@ impl ApprovalForm {
         }
     }
 
-    /// What an agent can ask for.
+    /// The kinds of items that an agent can leave open.
     #[must_use]
     pub fn asks(self) -> Asks {
         if self == Self::Refuse { Asks::default() } else { Asks::ALL }
@@ -134,8 +134,8 @@ impl<'a> ChatAsker<'a> {
         }
     }
 
-    /// How the items of a request are asked, which says how they are answered. `declares`: whether the request declares a
-    /// function.
+    /// The form of a request's items, which determines the form of their answers. `declares`: whether the request
+    /// declares a function.
     #[must_use]
     pub fn policy(&self, declares: &dyn Fn(&str) -> bool) -> AskPolicy {
         let kinds = [PendingKind::Approval, PendingKind::Input];
@@ -146,7 +146,7 @@ impl<'a> ChatAsker<'a> {
         }
     }
 
-    /// What of these items is asked now: all, as calls; or the first. Calls that the client runs are not among them.
+    /// The items to ask now: all of them as calls, or the first one. Calls that the client runs are not among them.
     #[must_use]
     pub fn ask<'p>(&self, pending: &'p [Pending], declares: &dyn Fn(&str) -> bool) -> Vec<AskedItem<'p>>
     where
@@ -243,7 +243,7 @@ pub fn without_reason(text: &str) -> &str {
     rest.split_once('\n').map_or("", |(_, question)| question)
 }
 
-/// What a line such as `[approval appr_1]` refers to.
+/// The item that a line such as `[approval appr_1]` refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// True for an approval; false for a question or a login.
@@ -279,8 +279,8 @@ impl Marker {
         format!("[{kind} {}]", escaped(&self.id))
     }
 
-    /// What the user's only new words are as an answer. An approval is decided by a single word alone: anything else
-    /// decides nothing, also JSON.
+    /// The user's only new text as an answer. An approval is decided by a single word alone: any other text decides
+    /// nothing, and neither does JSON.
     #[must_use]
     pub fn answer(&self, words: &str) -> Answer {
         let decides = !self.is_approval || decision_word(words).is_some();

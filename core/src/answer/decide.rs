@@ -305,7 +305,7 @@ fn parse_words(item: &Pending, text: &str, offered: &[Decision]) -> Result<Parse
     Ok(ParsedAnswer { text: Some(text.to_owned()), value, payload, ..ParsedAnswer::new(Decision::Respond) })
 }
 
-/// What people write after they have logged in. It only continues the run and approves nothing.
+/// Words that confirm a login. They only continue the run and approve nothing.
 fn login_confirmation(text: &str) -> Option<Decision> {
     const WORDS: [&str; 9] = [
         "done",

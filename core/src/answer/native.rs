@@ -20,7 +20,7 @@ struct Response<'a> {
     interrupt: Option<Extension<'a>>,
 }
 
-/// What the plain canonical answer cannot express.
+/// The parts of an answer that the plain canonical form cannot express.
 #[derive(Serialize)]
 struct Extension<'a> {
     decision: Decision,

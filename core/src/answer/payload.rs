@@ -1,9 +1,9 @@
-//! Interrupt payloads of documented forms, which agents pass through from whatever framework they are written in: what a
-//! payload asks, and the answer its source expects (docs/human-in-the-loop.md#answering,
-//! docs/human-in-the-loop.md#interrupt-payloads). Also the payload the gateway makes if a protocol needs one and the
-//! source has none.
+//! Interrupt payloads of documented forms, which agents pass through from the framework they are written in: the
+//! question of a payload, and the answer its source expects (docs/human-in-the-loop.md#answering,
+//! docs/human-in-the-loop.md#interrupt-payloads). Also the payload that the gateway generates if a protocol needs one
+//! and the source has none.
 //!
-//! Not here: who sends which form. A form is recognized by its fields alone.
+//! Not here: the senders of each form. A form is recognized by its fields alone.
 
 use serde::Serialize;
 use serde_json::value::RawValue;

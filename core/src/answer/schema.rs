@@ -17,7 +17,7 @@ use crate::json::Json;
 pub struct SchemaMismatch {
     /// The path in the value, such as `items[2].name`. Empty for the value itself.
     pub path: String,
-    /// What it should be: the rest of a sentence after "must".
+    /// The expected value: the rest of a sentence after "must".
     pub expected: String,
 }
 

@@ -1,4 +1,4 @@
-//! How items are asked and answered: what the client's protocol can do, and what the upstream accepts.
+//! Terms of questions and answers: the abilities of the client's protocol, and the decisions that the upstream accepts.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pending::{Decision, Pending, PendingKind};
 
-/// How a protocol asks for several open items (docs/human-in-the-loop.md#rule-4).
+/// A protocol's way to ask for several open items (docs/human-in-the-loop.md#rule-4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskPolicy {
     /// All items at once, answered in one request. Tool calls may be left out.
@@ -19,7 +19,7 @@ pub enum AskPolicy {
     OneByOneWithTools,
 }
 
-/// What to do with an answer to an unknown item: the store was lost, or another gateway asked
+/// Handling of an answer to an unknown item: the store was lost, or another gateway asked
 /// (docs/human-in-the-loop.md#unknown-items).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -34,19 +34,20 @@ pub enum OrphanPolicy {
 /// The answer settings of a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerPolicy {
-    /// How the protocol asks for items.
+    /// The protocol's way to ask.
     pub asking: AskPolicy,
-    /// How long an item can be answered if its source sets no expiry. Afterwards it can only be cancelled.
+    /// Time that an item can be answered if its source sets no expiry. Afterwards it can only be cancelled.
     pub ttl: Option<Duration>,
-    /// What to do with answers to unknown items.
+    /// Handling of answers to unknown items.
     pub orphans: OrphanPolicy,
     /// True if the upstream accepts single answers: then each one is sent immediately.
     pub accepts_single_answers: bool,
-    /// True if an answer that decides nothing, or nothing that is allowed, is not refused: the client is asked again.
+    /// Whether a client is asked again after an answer without an allowed decision. Otherwise such
+    /// an answer is refused.
     pub asks_again: bool,
 }
 
-/// What an agent with the approval extension accepts.
+/// The decisions that an agent with the approval extension accepts.
 pub const ALL_DECISIONS: &[Decision] =
     &[Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject, Decision::Cancel];
 

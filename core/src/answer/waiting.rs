@@ -44,7 +44,7 @@ pub struct Open {
     pub item: Pending,
     /// The run that asked.
     pub run: RunId,
-    /// When it was asked; 0 for items of an earlier version.
+    /// The time of the question; 0 for items of an earlier version.
     #[serde(default)]
     pub asked_at: Millis,
     /// When the item expires. Afterwards it can only be cancelled.
@@ -107,11 +107,11 @@ pub struct AskContext<'a> {
     pub tools: &'a [Json],
     /// The decisions that the agent accepts.
     pub decisions: &'static [Decision],
-    /// How the agent takes the outputs of several calls.
+    /// The way in which the agent accepts the outputs of several calls.
     pub tool_outputs: ToolOutputs,
 }
 
-/// What to do with a request.
+/// The handling of a request.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Send it upstream. The items it answers are closed from now on. Call [`Waiting::confirm_sent`] when the upstream

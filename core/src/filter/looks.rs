@@ -82,7 +82,7 @@ fn is_jwt(piece: &str) -> bool {
 /// A prefix that a vendor chose to make keys recognizable.
 struct Prefix {
     text: &'static str,
-    /// Of the whole key, in bytes.
+    /// Minimum length of the whole key, in bytes.
     min_len: usize,
     /// True if the prefix counts within a word, too: it is rare enough, and the rest of the key has a fixed alphabet.
     anywhere: bool,
@@ -267,7 +267,7 @@ fn is_random_in_one_case(part: &str) -> bool {
         && !consists_of_words(part)
 }
 
-/// How often the kind of character changes: upper case, lower case, digits, others.
+/// The number of changes between kinds of characters: upper case, lower case, digits, others.
 fn class_changes(text: &str) -> usize {
     let class = |letter: u8| (letter.is_ascii_uppercase(), letter.is_ascii_lowercase(), letter.is_ascii_digit());
     text.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count()

@@ -16,7 +16,7 @@ pub(super) fn private_ipv6(word: &str) -> Option<Range<usize>> {
         .map_or(0, |at| at + word[at..].chars().next().map_or(1, char::len_utf8));
     let end = word[start..].find(|letter| !is_part(letter)).map_or(word.len(), |end| start + end);
 
-    // The sentence may go on or end behind the address.
+    // The sentence may continue or end after the address.
     let without_dot = word[start..end].trim_end_matches('.');
     let found = [without_dot, without_dot.trim_end_matches(':')].into_iter();
     let (address, text) = found.filter_map(|text| Some((text.parse::<Ipv6Addr>().ok()?, text))).next()?;
@@ -69,7 +69,7 @@ pub(super) fn find_path(word: &str) -> Option<usize> {
         return Some(0);
     }
 
-    // `C:\` or `C:/`. Of the latter more is asked, because slashes stand between words, too.
+    // `C:\` or `C:/`. For the latter more conditions apply, because slashes also separate words.
     let drive = |at: usize| match word.as_bytes().get(at + 1..) {
         Some([b':', b'\\', ..]) => true,
         Some([b':', b'/', first, second, ..]) => first.is_ascii_alphanumeric() && second.is_ascii_alphanumeric(),

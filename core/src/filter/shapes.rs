@@ -12,7 +12,7 @@ use super::places::{find_path, is_private, is_single, private_ipv6};
 /// Replaces whatever is redacted.
 const REDACTED: &str = "…";
 
-/// What is redacted.
+/// The kind of a redacted text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redaction {
     /// Only secrets: for log lines.
@@ -86,7 +86,7 @@ fn without_pem(text: &str) -> String {
     out
 }
 
-/// What the previous words imply for the next one.
+/// The implication of the previous words for the next one.
 enum State {
     Plain,
     /// The value of a name that is nearly always a secret.

@@ -49,7 +49,7 @@ pub enum JournalError {
     Malformed {
         /// Index of the line in the input, counted from 0.
         line: usize,
-        /// What is wrong with it.
+        /// The error in the record.
         why: String,
     },
 }

@@ -196,7 +196,7 @@ fn new_fields(known: &Extra, all: Extra) -> Extra {
     fields.map(|(name, value)| (name.to_owned(), value.clone())).collect()
 }
 
-/// What the upstream reported about a turn: id, usage, unknown fields.
+/// The upstream's fields of a turn: id, usage, unknown fields.
 type Facts = (Option<String>, Option<Json>, Extra);
 
 /// A parsed line.

@@ -31,7 +31,7 @@ pub(super) fn is_address(text: &str) -> bool {
 /// Data that grows by fragments.
 #[derive(Debug)]
 pub(super) enum Growing {
-    /// As it came.
+    /// Unchanged.
     Kept(Json),
     Text(String),
     List(Vec<Json>),
@@ -149,7 +149,7 @@ impl Serialize for Growing {
     }
 }
 
-/// The sum of two numbers. None if one of them is none.
+/// The sum of two numbers. `None` if one of the values is no number.
 fn sum(old: &Json, new: &Json) -> Option<Json> {
     if let (Some(old), Some(new)) = (old.decode::<i64>(), new.decode::<i64>())
         && let Some(sum) = old.checked_add(new)

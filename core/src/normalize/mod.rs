@@ -43,9 +43,9 @@ use crate::json::Extra;
 use crate::model::{ContentType, MessageType};
 use crate::run::{FailureCause, MessageEnd, MessageStart, Record, RunError, reserve_one};
 
-/// How many messages without an end are compared with messages of the final output that have other ids.
+/// Number of messages without an end that are compared with messages of the final output that have other ids.
 const MAX_OPEN: usize = 16;
-/// How many unknown fields of responses are kept per turn.
+/// Number of unknown fields of responses that are stored per turn.
 const MAX_NOTED: usize = 256;
 
 /// The limit of a record, divided by this, may be spent on replacing texts before they are final.
@@ -54,10 +54,10 @@ const REPLACE_DIVISOR: usize = 16;
 /// The error text of a turn that the agent rejected without a reason. Text that it sent before is more useful.
 pub const REJECTED: &str = "the agent rejected the request";
 
-/// What an event means for the turn.
+/// The effect of an event on the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The turn goes on.
+    /// The turn continues.
     More,
     /// The turn has ended; later events are ignored.
     Ended,
@@ -80,18 +80,18 @@ pub struct Normalizer {
     /// The contents of finished messages, for comparing them with the final output.
     emitted: same::FinishedMessages,
     names: Names,
-    /// How many unknown fields of responses are kept so far.
+    /// Number of unknown fields of responses that are stored so far.
     turn_updated_at: usize,
     /// The end of a response with another id (docs/protocols/agent-api.md#repair-13): it counts if no other end
     /// arrives.
     foreign_end: Option<(End, Option<RunError>)>,
-    /// That end is a rejection, and nothing else arrived since.
+    /// Whether that end is a rejection and no event arrived since.
     rejected: bool,
     /// The most memory a record may take, in bytes.
     limit: usize,
     /// Bytes that are held back: they count towards the limit too.
     held: usize,
-    /// How many bytes of replacements may still be emitted before they are final.
+    /// Bytes of replacements that may still be emitted before they are final.
     replace_budget: usize,
     ended: bool,
     begun: bool,
@@ -168,19 +168,19 @@ impl Normalizer {
         filter.end(error, end)
     }
 
-    /// What the agent waits for, besides pending items. `None`: it has not said so.
+    /// The condition that the agent waits for, besides pending items. `None`: the agent named none.
     #[must_use]
     pub const fn awaits(&self) -> Option<Awaits> {
         self.awaits
     }
 
-    /// How many heartbeat messages arrived. They are not part of the run.
+    /// The number of heartbeat messages. They are not part of the run.
     #[must_use]
     pub const fn heartbeats(&self) -> u64 {
         self.heartbeats
     }
 
-    /// How many events had no effect.
+    /// The number of events without an effect.
     #[must_use]
     pub const fn ignored(&self) -> u64 {
         self.ignored
@@ -252,7 +252,7 @@ impl Normalizer {
         self.fail(record, &fault);
     }
 
-    /// Ends the turn as failed. What was emitted stays.
+    /// Ends the turn as failed. Emitted content stays.
     pub fn fail(&mut self, record: &mut Record, fault: &Fault) {
         let error = RunError { code: fault.code().to_owned(), message: fault.message.clone() };
         self.finish_as(record, End::Failed, Some(error), FailureCause::from_fault(fault));
@@ -474,7 +474,7 @@ impl Normalizer {
         }
     }
 
-    /// The end of a message is authoritative: what is missing is emitted, the rest is not repeated
+    /// The end of a message is authoritative: missing content is emitted, other content is not repeated
     /// (docs/protocols/agent-api.md#repair-7).
     fn complete(&mut self, record: &mut Record, index: usize, event: &MessageEvent<'_>, end: End) {
         for (place, part) in event.contents.iter().enumerate() {

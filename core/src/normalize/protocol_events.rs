@@ -1,8 +1,8 @@
-//! Bounds of events that the model has no word for ([`MessageType::ProtocolEvent`]): states can be large and come often,
-//! and no run should fail for them.
+//! Limits of events that the model cannot express ([`MessageType::ProtocolEvent`]): states can be large and frequent,
+//! and no run should fail because of them.
 //!
-//! What is beyond the bounds is dropped as a whole and noted as a loss; the run goes on. Not here: which of them a
-//! connector passes on at all.
+//! An event beyond the limits is dropped as a whole and recorded as a loss; the run continues. Not here: the selection
+//! of events that a connector passes on.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,12 +20,12 @@ const DIVISOR: usize = 4;
 /// So many messages that were dropped as a whole are known again, so that their loss counts once.
 const MAX_DROPPED: usize = 1024;
 
-/// How much of such events a run has, and what of them was dropped.
+/// The number and bytes of such events in a run, and the dropped ones.
 #[derive(Debug)]
 pub(super) struct ProtocolEvents {
     /// The most that all of a run may have, in bytes.
     most: usize,
-    /// What the run has. `None`: not counted yet.
+    /// The bytes in the run. `None`: not counted yet.
     used: Option<usize>,
     /// The bytes of those that have not ended, by their place among the messages of the turn.
     open: HashMap<usize, usize>,
@@ -40,7 +40,7 @@ impl ProtocolEvents {
         Self { most: limit / DIVISOR, used: None, open: HashMap::new(), dropped: HashSet::new(), losses: Losses::new() }
     }
 
-    /// Counts so many bytes of an event, which are all of it so far unless they are `more`. False if there is no room.
+    /// Counts bytes of an event: all of it so far, unless they are `more`. Returns whether they fit.
     pub(super) fn admit(&mut self, record: &Record, message: Option<usize>, bytes: usize, more: bool) -> bool {
         let used = *self.used.get_or_insert_with(|| earlier(record));
         let known = message.and_then(|message| self.open.get(&message)).copied().unwrap_or(0);
@@ -86,7 +86,7 @@ fn hash(id: &str) -> u64 {
     hasher.finish()
 }
 
-/// What the run has of them from earlier turns, in bytes.
+/// The bytes of such events in earlier turns of the run.
 fn earlier(record: &Record) -> usize {
     let events = record.run().messages.iter().filter(|message| message.kind == MessageType::ProtocolEvent);
     events.flat_map(|message| &message.slots).filter_map(|slot| slot.value.as_ref()).map(content_size).sum()

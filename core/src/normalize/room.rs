@@ -13,7 +13,7 @@ use crate::model::MessageType;
 use crate::run::{MessageEnd, Record};
 
 impl Normalizer {
-    /// What of the answer is not in the record because there is no room for it.
+    /// The content of the answer that exceeds the limits of the record.
     #[must_use]
     pub fn losses(&self) -> &[Loss] {
         self.protocol_events.losses.as_slice()

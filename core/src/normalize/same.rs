@@ -13,7 +13,8 @@ use crate::json::Json;
 use crate::model::{Body, Content, ContentType, ToolCall};
 use crate::run::{Message, Record, Slot, text_hash};
 
-/// How many messages of one digest, and contents of one message, are compared. Nearly always the first one matches.
+/// Number of messages with one digest, and of contents of one message, that are compared. Usually the first one
+/// matches.
 const MAX_COMPARED: usize = 16;
 
 /// The finished messages by their contents.
@@ -29,7 +30,7 @@ pub(super) struct FinishedMessages {
 pub(super) struct Comparison {
     /// Indexes of messages that are in the output under their own id, or were found.
     pub(super) taken: HashSet<u32>,
-    /// How many messages of a digest are taken, from the first one on.
+    /// Number of messages of a digest that are taken, from the first one on.
     passed: HashMap<u64, usize>,
 }
 
@@ -118,7 +119,7 @@ fn digest(contents: impl Iterator<Item = u64>) -> u64 {
     contents.fold(0, u64::wrapping_add)
 }
 
-/// As [`of_body`] of the content, part of whose text may be evicted.
+/// Like [`of_body`], for a content whose text may be partly evicted.
 fn of_slot(slot: &Slot) -> u64 {
     if slot.kind == ContentType::Text && slot.value.is_none() && slot.call.is_none() {
         of_text(&slot.kind, slot.text_hash())

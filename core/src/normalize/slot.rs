@@ -38,13 +38,13 @@ pub(super) struct ContentState {
     pub(super) kind: ContentType,
     /// The content of the same index and kind before this one, which is final.
     pub(super) before: Option<usize>,
-    /// How many bytes of text the contents before have emitted.
+    /// Bytes of text that the contents before have emitted.
     pub(super) emitted_before: usize,
     /// Its index in the run's message, once it has begun there.
     pub(super) at: Option<u32>,
     pub(super) finished: bool,
     pub(super) complete: bool,
-    /// What identifies the call whose body it is. Does not change once the content has begun.
+    /// The identity of the call of this body. Does not change once the content has begun.
     pub(super) call: Option<CallHead>,
     /// Fragments that have not been emitted. Empty if there is a snapshot.
     pub(super) waiting: String,
@@ -251,7 +251,7 @@ impl ContentState {
         }
     }
 
-    /// The message is not a call: what was received as a call's body is ordinary data.
+    /// The message is not a call: the body received so far is ordinary data.
     pub(super) fn become_value(&mut self) {
         let Some(head) = self.call.take() else { return };
         let arguments = self.snapshot.take().unwrap_or_default() + &std::mem::take(&mut self.waiting);

@@ -323,8 +323,7 @@ impl MessageState {
         });
     }
 
-    /// Handles an event for a content that is final already: what it adds becomes a content of its own, repetitions are
-    /// dropped.
+    /// Handles an event for a final content: additions become a content of their own, repetitions are dropped.
     fn take_late(&mut self, record: &Record, event: &ContentEvent<'_>, place: usize, fragment: bool, complete: bool) {
         let slot = &self.slots.all[place];
         let (index, kind) = (slot.index, slot.kind.clone());
@@ -490,12 +489,12 @@ pub(super) struct Slots {
     open: Option<usize>,
     /// Contents that have not begun and have something to emit.
     ready: BTreeSet<usize>,
-    /// How many bytes are held, this table included.
+    /// Bytes held, including this table.
     held: usize,
     review: Review,
 }
 
-/// What was compared already while the end of a message is applied.
+/// The contents that were compared while the end of a message is applied.
 #[derive(Debug, Default)]
 struct Review {
     seen: HashSet<(u32, ContentType)>,
@@ -521,7 +520,7 @@ impl Slots {
         self.last
     }
 
-    /// How many bytes are held back.
+    /// The number of held bytes.
     pub(super) const fn held(&self) -> usize {
         self.held
     }
@@ -584,8 +583,8 @@ impl Slots {
         self.latest(self.all[next?].index, kind)
     }
 
-    /// The index to compare a text or a call of the finished message with: its own; without one, its position; if that
-    /// is taken or unknown, that of the next content it continues; else a new one.
+    /// The index to compare a text or a call of the finished message with: its own; without an index, its position; if
+    /// that is taken or unknown, the index of the next content it continues; else a new one.
     fn review(&mut self, index: Option<u32>, place: u32, next: Option<usize>, kind: &ContentType) -> u32 {
         let free = |index: &u32| !self.was_reviewed(*index, kind);
         let known = |index: &u32| self.latest.contains_key(&(*index, kind.clone()));

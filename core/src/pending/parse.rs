@@ -1,4 +1,4 @@
-//! What the data of an `mcp_approval_request` asks (docs/human-in-the-loop.md#pending-items).
+//! The question in the data of an `mcp_approval_request` (docs/human-in-the-loop.md#pending-items).
 
 use crate::json::Json;
 use crate::pending::{Decision, Pending, PendingKind, decision_word};
@@ -54,7 +54,7 @@ impl Pending {
         }
         let mut message = extension.message;
 
-        // A payload of a known form (docs/human-in-the-loop.md#interrupt-payloads) determines what is asked, as far as
+        // A payload of a known form (docs/human-in-the-loop.md#interrupt-payloads) determines the question, as far as
         // the extension does not.
         if let Some((questions, _)) = payload.as_ref().map(crate::answer::payload::parse)
             && let Ok([question]) = <[_; 1]>::try_from(questions)

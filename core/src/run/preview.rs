@@ -1,4 +1,4 @@
-//! How a run began, in a line: what lists show of it.
+//! The first words of a run, in a line for lists.
 
 use super::state::Run;
 use crate::model::{Content, Message, Role};

@@ -51,7 +51,7 @@ impl MessageStart {
     }
 }
 
-/// What the end of a message adds or changes.
+/// The additions and changes of a message's end.
 #[derive(Clone, Debug)]
 pub struct MessageEnd {
     /// The outcome.
@@ -84,12 +84,12 @@ pub struct Record {
     run: Run,
     /// The events after the evicted ones.
     log: Vec<TimedEvent>,
-    /// How many events are evicted.
+    /// The number of evicted events.
     evicted: u64,
     now: Millis,
     size: usize,
     turn_updated_at: u64,
-    /// How many events there were when the input of the active turn was replaced.
+    /// The number of events when the input of the active turn was replaced.
     input_set_at: u64,
 }
 
@@ -192,7 +192,7 @@ impl Record {
         self.run.turns.last().is_some_and(|turn| turn.end.is_none())
     }
 
-    /// The step with this sequence number. `None` if there is none, or if it is evicted.
+    /// The step with this sequence number. `None` if there is no such step, or if it is evicted.
     #[must_use]
     pub fn step(&self, sequence: u64) -> Option<Step<'_>> {
         let entry = self.log.get(usize::try_from(sequence.checked_sub(self.evicted)?).ok()?)?;

@@ -1,4 +1,4 @@
-//! How much memory parts of a run take. Approximate, and cheap to know.
+//! The memory of parts of a run. Approximate, and cheap to compute.
 
 use crate::json::Json;
 use crate::model::{self, Body};

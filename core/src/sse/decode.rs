@@ -337,8 +337,8 @@ impl Decoder {
         found
     }
 
-    /// What follows the line of `length` bytes at the front of `bytes` and its line end: CR LF, LF or CR. A CR ends the
-    /// line immediately: waiting for a LF would delay the event until the next one.
+    /// The bytes after the line of `length` bytes at the front of `bytes` and its line end: CR LF, LF or CR. A CR ends
+    /// the line immediately: waiting for a LF would delay the event until the next one.
     #[inline]
     fn skip_line_end<'c>(&mut self, bytes: &'c [u8], length: usize) -> &'c [u8] {
         match &bytes[length..] {
@@ -481,10 +481,10 @@ fn set(target: &mut String, id: &str) {
     target.push_str(id);
 }
 
-/// What was left when the body ended.
+/// The incomplete event at the end of the body.
 ///
 /// The standard discards it: an event without its blank line does not exist. But servers do omit the last blank line,
-/// and the event before it is the one that ends the run. [`frame`](Self::frame) decides what can be trusted.
+/// and the event before it is the one that ends the run. [`frame`](Self::frame) decides which parts are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftover<'a> {
     /// The body ended between two events.

@@ -143,10 +143,10 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// What an exchange has written.
+    /// The output of an exchange.
     ///
     /// # Panics
-    /// If the body is not UTF-8.
+    /// The body is not UTF-8.
     #[must_use]
     pub fn from_out(out: Out) -> Self {
         let status = if out.head.status == 0 { 200 } else { out.head.status };

@@ -21,7 +21,7 @@ pub struct DeltaRun {
 }
 
 impl DeltaRun {
-    /// How many deltas are measured.
+    /// Number of measured deltas.
     pub const DELTAS: u64 = 1000;
 
     /// Deltas of a text, or of the arguments of a call with the id `call_1` of the function `f`.

@@ -1,7 +1,7 @@
-//! What agents send that they should not, the same for every connector: pages, errors inside of a 200, answers that break
-//! off, events twice, out of order or unknown, bytes that are no text, huge arguments, refusals.
+//! Invalid answers of agents, the same for every connector: pages, errors inside of a 200, answers that break off,
+//! events twice, out of order or unknown, bytes that are no text, huge arguments, refusals.
 //!
-//! Not here: what only one protocol can get wrong (its own tests), and which hosts are asked (the gateway's tests).
+//! Not here: errors that only one protocol can contain (its own tests), and the allowed hosts (the gateway's tests).
 
 use super::{Answer, Driven, drive, grammar};
 use crate::connector::{AgentTurn, Refusal};
@@ -44,7 +44,7 @@ impl Hostile<'_> {
         }
     }
 
-    /// The turn over an answer. What it asks for after that fails.
+    /// The turn with an answer. Every further request of the turn fails.
     fn driven(&self, answer: Answer) -> Driven {
         let gone = || Answer::Fault(Fault::new(FaultKind::UpstreamUnreachable, "the agent could not be reached"));
         let further = std::iter::repeat_with(gone).take(FURTHER);

@@ -23,7 +23,7 @@ use crate::step::Step;
 
 /// Streams with more bytes than this are split at this many positions instead of at every byte.
 const MAX_SPLITS: usize = 1_500;
-/// How often a stream is split into pieces of random sizes.
+/// Number of times that a stream is split into pieces of random sizes.
 const RANDOM_SPLITS: u64 = 24;
 
 /// The complete stream of a run, as an exchange with a decoded request replays it.

@@ -1,4 +1,4 @@
-//! What the tests of adapters share: scripts, laws, a grammar checker, recording an upstream's bytes, and printing a
+//! Shared parts of adapters' tests: scripts, laws, a grammar checker, recording an upstream's bytes, and printing a
 //! record in a readable form.
 //!
 //! Only with the feature `testkit`. Everything here is for tests only: many functions panic.

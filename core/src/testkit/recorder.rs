@@ -182,9 +182,9 @@ pub struct Driven {
     pub requests: Vec<HttpRequest>,
     /// The finished record.
     pub record: Record,
-    /// What the agent waits for in addition to pending items.
+    /// The condition that the agent waits for, in addition to pending items.
     pub awaits: Option<crate::agent_event::Awaits>,
-    /// What there was no room for in the record.
+    /// The content that exceeded the limits of the record.
     pub losses: Vec<Loss>,
     /// The sum of the waits that the turn asked for.
     pub waited: std::time::Duration,

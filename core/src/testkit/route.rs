@@ -12,7 +12,7 @@ use crate::run::Record;
 
 /// A mounted protocol with one agent, `demo`, which takes every decision.
 pub struct TestRoute {
-    /// What is mounted.
+    /// The mounted protocol.
     pub mounted: Mounted,
     protocol: &'static str,
     main: &'static str,
@@ -56,7 +56,7 @@ impl TestRoute {
 pub struct Sent {
     /// The exchange.
     pub exchange: Box<dyn Exchange>,
-    /// What it made of the request.
+    /// The result of decoding the request.
     pub outcome: Result<Call, Fault>,
     protocol: &'static str,
 }
@@ -101,16 +101,16 @@ impl Sent {
     /// The whole answer.
     ///
     /// # Panics
-    /// If there is none.
+    /// The exchange has none.
     pub fn whole(&mut self, record: &Record) -> HttpResponse {
         let run = TestRun::with_info(record, self.info(record));
         self.reply(Reply::Run(run.view()))
     }
 
-    /// The answer of a session that waits for an answer to what this run asked.
+    /// The answer of a session that waits for an answer to this run's question.
     ///
     /// # Panics
-    /// If there is none.
+    /// The exchange has none.
     pub fn waiting(&mut self, record: &Record) -> HttpResponse {
         let run = TestRun::with_info(record, self.info(record));
         self.reply(Reply::Waiting(run.view(), None))

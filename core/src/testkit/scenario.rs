@@ -20,7 +20,7 @@ use crate::loss::ContentKind;
 /// One content as both ends of the gateway describe it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Item {
-    /// What it is.
+    /// The kind of the item.
     pub kind: ContentKind,
     /// Its value, in a form that every protocol can give: text as it is, JSON by [`normal`].
     pub value: String,
@@ -39,7 +39,7 @@ impl Item {
         Self::new(kind, format!("{tool} {}", normal(arguments)))
     }
 
-    /// What an answer cost.
+    /// The item for a token usage.
     #[must_use]
     pub fn usage(input: u64, output: u64) -> Self {
         Self::new(ContentKind::Usage, format!("{input} {output}"))
@@ -52,25 +52,25 @@ pub fn normal(text: &str) -> String {
     serde_json::from_str::<Value>(text).map_or_else(|_| text.to_owned(), |value| value.to_string())
 }
 
-/// What happens in one turn: one request of the client and the agent's answer.
+/// One turn: one request of the client and the agent's answer.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// What the client sends.
+    /// The contents of the client's request.
     pub client: Vec<ClientAct>,
-    /// What the agent does, in order.
+    /// The agent's acts, in order.
     pub agent: Vec<AgentAct>,
-    /// How its answer ends.
+    /// The end of its answer.
     pub ending: Ending,
 }
 
 impl Turn {
-    /// What the agent is sent if nothing is lost.
+    /// The items that the agent receives if nothing is lost.
     #[must_use]
     pub fn sent(&self) -> Vec<Item> {
         self.client.iter().flat_map(ClientAct::items).collect()
     }
 
-    /// What the client is shown if nothing is lost.
+    /// The items that the client receives if nothing is lost.
     #[must_use]
     pub fn shown(&self) -> Vec<Item> {
         if matches!(self.ending, Ending::Refused(_)) {
@@ -93,13 +93,13 @@ pub struct Scenario {
     pub turns: Vec<Turn>,
 }
 
-/// The place of a turn among all that are played at once. Its text stands in what clients say and in ids of calls and
-/// questions, so that an agent without sessions finds its turn in the bytes of a request: the last mark counts.
+/// The position of a turn among all concurrent plays. Clients' texts and ids of calls and questions contain its text,
+/// so that an agent without sessions finds its turn in the bytes of a request: the last mark applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mark {
-    /// Which playing of a scenario.
+    /// The number of the play of a scenario.
     pub play: u32,
-    /// Which turn of it, from 0.
+    /// The number of the turn, from 0.
     pub turn: u32,
 }
 
@@ -135,7 +135,7 @@ impl Mark {
         })
     }
 
-    /// True if the bytes have a mark of an earlier turn: what was said then is remembered or was sent along.
+    /// Whether the bytes contain a mark of an earlier turn: its messages were stored or sent again.
     #[must_use]
     pub fn earlier_in(self, bytes: &[u8]) -> bool {
         let text = String::from_utf8_lossy(bytes);

@@ -132,7 +132,7 @@ impl Feature {
 pub struct Script {
     /// The file name without its extension.
     pub name: &'static str,
-    /// What the answer contains, in a few words.
+    /// The content of the answer, in a few words.
     pub description: &'static str,
     /// The features of the answer, in the order of [`Feature`].
     pub carries: &'static [Feature],

@@ -45,7 +45,7 @@ impl Record {
         self.evicted += count as u64;
     }
 
-    /// How many events are evicted: events before this one cannot be read or written.
+    /// The number of evicted events: earlier events cannot be read or written.
     #[must_use]
     pub const fn evicted(&self) -> u64 {
         self.evicted

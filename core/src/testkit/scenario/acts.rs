@@ -1,4 +1,4 @@
-//! What clients and agents do in scenarios, and which items each act is.
+//! Acts of clients and agents in scenarios, and the items of each act.
 
 use super::{Item, normal};
 use crate::loss::ContentKind;
@@ -33,12 +33,12 @@ pub enum ClientAct {
     Instruct(&'static str),
     /// A temperature of one half.
     Temperature,
-    /// The user speaks again: the agent must know what was said before.
+    /// Another message of the user: the agent must know the history.
     Remember,
 }
 
 impl ClientAct {
-    /// What the agent is sent of it.
+    /// The items that the agent receives.
     pub(super) fn items(&self) -> Vec<Item> {
         use ContentKind as K;
         let item = match self {
@@ -182,13 +182,13 @@ pub enum AgentAct {
     Cite(&'static str, &'static str),
     /// Asks and waits.
     Ask(Ask),
-    /// What the answer cost: tokens of the request and of the answer.
+    /// The token usage of the answer: tokens of the request and of the answer.
     Usage(u64, u64),
     /// Sends the state of its front end: JSON.
     State(&'static str),
     /// Something this version of the protocol does not define, which must do no harm.
     Unknown,
-    /// Waits until the test lets it go on.
+    /// Waits until the test continues it.
     Wait,
     /// Works on, without a word, until the client goes or the turn is canceled.
     Hang,
@@ -225,7 +225,7 @@ pub enum Ask {
 }
 
 impl AgentAct {
-    /// What the client is shown of it.
+    /// The items that the client receives.
     pub(super) fn items(&self) -> Vec<Item> {
         use ContentKind as K;
         let item = match self {
@@ -251,7 +251,7 @@ impl AgentAct {
     }
 }
 
-/// How an agent's answer ends.
+/// The end of an agent's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Well.

@@ -51,7 +51,7 @@ fn scenario(name: &'static str, turns: Vec<Turn>) -> Scenario {
 /// The scenario of this name.
 ///
 /// # Panics
-/// If there is none.
+/// No scenario has this name.
 #[must_use]
 pub fn find(name: &str) -> Scenario {
     scenarios().into_iter().find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("no scenario {name:?}"))
@@ -63,7 +63,7 @@ pub fn scenarios() -> Vec<Scenario> {
     [words(), tools(), questions(), media(), ends(), requests(), large()].concat()
 }
 
-/// Text and what stands beside it.
+/// Text and the content beside it.
 fn words() -> Vec<Scenario> {
     vec![
         scenario("text", vec![turn(&[HELLO], &[A::Text(&["Hel", "lo ", "there."])])]),
@@ -167,7 +167,7 @@ fn tools() -> Vec<Scenario> {
     ]
 }
 
-/// What a person decides or answers.
+/// Decisions and answers of a person.
 fn questions() -> Vec<Scenario> {
     let approval =
         |name, answer| scenario(name, vec![turn(&[HELLO], &[A::Ask(Ask::Approval(MAIL))]), turn(&[answer], &[DONE])]);
@@ -249,7 +249,7 @@ fn ends() -> Vec<Scenario> {
     ]
 }
 
-/// What requests say besides words.
+/// Parts of requests beside text.
 fn requests() -> Vec<Scenario> {
     vec![
         scenario(
