@@ -17,7 +17,7 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// As `major.minor`.
+    /// The version as `major.minor`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -22,7 +22,7 @@ use crate::wire::{self, Message, Part, Role};
 pub(crate) struct ParsedInput {
     /// Messages for the agent.
     pub(crate) messages: Vec<model::Message>,
-    /// Answers to pending items. If an item requires an answer and none is here, nothing is sent to the agent.
+    /// Answers to pending items. While a required answer is missing, the agent gets no message.
     pub(crate) answers: Vec<Answer>,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Route {
     pub(crate) public_url: Option<String>,
     /// The decisions about approvals that the agent accepts.
     pub(crate) decisions: &'static [Decision],
-    /// How callers of this mount authenticate, by the names of their cards. Empty: they are anonymous.
+    /// The authentication schemes of this mount, by the names in its cards. Empty: callers are anonymous.
     pub(crate) schemes: BTreeMap<String, Scheme>,
     /// Signs 1.0 cards. `None`: cards are not signed.
     pub(crate) signer: Option<card::CardSigner>,

@@ -1,4 +1,5 @@
-//! What a task does not show of a turn, or shows in another form (docs/protocols/a2a.md#what-a-client-receives).
+//! Content of a turn that a task does not show, or shows in another form
+//! (docs/protocols/a2a.md#what-a-client-receives).
 
 use interlingua_core::contents::{self, Fate, Found};
 use interlingua_core::loss::{Change, ContentKind, Losses};

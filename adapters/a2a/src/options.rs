@@ -36,13 +36,13 @@ pub struct Options {
     /// Bindings that are served.
     #[schemars(length(min = 1))]
     pub bindings: Vec<Binding>,
-    /// How to treat 1.0 calls without a version header.
+    /// Handling of 1.0 calls without a version header.
     pub missing_version: MissingVersion,
     /// True if the first A2A route also serves the well-known paths at the root of the host.
     pub well_known_at_root: bool,
     /// Time after which a blocking call returns the task in its current state.
     pub blocking_timeout: Ttl,
-    /// How to treat a message to a working task.
+    /// Handling of a message to a working task.
     pub while_working: WhileWorking,
     /// Scope in which messages with the same id are duplicates.
     pub deduplicate: Deduplicate,
@@ -54,21 +54,21 @@ pub struct Options {
     pub reply: ReplyAs,
     /// One artifact per message or per turn.
     pub artifacts: ArtifactPer,
-    /// Which closing statuses repeat the last answer's text.
+    /// The closing statuses that repeat the last answer's text.
     pub status_text: StatusText,
     /// True to send an event for the end of each artifact.
     pub last_chunk: bool,
-    /// How reasoning is sent.
+    /// The form of reasoning.
     pub reasoning: Reasoning,
-    /// How the agent's own tool calls are sent.
+    /// The form of the agent's own tool calls.
     pub tools: Tools,
     /// True to reject parts whose media type is not in the card.
     pub enforce_input_modes: bool,
     /// True to expose the upstream's response id.
     pub expose_ids: bool,
-    /// How long a task is kept after its end.
+    /// Time that a task is kept after its end.
     pub task_ttl: Ttl,
-    /// How long a task waits for an answer before it is canceled.
+    /// Time that a task waits for an answer before it is canceled.
     pub interrupted_ttl: Ttl,
     /// Maximum number of tasks per owner on the route; beyond it, tasks that ended first are deleted.
     #[schemars(range(min = 1))]
@@ -77,9 +77,9 @@ pub struct Options {
     pub max_body: Size,
     /// True if push notifications are supported.
     pub push: bool,
-    /// Which events are pushed.
+    /// The events that are pushed.
     pub push_events: PushEvents,
-    /// How long text deltas are collected before they are pushed.
+    /// Time that text deltas are collected before they are pushed.
     pub push_interval: Ttl,
     /// Body of push notifications for 0.3 receivers.
     pub push_v03: PushV03,
@@ -248,7 +248,7 @@ choice! {
     }
 }
 choice! {
-    /// How to treat 1.0 calls without a version header.
+    /// Handling of 1.0 calls without a version header.
     MissingVersion {
         /// Reject them, as the specification requires.
         #[default] Strict = "strict",
@@ -257,7 +257,7 @@ choice! {
     }
 }
 choice! {
-    /// How to treat a message to a working task.
+    /// Handling of a message to a working task.
     WhileWorking {
         /// Queue it as the next turn.
         #[default] Queue = "queue",
@@ -299,7 +299,7 @@ choice! {
     ReplyAs {
         /// Tasks; blocking calls follow the agent's hint.
         #[default] Task = "task",
-        /// As the agent's hint says, in streams too.
+        /// The agent's hint decides, in streams too.
         Auto = "auto",
         /// Messages, if the run completes in one turn.
         Message = "message",
@@ -315,31 +315,31 @@ choice! {
     }
 }
 choice! {
-    /// Which closing statuses repeat the last answer's text.
+    /// The closing statuses that repeat the last answer's text.
     StatusText {
         /// None.
         Never = "never",
-        /// Those of waiting tasks.
+        /// The statuses of waiting tasks.
         #[default] Interrupted = "interrupted",
         /// All.
         Always = "always",
     }
 }
 choice! {
-    /// How reasoning is sent.
+    /// The form of reasoning.
     Reasoning {
         /// Complete, in one status.
         #[default] Status = "status",
         /// Each delta in its own status; makes the history long.
         Stream = "stream",
-        /// As a separate artifact.
+        /// A separate artifact.
         Artifact = "artifact",
         /// Not sent.
         Drop = "drop",
     }
 }
 choice! {
-    /// How tool calls are sent.
+    /// The form of tool calls.
     Tools {
         /// Calls and outputs, as statuses.
         #[default] Status = "status",
@@ -350,7 +350,7 @@ choice! {
     }
 }
 choice! {
-    /// Which events are pushed.
+    /// The events that are pushed.
     PushEvents {
         /// Every event.
         #[default] All = "all",

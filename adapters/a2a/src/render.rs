@@ -179,7 +179,7 @@ fn arguments(text: &str) -> Json {
     parsed.unwrap_or_else(|| Json::from_serialize(&json!({ "arguments": text })))
 }
 
-/// How many messages before an output its call is searched.
+/// Maximum number of messages before an output among which its call is searched.
 const MAX_CALL_DISTANCE: usize = 512;
 
 /// The tool outputs of a message, with the names of their calls.

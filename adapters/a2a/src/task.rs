@@ -18,7 +18,7 @@ use crate::render::AgentApi;
 use crate::updates::{Change, Update, Updates};
 use crate::wire::{Message, State, Status, Task};
 
-/// How much of a task a response includes.
+/// The parts of a task that a response includes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaskDetail {
     /// Maximum number of history messages, newest last. `None`: all.

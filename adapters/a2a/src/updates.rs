@@ -66,7 +66,7 @@ impl Piece<'_> {
 /// Receives the updates.
 pub(crate) type Emit<'t, 'r> = &'t mut dyn FnMut(Update<'r>);
 
-/// The state machine: what was emitted so far.
+/// The state machine: the updates that were emitted so far.
 pub(crate) struct Updates {
     route: Arc<Route>,
     turn: Turn,

@@ -1,4 +1,4 @@
-//! Cards of routes: what is offered to whom, the interfaces of tenants, and which options are rejected at startup. Not
+//! Cards of routes: the offers to each caller, the interfaces of tenants, and options that are rejected at startup. Not
 //! here: cards based on the agent's own (`upstream_card`).
 
 mod support;

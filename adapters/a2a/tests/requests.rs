@@ -1,4 +1,4 @@
-//! Which requests are accepted and rejected: the tables of docs/protocols/a2a.md.
+//! Accepted and rejected requests: the tables of docs/protocols/a2a.md.
 
 mod support;
 

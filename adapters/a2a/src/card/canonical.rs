@@ -6,7 +6,7 @@
 use interlingua_core::Json;
 use interlingua_core::tree::{Kind, Node};
 
-/// How to treat empty strings, lists and objects, and `null`.
+/// Handling of empty strings, lists and objects, and of `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Empty {
     /// Keep them, as the RFC does.

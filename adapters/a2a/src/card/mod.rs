@@ -38,7 +38,7 @@ use crate::options::Options;
 pub(crate) struct CardBuilder<'a> {
     pub(crate) agent: &'a AgentCard,
     pub(crate) options: &'a Options,
-    /// How the route authenticates its callers, instead of what the options say. Empty: it does not.
+    /// The route's authentication schemes, which replace those of the options. Empty: the route has no authentication.
     pub(crate) schemes: &'a BTreeMap<String, Scheme>,
     /// Contents of the extended card. `None` for the public card.
     pub(crate) extended: Option<&'a CardOptions>,

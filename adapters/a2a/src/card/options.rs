@@ -1,4 +1,4 @@
-//! What the options of a route say about its card.
+//! The options of a route that concern its card.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub struct Skill {
     pub id: String,
     /// Display name.
     pub name: String,
-    /// What the skill does.
+    /// Description of the skill.
     pub description: String,
     /// Search terms; at least one.
     pub tags: Vec<String>,

@@ -123,7 +123,7 @@ fn internal() -> Value {
     })
 }
 
-/// What is stored of a card found at this URL.
+/// The stored form of a card found at this URL.
 fn stored(url: &str, card: &Value) -> Option<Json> {
     (upstream::well_known_document("weather").extract)(url, card.to_string().as_bytes())
 }

@@ -55,7 +55,7 @@ const INTERNAL_SUFFIXES: &[&str] =
 /// Maximum number of interface URLs read from a card; no honest card has more.
 const MAX_HOSTS: usize = 32;
 
-/// How the gateway fetches the card of an agent (docs/protocols/a2a.md#reading-an-agents-card).
+/// The document from which the gateway reads the card of an agent (docs/protocols/a2a.md#reading-an-agents-card).
 pub(crate) fn well_known_document(agent: &str) -> WellKnownDocument {
     WellKnownDocument {
         agent: agent.to_owned(),

@@ -19,7 +19,7 @@ pub(super) struct Answers<'a> {
     answered: Vec<&'a Pending>,
     /// Decisions that were written.
     decisions: u32,
-    /// Those of them that cancel.
+    /// The number of answers that cancel.
     canceled: u32,
     outputs: u32,
     /// A person's reason has no place in the form of an answer.
@@ -161,7 +161,7 @@ fn has_no_id(item: &Pending) -> bool {
     source.protocol == "a2a" && source.id.is_none() && source.confirmation.is_none()
 }
 
-/// What an item said about where it came from.
+/// The origin of an item.
 fn source(item: &Pending) -> ItemSource {
     #[derive(Deserialize)]
     struct Extension {

@@ -46,7 +46,7 @@ pub(super) struct Artifacts {
 }
 
 impl Artifacts {
-    /// The artifacts of a task that goes on, as far as an earlier turn emitted them.
+    /// The artifacts of a continued task that an earlier turn emitted.
     pub(super) fn resumed(known: Vec<(String, Vec<Slot>)>) -> Self {
         let mut artifacts = Self::default();
         for (id, slots) in known {
@@ -56,7 +56,7 @@ impl Artifacts {
         artifacts
     }
 
-    /// What has to be remembered of them.
+    /// The artifacts to store.
     pub(super) fn known(&self) -> impl DoubleEndedIterator<Item = (&str, &[Slot])> {
         self.all.iter().map(|artifact| (artifact.id.as_str(), artifact.slots.as_slice()))
     }
@@ -179,7 +179,7 @@ impl Artifacts {
         written
     }
 
-    /// True for a piece that a snapshot ended with, if it comes first behind it.
+    /// Whether a piece repeats the end of a snapshot, as the first piece after it.
     pub(super) fn is_repeated(&mut self, id: &str, text: &str) -> bool {
         let artifact = self.by_id.get(id).map(|place| &mut self.all[*place]);
         let last = artifact.and_then(|artifact| artifact.last_piece.take());

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::wire::{Content, Part, Raw};
 use crate::{A2UI, parts};
 
-/// What a part is, by its metadata.
+/// The kind of a part, by its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PartKind {
     /// Nothing in particular.
@@ -25,7 +25,7 @@ pub(super) enum PartKind {
     Reasoning,
     /// A tool call of this type.
     Call(MessageType),
-    /// What a tool returned, of this type.
+    /// The output of a tool, of this type.
     Output(MessageType),
     /// The content of a message of this type.
     Typed(MessageType),
@@ -135,7 +135,7 @@ impl Scope {
     }
 }
 
-/// True for a call that goes on when the task waits: its output is to be sent.
+/// Whether a call continues while the task waits, so that its output is sent later.
 pub(super) fn is_long_running(part: &Part<'_>) -> bool {
     Annotations::of(part).is_long_running
 }
@@ -145,7 +145,7 @@ pub(super) fn prefix(part: &Part<'_>) -> String {
     Annotations::of(part).prefix
 }
 
-/// What a part is.
+/// The kind of a part.
 pub(super) fn kind(part: &Part<'_>) -> PartKind {
     kind_in(part, Scope::Plain)
 }
@@ -254,7 +254,7 @@ fn arguments(args: &RawValue) -> Cow<'_, str> {
     }
 }
 
-/// What a tool returned, `{"id","name","response"}`, as the body of an output.
+/// The output of a tool, `{"id","name","response"}`, as the body of an output.
 fn output(data: &RawValue) -> Json {
     #[derive(Deserialize, Default)]
     #[serde(default)]

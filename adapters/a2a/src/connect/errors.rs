@@ -64,7 +64,7 @@ impl AgentFault {
         found
     }
 
-    /// Reads a REST body that is an error. None if it is none.
+    /// The error in a REST body, if it contains one.
     pub(super) fn from_body(body: &[u8]) -> Option<Self> {
         let fields: Fields<'_> = serde_json::from_slice(body).ok()?;
         match fields.error {
@@ -126,7 +126,7 @@ impl AgentFault {
     }
 }
 
-/// Which error it is: by reason, then by name, then by code. The text decides nothing.
+/// The error: by reason, then by name, then by code. The text is never used.
 fn problem(fields: &Fields<'_>) -> Option<Problem> {
     for list in [fields.data, fields.details].into_iter().flatten() {
         let infos: Vec<Info> = serde_json::from_str(list.get()).unwrap_or_default();
@@ -171,8 +171,8 @@ fn kind_in(problem: Option<Problem>, text: &str, whole: &str) -> FaultKind {
     }
 }
 
-/// Who has to change something. What the client's request asked for is the client's matter; how the gateway asked is
-/// between it and the agent.
+/// The party that must act: the client for errors in its request's content, the gateway or the agent for errors in the
+/// form of the gateway's request.
 const fn kind_of(problem: Problem) -> FaultKind {
     match problem {
         Problem::TaskNotFound => FaultKind::NotFound,
@@ -193,7 +193,7 @@ const fn kind_of(problem: Problem) -> FaultKind {
     }
 }
 
-/// A fault in what came back.
+/// The fault for an unreadable answer.
 pub(super) fn garbage(data: &[u8]) -> Fault {
     let mut fault = model_error::garbage(data);
     fault.detail = fault.detail.map(|detail| interlingua_core::filter::log_text(&detail));

@@ -1,7 +1,7 @@
-//! What an agent's items mean: tasks, messages, statuses and artifacts as events of a turn.
+//! The meaning of an agent's items: tasks, messages, statuses and artifacts as events of a turn.
 //!
-//! Not here: contents of artifacts (`artifacts`) and messages (`messages`), what is new in a history (`history`), what a
-//! waiting task asks (`questions`), and what is sent next (`turn`).
+//! Not here: contents of artifacts (`artifacts`) and messages (`messages`), new messages of a history (`history`),
+//! questions of a waiting task (`questions`), and the next request (`turn`).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -46,7 +46,7 @@ pub(super) struct ItemReader {
     pub(super) message_id: String,
     /// The task of this turn, once it is known.
     pub(super) task: Option<String>,
-    /// What the next turn has to know.
+    /// The state for the next turn.
     pub(super) session: SessionState,
     pub(super) artifacts: Artifacts,
     /// Digests of the status messages that were read.
@@ -156,7 +156,7 @@ impl ItemReader {
         self.template.forget();
     }
 
-    /// What was read so far that was not read before: it grows where a task makes progress.
+    /// The amount of content read so far, without repetitions: it grows when a task makes progress.
     pub(super) fn progress(&self) -> u64 {
         self.artifacts.emitted + self.replies.emitted + self.messages.len() as u64 + u64::from(self.started)
     }
@@ -255,8 +255,8 @@ impl ItemReader {
         self.replies.repeat(&text) || self.artifacts.repeats_pieces(&text, |id| listed.contains(&id))
     }
 
-    /// True for a status behind which nothing comes, of a task that was subscribed to after a cut: the task itself is to be
-    /// asked for.
+    /// Whether a status of a task that was subscribed to after a cut may be the last one of its stream, so that the
+    /// task itself must be requested.
     pub(super) fn is_to_be_confirmed(&self, item: &Kind<'_>) -> bool {
         let Kind::Status(update) = item else { return false };
         let state = update.status.as_ref().and_then(wire::Status::state);
@@ -304,7 +304,7 @@ impl ItemReader {
         sink.emit(&AgentEvent::Response(ResponseEvent { id, started: true, ..ResponseEvent::default() }))
     }
 
-    /// A whole task: what of it was not emitted before is emitted now.
+    /// Emits the content of a complete task that was not emitted before.
     fn task(&mut self, task: Task<'_>, source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let mut artifacts = task.artifacts.unwrap_or_default();
         let mut parts: Vec<Vec<Part<'_>>> =
@@ -391,7 +391,7 @@ impl ItemReader {
         source == Source::Start && waited && message.map(message_digest) == self.session.status_message
     }
 
-    /// The task waits: the turn has ended, and the next message goes on with it.
+    /// The task waits: the turn has ended, and the next message continues the task.
     fn wait(
         &mut self,
         awaits: Awaits,

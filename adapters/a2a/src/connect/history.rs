@@ -1,8 +1,8 @@
-//! The history of a task that is polled: a window of it, so that a long task does not come whole with every poll.
+//! The history of a polled task: a window of it, so that a poll does not transfer the whole history of a long task.
 //!
-//! Status messages between two polls stand in the history and nowhere else. The window reaches back far enough if it holds
-//! the message that was sent or one that was read before, or if there is nothing before it. Otherwise a wider one is asked
-//! for before anything is emitted: nothing is lost and nothing comes twice.
+//! Only the history contains the status messages between two polls. The window is wide enough if it contains the
+//! message that was sent or one that was read before, or if no message precedes it. Otherwise a wider window is
+//! requested before any content is emitted: each message is emitted exactly once.
 
 use interlingua_core::Fault;
 use interlingua_core::connector::EventSink;
@@ -14,10 +14,10 @@ use super::wire::{self, Task, filled};
 
 /// So many messages are asked for at first, and four times as many where they are too few.
 const FIRST: u32 = 32;
-/// The widest window. After it, everything is asked for.
+/// The widest window. The next request is for the whole history.
 const WIDEST: u32 = 2048;
 
-/// How many of the last messages are asked for with a task.
+/// The number of latest messages that are requested with a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window(Option<u32>);
 
@@ -33,7 +33,7 @@ impl Window {
         self.0
     }
 
-    /// Reaches further back. It stays so: an agent that says so much between two polls goes on like that.
+    /// Widens the window. It stays wide: an agent with many messages between two polls will have many again.
     pub(super) fn widen(&mut self) {
         self.0 = self.0.map(|length| length.saturating_mul(4)).filter(|length| *length <= WIDEST);
     }
@@ -62,8 +62,8 @@ impl ItemReader {
         own.or_else(|| history.iter().position(|raw| self.messages.contains(&message_digest(raw))))
     }
 
-    /// Status messages between two looks at a task stand in its history, after the message that was sent. `current`: the
-    /// message of the status that comes with it.
+    /// Emits the status messages between two requests of a task. They follow the sent message in its history.
+    /// `current`: the message of the status in this answer.
     pub(super) fn missed(
         &mut self,
         history: &RawValue,

@@ -21,7 +21,7 @@ pub(super) struct SendParams<'a> {
     pub(super) return_immediately: bool,
 }
 
-/// What an operation is about.
+/// The subject of an operation.
 pub(super) enum Params<'a> {
     Send(SendParams<'a>),
     /// The id of a task.
@@ -146,7 +146,7 @@ impl RequestWriter<'_> {
     }
 }
 
-/// What an answer may be.
+/// The accepted types of an answer.
 fn accept(operation: Operation, dialect: Dialect) -> &'static str {
     if operation.is_streaming() {
         "text/event-stream, application/json"

@@ -1,6 +1,6 @@
-//! Choosing where and how an agent is asked: from its card, in either generation, or from the options alone.
+//! Selection of the agent's URL, binding and version: from its card, of either generation, or from the options alone.
 //!
-//! Cards are read leniently: what is not of its type counts as absent. Not here: fetching the card (`turn`).
+//! Cards are read leniently: a value of an unexpected type is treated as absent. Not here: fetching the card (`turn`).
 
 use interlingua_core::tree::{Node, Object};
 use interlingua_core::{Fault, FaultKind};
@@ -12,7 +12,7 @@ use interlingua_core::http_url::{Url, below};
 /// Interfaces of a card that are looked at.
 const MAX_INTERFACES: usize = 64;
 
-/// Where and how an agent is asked.
+/// URL, binding and version for requests to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) url: String,
@@ -73,7 +73,7 @@ impl Interface {
     }
 }
 
-/// The URLs where a card is looked for, in order.
+/// The URLs at which a card is searched, in order.
 pub(super) fn card_urls(url: &str, options: &UpstreamOptions) -> Vec<String> {
     if let Some(card) = &options.card_url {
         return vec![card.clone()];
@@ -112,7 +112,7 @@ impl Candidate {
         [Binding::JsonRpc, Binding::Rest].into_iter().find(|known| known.as_str().eq_ignore_ascii_case(&self.binding))
     }
 
-    /// Only `major.minor` counts. What came before 0.3 is asked as 0.3.
+    /// Only `major.minor` is compared. Versions before 0.3 are treated as 0.3.
     fn generation(&self) -> Option<Generation> {
         let mut numbers = self.version.trim().split('.');
         match (numbers.next()?, numbers.next().unwrap_or("0")) {

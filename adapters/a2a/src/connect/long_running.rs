@@ -73,7 +73,7 @@ fn response_id(data: &RawValue) -> Option<String> {
 }
 
 impl ItemReader {
-    /// Takes long-running calls out of a message. What they returned at once becomes plain data: it is no output.
+    /// Removes long-running calls from a message. Their immediate results become plain data: they are no outputs.
     pub(super) fn take_long_calls(&mut self, parts: &mut Vec<Part<'_>>) {
         parts.retain_mut(|part| {
             let Some(kind) = part.metadata.is_some().then(|| content::kind(part)) else { return true };

@@ -1,4 +1,4 @@
-//! Messages of an agent: what it says while it works, what it says in the end, and what it replies without a task.
+//! Messages of an agent: status messages while it works, the final message, and replies without a task.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,8 @@ use super::texts::{Place, is_no_text, message_digest};
 use super::wire::{self, Message, filled};
 use crate::wire::{Content, Part};
 
-/// Status messages that are remembered, so that none is emitted twice. After so many, those before may be.
+/// Maximum number of remembered status messages, which are not emitted again. Beyond it, older messages may be
+/// repeated.
 const MAX_MESSAGES: usize = 100_000;
 /// Plain text of statuses that is kept in case it turns out to be the answer, in bytes.
 const MAX_STATUS_TEXT: usize = 1 << 20;

@@ -1,11 +1,11 @@
-//! Asks agents that speak A2A, 1.0 or 0.3, over JSON-RPC or HTTP+JSON.
+//! Calls agents that speak A2A, 1.0 or 0.3, over JSON-RPC or HTTP+JSON.
 //!
-//! An agent is found by its card, which says where and how it is asked (`interface`). A turn sends one message
-//! (`outgoing`, `answers`), reads the task that comes of it, streamed or polled (`events`, `artifacts`, `messages`,
-//! `questions`), takes it up again when a stream is cut (`turn`, `recovery`), and keeps what the next message needs
-//! (`session`). `http` writes requests, `wire` reads answers, `errors` reads errors.
+//! An agent's card names its URL, binding and version (`interface`). A turn sends one message (`outgoing`, `answers`),
+//! reads the resulting task, streamed or polled (`events`, `artifacts`, `messages`, `questions`), resumes it when a
+//! stream is cut (`turn`, `recovery`), and stores the state for the next message (`session`). `http` writes requests,
+//! `wire` reads answers, `errors` reads errors.
 //!
-//! Not here: what serves A2A to clients, which shares the types in [`crate::wire`].
+//! Not here: serving A2A to clients, which shares the types in [`crate::wire`].
 
 mod agno;
 mod answers;

@@ -1,4 +1,4 @@
-//! What an operator may choose for an upstream that speaks A2A.
+//! Options of an agent that speaks A2A.
 
 use interlingua_core::duration::Period;
 use schemars::JsonSchema;
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::dialect::{Binding, Generation};
 use interlingua_core::http_url::Url;
 
-/// What an operator may choose for an upstream that speaks A2A.
+/// Options of an agent that speaks A2A.
 ///
-/// The agent's card says where and how it is asked, unless both `binding` and `version` are set: then `url` is the
+/// The agent's card names its URL, binding and version, unless both `binding` and `version` are set: then `url` is the
 /// interface itself, and no card is read.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -26,17 +26,17 @@ pub struct UpstreamOptions {
     pub tenant: Option<String>,
     /// Further servers that a card may send requests to, as `host:port`, or as `host` for the port of the scheme.
     pub allow_hosts: Vec<String>,
-    /// The first pause before a task is asked for again.
+    /// The first pause before a task is polled.
     pub poll_interval: Period,
-    /// What the pauses grow to.
+    /// Maximum pause between two polls.
     pub max_poll_interval: Period,
     /// The context of a session's first message.
     pub context: UpstreamContext,
     /// Whether earlier messages of the request go ahead of the first message of a context.
     pub transcript: bool,
-    /// What plain text in a status of a working task is.
+    /// The meaning of plain text in a status of a working task.
     pub status_text: UpstreamStatusText,
-    /// Whether the turn goes on while the task waits for a login.
+    /// Whether the turn continues while the task waits for a login.
     pub follow_auth: bool,
     /// URIs of the extensions that are asked for.
     pub extensions: Vec<String>,
@@ -77,7 +77,7 @@ pub enum UpstreamContext {
     Send,
 }
 
-/// What plain text in a status of a working task is.
+/// The meaning of plain text in a status of a working task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamStatusText {
@@ -93,7 +93,7 @@ pub enum UpstreamStatusText {
 }
 
 impl UpstreamOptions {
-    /// What is wrong with them that a type cannot say.
+    /// Errors of the options that their types cannot express.
     pub(super) fn check(&self, url: &str) -> Result<(), String> {
         for url in std::iter::once(url).chain(self.card_url.as_deref()) {
             if Url::parse(url).is_none() {

@@ -1,6 +1,6 @@
-//! The message of a turn: what is new in the request's input, and the answers in it, as parts.
+//! The message of a turn: the new part of the request's input, and the answers in it, as parts.
 //!
-//! Not here: ids of context and task, which the session knows (`turn`), and how answers are written (`answers`).
+//! Not here: ids of context and task, which the session stores (`turn`), and the form of answers (`answers`).
 
 use std::borrow::Cow;
 
@@ -17,12 +17,12 @@ use super::session::{SessionState, storable};
 use crate::parts;
 use crate::wire::{self, Content, Message, Part, Raw, to_raw};
 
-/// What a turn sends, whatever the agent turns out to be.
+/// The message of a turn, independent of the agent's version.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
     /// The client's id of the last message.
     pub(super) id: Option<String>,
-    /// What a message without an id is called.
+    /// The id of a message that has none.
     pub(super) fallback_id: String,
     parts: Vec<Part<'static>>,
     /// Earlier messages, for an agent that does not know them.
@@ -103,7 +103,7 @@ impl Outgoing {
             losses.lost(ContentKind::ApprovalReason, "ADK's confirmation takes a yes or a no alone");
         }
         if parts.is_empty() {
-            // A message has a part. An agent that is asked to go on without a word gets an empty one.
+            // A message must have a part. To continue an agent without a new message, the part is empty.
             parts.push(Part::text(""));
         }
 
@@ -149,7 +149,7 @@ impl Outgoing {
             parts: transcript.iter().chain(&self.parts).cloned().collect(),
             metadata: self.metadata.clone(),
             extensions: self.extensions.clone(),
-            // A task that goes on refers to nothing but itself.
+            // A continued task refers to no other task.
             references: last_task.filter(|_| task.is_none()).map(Cow::Borrowed).into_iter().collect(),
         }
     }
@@ -189,8 +189,8 @@ fn note_losses(
     }
 }
 
-/// Earlier messages, and those that are new: what follows the agent's last words. Calls and approvals that are answered
-/// behind them are the agent's words too, and whatever was said before them is not new.
+/// Splits the input into earlier messages and new ones: those after the agent's last message. Answered calls and
+/// approvals are messages of the agent too; the messages before them are not new.
 fn split(input: &[model::Message]) -> (Vec<&model::Message>, Vec<&model::Message>) {
     let is_question =
         |message: &&model::Message| matches!(message.kind, MessageType::FunctionCall | MessageType::McpApprovalRequest);
@@ -227,7 +227,7 @@ fn contents(message: &model::Message, received: &Received) -> Vec<Part<'static>>
     parts
         .map(|part| {
             let part = owned(part);
-            // A2A knows no instructions apart from what is said.
+            // A2A has no instructions apart from messages.
             let is_plain = part.metadata.is_none() && message.role == Some(Role::System);
             if is_plain { part.with_metadata(to_raw(&json!({ "role": "system" }))) } else { part }
         })
@@ -260,7 +260,8 @@ fn owned(part: Part<'_>) -> Part<'static> {
     }
 }
 
-/// What goes beside the message: metadata the client sent over this protocol, and what most agents cannot use.
+/// The fields beside the message: metadata that the client sent over this protocol, and content that most agents cannot
+/// use.
 fn beside(request: &model::AgentRequest) -> (Option<Json>, Vec<String>) {
     let received: ReceivedRequest = request.extra.get("a2a").and_then(Json::decode).unwrap_or_default();
     let mut own = Extra::new();

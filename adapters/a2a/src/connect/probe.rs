@@ -1,4 +1,4 @@
-//! Reads an agent's card for the operator: what it is, where it is asked, and what it wants.
+//! Reads an agent's card for the operator: its description, its interfaces and its requirements.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a waiting task asks, as pending items in canonical form.
+//! The questions of a waiting task, as pending items in canonical form.
 
 use interlingua_core::agent_event::{AgentEvent, Awaits, CallPart, ContentValue};
 use interlingua_core::answer::{ALL_DECISIONS, PLAIN_DECISIONS, offer};
@@ -15,7 +15,7 @@ use super::texts::{Place, is_no_text, plain_text};
 use super::wire::{self, filled};
 use crate::wire::{Content, Part};
 
-/// What an item says about where it comes from: kept with it, and found again when it is answered.
+/// The origin of an item: stored with the item, and read when the item is answered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ItemSource {
@@ -95,7 +95,7 @@ impl ItemReader {
                 (None, Content::Text(_)) => {}
             }
         }
-        // A picture of what is asked about belongs to the answer: no item can hold it.
+        // Media of a question belong to the answer: an item cannot contain them.
         self.emit_parts(&message, &media, Place::Answer, sink)?;
         if items.is_empty() {
             if payload.is_empty() && (prompt.is_empty() || self.artifacts.have_text(&prompt)) {

@@ -1,4 +1,4 @@
-//! What a turn does about a failure: ask in another way, take the task up again, or give up.
+//! The reaction of a turn to a failure: another request, resuming the task, or the end of the turn.
 
 use interlingua_core::{Fault, FaultKind};
 
@@ -7,10 +7,10 @@ use crate::dialect::{Binding, Generation, Operation};
 use crate::errors::Problem;
 
 impl A2aTurn {
-    /// Decides what to do about an error of the agent, or of the way to it.
+    /// Decides the reaction to an error of the agent or of the connection.
     ///
     /// # Errors
-    /// The error that the agent reported, if nothing can be done; without one, the fault.
+    /// The error that the agent reported, or else the fault, if no reaction can help.
     pub(super) fn recover(&mut self, problem: Option<Problem>, fault: Fault) -> Result<(), Fault> {
         self.try_recovery(problem, fault).map_err(|fault| self.reported.take().unwrap_or(fault))
     }
@@ -133,7 +133,7 @@ impl A2aTurn {
     }
 }
 
-/// What a status alone says, of servers that answer a path they do not know with a page.
+/// The error of a status alone, for servers that answer an unknown path with a page.
 fn by_status(fault: &Fault) -> Option<Problem> {
     match fault.upstream_status? {
         404 | 501 => Some(Problem::MethodNotFound),
@@ -154,7 +154,7 @@ fn may_pass(fault: &Fault) -> bool {
         | FaultKind::AgentFailed
         | FaultKind::NotFound
         | FaultKind::Unsupported => true,
-        // A proxy gave up waiting; the agent may go on.
+        // A proxy gave up waiting; the agent may still be working.
         FaultKind::UpstreamTimeout => fault.upstream_status.is_some(),
         _ => false,
     }

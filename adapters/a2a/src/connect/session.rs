@@ -1,4 +1,4 @@
-//! What a connector stores for a session: the context, the task that waits, and what was read of that task.
+//! The stored state of a session: the context, the waiting task, and the part of that task that was read.
 
 use interlingua_core::Json;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ const MAX_SLOTS: usize = 64;
 /// The longest id that is stored, in bytes.
 const MAX_ID: usize = 512;
 
-/// What is stored for a session and user.
+/// The stored state for a session and user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SessionState {
@@ -29,7 +29,7 @@ pub(super) struct SessionState {
     /// The version that the agent understands, where the card says another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<String>,
-    /// How often the waiting task asked without giving its question an id.
+    /// The number of questions of the waiting task that had no id.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) questions: u32,
     /// The long-running calls that the waiting task wants the outputs of.
@@ -52,7 +52,7 @@ pub(super) struct LongCall {
     pub(super) prefix: String,
 }
 
-/// What is stored of it until its output is sent.
+/// A long-running call, stored until its output is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct AskedCall {
@@ -92,7 +92,7 @@ impl SessionState {
         self.artifacts.clear();
     }
 
-    /// Keeps what is needed to go on with a waiting task.
+    /// Stores the state needed to continue a waiting task.
     pub(super) fn keep_artifacts<'a>(&mut self, artifacts: impl DoubleEndedIterator<Item = (&'a str, &'a [Slot])>) {
         let kept = artifacts.rev().filter(|(id, slots)| id.len() <= MAX_ID && slots.len() <= MAX_SLOTS);
         self.artifacts = kept.take(MAX_ARTIFACTS).map(|(id, slots)| (id.to_owned(), slots.to_vec())).collect();

@@ -9,7 +9,7 @@ use crate::wire::{Content, Part};
 /// A content of an artifact as far as it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Slot {
-    /// Whether further text goes on with it.
+    /// Whether further text continues it.
     pub(super) text: bool,
     /// Digest of what else the part says: texts of another kind or type are other contents.
     pub(super) mark: u64,
@@ -51,7 +51,7 @@ impl Group<'_, '_> {
         Slot { text: self.text, mark: self.mark, len: self.len(), digest }
     }
 
-    /// How much of a text was read before, in bytes. None: it does not begin with that.
+    /// The number of bytes of a text that were read before. `None`: the text does not begin with the earlier one.
     pub(super) fn known_prefix(&self, old: &Slot) -> Option<usize> {
         let mut left = usize::try_from(old.len).ok()?;
         let known = left;

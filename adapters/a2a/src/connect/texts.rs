@@ -1,4 +1,4 @@
-//! What the text of an agent's message is, by where the message stands.
+//! The meaning of the text of an agent's message, by its position.
 
 use serde_json::value::RawValue;
 
@@ -22,7 +22,7 @@ pub(super) fn is_no_text(part: &Part<'_>) -> bool {
     !matches!(part.content, Content::Text(_))
 }
 
-/// What distinguishes one status message from another: its id, else all of it.
+/// The identity of a status message: its id, else a digest of the whole message.
 pub(super) fn message_digest(raw: &RawValue) -> u64 {
     let message = wire::message(raw);
     let id = message.as_ref().and_then(|message| filled(&message.message_id));

@@ -1,4 +1,4 @@
-//! One turn with an agent that speaks A2A: what is sent next.
+//! One turn with an agent that speaks A2A: the order of its requests.
 //!
 //! ```text
 //! Lookup ─► Send ─► stream ─► end
@@ -6,7 +6,7 @@
 //!                 └► task ─► Poll ─► Poll … ─► end
 //! ```
 //!
-//! Not here: what the answers mean (`events`), which errors can be helped (`recovery`).
+//! Not here: the meaning of answers (`events`), and the reaction to errors (`recovery`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,15 +29,15 @@ use super::session::SessionState;
 use super::wire::{Envelope, Item, Kind};
 use crate::dialect::{Generation, Operation};
 
-/// How often a task is taken up again without getting any further.
+/// Consecutive resumptions of a task without progress.
 pub(super) const MAX_RESUMES: u32 = 5;
-/// So many of them by subscribing. Then the task itself is asked for.
+/// Number of these resumptions that subscribe. Later ones poll the task.
 const MAX_SUBSCRIBES: u32 = 2;
-/// How often a task of 0.3 whose stream was cut is asked for without a change. Servers of that version leave a task as it
-/// was if the agent's code fails, so that it never ends.
+/// Number of polls without a change of a task of 0.3 whose stream was cut. Servers of that version leave a task
+/// unchanged if the agent's code fails, so that it never ends.
 const MAX_STALE_POLLS: u32 = 20;
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Look for the card.
@@ -56,7 +56,7 @@ pub(super) struct A2aTurn {
     pub(super) options: Arc<UpstreamOptions>,
     url: Arc<str>,
     pub(super) outgoing: Outgoing,
-    /// As it was stored when the turn began.
+    /// The stored state at the beginning of the turn.
     stored: SessionState,
     pub(super) reader: ItemReader,
     pub(super) interface: Option<Interface>,
@@ -64,24 +64,24 @@ pub(super) struct A2aTurn {
     card_urls: Vec<String>,
     /// None: an answer is awaited, which decides.
     pub(super) step: Option<Step>,
-    /// What was asked last.
+    /// The last operation that was sent.
     pub(super) asked: Operation,
     /// Items of the answer to that.
     items: u64,
     /// The id of the last JSON-RPC call.
     call: u64,
-    /// What there was when the task was taken up last.
+    /// The progress at the last resumption.
     progress: u64,
-    /// How often it was since then, in vain.
+    /// The number of resumptions since then without progress.
     pub(super) resumes: u32,
     polls: u32,
-    /// How much of the task's history a poll asks for.
+    /// The part of the task's history that a poll requests.
     window: Window,
     /// The stream was cut.
     was_cut: bool,
     /// The first error that the agent reported while the task made no progress.
     pub(super) reported: Option<Fault>,
-    /// How often the task was asked for since, without a change.
+    /// The number of polls since then without a change.
     stale_polls: u32,
     losses: Losses,
     pub(super) can_subscribe: bool,
@@ -197,7 +197,7 @@ impl A2aTurn {
         Next::Send(request)
     }
 
-    /// What the message is sent with.
+    /// The operation that sends the message.
     fn sending(&self) -> Operation {
         if self.outgoing.cancels && self.reader.task.is_some() {
             return Operation::Cancel;
@@ -206,7 +206,7 @@ impl A2aTurn {
         if streams { Operation::Stream } else { Operation::Send }
     }
 
-    /// Reads what came, in whatever form.
+    /// Reads an answer of any form.
     fn read(&mut self, data: &[u8], source: Source, sink: &mut dyn EventSink) -> Result<(), Fault> {
         self.reader.forget_shape();
         if data.trim_ascii().is_empty() {
@@ -226,7 +226,7 @@ impl A2aTurn {
                 self.items += 1;
                 self.reader.read(item, data, source, sink)
             }
-            // Of a version to come: the task goes on without it. A first item that is none is another protocol.
+            // An item of a future version is skipped. If the first item is unknown, the answer is another protocol.
             Ok(None) if self.items > 0 => {
                 self.losses.lost(ContentKind::ProtocolEvent, "an item of a kind that no known version has");
                 sink.emit(&AgentEvent::Ignored)
@@ -299,7 +299,7 @@ impl A2aTurn {
         }
     }
 
-    /// What follows a pause.
+    /// The step after a pause.
     fn resumption(&self) -> Step {
         let streams = self.interface.as_ref().is_some_and(|interface| interface.streaming);
         // A second reader of a task of 0.3 doubles what the server stores of it, and two of them can block the whole
@@ -414,7 +414,7 @@ impl AgentTurn for A2aTurn {
             }
             self.resume(None);
         } else {
-            // A task that works is asked for until it ends: how long that may take is the gateway's matter.
+            // A working task is polled until it ends: the gateway's timeouts limit the turn.
             self.resumes = 0;
             let pause = self.backoff(self.polls);
             self.polls += 1;

@@ -1,7 +1,7 @@
-//! What an agent answers, as it is read: borrowed from the frame, in whatever generation it is written.
+//! The agent's answers as read: borrowed from the frame, in either generation.
 //!
 //! Servers are read as leniently as clients: both spellings of names, states by name or number, parts of either
-//! generation, fields that are missing. What cannot be read at all fails as a whole. Not here: what it means.
+//! generation, missing fields. An unreadable item fails as a whole. Not here: the meaning of an item.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,7 +31,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Written<'a> {
     }
 }
 
-/// What came in a frame or a body: a JSON-RPC answer, or its result alone.
+/// A frame or a body: a JSON-RPC answer, or its result alone.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Envelope<'a> {
@@ -86,7 +86,7 @@ pub(super) struct Item<'a> {
     extensions: Option<&'a RawValue>,
 }
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "the largest is the most frequent, and must not allocate")]
 pub(super) enum Kind<'a> {
@@ -265,7 +265,7 @@ pub(super) fn message(raw: &RawValue) -> Option<Message<'_>> {
 }
 
 impl<'a> Item<'a> {
-    /// What it is, by the member or the fields it has: `kind` says nothing that they do not. None: nothing known.
+    /// The kind, by the item's member or fields; `kind` adds no information. `None`: the kind is unknown.
     pub(super) fn into_kind(self) -> Option<Kind<'a>> {
         if let Some(task) = self.task {
             return Some(Kind::Task(task));
@@ -377,7 +377,7 @@ impl<'a> RawPart<'a> {
     }
 }
 
-/// Bytes in standard base64. What is no base64 is kept as a link: it may be one, and nothing is lost.
+/// Bytes in standard base64. Other text is kept as a link, so that nothing is lost.
 fn bytes(text: Cow<'_, str>) -> Content<'_> {
     let standard = match base64::to_standard(&text) {
         Some(Cow::Owned(standard)) => Some(standard),
@@ -409,7 +409,7 @@ fn undouble(part: &mut Part<'_>) {
     }
 }
 
-/// Data of 0.3 over REST stand in an object of their own: `{"data":{…}}`.
+/// Data of 0.3 over REST are wrapped in an object: `{"data":{…}}`.
 fn unwrapped(data: &RawValue) -> &RawValue {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -439,7 +439,7 @@ fn kept<'p>(part: &'p Part<'_>, mark: &str) -> Option<Kept<'p>> {
     serde_json::from_str(metadata.get()).ok()
 }
 
-/// Data that 0.3 put into an object because they are none.
+/// Restores data that 0.3 wrapped because they are no object.
 fn restore_value(part: &mut Part<'_>) {
     #[derive(Deserialize)]
     struct Value {

@@ -19,10 +19,10 @@ const FIRST_WAIT: Duration = Duration::from_millis(25);
 const MAX_WAIT: Duration = Duration::from_millis(400);
 /// A claim that stands this long is taken over. Measured here, because clocks of gateways differ.
 const TAKEOVER_AFTER: Duration = Duration::from_secs(10);
-/// How long a request waits in all.
+/// Maximum waiting time of a request.
 const MAX_TOTAL_WAIT: Duration = Duration::from_secs(25);
 
-/// What a request is waiting for that claims its message.
+/// The state of a request that claims its message.
 pub(super) enum ClaimStage {
     /// Claiming it.
     Putting(MessageClaim),

@@ -1,5 +1,5 @@
 //! Push notification configs: set, get, list, delete, in three wire formats (docs/protocols/a2a.md#push-notifications).
-//! They are stored as documents of the engine. Not here: what is delivered (`crate::push`).
+//! They are stored as documents of the engine. Not here: the delivered notifications (`crate::push`).
 
 use interlingua_core::call::{Call, DocumentCall, Replaces, Reply, Target};
 use interlingua_core::exchange::Next;
@@ -179,7 +179,7 @@ impl Authentication {
         }
 
         let scheme = scheme_or_none.and_then(|scheme| {
-            // 1.0 requires a scheme: without one there is no header to send.
+            // 1.0 requires a scheme, since the header to send needs it.
             let scheme = scheme.ok_or_else(|| read::missing(object, name))?;
             let safe = scheme.bytes().all(|byte| byte.is_ascii_graphic());
             if safe { Ok(scheme) } else { Err(invalid_header_value(object, name)) }

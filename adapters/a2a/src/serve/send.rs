@@ -43,13 +43,14 @@ pub(super) struct SendOperation {
     stage: Stage,
 }
 
-/// How long the agent's first event is awaited before the client sees the task (docs/protocols/a2a.md#streams).
+/// Time that a request waits for the agent's first event before the client sees the task
+/// (docs/protocols/a2a.md#streams).
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many of a context's newest tasks are searched for a duplicate message.
+/// Number of a context's newest tasks that are searched for a duplicate message.
 const MAX_DUPLICATE_SEARCH: usize = 100;
 
-/// What the operation is waiting for.
+/// The current step of the operation.
 enum Stage {
     /// Fetching the agent's own card for its input modes; then this call and stage.
     CheckingModes(Box<(Call, Stage)>),

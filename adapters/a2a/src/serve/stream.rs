@@ -32,7 +32,7 @@ pub(super) struct Streaming {
     template: Option<DeltaTemplate>,
 }
 
-/// What the stream starts with.
+/// The first item of the stream.
 enum StreamStart {
     /// The new task, with this message.
     NewTask(Message<'static>),

@@ -23,7 +23,7 @@ enum Hole {
 pub(super) struct DeltaTemplate {
     pub(super) message: u32,
     pub(super) content: u32,
-    /// What stands in front of each value.
+    /// The bytes before each value.
     pieces: Vec<(Vec<u8>, Hole)>,
     after: Vec<u8>,
     /// Reused for each time.
@@ -31,8 +31,8 @@ pub(super) struct DeltaTemplate {
 }
 
 impl DeltaTemplate {
-    /// Of the item with a delta of this content, whose text is taken out meanwhile. In a status, the id of its message is
-    /// `id`, without the number at its end. `None` if the item has another form.
+    /// The template of an item with a delta of this content, whose text is left out. In a status, the id of its message
+    /// is `id`, without the number at its end. `None` if the item has another form.
     pub(super) fn from_item(
         message: u32,
         content: u32,

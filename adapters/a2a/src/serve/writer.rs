@@ -13,7 +13,7 @@ const JSON: &str = "application/json";
 const A2A_JSON: &str = "application/a2a+json";
 const EVENTS: &str = "text/event-stream";
 
-/// What the response needs from the request.
+/// The fields of the request that the response needs.
 pub(crate) struct Writer {
     pub(crate) dialect: Dialect,
     /// The operation. `None` until it is decoded.

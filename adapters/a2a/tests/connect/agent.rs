@@ -86,7 +86,7 @@ impl Dialect {
         Answer::Cut(vec![self.frames(call, items).into_bytes()])
     }
 
-    /// What sending is answered with.
+    /// The answer to a sent message.
     pub(crate) fn body(self, call: u64, item: &Value) -> Answer {
         body(&self.result(call, item))
     }
@@ -293,7 +293,7 @@ pub(crate) fn request_text(request: &HttpRequest) -> String {
     format!("{} {}  [{}]\n{body}", request.method, request.url, headers.join("; "))
 }
 
-/// What was sent, and what became of the answers.
+/// The requests, and the outcome of the answers.
 pub(crate) fn transcript(driven: &Driven) -> String {
     let mut text = String::new();
     for request in &driven.requests {
@@ -315,7 +315,7 @@ pub(crate) fn texts(driven: &Driven) -> Vec<(String, String)> {
     messages.map(|message| (message.kind.as_str().to_owned(), message.text())).collect()
 }
 
-/// How the turn ended: its end, code and sentence.
+/// The end of the turn: kind, code and message.
 pub(crate) fn end(driven: &Driven) -> String {
     let turn = &driven.record.run().turns[0];
     let end = turn.end.map_or("open", interlingua_core::End::as_str);

@@ -1,4 +1,4 @@
-//! Errors of agents: what is asked in another way, and what fails.
+//! Errors of agents: which lead to another request, and which end the turn.
 
 use interlingua_core::testkit::Answer;
 use serde_json::{Value, json};
@@ -180,7 +180,7 @@ fn an_error_in_a_stream_is_reported_where_its_task_cannot_be_asked_for_the_rest(
         assert_eq!(texts(&driven), [("message".to_owned(), "18 C".to_owned())], "the text before it stays");
     }
 
-    // A task that goes on has recovered from the error.
+    // A task that continues has recovered from the error.
     let mut options = fixed(V1);
     options["streaming"] = json!(true);
     let items = [submitted(), status("WORKING")];

@@ -18,7 +18,7 @@ fn window(state: &str, history: &[Value], width: usize) -> Value {
     task
 }
 
-/// The message that was sent, and so many that the agent said since.
+/// The sent message, and this number of later messages of the agent.
 fn history(said: usize) -> Vec<Value> {
     let sent = json!({ "messageId": "run-1-0", "role": "ROLE_USER", "parts": [{ "text": "Paris?" }] });
     let thought = |number: usize| {
@@ -78,7 +78,7 @@ fn more_of_the_history_is_asked_for_where_messages_are_missing() {
             V1.task(2, &window("WORKING", &whole[..301], 32)),
             V1.task(3, &window("WORKING", &whole[..301], 128)),
             V1.task(4, &window("WORKING", &whole[..301], 512)),
-            // One that was read is enough to go on from.
+            // One message that was read before is enough to continue.
             V1.task(5, &window("COMPLETED", &whole, 12)),
         ],
     );

@@ -14,7 +14,7 @@ fn call() -> Value {
     })
 }
 
-/// What the tool returned at once.
+/// The tool's immediate result.
 fn ticket() -> Value {
     json!({
         "data": { "id": "call_1", "name": "ask_boss", "response": { "ticket": 7 } },

@@ -1,4 +1,4 @@
-//! Agents that speak A2A, asked: what is sent, and what becomes of the answers, for both versions and both bindings.
+//! Calls to agents that speak A2A: requests, and the outcome of answers, for both versions and both bindings.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,4 @@
-//! What an operator learns and decides: where requests may go, what is lost, what a probe finds, and what became of a
-//! cancel.
+//! The operator's view: allowed hosts of requests, losses, findings of a probe, and the outcome of a cancel.
 
 use interlingua_core::connector::{AgentTurn, Next, Purpose, TurnRequest};
 use interlingua_core::model::Message;

@@ -1,4 +1,4 @@
-//! What is sent: messages, what goes beside them, and what a session remembers.
+//! Requests: messages, the fields beside them, and a session's stored state.
 
 use interlingua_core::connector::Next;
 use interlingua_core::model::{AgentRequest, Message};

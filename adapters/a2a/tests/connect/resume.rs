@@ -155,7 +155,7 @@ fn a_task_of_0_3_that_does_not_go_on_after_a_cut_is_given_up() {
     let answers = std::iter::once(begun).chain((2..40).map(|call| V03.task(call, &same)));
     let driven = Session::new(&fixed(V03)).send_text("Paris?", answers);
     assert_eq!(end(&driven), "failed UPSTREAM_TRUNCATED: the agent broke off its answer, and its task does not go on");
-    // As long as something comes, it is asked for.
+    // The polls continue as long as the task makes progress.
     let parts: Vec<_> = (0..50).map(|number| json!({ "text": format!("{number} ") })).collect();
     let grown = |count: usize, state: &str| task(state, &json!([{ "artifactId": "a-1", "parts": parts[..count] }]));
     let begun = V03.cut(1, &[submitted(), text("a-1", "0 ", false)]);
@@ -188,7 +188,7 @@ fn the_message_of_the_last_status_is_read_once() {
     }
 }
 
-/// a2a-sdk 1.3.0: a piece that comes about while a task is subscribed to stands in the snapshot and in the stream.
+/// a2a-sdk 1.3.0 sends a piece twice that arrives during a subscription: in the snapshot and in the stream.
 #[test]
 fn a_piece_in_the_snapshot_and_in_the_stream_is_emitted_once() {
     let parts = |count: usize| -> Vec<serde_json::Value> {

@@ -100,18 +100,18 @@ fn field(data: &Json, name: &str) -> String {
     text.unwrap_or_default()
 }
 
-/// What of a message A2A carries, in one line. None: nothing.
+/// The part of a message that A2A carries, in one line.
 fn summary(message: &Message) -> Option<String> {
     let mut line = format!("{} ", message.kind);
     match &message.kind {
-        // Lists of tools are not sent by default, and nothing is said of keep-alives.
+        // Lists of tools are not sent by default, and keep-alives are not summarised.
         MessageType::McpListTools | MessageType::Heartbeat => return None,
         // An error that the run survives is a status like any other.
         MessageType::Error => {
             return Some(format!("reasoning text {:?}", message.message.as_deref().unwrap_or_default()));
         }
         kind if kind.is_call() => {
-            // What is waited for are items, each by itself.
+            // Each pending item is an entry of its own.
             let calls = message.calls();
             let calls = calls.map(|call| format!("{line}{} {} {}", call.call_id, call.name, plain(&call.arguments)));
             return Some(calls.collect::<Vec<_>>().join("\n"));
@@ -193,7 +193,7 @@ fn ended(record: &Record) -> String {
     format!("{}{error}{usage}", turn.end.map_or("open", End::as_str))
 }
 
-/// What differs, for people.
+/// The difference, for people.
 fn compare<T: PartialEq + std::fmt::Debug>(found: &T, expected: &T, name: &str, differences: &mut String) {
     if found != expected {
         let _ = writeln!(differences, "{name}\n  found    {found:?}\n  expected {expected:?}");
@@ -223,7 +223,7 @@ fn what_is_polled_is_read_back_to_the_same() {
             let (streamed, polled) = (streamed(&script, dialect).1, polled(&script, dialect));
             let name = format!("{} {dialect:?}", script.name);
             compare(&lines(&polled.record), &lines(&streamed.record), &name, &mut differences);
-            // That an answer was cut off is said by an event alone, not by the task.
+            // Only an event reports that an answer was cut off, not the task.
             if script.end != End::Incomplete {
                 compare(&ended(&polled.record), &ended(&streamed.record), &name, &mut differences);
             }

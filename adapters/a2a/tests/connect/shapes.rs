@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::agent::{ALL, Dialect, Session, artifact, fixed, request, status, status_with, submitted, task, text};
 
-/// Texts as JSON writes them. The last two are none.
+/// Texts as JSON writes them. The last two are invalid.
 const TEXTS: [&str; 12] = [
     " token",
     "x",
@@ -37,7 +37,7 @@ const TEXT: &str = "$TEXT";
 /// More requests than any turn of this test sends.
 const MAX_REQUESTS: usize = 20;
 
-/// A frame: an item whose texts are to be filled in, and the number of the call that it answers.
+/// A frame: an item with placeholders for texts, and the number of the call that it answers.
 #[derive(Clone, Debug)]
 struct Piece {
     item: Item,
@@ -55,7 +55,7 @@ enum Item {
     Named(&'static str, Value),
 }
 
-/// What another task, or another context, says of the same artifact.
+/// The same artifact of another task, or of another context.
 fn from(task: Option<&str>, context: &str) -> Value {
     let mut item = text("a", TEXT, true);
     let update = &mut item["artifactUpdate"];

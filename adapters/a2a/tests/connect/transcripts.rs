@@ -1,4 +1,4 @@
-//! What real servers answered, byte for byte: `tests/transcripts/a2a`.
+//! Recorded answers of real servers, byte for byte: `tests/transcripts/a2a`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn answer(exchange: &RecordedExchange, call: u64) -> Answer {
     RecordedExchange { body: text.into_bytes(), ..exchange.clone() }.answer()
 }
 
-/// What became of an answer, without its pieces, whose sizes depend on the moment.
+/// The outcome of an answer, without its pieces, whose sizes depend on timing.
 fn tale(driven: &Driven) -> String {
     let run = driven.record.run();
     let pending = run.pending();
@@ -61,7 +61,7 @@ fn each_recorded_answer_becomes_a_run() {
         let mut tales = String::new();
         for (name, exchange) in recorded(server) {
             let Some(dialect) = dialect(server, &exchange) else { continue };
-            // Cut ones go on with other requests, and answers need the question before them: see below.
+            // Cut answers continue with other requests, and answers need the question before them: see below.
             if exchange.is_cut || name.contains("-answer") || name.starts_with("wedge") || name == "immediately" {
                 continue;
             }
@@ -89,7 +89,7 @@ fn each_recorded_answer_becomes_a_run() {
 
 #[test]
 fn recorded_questions_are_answered() {
-    // The JavaScript server was recorded with an agent that goes on with a task without naming it, which it refuses.
+    // The recorded agent of the JavaScript server continues a task without naming it, which that server refuses.
     for server in &SERVERS[..2] {
         let dialect = if server.contains("-0.3") { V03 } else { V1 };
         for (name, decision, text) in [
@@ -127,7 +127,7 @@ fn a_recorded_cut_is_taken_up_exactly() {
     }
 }
 
-/// What 0.3.26 stores while somebody resubscribes is twice there; the connector asks for the task instead.
+/// 0.3.26 stores events twice during a resubscription; the connector polls the task instead.
 #[test]
 fn a_recorded_cut_of_0_3_is_polled() {
     let server = "a2a-sdk-0.3.26";
@@ -146,7 +146,7 @@ fn a_recorded_cut_of_0_3_is_polled() {
         .collect();
     assert_eq!(methods, ["\"message/stream\"", "\"tasks/get\"", "\"tasks/get\""]);
 
-    // The agent's code failed: the connection is cut, and the task stays as it is for ever.
+    // The agent's code failed: the connection is cut, and the task never changes.
     for name in ["raise", "broken"] {
         let stays = exchange(server, &format!("{name}-get"));
         let answers =

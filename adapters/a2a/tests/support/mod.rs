@@ -1,4 +1,4 @@
-//! A route without a gateway: finds endpoints like the server, drives exchanges, and stands in for the engine.
+//! A route without a gateway: finds endpoints like the server, drives exchanges, and replaces the engine.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its own part of it")]
 
