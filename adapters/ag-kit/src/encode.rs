@@ -42,7 +42,7 @@ impl Encoder {
         }
     }
 
-    /// What the stream did not show.
+    /// The content that the stream did not show.
     pub(crate) fn losses(&self) -> &[Loss] {
         self.losses.as_slice()
     }

@@ -48,13 +48,13 @@ pub struct AgKit;
 pub struct Options {
     /// The agent for paths without an agent id, on routes with several agents.
     pub agent: Option<String>,
-    /// How bodies of the newer protocol generation, AG-UI, are handled.
+    /// Handling of request bodies of AG-UI, the newer protocol generation.
     pub agui: Agui,
-    /// How the agent's reasoning is sent.
+    /// The form of the agent's reasoning.
     pub reasoning: Reasoning,
-    /// How images, audio, video and files are sent.
+    /// The form of images, audio, video and files.
     pub media: Media,
-    /// How data contents of ordinary messages are sent.
+    /// The form of data contents of ordinary messages.
     pub data: Data,
     /// If true, a tool output that is a JSON list of text blocks is sent as their text.
     pub unwrap_tool_output: bool,
@@ -64,11 +64,11 @@ pub struct Options {
     pub separator: Switch,
     /// If true, a request without messages and without an answer starts a turn in an existing conversation.
     pub allow_empty: Switch,
-    /// What happens to a second request in a busy conversation.
+    /// Handling of a second request in a busy conversation.
     pub busy: Busy,
     /// Time after which an interrupt can only be cancelled: seconds, or `"15m"`. Default: never.
     pub interrupt_ttl: Option<Ttl>,
-    /// What happens to an answer to an unknown interrupt.
+    /// Handling of an answer to an unknown interrupt.
     pub orphan_answers: OrphanPolicy,
     /// Name of a request header with the user's id. Default: the engine decides.
     pub user_header: Option<String>,

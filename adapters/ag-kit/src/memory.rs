@@ -1,7 +1,7 @@
-//! What the next stream of a conversation has to know: the calls that were announced in it
-//! (docs/protocols/ag-kit.md#order-1, docs/protocols/ag-kit.md#order-2).
+//! The calls that a stream announced, for the next stream of the conversation (docs/protocols/ag-kit.md#order-1,
+//! docs/protocols/ag-kit.md#order-2).
 //!
-//! It is stored in the labels of the run, so that a replay has the same data. Not here: the conversation's history.
+//! They are stored in the labels of the run, so that a replay has the same data. Not here: the conversation's history.
 
 use std::collections::{HashMap, HashSet};
 

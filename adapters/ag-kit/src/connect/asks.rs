@@ -19,7 +19,7 @@ struct ItemSource {
     id: String,
 }
 
-/// What an interrupt's payload may say besides its question.
+/// Fields of an interrupt's payload beside its question.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Besides {
@@ -68,7 +68,7 @@ pub(super) struct Resume {
     payload: String,
 }
 
-/// A call that was approved as it was asked for.
+/// A call that was approved without changes.
 #[derive(Debug)]
 pub(super) struct Approved {
     pub(super) call_id: Option<String>,

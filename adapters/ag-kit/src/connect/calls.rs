@@ -29,7 +29,7 @@ const MAX_COMPARED: usize = 64 << 10;
 /// Arguments of a second call in one that are held, in bytes.
 const MAX_HELD: usize = 1 << 20;
 
-/// Who runs a call, as far as it is known.
+/// The executor of a call, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallKind {
     /// The client declared the tool.
@@ -53,7 +53,7 @@ struct Call {
     object: ObjectEnd,
     /// Up to [`MAX_COMPARED`].
     arguments: String,
-    /// What stood behind the first object: the arguments of another call.
+    /// The text after the first object: the arguments of another call.
     more: String,
     is_complete: bool,
     /// It begins again after its end: what comes then is not appended.
@@ -221,7 +221,7 @@ impl Calls {
         if call.kind == CallKind::Client || call.is_mixed { call.close(None, sink) } else { Ok(()) }
     }
 
-    /// What a tool of the agent returned.
+    /// Emits the output of one of the agent's tools.
     pub(super) fn result(
         &mut self,
         id: &str,
@@ -346,7 +346,7 @@ impl Calls {
 }
 
 impl Call {
-    /// Emits the end of its message. `kind`: what it turned out to be.
+    /// Emits the end of its message. `kind`: the type of the message.
     fn close(&mut self, kind: Option<MessageType>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if std::mem::replace(&mut self.is_closed, true) {
             return Ok(());

@@ -45,7 +45,7 @@ impl UpstreamAdapter for AgKitUpstream {
 }
 
 struct AgKitConnector {
-    /// What `/send-message` and `/healthz` are below.
+    /// The URL that `/send-message` and `/healthz` are appended to.
     base: String,
     endpoint: String,
     options: UpstreamOptions,

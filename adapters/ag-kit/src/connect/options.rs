@@ -1,18 +1,18 @@
-//! What an operator may choose for an upstream that speaks AG-Kit.
+//! Options of an agent that speaks AG-Kit.
 
 use interlingua_core::answer::payload::Style;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an operator may choose for an upstream that speaks AG-Kit.
+/// Options of an agent that speaks AG-Kit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamOptions {
     /// The form of an answer to an interrupt.
     pub resume_style: ResumeStyle,
-    /// Who runs a tool that the request did not declare, if its call has no result when the answer ends.
+    /// The executor of a tool that the request did not declare, if its call has no result when the answer ends.
     pub unanswered_calls: UnansweredCalls,
-    /// How the schemas of tools are sent.
+    /// The form of tool schemas in requests.
     pub parameters: Parameters,
 }
 
@@ -20,7 +20,7 @@ pub struct UpstreamOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumeStyle {
-    /// As the interrupt's payload suggests; an answer that the client gave in this form goes on as it is.
+    /// The form that the interrupt's payload suggests. An answer in this form is passed on unchanged.
     #[default]
     Auto,
     /// `{"approved":true,"editedArgs":{}}`.
@@ -43,7 +43,7 @@ impl ResumeStyle {
     }
 }
 
-/// Who runs a tool that the request did not declare.
+/// The executor of a tool that the request did not declare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnansweredCalls {
@@ -54,13 +54,13 @@ pub enum UnansweredCalls {
     Plugin,
 }
 
-/// How the schemas of tools are sent.
+/// The form of tool schemas in requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Parameters {
-    /// As a text that contains JSON, as the protocol's documentation shows it.
+    /// A text that contains JSON, as in the protocol's documentation.
     #[default]
     Text,
-    /// As an object.
+    /// An object.
     Object,
 }

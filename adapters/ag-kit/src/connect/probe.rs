@@ -11,7 +11,7 @@ pub(super) struct AgKitProbe {
     findings: Vec<Finding>,
 }
 
-/// What the Python server says of itself.
+/// The health document of the Python server.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Health {

@@ -21,7 +21,7 @@ pub(super) struct Reader {
     texts: u32,
     /// The shape of a fragment of it.
     template: TextTemplate,
-    /// The id of an interrupt that came without one.
+    /// The id for an interrupt without one.
     fallback_id: String,
     /// The interrupt that came.
     pub(super) interrupt: Option<String>,

@@ -156,7 +156,7 @@ fn outgoing(
             });
             outputs.collect()
         }
-        // They stand in `resume`, and the agent knows what it asked.
+        // Answers are sent in `resume`, and the agent knows its own questions.
         MessageType::McpApprovalRequest | MessageType::McpApprovalResponse | MessageType::FunctionCall if is_new => {
             Vec::new()
         }

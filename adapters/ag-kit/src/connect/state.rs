@@ -1,4 +1,4 @@
-//! What is kept of a session from turn to turn.
+//! The stored state of a session.
 
 use interlingua_core::Json;
 use interlingua_core::call_ids::CallIds;

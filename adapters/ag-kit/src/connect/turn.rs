@@ -19,7 +19,7 @@ use super::state::SessionState;
 pub(super) struct AgKitTurn {
     request: Option<HttpRequest>,
     reader: Reader,
-    /// What the session's state was before this turn.
+    /// The session's state before this turn.
     stored: SessionState,
     /// The same with the tools of this request.
     state: SessionState,

@@ -1,4 +1,4 @@
-//! The rows of the mapping: what becomes of each event, and of answers to questions.
+//! The rows of the mapping: the effect of each event, and of answers to questions.
 
 use interlingua_core::answer::Decided;
 use interlingua_core::pending::{Decision, Pending, PendingKind};

@@ -1,4 +1,4 @@
-//! What servers do that the documentation does not say.
+//! Behaviour of real servers that the documentation does not describe.
 
 use crate::support::{driven, stream, tale, turn};
 

@@ -1,4 +1,4 @@
-//! What the tests of this connector share: turns, and the tale of what came of them.
+//! Shared parts of this connector's tests: turns, and their outcome as text.
 
 use interlingua_ag_kit::{AgKitUpstream, UpstreamOptions};
 use interlingua_core::answer::Decided;
@@ -82,7 +82,7 @@ pub(crate) fn record(lines: &[&str]) -> Record {
     driven(&mut *turn("{}"), stream(lines)).0.record
 }
 
-/// What became of an answer, and what was lost, as text.
+/// The outcome of an answer and the losses, as text.
 pub(crate) fn tale(record: &Record, losses: &[Loss]) -> String {
     let pending = record.run().pending();
     let pending: String = pending.iter().map(|item| format!("waits for {}\n", item.to_data().text())).collect();

@@ -1,4 +1,4 @@
-//! What real servers answered, byte for byte: `tests/transcripts/ag-kit`.
+//! Recorded answers of real servers, byte for byte: `tests/transcripts/ag-kit`.
 
 use std::fmt::Write as _;
 use std::path::Path;
