@@ -118,7 +118,7 @@ fn to_entry(id: &str, group: &[Answered<'_>], losses: &mut Losses) -> Json {
     Json::from_serialize(&entry)
 }
 
-/// What the agent gets for an interrupt.
+/// The payload for an interrupt.
 fn to_payload(group: &[Answered<'_>], losses: &mut Losses) -> Json {
     let Some(first) = group.first() else { return Json::null() };
     let style = first.source.style.unwrap_or(match first.item.kind {

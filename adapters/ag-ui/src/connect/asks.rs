@@ -1,7 +1,7 @@
-//! What an agent asks when it interrupts its run, as pending items.
+//! Questions of an agent that interrupts its run, as pending items.
 //!
-//! An interrupt comes in the outcome of the run, in a custom event, or, with Agno, as a call that is left unanswered.
-//! How it was asked stands in the item, so that the answer finds its way without any state of the session.
+//! An interrupt arrives in the outcome of the run, in a custom event, or, with Agno, as a call without an output. The
+//! item stores the form of the question, so that an answer needs no state of the session.
 //!
 //! Not here: writing the answers ([`super::answers`]).
 
@@ -17,12 +17,12 @@ use super::context::Context;
 use super::frame::{Fields, text_or_json};
 use super::ids::{digest, key};
 
-/// At most so many calls of the turn are remembered with an item.
+/// Maximum number of calls of a turn that are stored with an item.
 const MAX_CALLS: usize = 64;
-/// At most so many calls are compared with what an approval says of one.
+/// Maximum number of calls that are compared with the call in an approval.
 const MAX_COMPARED: usize = 8;
 
-/// How the answer reaches the agent.
+/// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Way {
@@ -31,11 +31,11 @@ pub(super) enum Way {
     Resume,
     /// In `forwardedProps.command.resume`.
     Command,
-    /// As the output of the call, which says whether it may run.
+    /// The output of the call, which says whether it may run.
     Confirmation,
-    /// As the output of the call, with the arguments it lacks.
+    /// The output of the call, with the missing arguments.
     Values,
-    /// As the output of ADK's call that asks whether another call may run.
+    /// The output of ADK's call that asks for a confirmation of another call.
     Confirmed,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Source {
     pub(super) after: Option<String>,
 }
 
-/// What an agent asked, before it is an item.
+/// A question of the agent, before it becomes an item.
 #[derive(Debug)]
 pub(super) struct Asked {
     /// The id of the item.
@@ -81,7 +81,7 @@ pub(super) struct Asked {
 /// The call by which ADK asks for the confirmation of another one.
 pub(super) const CONFIRMATION: &str = "adk_request_confirmation";
 
-/// What is shown of a call that lacks arguments.
+/// The payload of a call with missing arguments.
 #[derive(Serialize)]
 struct CallPayload<'a> {
     name: &'a str,
@@ -205,7 +205,7 @@ impl Asked {
         Ok(())
     }
 
-    /// What it asks, and the form of the expected answer.
+    /// The questions, and the form of the expected answer.
     fn questions(&self, calls: &Calls) -> (Vec<Question>, Style) {
         let reason = self.reason.as_deref();
         let by_payload = || self.payload.as_ref().map(payload::parse);
@@ -323,7 +323,7 @@ fn concerned_call(question: &Question, calls: &Calls) -> Option<String> {
     open.take(MAX_COMPARED).find(fits).map(|call| call.key.clone())
 }
 
-/// What the next turn has to know of the one that asks.
+/// The facts about a turn that the next turn needs for its answer.
 #[derive(Debug)]
 pub(super) struct Scene {
     calls: Vec<(String, String)>,

@@ -1,7 +1,7 @@
-//! Calls of an answer: whose they are, when their arguments are complete, and what came of them.
+//! Calls of an answer: their executor, the completeness of their arguments, and their outputs.
 //!
-//! Whether a call is the agent's or the client's is known at the end of the run alone, unless the client declared a tool
-//! of its name. Until then it is the agent's, and its message is not ended.
+//! Only the end of the run shows whether a call is the agent's or the client's, unless the client declared a tool of
+//! its name. Until then it counts as the agent's, and its message stays open.
 //!
 //! Not here: calls in snapshots ([`super::snapshot`]), and questions about calls ([`super::asks`]).
 
@@ -19,7 +19,7 @@ use super::context::{Context, to_metadata};
 use super::frame::Fields;
 use super::ids::key;
 
-/// Arguments of calls are compared with those in a snapshot up to so many bytes together.
+/// Maximum bytes of arguments that are compared with those in a snapshot, summed over all calls.
 const MAX_COMPARED: usize = 1 << 20;
 
 /// The arguments of a call so far.
@@ -90,7 +90,7 @@ impl Call {
         self.message.is_none()
     }
 
-    /// True if what came of its arguments is held back, since a snapshot may have the rest.
+    /// Whether the arguments are held back, since a snapshot may contain the rest.
     pub(super) const fn lacks_arguments(&self) -> bool {
         matches!(self.arguments, Arguments::Held(_)) && !self.was_shown_before()
     }
@@ -122,7 +122,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Of a turn whose client declared these tools.
+    /// Calls of a turn whose client declared these tools.
     pub(super) fn new(declared: HashSet<String>) -> Self {
         Self { declared, ..Self::default() }
     }
@@ -187,7 +187,7 @@ impl Calls {
         let is_same = |place: &usize| !self.all[*place].is_answered || self.all[*place].is_ahead;
         if let Some(place) = known.filter(is_same) {
             self.settle_repetition(place, context)?;
-            // A run that goes on after a question announces its call again, with whole arguments.
+            // A run that continues after a question announces its call again, with complete arguments.
             let place = self.by_key.get(key(&id).as_str()).copied().unwrap_or(place);
             self.current = Some(place);
             self.all[place].is_ahead = false;
@@ -386,7 +386,8 @@ impl Calls {
     fn complete(&mut self, place: usize, arguments: &str, context: &mut Context<'_>) -> Result<(), Fault> {
         let call = &mut self.all[place];
         let Some(message) = call.message.as_deref().filter(|_| !call.is_closed) else { return Ok(()) };
-        // Whatever comes of it, the arguments are whole then: an agent that repeats them costs nothing more.
+        // The arguments are complete now, whatever the comparison yields: an agent that repeats them causes no further
+        // cost.
         let known = match std::mem::replace(&mut call.arguments, Arguments::Whole(String::new())) {
             Arguments::Held(held) if is_whole(&held) => Some(held),
             Arguments::Held(_) => None,
@@ -496,7 +497,7 @@ fn is_whole(text: &str) -> bool {
 
 /// True if both are the same JSON, whatever the spaces and the order of their fields.
 pub(super) fn is_same_json(one: &str, other: &str) -> bool {
-    /// Spaces make a text so many times longer, at most.
+    /// Maximum factor by which white space lengthens a text.
     const SPACES: usize = 4;
     let (shorter, longer) = (one.len().min(other.len()), one.len().max(other.len()));
     if longer > 64 + SPACES * shorter {

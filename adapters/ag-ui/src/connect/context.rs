@@ -1,4 +1,4 @@
-//! What all parts of the reader share: the ids of a turn, what is held back, what was lost.
+//! State that all parts of the reader share: the ids of a turn, buffered values, losses.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub(super) enum Held {
     Repetition { key: String, role: Role, metadata: Extra, text: String },
 }
 
-/// What lives as long as the turn.
+/// State with the lifetime of the turn.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) ids: Ids,
@@ -54,7 +54,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Of a turn with an agent that knows messages of these ids.
+    /// State of a turn with an agent that knows messages of these ids.
     pub(super) fn new(origin: String, known: impl IntoIterator<Item = String>) -> Self {
         let known = known.into_iter().map(|key| (key, true)).collect();
         Self { origin, known, ..Self::default() }
@@ -88,7 +88,7 @@ impl Shared {
     }
 }
 
-/// What reading one event needs.
+/// The context for reading one event.
 pub(super) struct Context<'a> {
     pub(super) sink: &'a mut dyn EventSink,
     pub(super) shared: &'a mut Shared,

@@ -1,4 +1,4 @@
-//! How a run ends: its outcome, and what it cost.
+//! The end of a run: its outcome and its token usage.
 
 use interlingua_core::{Extra, Json};
 use serde_json::value::RawValue;
@@ -33,7 +33,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// Names of token counts: here, in the canonical form, and the object they stand in there.
+/// Names of token counts: in this protocol, in the canonical form, and the enclosing object there.
 const COUNTS: &[(&str, &str, &str)] = &[
     ("inputTokens", "", "input_tokens"),
     ("outputTokens", "", "output_tokens"),
@@ -43,7 +43,7 @@ const COUNTS: &[(&str, &str, &str)] = &[
     ("reasoningTokens", "output_tokens_details", "reasoning_tokens"),
 ];
 
-/// What all models that took part have cost together. None: nothing is said.
+/// The sum over all models that took part. `None`: the event contains no usage.
 pub(super) fn read_usage(event: &Fields<'_>) -> Option<Json> {
     let usage = event.get("usage")?;
     let list = if usage.get().starts_with('[') { entries(usage) } else { vec![usage] };

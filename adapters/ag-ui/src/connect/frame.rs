@@ -1,7 +1,7 @@
-//! Events as they stand in their frames: read borrowed, in one pass, trusting no type of any field.
+//! Events as they appear in their frames: borrowed, read in one pass, with no assumption about the type of any field.
 //!
-//! [`Head`] has what the fragments of a text need, which are nearly all frames. [`Fields`] has everything, for all
-//! others. Not here: what an event means ([`super::reader`]).
+//! [`Head`] has the fields of text fragments, which are nearly all frames. [`Fields`] has all fields, for the other
+//! frames. Not here: the meaning of an event ([`super::reader`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Head<'de> {
 pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
-    /// The fields of an object. None: it is none.
+    /// The fields, if the value is an object.
     pub(super) fn parse(json: &'a str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
         Self::parse(self.get(name)?.get())
     }
 
-    /// The entries of a list in a field. Empty: there is none.
+    /// The entries of a list in a field. Empty if the field is no list.
     pub(super) fn list(&self, name: &str) -> Vec<&'a RawValue> {
         self.get(name).map(|list| entries(list)).unwrap_or_default()
     }
@@ -128,7 +128,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The entries of a list. Empty: it is none.
+/// The entries of a list. Empty if the value is no list.
 pub(super) fn entries(list: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(list.get()).unwrap_or_default()
 }
@@ -171,7 +171,7 @@ pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     json_string::text(raw).or(is_number.then_some(Cow::Borrowed(raw.get())))
 }
 
-/// What a value says: a string, or the JSON of anything else.
+/// A string, or the JSON of any other value.
 pub(super) fn text_or_json(raw: &RawValue) -> Cow<'_, str> {
     json_string::text(raw).unwrap_or(Cow::Borrowed(raw.get()))
 }

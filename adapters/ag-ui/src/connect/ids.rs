@@ -38,7 +38,7 @@ pub(super) fn key(id: &str) -> String {
     if id.len() <= MAX_ID { id.to_owned() } else { format!("id-{:016x}", digest([id])) }
 }
 
-/// A digest of texts that stays the same for ever (FNV-1a).
+/// A stable digest of texts (FNV-1a).
 pub(crate) fn digest<'t>(texts: impl IntoIterator<Item = &'t str>) -> u64 {
     let bytes = texts.into_iter().flat_map(|text| text.bytes().chain(std::iter::once(0)));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

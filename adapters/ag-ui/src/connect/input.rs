@@ -1,6 +1,6 @@
-//! The input of a run: what is new, or the whole conversation, as this protocol writes it.
+//! The input of a run in this protocol: the new messages, or the whole conversation.
 //!
-//! Not here: parts of messages ([`super::parts`]), and how questions are answered ([`super::answers`]).
+//! Not here: parts of messages ([`super::parts`]), and answers to questions ([`super::answers`]).
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use super::ids::key;
 use super::options::{ReasoningInput, UpstreamOptions};
 use super::parts::{plain_text, tool, tool_name, user_content};
 
-/// What a run is sent.
+/// The input of a run.
 pub(super) struct Input {
     pub(super) body: Json,
     /// The ids of all messages in it.
@@ -100,7 +100,7 @@ pub(super) fn own_id<'i>(turn: &TurnRequest<'_>, call_ids: &'i CallIds, id: &'i 
     if turn.history.is_empty() { call_ids.own(id) } else { id }
 }
 
-/// What a client of this protocol sent besides its messages.
+/// A field that a client of this protocol sent beside its messages.
 fn own(request: &AgentRequest, name: &str) -> Option<Json> {
     request.extra.get(name).filter(|value| !value.is_null()).cloned()
 }
@@ -149,7 +149,7 @@ impl Writer<'_> {
                     paired.extend(stretch.calls().filter_map(|call| Some(call.output.as_ref()?.0.place)));
                     self.stretch(stretch);
                 }
-                // They stand in `resume`, or belong to calls that have run.
+                // Decisions are part of `resume`, or belong to calls that have run.
                 Passage::Decision(_) => {}
             }
         }
@@ -231,11 +231,12 @@ impl Writer<'_> {
         self.write(entry.place, self.id(entry), "user", [("content", content)]);
     }
 
-    /// What the agent said in one go: its texts, then one message with all its calls, then their outputs.
+    /// One uninterrupted turn of the agent: its texts, then one message with all its calls, then their outputs.
     fn stretch(&mut self, stretch: &Stretch<'_>) {
         let first_call = stretch.parts.iter().position(|part| matches!(part, Part::Call(_)));
         let said = |part: &Part<'_>| if let Part::Said(entry) = part { Some(entry.place) } else { None };
-        // The text before the calls is in their message, and so is text between them: outputs stand right behind it.
+        // The message with the calls contains the text before and between them, because outputs must follow it
+        // directly.
         let with_calls: HashSet<usize> = match first_call {
             Some(first) => {
                 let before = stretch.parts[..first].iter().filter_map(said).next_back();

@@ -13,7 +13,7 @@ use super::context::Context;
 use super::frame::Fields;
 use super::options::Events;
 
-/// Which events are kept, and how many there were.
+/// The events that only this protocol has: which are stored, and their number.
 #[derive(Debug)]
 pub(super) struct Kept {
     is_on: bool,

@@ -1,4 +1,4 @@
-//! What an operator may choose for an agent that speaks AG-UI.
+//! Options of an agent that speaks AG-UI.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 pub struct UpstreamOptions {
     /// The version that requests declare, such as `1.0`. None: none, as before 1.0.
     pub protocol_version: Option<String>,
-    /// What becomes of the agent's reasoning.
+    /// Handling of the agent's reasoning.
     pub reasoning: Reasoning,
     /// Whether reasoning of earlier turns is sent back. Servers before 1.0 refuse messages of that role.
     pub reasoning_input: ReasoningInput,
-    /// How media in messages of users are written.
+    /// The form of media in messages of users.
     pub parts: Parts,
-    /// Which events that only this protocol has are kept: state, activity, steps, custom events.
+    /// The events that only this protocol has (state, activity, steps, custom events) and that are stored.
     pub events: Events,
-    /// How an agent that interrupted its run gets the answer.
+    /// The form of the answer for an agent that interrupted its run.
     pub resume_style: ResumeStyle,
     /// Names of calls that ask for confirmation by being left unanswered, as tools of Agno do.
     pub confirm_calls: Vec<String>,
     /// Names of calls that ask for missing arguments by being left unanswered, as tools of Agno do.
     pub input_calls: Vec<String>,
-    /// What a call is that has no result at the end of its run and that no tool of the client has the name of.
+    /// The meaning of a call without a result at the end of its run, if the client declared no tool of its name.
     pub unanswered_calls: UnansweredCalls,
 }
 
-/// What becomes of the agent's reasoning.
+/// Handling of the agent's reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reasoning {
@@ -45,22 +45,22 @@ pub enum ReasoningInput {
     /// It is left out.
     #[default]
     Drop,
-    /// As messages of the role `reasoning`.
+    /// Messages of the role `reasoning`.
     Send,
 }
 
-/// How media in messages of users are written.
+/// The form of media in messages of users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Parts {
-    /// As `image`, `audio`, `video` and `document`.
+    /// `image`, `audio`, `video` and `document`.
     #[default]
     Typed,
-    /// As `binary`, for servers before 1.0.
+    /// `binary`, for servers before 1.0.
     Binary,
 }
 
-/// Which events that only this protocol has are kept.
+/// Stored events of those that only this protocol has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Events {
@@ -75,11 +75,11 @@ pub enum Events {
     Drop,
 }
 
-/// How an agent that interrupted its run gets the answer.
+/// The form of the answer for an agent that interrupted its run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumeStyle {
-    /// As it asked: `resume` for an outcome, `forwardedProps.command.resume` for a custom event.
+    /// The form of the question: `resume` for an outcome, `forwardedProps.command.resume` for a custom event.
     #[default]
     Auto,
     /// In `resume`.
@@ -88,7 +88,7 @@ pub enum ResumeStyle {
     Command,
 }
 
-/// What a call without a result and without a declaration is.
+/// The meaning of a call without a result and without a declaration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnansweredCalls {

@@ -146,7 +146,7 @@ impl<'a> Medium<'a> {
     }
 }
 
-/// The medium of a content. None: it is none, or has nothing.
+/// The medium of a content, if it is one and has data.
 fn medium(content: &Content) -> Option<Medium<'_>> {
     match &content.body {
         Body::Image(url) => Some(Medium::from_url("image", url.as_deref()?)),
@@ -157,7 +157,7 @@ fn medium(content: &Content) -> Option<Medium<'_>> {
     }
 }
 
-/// A medium as a part. None: the content is none.
+/// A medium as a part. `None`: the content is no medium.
 pub(crate) fn media_part(content: &Content) -> Option<Json> {
     medium(content).map(|medium| Json::from_serialize(&medium.to_typed()))
 }
@@ -179,7 +179,7 @@ fn part(content: &Content, parts: Parts, losses: &mut Losses) -> Option<Value> {
     Some(json!({ "type": "text", "text": text }))
 }
 
-/// A tool of the client. None: it is none that this protocol can declare.
+/// A tool of the client. `None`: this protocol cannot declare it.
 pub(super) fn tool(tool: &Json) -> Option<Json> {
     let outer: Extra = tool.decode()?;
     let kind = outer.get("type").and_then(Json::decode::<String>);

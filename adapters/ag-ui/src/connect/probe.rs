@@ -1,5 +1,5 @@
-//! What an agent that speaks AG-UI says of itself without being run: little. Its endpoint answers `POST` alone, and some
-//! frameworks have a page about their health.
+//! Facts about an agent that speaks AG-UI, read without running it. Its endpoint accepts only `POST`; some frameworks
+//! have a health page.
 
 use interlingua_core::Fault;
 use interlingua_core::connector::HttpRequest;
@@ -7,7 +7,7 @@ use interlingua_core::http_url::Url;
 use interlingua_core::probe::{AgentProbe, Finding, ProbeAnswer};
 use serde::Deserialize;
 
-/// What is asked for.
+/// The requested document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Endpoint,

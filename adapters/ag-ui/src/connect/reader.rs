@@ -22,10 +22,10 @@ use super::options::{Reasoning, UnansweredCalls, UpstreamOptions};
 use super::snapshot::{SnapshotReader, Start, learn_from_state};
 use super::texts::{Opening, Texts};
 
-/// At most so many custom events that ask are remembered until the run ends.
+/// Maximum number of custom events with questions that are stored until the run ends.
 const MAX_ASKED: usize = 64;
 
-/// What the reader has to know of the options.
+/// The options that the reader needs.
 #[derive(Debug)]
 pub(super) struct Rules {
     reasoning: Reasoning,
@@ -58,7 +58,7 @@ pub(super) struct Reader {
     pub(super) calls: Calls,
     pub(super) kept: Kept,
     pub(super) texts: Texts,
-    /// What custom events ask.
+    /// The questions of custom events.
     pub(super) asked: Vec<Asked>,
     pub(super) is_started: bool,
     pub(super) has_ended: bool,
@@ -230,7 +230,7 @@ impl Reader {
         }
     }
 
-    /// Events that stand beside the answer.
+    /// Reads an event that is no part of the answer.
     fn beside(&mut self, kind: &str, text: &str, event: &Fields<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let mut context = Context { sink, shared: &mut self.shared };
         context.release_output()?;

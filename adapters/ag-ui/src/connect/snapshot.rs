@@ -1,8 +1,8 @@
-//! What snapshots say that was not streamed.
+//! Content of snapshots that was not streamed.
 //!
-//! LangGraph's adapter loses the first piece of a call's arguments, and what a node says without a model: both stand in
-//! its snapshots alone. Streamed texts and calls, and messages of earlier turns, are not repeated, even under other ids: a
-//! node of LangGraph that returns a new message lists the model's text under another id.
+//! LangGraph's adapter loses the first piece of a call's arguments, and the messages of a node without a model: only
+//! its snapshots contain both. Streamed texts and calls, and messages of earlier turns, are not repeated, even under
+//! other ids: a node of LangGraph that returns a new message lists the model's text under another id.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ use super::frame::{Fields, entries, text_or_json};
 use super::ids::key;
 use super::texts::{Opening, Texts};
 
-/// What the request says about the place where the answer begins in a snapshot.
+/// Facts from the request that determine where the answer begins in a snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Start {
     /// The agent's id of the last message before this turn, which answers what an earlier turn asked. Empty: the agent
@@ -79,7 +79,7 @@ fn content_text(content: &RawValue) -> Cow<'_, str> {
 }
 
 impl SnapshotReader<'_, '_> {
-    /// Emits what of the conversation was not streamed.
+    /// Emits the content of the conversation that was not streamed.
     pub(super) fn read(&mut self, messages: &[&RawValue]) -> Result<(), Fault> {
         let messages: Vec<Fields<'_>> =
             messages.iter().map(|message| Fields::parse(message.get()).unwrap_or_default()).collect();
@@ -139,7 +139,7 @@ impl SnapshotReader<'_, '_> {
         Ok(())
     }
 
-    /// Where the answer begins: behind everything that was said before this turn. None: that cannot be known.
+    /// The index of the answer's first message, after all messages of earlier turns. `None`: it cannot be determined.
     fn first_of_answer(&self, messages: &[Fields<'_>]) -> Option<usize> {
         let is_earlier = |message: &Fields<'_>| {
             let id = key(&message.text("id").unwrap_or_default());

@@ -51,13 +51,13 @@ pub(super) struct Texts {
     ahead_bytes: usize,
 }
 
-/// How a text begins.
+/// The beginning of a text.
 pub(super) struct Opening<'a> {
     pub(super) kind: MessageType,
     /// The agent's id. Empty: it gave none.
     pub(super) id: Cow<'a, str>,
     pub(super) role: Role,
-    /// What else the event said.
+    /// The other fields of the event.
     pub(super) metadata: Extra,
     pub(super) is_chunked: bool,
 }
@@ -208,7 +208,7 @@ impl Texts {
         }
     }
 
-    /// Adds a value that only the agent can read to a message that has not ended. False: there is none.
+    /// Adds a value that only the agent can read to an open message. Returns whether there was one.
     pub(super) fn seal(&mut self, entity: &str, value: &Json, context: &Context<'_>) -> bool {
         let open = self.open.iter_mut().find(|open| open.key == entity && open.kind == MessageType::Reasoning);
         if let Some(open) = open {

@@ -1,5 +1,5 @@
-//! What the agent can do, as the protocol's capabilities (docs/protocols/ag-ui.md#capabilities). Only what is known is
-//! said: an absent field means that it is not.
+//! The agent's abilities, as the protocol's capabilities (docs/protocols/ag-ui.md#capabilities). Unknown abilities are
+//! left out: an absent field means that the agent lacks the ability.
 
 use std::sync::Arc;
 

@@ -109,7 +109,7 @@ pub(super) enum Event<'a> {
     },
 }
 
-/// What an agent said about the beginning of a message or call, besides what it is.
+/// The agent's own fields of a new message or call.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Origin {
@@ -129,7 +129,7 @@ pub(super) enum ResultContent<'a> {
     Parts(&'a [Json]),
 }
 
-/// How a run ended that has not failed.
+/// The end of a run that did not fail.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Outcome<'a> {
@@ -155,7 +155,7 @@ pub(super) struct Interrupt {
     pub(super) metadata: Json,
 }
 
-/// What an answer cost.
+/// The token usage of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Usage {

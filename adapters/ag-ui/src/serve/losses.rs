@@ -1,4 +1,4 @@
-//! What a stream does not show of a turn, or shows in another form (docs/protocols/ag-ui.md#what-is-lost).
+//! Content of a turn that a stream does not show, or shows in another form (docs/protocols/ag-ui.md#what-is-lost).
 
 use interlingua_core::contents::{self, Fate, Found};
 use interlingua_core::loss::{Change, ContentKind, Losses};

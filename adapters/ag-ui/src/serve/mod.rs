@@ -1,7 +1,7 @@
 //! Serves AG-UI to front ends: the adapter's name, its options, and the table of its endpoints.
 //!
-//! A request is parsed in `request`, what its client knows stands in `thread`, `run` starts runs, `replay` takes streams
-//! up again, `describe` says what an agent can do, and `encode` writes events, which `writer` frames as an event stream or,
+//! `request` parses a request, `thread` holds the client's knowledge, `run` starts runs, `replay` resumes streams,
+//! `describe` lists the agent's abilities, and `encode` writes events, which `writer` frames as an event stream or,
 //! with `proto`, as protobuf. Not here: the conversation, which the engine and the agent keep.
 
 mod describe;
@@ -34,7 +34,7 @@ pub use self::options::{Busy, History, Media, Options, ReasoningForm, Start};
 #[derive(Clone, Copy, Debug)]
 pub struct AgUi;
 
-/// What all exchanges of one mount share.
+/// State that all exchanges of one mount share.
 #[derive(Debug)]
 struct Route {
     options: Options,

@@ -15,15 +15,15 @@ use crate::connect::ReasoningInput;
 pub struct Options {
     /// The agent that the route serves, if it has several and its path does not contain `{agent}`.
     pub agent: Option<String>,
-    /// Whose history counts.
+    /// The authoritative history.
     pub history: History,
     /// When the stream starts.
     pub start: Start,
-    /// How the agent's reasoning is sent.
+    /// The form of the agent's reasoning.
     pub reasoning: ReasoningForm,
     /// Whether reasoning in the client's history is sent to the agent.
     pub reasoning_input: ReasoningInput,
-    /// How images, audio, video and files of the agent are sent.
+    /// The form of images, audio, video and files of the agent.
     pub media: Media,
     /// If true, a tool output that is a JSON list of text blocks is sent as their text.
     pub unwrap_tool_output: Switch,
@@ -31,7 +31,7 @@ pub struct Options {
     pub legacy_on_interrupt: Switch,
     /// Types of messages whose data are the state of the front end.
     pub state_types: Vec<String>,
-    /// What happens to a second run of a thread that is busy.
+    /// Handling of a second run of a busy thread.
     pub busy: Busy,
     /// Time after which an interrupt can only be cancelled: seconds, or `"15m"`. Default: never.
     pub interrupt_ttl: Option<Ttl>,
@@ -80,7 +80,7 @@ pub enum History {
     Client,
     /// The thread's. The agent gets what is new.
     Delta,
-    /// As `delta`, and the client is sent the whole conversation before a run ends.
+    /// Like `delta`, and the client receives the whole conversation before a run ends.
     Gateway,
 }
 
@@ -98,9 +98,9 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningForm {
-    /// As `REASONING_*` events, which clients before 0.0.47 do not know.
+    /// `REASONING_*` events, which clients before 0.0.47 do not know.
     Events,
-    /// As `THINKING_*` events, as before version 0.0.47.
+    /// `THINKING_*` events, as before version 0.0.47.
     Thinking,
     /// Not at all.
     Drop,
@@ -110,11 +110,11 @@ pub enum ReasoningForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Media {
-    /// As a custom event, and as a link in the text if there is a URL.
+    /// A custom event, and a link in the text if there is a URL.
     Both,
-    /// As a custom event.
+    /// A custom event.
     Custom,
-    /// As a link in the text, if there is a URL.
+    /// A link in the text, if there is a URL.
     Link,
     /// Not at all.
     Drop,

@@ -215,7 +215,7 @@ pub(super) fn write(event: &Value, out: &mut BytesMut) {
     out.put_slice(&envelope);
 }
 
-/// The outcome of a run stands in its event itself.
+/// The event of a run's end contains its outcome directly.
 fn outcome(fields: &Map<String, Value>) -> Option<Map<String, Value>> {
     let outcome = fields.get("outcome")?.as_object()?;
     let mut flat = fields.clone();
@@ -456,7 +456,7 @@ mod tests {
         }
     }
 
-    /// As `encode` of `@ag-ui/proto` 1.0.0 writes them.
+    /// Expected bytes: those of `encode` of `@ag-ui/proto` 1.0.0.
     #[test]
     fn events_are_written_as_the_published_package_writes_them() {
         for (event, expected) in EXPECTED {

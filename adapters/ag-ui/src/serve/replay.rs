@@ -1,7 +1,8 @@
-//! `GET`: the stream of a run, from its beginning or from where it broke off (docs/protocols/ag-ui.md#resuming).
+//! `GET`: the stream of a run, from its beginning or from the point of a broken connection
+//! (docs/protocols/ag-ui.md#resuming).
 //!
-//! Clients name a run as they named it when they started it, so it is looked for among the runs of its thread. Runs that
-//! were started over another protocol have the gateway's id.
+//! Clients name a run by the id they chose when they started it, so the run is searched among the runs of its thread.
+//! Runs that another protocol started have the gateway's id.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use super::thread::Labels;
 use super::writer::Format;
 use super::{Route, fault};
 
-/// At most so many pages of a thread's runs are looked through: clients come back to recent ones.
+/// Maximum number of pages of a thread's runs that are searched: clients resume recent runs.
 const MAX_PAGES: u32 = 10;
 /// Runs on a page.
 const PAGE: usize = 50;

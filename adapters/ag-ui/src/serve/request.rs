@@ -35,7 +35,7 @@ pub(super) struct RunInput {
     pub(super) extra: Extra,
 }
 
-/// Whose message it is.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Author {
     /// `system` or `developer`.
@@ -126,7 +126,7 @@ fn required_id(body: &Object<'_>, name: &str, snake: &str) -> Result<String, Fau
     Ok(id.into_owned())
 }
 
-/// What the gateway itself reads of an application's values: the user's id, and the older form of an answer.
+/// The application's values that the gateway reads: the user's id, and the older form of an answer.
 fn read_props(props: &Node<'_>) -> (Option<String>, Option<Json>) {
     let Ok(props) = props.object() else { return (None, None) };
     let user = props.get_any(&["user_id", "userId"]).and_then(|user| user.string().ok());

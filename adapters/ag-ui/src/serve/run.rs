@@ -36,11 +36,11 @@ pub(super) struct StartRun {
     is_repeated: bool,
 }
 
-/// What is looked up before the run.
+/// The lookup before the run.
 enum Phase {
     /// The thread's latest run.
     Latest(Box<RunInput>),
-    /// The conversation, for a client that is to be sent all of it.
+    /// The conversation, for a client that receives all of it.
     Conversation(Box<RunCall>),
     /// The run whose stream broke off.
     Search(Search),
@@ -107,7 +107,7 @@ impl StartRun {
         Box::new(run)
     }
 
-    /// What comes before the run: the conversation, if the client is to be sent it.
+    /// The first call: for the conversation if the client receives it, else for the run.
     fn prepare(&mut self, run: Box<RunCall>) -> Call {
         if self.route.options.history != History::Gateway {
             self.phase = Phase::Run;

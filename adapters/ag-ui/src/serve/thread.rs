@@ -1,8 +1,8 @@
-//! What a thread's client knows (docs/protocols/ag-ui.md#history): which calls it was shown, which ids are taken, and which
-//! of the messages it sends are new.
+//! The knowledge of a thread's client (docs/protocols/ag-ui.md#history): the calls it received, the ids in use, and the
+//! new ones among the messages it sends.
 //!
-//! It stands in the labels of each run, so that a replay has the same. Not here: the conversation itself, which the
-//! gateway or the agent keeps.
+//! It is stored in the labels of each run, so that a replay has the same data. Not here: the conversation itself, which
+//! the gateway or the agent keeps.
 
 use std::borrow::Cow;
 
@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use super::request::{Author, RunInput};
 
-/// At most so many ids of each kind are remembered: clients and agents repeat recent ones only.
+/// Maximum number of stored ids of each kind: clients and agents repeat only recent ones.
 const MAX_IDS: usize = 128;
 /// Longer ids are not remembered.
 const MAX_ID: usize = 256;
 
-/// What is stored with a run.
+/// The labels of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Labels {
@@ -29,13 +29,13 @@ pub(super) struct Labels {
     /// The version that the client declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<String>,
-    /// What the client knew before the run.
+    /// The client's knowledge before the run.
     pub(super) known: Known,
 }
 
 impl Labels {
-    /// Those of a run. One of another protocol has none: it is named as the gateway names it, and read by a client that
-    /// asks the gateway's way.
+    /// The labels of a run. A run of another protocol has none: it has the gateway's id, and is written for a client
+    /// that uses the gateway's names.
     pub(super) fn of(view: &RunView<'_>) -> Self {
         let own = view.info.protocol == crate::NAME;
         let labels: Option<Self> = view.info.labels.decode().filter(|_| own);
@@ -58,7 +58,7 @@ impl Labels {
     }
 }
 
-/// What the client of a thread knows.
+/// The knowledge of a thread's client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Known {
@@ -77,9 +77,9 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What the client knows after a run.
+    /// The client's knowledge after a run.
     pub(super) fn after(view: &RunView<'_>) -> Self {
-        // What was said over another protocol, this client has not seen.
+        // This client has not seen runs of another protocol.
         let mut known = if view.info.protocol == crate::NAME { Labels::of(view).known } else { Self::default() };
         known.add(view.run());
         known
@@ -169,9 +169,9 @@ impl Known {
 /// The messages of a request, in two parts.
 #[derive(Debug)]
 pub(super) struct Split {
-    /// What was said before.
+    /// The messages of the history.
     pub(super) history: Vec<Message>,
-    /// What is new.
+    /// The new messages.
     pub(super) new: Vec<Message>,
     /// True if the client has sent nothing that the thread does not know: it was loaded again.
     pub(super) is_repeated: bool,
@@ -188,7 +188,7 @@ pub(super) fn split(input: &mut RunInput, known: &mut Known, has_failed: bool) -
     // The agent's own results stand behind its last message.
     let is_clients = |sent: &Message| !outputs(sent).all(|call| known.is_answered(&call));
     let has_unknown = sent[first_new..].iter().any(|sent| Author::of(sent) == Author::User && !is_known(sent));
-    // What was said before a question is not said again with the answer.
+    // The messages before a question are not repeated with its answer.
     let is_answer = !input.resume.is_empty() || input.command.is_some();
     let is_repeated = !sent[first_new..].iter().any(|sent| match Author::of(sent) {
         Author::Tool => is_clients(sent),

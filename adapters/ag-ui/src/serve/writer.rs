@@ -12,7 +12,7 @@ use super::proto;
 /// The media type of protobuf events. Clients compare it as a whole, so it has no parameters.
 pub(super) const PROTOBUF: &str = "application/vnd.ag-ui.event+proto";
 
-/// How events are written.
+/// The format of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Format {
     #[default]
@@ -47,7 +47,7 @@ fn entries(accept: &str) -> impl Iterator<Item = (&str, u32)> {
     })
 }
 
-/// A quality such as `0.75`. What is none counts as 1, as if it were not there.
+/// A quality such as `0.75`. An invalid one counts as 1, like an absent one.
 fn thousandths(text: &str) -> u32 {
     let quality: f32 = text.trim().parse().unwrap_or(1.0);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]

@@ -1,13 +1,13 @@
-//! What real servers send instead of the protocol, row by row of the table in docs/upstreams/ag-ui.md.
+//! Deviations of real servers from the protocol, row by row of the table in docs/upstreams/ag-ui.md.
 //!
-//! The cases are in `deviations/*.txt`: a name, options of the upstream where a case has some, and events as
-//! [`crate::support::stream`] reads them. The snapshots show what becomes of each.
+//! The cases are in `deviations/*.txt`: a name, options of the upstream in some cases, and events as
+//! [`crate::support::stream`] reads them. The snapshots show the outcome of each.
 
 use interlingua_core::testkit::Answer;
 
 use crate::support::{Case, stream};
 
-/// What becomes of each case, under its name.
+/// The outcome of each case, under its name.
 fn table(cases: &str) -> String {
     let mut rendered = String::new();
     for case in cases.split("## ").skip(1) {

@@ -1,4 +1,4 @@
-//! The connector for agents that speak AG-UI: what is sent, what is read, and what real servers do.
+//! The connector for agents that speak AG-UI: requests, reading of answers, and deviations of real servers.
 
 mod deviations;
 mod hostile;

@@ -1,4 +1,4 @@
-//! What a probe finds.
+//! The findings of a probe.
 
 use interlingua_core::fault::{Fault, FaultKind};
 use interlingua_core::probe::ProbeAnswer;

@@ -1,4 +1,4 @@
-//! What agents ask, in every form, and the answers they get.
+//! Questions of agents in every form, and the answers to them.
 
 use interlingua_core::Json;
 use interlingua_core::pending::Pending;
@@ -27,7 +27,7 @@ fn asked_in_event(value: &Value, options: &str) -> Vec<Pending> {
     pending(&events, options)
 }
 
-/// What is sent for decisions about all items.
+/// The answer for decisions about all items.
 fn sent(items: &[Pending], options: &str, decisions: &[Value]) -> Value {
     let input: Vec<Value> =
         items.iter().zip(decisions).map(|(item, extension)| decision(&item.id, extension.clone())).collect();
@@ -110,7 +110,7 @@ fn an_outcome_counts_and_the_custom_event_before_it_does_not() {
     ];
     assert_eq!(line(&pending(&events, "{}")), r#"Input i input_required {} call "" message "" [respond]"#);
     assert!(interrupted(&json!([])).is_empty());
-    // Nothing is asked of anyone in a run that failed or was stopped.
+    // A run that failed or was stopped has no pending items.
     for end in ["RUN_ERROR {\"message\":\"no\"}", "RUN_FINISHED {\"outcome\":{\"type\":\"cancelled\"}}"] {
         assert!(pending(&[events[0], end], "{}").is_empty());
     }
@@ -166,7 +166,7 @@ fn an_outcome_is_answered_in_resume() {
             json!({ "status": "resolved", "payload": { "approved": true, "editedArgs": { "path": "b.txt" } } }),
         ),
         (json!({ "decision": "cancel" }), json!({ "status": "cancelled" })),
-        // The client's own answer goes on as it is, if it fits.
+        // The client's own answer is passed on unchanged, if it fits.
         (
             json!({ "decision": "accept", "payload": { "approved": true, "extra": 1 } }),
             json!({ "status": "resolved", "payload": { "approved": true, "extra": 1 } }),

@@ -1,4 +1,4 @@
-//! What is sent for a request, in every row of the table in docs/upstreams/ag-ui.md.
+//! The request of a run, for every row of the table in docs/upstreams/ag-ui.md.
 
 use interlingua_core::Json;
 use interlingua_core::connector::Next;

@@ -1,4 +1,4 @@
-//! What the tests of this connector share: turns, events, and what came of them in lines.
+//! Shared parts of this connector's tests: turns, events, and their outcome as lines.
 
 use std::fmt::Write as _;
 
@@ -27,11 +27,11 @@ pub(crate) fn request(body: &str) -> AgentRequest {
     request
 }
 
-/// What a turn is made from.
+/// The input of a turn.
 pub(crate) struct Case<'a> {
     pub(crate) options: &'a str,
     pub(crate) request: &'a str,
-    /// How many of the first messages are history.
+    /// The number of leading messages that are history.
     pub(crate) history: usize,
     pub(crate) answered: &'a [Pending],
     pub(crate) protocol_events: bool,
@@ -62,12 +62,12 @@ impl Case<'_> {
         connector(self.options).turn(&turn).expect("it can be expressed")
     }
 
-    /// What the turn sends.
+    /// The request of the turn.
     pub(crate) fn sent(&self) -> Value {
         body_of(&mut *self.turn())
     }
 
-    /// What becomes of an answer.
+    /// The outcome of an answer.
     pub(crate) fn read(&self, answer: Answer) -> String {
         let mut turn = self.turn();
         let driven = driven(&mut *turn, [answer]);
@@ -170,7 +170,7 @@ pub(crate) fn decision(id: &str, extension: Value) -> Value {
     json!({ "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] })
 }
 
-/// What a run waits for at its end.
+/// The pending items at the end of a run.
 pub(crate) fn pending(events: &[&str], options: &str) -> Vec<Pending> {
     let mut turn = Case { options, ..Case::default() }.turn();
     driven(&mut *turn, [Answer::stream(&stream(events))]).record.run().pending()

@@ -17,7 +17,7 @@ fn exchanges(folder: &str) -> Exchanges {
     recorded_exchanges(&folder).into_iter().filter(|(_, exchange)| exchange.method == "POST").collect()
 }
 
-/// What the exchange before an answer left to decide.
+/// The open items of the exchange before an answer.
 fn asked_before(name: &str, all: &Exchanges, options: &str) -> Vec<Pending> {
     let base = ["-half-answer", "-answer"].iter().find_map(|end| name.strip_suffix(end));
     let Some(before) = base.and_then(|base| all.get(base)) else { return Vec::new() };
@@ -62,7 +62,7 @@ fn after_calls(calls: &[Value]) -> String {
     json!({ "input": input, "tools": [{ "type": "function", "function": { "name": "locate" } }] }).to_string()
 }
 
-/// What a run holds of each exchange in a folder.
+/// The runs of all exchanges in a folder.
 fn table(folder: &str, options: &str) -> String {
     let all = exchanges(folder);
     let mut table = String::new();
@@ -87,7 +87,7 @@ fn table(folder: &str, options: &str) -> String {
         let whole = driven(&mut *turn, [exchange.answer()]);
         let whole = summary(&whole.record, &*turn);
         if let Answer::Stream(pieces) | Answer::Cut(pieces) = exchange.answer() {
-            // However it is cut into packets, the same comes of it.
+            // The outcome does not depend on the division into packets.
             let bytes: Vec<Vec<u8>> = pieces.concat().chunks(7).map(<[u8]>::to_vec).collect();
             let cut = if exchange.is_cut { Answer::Cut(bytes) } else { Answer::Stream(bytes) };
             let mut turn = case.turn();
@@ -120,7 +120,7 @@ fn agno_is_read_as_it_was_recorded() {
     insta::assert_snapshot!(table("agno-3.1.10", options));
 }
 
-/// What a server was sent when the answer was recorded, and what this connector sends for the same decision.
+/// Compares the recorded answers to a server with the connector's answers for the same decisions.
 #[test]
 fn answers_are_written_as_real_servers_took_them() {
     let options = r#"{"confirm_calls":["delete_file"],"input_calls":["paint"]}"#;

@@ -73,7 +73,7 @@ fn a_snapshot_has_what_its_client_made_of_the_stream() {
                 let events = events(&stream_of(&record, &options, &hello(version)));
                 let snapshot = events.iter().find(|event| event["type"] == "MESSAGES_SNAPSHOT").expect("a snapshot");
                 let mut shown = snapshot["messages"].as_array().expect("a list").clone();
-                // What was said to the agent has no ids in the scripts.
+                // Messages to the agent have no ids in the scripts.
                 let is_input = |message: &Value| text(&message["id"]).starts_with("message_");
                 shown.retain(|message| message["role"] != "user" && !is_input(message));
                 for message in &mut shown {

@@ -1,4 +1,4 @@
-//! Requests: what is read of them, and what is wrong with others.
+//! Parsing of requests, and errors of invalid ones.
 
 use interlingua_ag_ui::{AgUi, Options};
 use interlingua_core::answer::AnswerBody;

@@ -25,7 +25,7 @@ fn is_end(data: &str) -> bool {
     ["RUN_FINISHED", "RUN_ERROR"].iter().any(|kind| data.starts_with(&format!("{{\"type\":\"{kind}\"")))
 }
 
-/// What a stream must say about a record, whatever its options.
+/// The properties of a record's stream, for any options.
 fn check(record: &Record, options: &str, input: &Value) -> String {
     let output = stream_of(record, options, input);
     laws::ends_once(&output, |frame| is_end(&frame.data));

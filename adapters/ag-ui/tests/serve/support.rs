@@ -100,7 +100,7 @@ pub(crate) fn record(events: &[AgentEvent<'_>]) -> Record {
     recorder.finish()
 }
 
-/// What the exchange answers to a fault.
+/// The exchange's answer to a fault.
 pub(crate) fn failure(exchange: &mut dyn Exchange, fault: &Fault) -> HttpResponse {
     let mut out = Out::new();
     exchange.fail(fault, &mut out);

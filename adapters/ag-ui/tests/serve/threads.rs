@@ -1,4 +1,4 @@
-//! What is new in a request, what its thread knows, and streams that are taken up again.
+//! The new messages of a request, the knowledge of its thread, and resumed streams.
 
 use interlingua_core::call::{Page, Reply, RunView, Thread};
 use interlingua_core::model::MessageType;
@@ -47,7 +47,7 @@ fn words<'m>(messages: impl IntoIterator<Item = &'m interlingua_core::model::Mes
     messages.into_iter().map(word).collect()
 }
 
-/// History, new input, and whether the thread goes on.
+/// History, new input, and whether the thread continues.
 fn split(run: &RunCall, latest: RunView<'_>) -> (Vec<String>, Vec<String>, bool) {
     let Thread::Resent(resent) = &run.thread else { panic!("{:?}", run.thread) };
     (words(&resent.history), words(run.request.input.iter()), resent.judge.ends_with(latest))

@@ -1,10 +1,10 @@
-//! What `@ag-ui/client` checks of a stream, and what its reducer depends on (docs/protocols/ag-ui.md#order-rules).
+//! The checks of `@ag-ui/client` on a stream, and the assumptions of its reducer (docs/protocols/ag-ui.md#order-rules).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// What is open in a stream, and what was.
+/// The open and closed parts of a stream.
 #[derive(Default)]
 struct Verifier {
     texts: BTreeSet<String>,

@@ -53,7 +53,7 @@ impl Calls {
             return context.sink.emit(&AgentEvent::Ignored);
         }
 
-        // What is missing of its arguments may come with a snapshot.
+        // A snapshot may contain the missing part of its arguments.
         let waits = self.has_state && matches!(&self.all[place].arguments, super::Arguments::Held(_));
         if !waits {
             self.close(place, None, context)?;
@@ -84,7 +84,7 @@ impl Calls {
             metadata: to_metadata(&metadata),
             ..MessageEvent::default()
         }))?;
-        // The output is the last content: who reads it knows all of it, and need not wait for the message's end.
+        // The output is the last content: a reader of it knows all contents and need not wait for the message's end.
         for (value, index) in media.into_iter().chain(std::iter::once(value)).zip(0..) {
             let content = ContentEvent::new(&message, ContentUpdate::Final, value).at(index);
             context.sink.emit(&AgentEvent::Content(content))?;
@@ -93,7 +93,7 @@ impl Calls {
     }
 }
 
-/// What an output says, and the media in it.
+/// The text of an output, and the media in it.
 fn read_output<'a>(content: &'a RawValue, context: &mut Context<'_>) -> (Cow<'a, str>, Vec<ContentValue<'a>>) {
     if !content.get().starts_with('[') {
         return (text_or_json(content), Vec::new());

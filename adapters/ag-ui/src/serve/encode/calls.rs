@@ -47,7 +47,7 @@ struct OpenCall {
     emitted: EmittedText,
 }
 
-/// What the parts of the encoder share, for one step.
+/// State that the parts of the encoder share during one step.
 pub(super) struct Scene<'e> {
     pub(super) labels: &'e Labels,
     pub(super) texts: &'e mut Texts,
@@ -185,8 +185,8 @@ impl Calls {
         }
     }
 
-    /// Writes the outputs in a message: as soon as they are there if its agent speaks this protocol, whose outputs have
-    /// nothing behind them (the connector), else when the message has ended.
+    /// Writes the outputs of a message: immediately if its agent speaks this protocol, whose outputs are the last
+    /// content (the connector), else when the message has ended.
     pub(super) fn encode_output(
         &mut self,
         step: &Step<'_>,
@@ -298,7 +298,7 @@ impl Calls {
     }
 }
 
-/// An id derived from the message's, for a call without one.
+/// An id derived from the message's id, for a call that has none.
 fn derived_id(message: &Message, slot: usize) -> String {
     if slot == 0 { message.id.clone() } else { format!("{}_{slot}", message.id) }
 }

@@ -1,5 +1,5 @@
-//! Media and data of the agent. Its messages are text here, so they stand in custom events, and media with a URL in the
-//! text too, as a link.
+//! Media and data of the agent. Messages of this protocol are text, so media and data are sent as custom events, and
+//! media with a URL also as a link in the text.
 
 use interlingua_core::markdown;
 use interlingua_core::model::Body;
@@ -48,7 +48,7 @@ fn is_marked_as_state(message: &Message) -> bool {
     metadata.is_some_and(|metadata| metadata.get("state").and_then(Json::decode) == Some(true))
 }
 
-/// A medium as a part. `None`: the content is none.
+/// A medium as a part. `None`: the content is no medium.
 pub(super) fn part(slot: &Slot) -> Option<Json> {
     media_part(slot.value.as_ref()?)
 }

@@ -1,4 +1,4 @@
-//! How a run ends: its outcome, and what it cost.
+//! The end of a run: its outcome and its token usage.
 
 use interlingua_core::exchange::Flow;
 use interlingua_core::pending::{Pending, PendingKind};
@@ -14,7 +14,7 @@ impl Encoder {
     pub(super) fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
         let usage = run.usage().and_then(Usage::from_native).map(|usage| [usage]);
         if matches!(end, End::Failed | End::Rejected) {
-            // What is open is half, and stays so.
+            // Open messages are incomplete, and stay so.
             self.has_ended = true;
             let fallback = if end == End::Rejected {
                 ("REJECTED", "the agent rejected the request")
@@ -113,7 +113,7 @@ impl Encoder {
     }
 }
 
-/// What a run says besides: the result of an agent of this protocol, or that its answer is not whole.
+/// The result of a run: that of an agent of this protocol, or a note that its answer is incomplete.
 fn result(run: &Run, is_incomplete: bool) -> Option<Json> {
     if let Some(result) = run.turn().and_then(|turn| turn.extra.get("result")).filter(|result| !result.is_null()) {
         return Some(result.clone());

@@ -1,4 +1,4 @@
-//! What a run waits for, as interrupts (docs/protocols/ag-ui.md#interrupts).
+//! The pending items of a run, as interrupts (docs/protocols/ag-ui.md#interrupts).
 
 use interlingua_core::answer::{NATIVE_DECISIONS, offer, payload};
 use interlingua_core::call::AgentCard;

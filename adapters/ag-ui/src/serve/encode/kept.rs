@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::super::events::Event;
 use super::super::writer::Writer;
 
-/// At most so many steps and subagents are open at once.
+/// Maximum number of open steps and subagents.
 const MAX_OPEN: usize = 256;
 
-/// What passed events have left open.
+/// Steps and subagents that passed events have left open.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// Open steps: the subagent, if it is one's, and the name.
@@ -103,7 +103,7 @@ impl Kept {
     }
 }
 
-/// Whether an event has the fields of its type. `None`: its type is none that is passed on.
+/// Whether an event has the fields of its type. `None`: events of this type are not passed on.
 fn is_valid(kind: &str, fields: &Extra) -> Option<bool> {
     let has_text = |name: &str| fields.get(name).is_some_and(|value| value.text().starts_with('"'));
     let has_object = |name: &str| fields.get(name).is_some_and(Json::is_object);

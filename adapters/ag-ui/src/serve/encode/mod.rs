@@ -43,7 +43,7 @@ pub(super) struct Encoder {
     calls: Calls,
     kept: Kept,
     losses: Losses,
-    /// What was said in the thread before the run, if its client is to be sent the whole conversation.
+    /// The conversation before the run, if the client receives the whole conversation.
     pub(super) conversation: Option<Vec<model::Message>>,
     is_started: bool,
     has_ended: bool,
@@ -67,7 +67,7 @@ impl Encoder {
         }
     }
 
-    /// What the stream did not show.
+    /// The content that the stream did not show.
     pub(super) fn losses(&self) -> &[Loss] {
         self.losses.as_slice()
     }
@@ -172,7 +172,7 @@ impl Encoder {
                 }
             }
             MessageType::Error => self.write_error(message, out),
-            // They stand in the outcome, or are answers of people.
+            // Questions are part of the outcome; the others are answers of people.
             MessageType::McpApprovalRequest | MessageType::McpApprovalResponse | MessageType::Heartbeat => {}
             other if self.route.options.state_types.iter().any(|kind| kind == other.as_str()) => {
                 if let Some(snapshot) = first() {

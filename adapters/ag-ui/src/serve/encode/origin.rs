@@ -1,4 +1,4 @@
-//! What an agent said about a message besides its content: its metadata, and values that only the agent can read.
+//! The agent's own fields of a message beside its content: its metadata, and values that only the agent can read.
 //!
 //! Not here: the content, which `texts` and `calls` write.
 
@@ -7,7 +7,7 @@ use interlingua_core::{Extra, Json};
 
 use super::super::events::Origin;
 
-/// What an agent said about a message besides its content: in its own words if it speaks this protocol.
+/// The agent's own fields of a message: in their original form if the agent speaks this protocol.
 pub(super) fn origin_of(message: &Message, is_v1: bool) -> Origin {
     let Some(metadata) = &message.announced_metadata else { return Origin::default() };
     let fields: Extra = metadata.decode().unwrap_or_default();

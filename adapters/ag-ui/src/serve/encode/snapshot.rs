@@ -18,8 +18,8 @@ use super::super::thread::Labels;
 use super::{contents, interrupts};
 use crate::connect::{media_part, user_parts};
 
-/// What was said in a thread, under the ids that its client knows: its own and the agent's, and those that stand for ids
-/// that the agent has used before.
+/// The messages of a thread, under the ids that its client knows: the client's and the agent's ids, and replacements
+/// for ids that the agent has used before.
 pub(in crate::serve) fn said(items: &[SessionItem]) -> Vec<Message> {
     let mut known: HashMap<&str, Option<RunId>> = HashMap::new();
     let messages = items.iter().map(|item| {
@@ -36,7 +36,7 @@ pub(in crate::serve) fn said(items: &[SessionItem]) -> Vec<Message> {
     messages.collect()
 }
 
-/// What was said before a run, and in it.
+/// The messages before a run, and those of the run.
 pub(super) fn whole(before: &[Message], run: &Run, labels: &Labels, options: &Options) -> Vec<Json> {
     let mut snapshot = Snapshot::new(options, labels.is_v1());
     before.iter().for_each(|message| snapshot.add(message));
@@ -57,13 +57,13 @@ struct Snapshot<'o> {
     is_v1: bool,
     written: Vec<Written>,
     ids: HashSet<String>,
-    /// How many messages there were, for ids of those that have none.
+    /// The number of messages, for generated message ids.
     count: usize,
     /// Calls by their id, and whether they have a result.
     calls: HashMap<String, bool>,
     /// Ids and names of calls in order, for results that do not say of which.
     order: Vec<(String, String)>,
-    /// What the agent has asked to run in this turn.
+    /// The calls that the agent requested in this turn.
     asked: Vec<Pending>,
     /// The message that the next call belongs to, if nothing but calls has come since.
     group: Option<usize>,
@@ -111,7 +111,7 @@ impl<'o> Snapshot<'o> {
         }
     }
 
-    /// The client speaks, or the conversation ends: what was asked for is announced by now.
+    /// The client's message, or the end of the conversation, ends a turn: all requested calls are announced by now.
     fn end_turn(&mut self) {
         for item in std::mem::take(&mut self.asked) {
             let id = interrupts::call_id(&item).to_owned();
@@ -156,7 +156,7 @@ impl<'o> Snapshot<'o> {
                 }
             }
             (MessageType::McpApprovalResponse, _) => self.end_turn(),
-            // Questions stand in outcomes, and events of this protocol are no messages.
+            // Questions are part of outcomes, and events of this protocol are no messages.
             _ => {}
         }
     }
@@ -287,7 +287,7 @@ impl<'o> Snapshot<'o> {
     }
 }
 
-/// An id derived from the message's, for a call without one.
+/// An id derived from the message's id, for a call that has none.
 fn derived_id(message: &str, slot: usize) -> String {
     if slot == 0 { message.to_owned() } else { format!("{message}_{slot}") }
 }

@@ -56,7 +56,7 @@ struct OpenText {
     /// It ended badly, so it is half: it is closed only if the run ends well.
     is_half: bool,
     has_text: bool,
-    /// What was sent of the content that grows.
+    /// The part of the growing content that was sent.
     emitted: EmittedText,
 }
 
