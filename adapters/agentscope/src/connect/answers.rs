@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::request::{self, Block};
 
-/// What an item says about where it comes from: kept with it, and found again when it is answered.
+/// The origin of an item: stored with the item, and read when the item is answered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ItemSource {
@@ -148,7 +148,7 @@ impl Answers {
     }
 }
 
-/// What an item of this protocol said beside the call.
+/// Fields of an item in this protocol beside the call.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Extension {

@@ -50,7 +50,7 @@ pub(super) struct Calls {
     pub(super) ids: CallIds,
 }
 
-/// How an output ended, and what the tool said besides.
+/// The end of an output, with the tool's metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OutputEnd<'a> {
     pub(super) state: &'a str,
@@ -217,7 +217,7 @@ impl Calls {
         open.next().filter(|_| open.next().is_none())
     }
 
-    /// What is known of an output comes again as a whole.
+    /// Forgets the text of an output, since the service sends it again as a whole.
     pub(super) fn forget_output(&mut self, own_id: &str) {
         if let Some(place) = self.find(own_id) {
             self.outputs.remove(&place);
@@ -278,7 +278,7 @@ impl Calls {
     }
 }
 
-/// What the service says about an output that the model has no field for.
+/// The metadata of an output that has no field in the model.
 fn metadata(end: OutputEnd<'_>) -> Option<JsonRef<'static>> {
     #[derive(Serialize)]
     struct Outer<'a> {

@@ -1,4 +1,4 @@
-//! What goes wrong: refusals of the service, and replies that fail.
+//! Errors: refusals of the service, and failed replies.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use interlingua_core::{Fault, FaultKind};
 
 use super::wire::{ReplyError, word};
 
-/// What was asked for, where that decides what a refusal means.
+/// The purpose of a request, where the meaning of a refusal depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// A new session.

@@ -14,7 +14,7 @@ use super::options::Events;
 /// Why an event is not kept, mostly.
 const NOT_READ: &str = "no client of this agent reads such events";
 
-/// Which events are kept, and how many there were.
+/// The events that only this protocol has: which are stored, and their number.
 #[derive(Debug)]
 pub(super) struct Kept {
     is_on: bool,

@@ -86,7 +86,7 @@ pub(super) fn value(media_type: &str, source: Source, name: Option<String>) -> C
     }
 }
 
-/// What is said to be lost of a block of this media type.
+/// The kind of content that is reported as lost for a block of this media type.
 pub(super) fn output_kind(media_type: &str) -> ContentKind {
     match media_type.split('/').next().unwrap_or_default() {
         "image" => ContentKind::ImageOut,

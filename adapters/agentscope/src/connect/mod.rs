@@ -68,7 +68,7 @@ impl Connector for AgentscopeConnector {
         capabilities.resume = true;
         capabilities.usage = true;
         capabilities.reasoning = true;
-        // A reply that gets one of several answers goes on waiting, and says nothing about it.
+        // A reply that gets only some of its answers keeps waiting and sends no event about it.
         capabilities.tool_outputs = ToolOutputs::Together;
         capabilities.protocol_events = (self.options.events != Events::Drop).then_some(crate::NAME);
         capabilities.keeps_unread_events = self.options.events == Events::Keep;

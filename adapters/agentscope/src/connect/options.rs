@@ -1,4 +1,4 @@
-//! What an operator may choose for an agent of an AgentScope 2.0 service.
+//! Options of an agent in a service of AgentScope 2.0.
 
 use interlingua_core::duration::Period;
 use interlingua_core::{Extra, Json};
@@ -11,17 +11,18 @@ use serde::{Deserialize, Serialize};
 pub struct UpstreamOptions {
     /// The agent's id in the service. Required.
     pub agent_id: String,
-    /// Who the service takes the gateway for: the header `X-User-ID`. Agents, credentials and sessions belong to a user of
-    /// the service. None: the user of each request.
+    /// The user of the service, sent as `X-User-ID`. Agents, credentials and sessions belong to a user. Default: the
+    /// user of each request.
     pub user: Option<String>,
     /// Further fields of the request that makes a session, as they are: `chat_model_config`, which most services need,
     /// `fallback_chat_model_config`, `tts_model_config`, `knowledge_config`, `workspace_id`, `name` (the
     /// id of the session in the gateway, if it is not set).
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub session: SessionFields,
-    /// Which events that only this protocol has are kept: hints, custom events.
+    /// The events that only this protocol has (hints, custom events) and that are stored.
     pub events: Events,
-    /// How long a turn waits for a session that is still at work on an earlier one. Zero: not at all.
+    /// Time that a turn waits for a session that still processes an earlier turn. Zero: a busy session is an error at
+    /// once.
     pub busy_timeout: Period,
 }
 
@@ -53,7 +54,7 @@ impl SessionFields {
     }
 }
 
-/// Which events that only this protocol has are kept.
+/// Stored events of those that only this protocol has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Events {
@@ -97,7 +98,7 @@ impl UpstreamOptions {
     }
 }
 
-/// True for what can stand in a header.
+/// Whether a text can be the value of a header.
 pub(super) fn is_header_value(text: &str) -> bool {
     !text.is_empty() && text.len() <= 256 && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
 }

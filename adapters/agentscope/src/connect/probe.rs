@@ -1,4 +1,4 @@
-//! What a service says about itself and the configured agent, without running it.
+//! Facts about a service and the configured agent, read without running the agent.
 
 use interlingua_core::connector::HttpRequest;
 use interlingua_core::probe::{AgentProbe, Finding, ProbeAnswer};
@@ -9,10 +9,10 @@ use super::options::UpstreamOptions;
 use super::request::Service;
 use super::wire::field;
 
-/// How many names are listed.
+/// Number of names in a finding.
 const MAX_NAMES: usize = 5;
 
-/// What is asked next.
+/// The next request of the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Health,

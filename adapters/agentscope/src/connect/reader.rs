@@ -1,8 +1,8 @@
-//! The events of one reply, out of all that a session's stream holds.
+//! The events of one reply, out of all events of a session's stream.
 //!
-//! A stream begins with what the service still remembers: the end of an earlier reply, or all of this one. [`Reader`] skips
-//! what is not about this turn, and after a cut what it read before. Not here: what is sent (`turn`), and replies that are
-//! read from the session's messages (`whole`).
+//! A stream begins with the events that the service still remembers: the end of an earlier reply, or all of this one.
+//! [`Reader`] skips events of other turns, and after a cut the events it read before. Not here: requests (`turn`), and
+//! replies that are read from the session's messages (`whole`).
 
 use std::borrow::Cow;
 
@@ -25,25 +25,25 @@ use super::kept::Kept;
 use super::media::{self, MediaBlock, Source};
 use super::wire::{Event, ReplyError, TextDelta, Usage, asked_calls, object, word};
 
-/// What is skipped.
+/// The events to skip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Skip {
     /// Everything until another reply begins.
     UntilReply,
     /// Everything until the service reports that it has one of these answers.
     UntilAnswer,
-    /// What was read before the stream was cut.
+    /// The events that were read before the stream was cut.
     UntilLast,
     /// Nothing.
     Nothing,
 }
 
-/// What has to happen before the reply goes on.
+/// The condition for the reply to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     /// More of the stream.
     Events,
-    /// The session's messages: the stream no longer holds the reply, or does not say whether it goes on.
+    /// The session's messages: the stream no longer contains the reply, or does not say whether the reply continues.
     Messages,
     /// The next message: this reply is complete, and is not all.
     NextReply,
@@ -63,15 +63,15 @@ pub(super) struct Reader {
     pub(super) old_ends: Vec<String>,
     /// The event that was read last.
     pub(super) last: String,
-    /// How many events were read.
+    /// The number of events read.
     pub(super) progress: u64,
-    /// How many blocks the reply has so far, those of earlier turns included.
+    /// The number of blocks of the reply so far, including those of earlier turns.
     pub(super) blocks: usize,
-    /// How many of them earlier turns had.
+    /// The number of blocks of earlier turns.
     pub(super) blocks_before: usize,
-    /// What earlier turns of the reply cost.
+    /// The token usage of earlier turns of the reply.
     pub(super) usage_before: Usage,
-    /// What this turn cost.
+    /// The token usage of this turn.
     pub(super) usage: Usage,
     pub(super) calls: Calls,
     /// Where pieces of text with escapes are written.
@@ -159,7 +159,7 @@ impl Reader {
     /// True for what is not about this turn, or was read before.
     fn is_skipped(&mut self, kind: &str, id: &str, reply: &str) -> bool {
         if let Some(place) = self.awaited.iter().position(|awaited| awaited == id) {
-            // The service has an answer: its reply goes on.
+            // The service received an answer: its reply continues.
             self.awaited.swap_remove(place);
             if self.skip == Skip::UntilAnswer {
                 self.skip = Skip::Nothing;

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::media::{Source, by_extension, source_of};
 use super::options::{UpstreamOptions, is_header_value};
 
-/// How many messages are asked for when a reply is read from the session: it is at their end.
+/// Number of messages requested when a reply is read from the session. The reply is at their end.
 const PAGE: usize = 8;
 
 /// Writes requests to a service.
@@ -75,12 +75,12 @@ impl Service {
         self.request("POST", "/sessions/", Purpose::Ask, body)
     }
 
-    /// What a session is doing.
+    /// Requests the state of a session.
     pub(super) fn status(&self, session: &str) -> HttpRequest {
         self.in_session("GET", session, "status", "", Purpose::Lookup)
     }
 
-    /// Starts a reply, or lets it go on.
+    /// Starts a reply, or continues it.
     pub(super) fn chat(&self, session: &str, input: &Json) -> HttpRequest {
         #[derive(Serialize)]
         struct Chat<'a> {
@@ -92,7 +92,7 @@ impl Service {
         self.request("POST", "/chat/", Purpose::Ask, body.text().as_bytes().to_vec())
     }
 
-    /// What happens in a session.
+    /// Subscribes to the events of a session.
     pub(super) fn stream(&self, session: &str) -> HttpRequest {
         self.in_session("GET", session, "stream", "", Purpose::Ask)
     }
@@ -152,14 +152,14 @@ impl Words {
         for message in turn.request.input.iter() {
             let Some((role, content)) = words_of(message, losses) else { continue };
             last_id = format!("{run}-{}-{}", turn.turn, messages.len());
-            // Models read the name: it is no one's.
+            // Models read the name, so it names no person.
             messages.push(Json::from_serialize(&WireMessage { id: &last_id, name: role, role, content }));
         }
         (!messages.is_empty()).then(|| Self { input: Json::from_serialize(&messages), last_id })
     }
 }
 
-/// Whose words a message holds, and which. None: none that the service takes.
+/// The role and the text of a message. `None`: the message contains nothing that the service accepts.
 fn words_of(message: &Message, losses: &mut Losses) -> Option<(&'static str, Vec<Block>)> {
     match &message.kind {
         MessageType::Message => {}
@@ -255,7 +255,7 @@ fn audio(data: &str, format: Option<&str>) -> Block {
     Block::Data { source, name: None }
 }
 
-/// Notes what of a request has no place in this protocol.
+/// Records the parts of a request that this protocol cannot carry.
 pub(super) fn note_losses(request: &AgentRequest, losses: &mut Losses) {
     if request.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
         losses.lost(ContentKind::ToolDeclaration, "the tools are those of the agent in its service");

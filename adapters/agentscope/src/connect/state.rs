@@ -1,4 +1,4 @@
-//! What a connector stores for a session: the session of the service, and the reply that waits.
+//! The stored state of a session: the service's session, and the reply that waits.
 
 use interlingua_core::Json;
 use interlingua_core::call_ids::CallIds;
@@ -9,7 +9,7 @@ use super::wire::Usage;
 /// The longest id that is stored, in bytes.
 const MAX_ID: usize = 512;
 
-/// What is stored for a session and user.
+/// The stored state for a session and user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SessionState {
@@ -19,7 +19,7 @@ pub(super) struct SessionState {
     /// The reply that was read last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reply: Option<String>,
-    /// What of that reply was read, if it waits for answers.
+    /// The part of the reply that was read, if the reply waits for answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waiting: Option<WaitingReply>,
     /// Ids of all calls: models without ids of their own number their calls again in each answer.
@@ -35,11 +35,11 @@ fn is_default(call_ids: &CallIds) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct WaitingReply {
-    /// How many of its blocks were emitted.
+    /// The number of emitted blocks of the reply.
     pub(super) blocks: usize,
-    /// What they cost.
+    /// The token usage of these blocks.
     pub(super) usage: Usage,
-    /// The event that asked. The stream begins with it when the reply goes on.
+    /// The event with the question. The stream begins with it when the reply continues.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) event: String,
 }

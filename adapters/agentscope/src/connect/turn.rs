@@ -1,4 +1,4 @@
-//! One turn with an agent of the service: what is sent next.
+//! One turn with an agent of the service: the order of its requests.
 //!
 //! ```text
 //! Look ─► [Interrupt ─► Look] ─► Post ─► Listen ─► end
@@ -6,7 +6,8 @@
 //! Create ────────────────────► Post        └► the stream does not hold it: Read ─► end
 //! ```
 //!
-//! A session works on one thing at a time: who comes too early waits. Not here: what events mean (`reader`, `whole`).
+//! A session processes one turn at a time; a turn that arrives early waits. Not here: the meaning of events (`reader`,
+//! `whole`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,17 +31,17 @@ use super::state::{SessionState, WaitingReply, storable};
 use super::whole::Found;
 use super::wire::{Event, Page, TextDelta, field, object, word};
 
-/// How often a stream is taken up again without getting any further.
+/// Consecutive resumptions of a stream without progress.
 const MAX_RESUMES: u32 = 5;
-/// How often a session that is not at work is looked at for a reply.
+/// Number of times that an idle session is queried for a reply.
 const MAX_LOOKS: u32 = 7;
-/// How often a session that is at work is looked at for a reply that may not be the one whose end was seen.
+/// Number of times that a busy session is queried for a reply that may not be the one whose end was seen.
 const MAX_FOREIGN_LOOKS: u32 = 3;
-/// The first pause before something is asked again. Pauses grow by half.
+/// The first pause before a repeated request. Pauses grow by half.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Look what the session is doing.
@@ -63,23 +64,23 @@ pub(super) struct AgentscopeTurn {
     stored: SessionState,
     session: Option<String>,
     reader: Reader,
-    /// What is posted, in order.
+    /// The bodies to post, in order.
     posts: VecDeque<Json>,
-    /// What is said once the answers were taken.
+    /// The message to post once the answers were accepted.
     words: Option<Words>,
     /// The id of the last message that was posted.
     asked: String,
     answers: bool,
     /// None: an answer is awaited, which decides.
     step: Option<Step>,
-    /// What was sent last.
+    /// The last step that was sent.
     sent: Step,
     pause: Option<Duration>,
-    /// How often something was asked again in a row.
+    /// Consecutive repetitions of a request.
     repeats: u32,
-    /// How often the session was looked at since its stream was left.
+    /// Number of queries of the session since its stream was left.
     looks: u32,
-    /// How long a busy session was waited for.
+    /// Time spent waiting for a busy session.
     waited: Duration,
     progress: u64,
     has_posted: bool,
@@ -133,7 +134,7 @@ impl AgentscopeTurn {
         Ok(this)
     }
 
-    /// The answers are posted, and the reply that asked goes on.
+    /// Posts the answers; the reply that asked continues.
     fn expect_answers(&mut self, answers: &Answers, id: &str) {
         #[derive(Serialize)]
         struct Answer<'a> {
@@ -178,7 +179,7 @@ impl AgentscopeTurn {
         reader.has_next = self.words.is_some();
     }
 
-    /// The words are posted next. Without any the agent is asked to go on.
+    /// Posts the message next. Without a message, the request asks the agent to continue.
     fn take_words(&mut self) {
         let (input, id) =
             self.words.take().map_or_else(|| (Json::null(), String::new()), |words| (words.input, words.last_id));
@@ -186,7 +187,7 @@ impl AgentscopeTurn {
         self.posts.push_back(input);
     }
 
-    /// What the session is doing decides how the turn begins.
+    /// Begins the turn according to the state of the session.
     fn on_status(&mut self, status: &str) -> Result<(), Fault> {
         match (status, self.answers) {
             ("running", _) => self.wait_for_session(Step::Look)?,
@@ -204,7 +205,7 @@ impl AgentscopeTurn {
         Ok(())
     }
 
-    /// The session works on something else: it is looked at again in a moment.
+    /// The session processes another turn: query it again after a pause.
     fn wait_for_session(&mut self, then: Step) -> Result<(), Fault> {
         if self.waited >= self.options.busy_timeout.0 {
             return Err(errors::busy());
@@ -415,7 +416,7 @@ impl AgentTurn for AgentscopeTurn {
             | FaultKind::UpstreamUnreachable
             | FaultKind::UpstreamOverloaded
             | FaultKind::UpstreamRateLimited => true,
-            // A proxy gave up waiting; the agent may go on.
+            // A proxy gave up waiting; the agent may still be working.
             FaultKind::UpstreamTimeout => fault.upstream_status.is_some(),
             FaultKind::AgentFailed => fault.upstream_status.is_some_and(|status| status >= 500),
             _ => false,

@@ -1,7 +1,7 @@
-//! A reply as the session remembers it: whole, once the service has stopped working on it.
+//! A reply as the session stores it: complete, once the service has stopped working on it.
 //!
-//! A stream forgets a reply when it ends, and the oldest events of one that is very long. Who comes later reads the
-//! session's messages. What was emitted from the stream before is not emitted again.
+//! A stream drops a reply when it ends, and the oldest events of a very long reply. A late reader reads the session's
+//! messages instead. Text that was emitted from the stream before is not emitted again.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use super::media::{self, Source};
 use super::reader::{Reader, emit_block};
 use super::wire::{Block, DataSource, Page, StoredMessage, object, word};
 
-/// What a session's messages say about the reply.
+/// The state of the reply according to the session's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// It has ended, or waits: all of it was emitted.
@@ -28,8 +28,7 @@ pub(super) enum Found {
 }
 
 impl Reader {
-    /// Emits the reply as it stands in the session's messages, if it is complete. `asked`: the id of the message that it
-    /// answers.
+    /// Emits the reply from the session's messages, if it is complete. `asked`: the id of the message that it answers.
     pub(super) fn read_page(&mut self, page: &Page<'_>, asked: &str, sink: &mut dyn EventSink) -> Result<Found, Fault> {
         let absent = if page.is_running { Found::AtWork } else { Found::Nothing };
         let Some(reply) = self.find(page, asked) else { return Ok(absent) };
@@ -153,7 +152,7 @@ impl Reader {
     }
 }
 
-/// A block of text as a whole: what of it was emitted is not emitted again.
+/// A complete block of text. The part that was emitted before is not emitted again.
 fn emit_text(id: &str, kind: MessageType, text: &str, sink: &mut dyn EventSink) -> Result<(), Fault> {
     sink.emit(&AgentEvent::whole(id, kind, Role::Assistant, ContentValue::Text(Cow::Borrowed(text))))
 }

@@ -1,5 +1,5 @@
-//! What the service sends: the events of a session's stream, and small documents. Every field is read for what it says,
-//! whatever its type: a wrong one is absent.
+//! The service's wire format: the events of a session's stream, and small documents. A field of an unexpected type is
+//! treated as absent.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ pub(super) struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// What the model call that ended cost.
+    /// The token usage of the model call that ended.
     pub(super) fn usage(&self) -> Usage {
         let count = |number: &Number| number.0.and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
         Usage {
@@ -155,7 +155,7 @@ impl Usage {
             self.cache_creation_input_tokens.saturating_add(other.cache_creation_input_tokens);
     }
 
-    /// What came since it was `before`.
+    /// The difference to `before`.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_sub(before.input_tokens),

@@ -1,4 +1,4 @@
-//! What becomes of each event: one row for each row of the table in `docs/upstreams/agentscope.md`.
+//! The effect of each event: one row for each row of the table of events in the documentation.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Session, created, frames, open, read, reply, says, started};
 
-/// What a reply with these events comes to.
+/// The outcome of a reply with these events.
 fn tale(options: &Value, events: &[&str]) -> String {
     read(options, &reply(events)).summary()
 }

@@ -217,7 +217,7 @@ fn large_and_repeated_things_are_bounded() {
     let call = outcome.driven.record.run().messages[0].to_model().calls().next().expect("a call");
     assert_eq!(call.arguments.len(), (1 << 20) + 8);
 
-    // What is held back counts.
+    // Buffered text counts towards the limit.
     let piece = format!(r#"TOOL_RESULT_TEXT_DELTA {{"tool_call_id":"c1","delta":"{}"}}"#, "x".repeat(4 << 20));
     let outcome =
         read(&json!({}), &reply(&[start, &piece, &piece, &piece, &piece, &piece, &piece, &piece, &piece, &piece]));

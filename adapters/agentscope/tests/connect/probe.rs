@@ -1,4 +1,4 @@
-//! What a probe asks and finds.
+//! The requests and findings of a probe.
 
 use std::path::Path;
 

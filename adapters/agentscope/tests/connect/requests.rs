@@ -1,4 +1,4 @@
-//! What is sent: sessions, messages, answers, waiting for a busy session, stopping.
+//! Requests: sessions, messages, answers, waiting for a busy session, stopping.
 
 use std::time::Duration;
 
@@ -314,7 +314,7 @@ fn a_busy_session_is_waited_for() {
     assert_eq!((outcome.texts(), outcome.end()), (vec!["Hello".to_owned()], "completed".to_owned()));
     assert!(outcome.driven.waited >= Duration::from_millis(300), "{:?}", outcome.driven.waited);
 
-    // Not for ever: it is not the service's fault.
+    // The wait is limited, and the error does not blame the service.
     let mut session = Session::known();
     let outcome = session.drive(&says("hi"), &[], (0..40).map(|_| status("running")));
     assert_eq!(outcome.end(), "failed SESSION_BUSY: the agent is still at work in this session");

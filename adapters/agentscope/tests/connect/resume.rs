@@ -1,4 +1,5 @@
-//! Streams that are cut, that come too late, and that do not say how a reply goes on: nothing is lost, nothing comes twice.
+//! Streams that are cut, that arrive too late, and that do not say whether a reply continues: no event is lost, none is
+//! emitted twice.
 
 use interlingua_core::answer::Decided;
 use interlingua_core::pending::Decision;
@@ -61,7 +62,7 @@ fn drive(answers: Vec<Answer>) -> Outcome {
     Session::new(&json!({})).drive(&says("hi"), &[], answers)
 }
 
-/// What a run holds, however it came.
+/// The content of a run, independent of its transport.
 fn content(outcome: &Outcome) -> Vec<String> {
     let run = outcome.driven.record.run();
     let mut lines: Vec<String> = run
@@ -87,7 +88,7 @@ fn a_cut_at_any_place_loses_nothing_and_repeats_nothing() {
     let bytes = whole.as_bytes();
     for at in (0..bytes.len() - 60).step_by(3) {
         let cut = || Answer::Cut(vec![bytes[..at].to_vec()]);
-        // The reply goes on, and the stream begins again.
+        // The reply continues, and the stream begins again.
         let goes_on = drive(vec![created(), started(), cut(), at_work(), open(&whole)]);
         assert_eq!(content(&goes_on), expected, "cut at {at}");
         if at % 9 == 0 {
@@ -106,7 +107,7 @@ fn a_cut_at_any_place_loses_nothing_and_repeats_nothing() {
 fn a_stream_that_is_opened_late_is_no_loss() {
     let end =
         frames(&[r#"REPLY_END {"id":"z","finished_reason":"completed"}"#, "CUSTOM {\"name\":\"session_updated\"}"]);
-    // The session is looked at before the reply is written down.
+    // The session is queried before the reply is stored.
     let outcome = drive(vec![created(), started(), open(&end), at_work(), at_work(), body(&page())]);
     assert_eq!(content(&outcome), expected());
     let outcome = drive(vec![created(), started(), open(&end), body(&page())]);

@@ -1,4 +1,4 @@
-//! What the tests of this connector share: turns, events, and what came of them in lines.
+//! Shared parts of this connector's tests: turns, events, and their outcome as lines.
 
 use std::fmt::Write as _;
 
@@ -93,7 +93,7 @@ pub(crate) fn answers_of(input: Vec<Message>) -> AgentRequest {
     AgentRequest { input: input.into(), id: Some("response_8".to_owned()), ..AgentRequest::default() }
 }
 
-/// A turn, and what became of it.
+/// The outcome of a turn.
 pub(crate) struct Outcome {
     pub(crate) driven: Driven,
     pub(crate) turn: Box<dyn AgentTurn>,
@@ -108,7 +108,7 @@ impl Outcome {
         summary(&self.driven.record, self.turn.as_ref())
     }
 
-    /// How the turn ended: its end, code and sentence.
+    /// The end of the turn: kind, code and message.
     pub(crate) fn end(&self) -> String {
         end(&self.driven.record)
     }
@@ -180,7 +180,7 @@ pub(crate) fn read(options: &Value, stream: &str) -> Outcome {
     Session::new(options).drive(&says("hi"), &[], [created(), started(), open(stream)])
 }
 
-/// A stream that goes on: what follows is another answer.
+/// A stream that stays open: the next answer continues it.
 pub(crate) fn open(stream: &str) -> Answer {
     Answer::Cut(vec![stream.as_bytes().to_vec()])
 }

@@ -1,5 +1,5 @@
-//! What a real service answered, byte for byte: `tests/transcripts/agentscope`. What the connector sends is compared with
-//! what was sent when they were recorded.
+//! Recorded answers of a real service, byte for byte: `tests/transcripts/agentscope`. The connector's requests are
+//! compared with the recorded ones.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -178,7 +178,7 @@ fn a_reply_that_is_over_when_its_stream_is_opened_is_read_from_the_session() {
 #[test]
 fn a_stream_that_is_cut_goes_on_where_it_was() {
     let words = |count: u32| (0..count).map(|number| format!("{number} ")).collect::<String>();
-    // The reply goes on: the stream is read again, without what was read before.
+    // The reply continues: the stream is read again, without the part that was read before.
     let outcome = first(&mut session("long"), "long", "long 20 60");
     assert_eq!((outcome.texts(), outcome.end()), (vec![words(20)], "completed".to_owned()));
     // It has ended meanwhile.
