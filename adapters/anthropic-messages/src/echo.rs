@@ -1,5 +1,5 @@
-//! What an answer needs of its request. It is stored as the labels of the run, so that an answer can be written again,
-//! and a thread continued, after a restart.
+//! The fields of a request that its answer needs. They are stored as the labels of the run, so that an answer can be
+//! encoded again, and a thread continued, after a restart.
 
 use std::collections::BTreeSet;
 
@@ -14,16 +14,16 @@ pub(crate) struct Echo {
     /// Names of the functions that the client declared, those for the gateway included.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) functions: BTreeSet<String>,
-    /// How many tools were declared that no agent can be given.
+    /// The number of declared tools that no agent can receive.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) hosted_tools: usize,
     pub(crate) thinking: Thinking,
-    /// What stays valid in a thread. `None`: the request is in none.
+    /// The settings of a thread. `None`: the request belongs to no thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) thread: Option<ThreadSettings>,
 }
 
-/// What later requests of a thread leave out.
+/// The settings that later requests of a thread omit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ThreadSettings {
@@ -31,14 +31,14 @@ pub(crate) struct ThreadSettings {
     pub(crate) system: Option<String>,
 }
 
-/// What the client is shown of reasoning.
+/// The display of reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Thinking {
     /// Nothing.
     #[default]
     Hidden,
-    /// What belongs to it and comes back with the next request, without its text.
+    /// The reasoning without its text. Its data is sent back with the next request.
     Omitted,
     /// All of it.
     Shown,

@@ -13,14 +13,14 @@ use serde::Serialize;
 pub(crate) mod thread {
     /// The thread is unknown: the client sends everything again.
     pub(crate) const NOT_FOUND: &str = "thread_not_found";
-    /// Threads are off: the client goes on without.
+    /// Threads are disabled: the client continues in a form that needs none.
     pub(crate) const UNSUPPORTED: &str = "thread_unsupported_request";
 }
 
 /// The agent asks for something, and the route does not pass that on.
 pub(crate) const APPROVAL_REQUIRED: &str = "approval_required";
 
-/// How clients know that the conversation is too long for the model.
+/// The words by which clients recognise that the conversation is too long for the model.
 const TOO_LONG: &str = "prompt is too long";
 
 const INVALID: &str = "invalid_request_error";
@@ -171,7 +171,7 @@ impl<'a> ApiError<'a> {
         }
     }
 
-    /// Writes the error as an HTTP response. `fault`: what it was made of, if anything.
+    /// Writes the error as an HTTP response. `fault`: the cause, if there is one.
     pub(crate) fn write(&self, fault: Option<&Fault>, request_id: Option<&str>, out: &mut Out) {
         out.status(self.status);
         if let Some(fault) = fault {

@@ -41,7 +41,7 @@ impl LastAnswer {
         Self { letters, calls: self.calls.clone() }
     }
 
-    /// What blocks come to.
+    /// The digest of blocks.
     fn of_blocks(blocks: &[Json]) -> Self {
         let mut answer = Self::default();
         for block in blocks.iter().filter_map(Json::decode::<Extra>) {
@@ -82,7 +82,7 @@ impl HistoryJudge for Judge {
 }
 
 impl Judge {
-    /// True for a question of the run alone, as it is asked again.
+    /// Whether an entry contains only a question of the run, as it is repeated.
     fn is_asked_again(&self, last: &LastAnswer, latest: RunView<'_>) -> bool {
         let echo = Echo::from_labels(&latest.info.labels, &latest.run().agent);
         let pending = self.shared.limited(&latest.run().agent, &latest.run().pending());

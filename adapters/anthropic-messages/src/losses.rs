@@ -1,4 +1,5 @@
-//! What an answer does not show of a turn, or shows in another form (docs/protocols/anthropic-messages.md#what-is-lost).
+//! Content of a turn that an answer does not show, or shows in another form
+//! (docs/protocols/anthropic-messages.md#what-is-lost).
 
 use interlingua_core::contents::{self, Extent, Fate, Found};
 use interlingua_core::loss::{Change, ContentKind, Losses};
@@ -52,7 +53,7 @@ fn fate(found: &Found<'_>, run: &Run, echo: &Echo, shared: &Shared) -> Fate {
     }
 }
 
-/// How media are shown.
+/// The form of media.
 fn media_as(found: &Found<'_>, options: &Options) -> &'static str {
     match (found.is_inline(), options.inline_images) {
         (false, _) => "shown as a link in the text",

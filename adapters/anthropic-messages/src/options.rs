@@ -25,7 +25,7 @@ pub struct Options {
     pub any_model: bool,
     /// Send the client's `model` to the agent.
     pub forward_model: bool,
-    /// How calls that the agent runs itself are shown.
+    /// The form of calls that the agent runs itself.
     pub tool_items: ToolItems,
     /// Whether the agent's reasoning is shown.
     pub reasoning: Reasoning,
@@ -33,17 +33,17 @@ pub struct Options {
     pub reasoning_input: ReasoningInput,
     /// Whether data in ordinary messages is shown, as JSON text.
     pub data: DataDisplay,
-    /// How images are shown that an agent sends inline: the protocol has none in answers.
+    /// The form of images that an agent sends inline: answers of the protocol cannot contain images.
     pub inline_images: InlineImages,
     /// Whether sources of a text are shown as citations.
     pub citations: Switch,
-    /// How tools that the client declares are handled.
+    /// Handling of tools that the client declares.
     pub client_tools: ClientTools,
-    /// How tools are handled that Anthropic would run, or whose schema only its models know.
+    /// Handling of tools that Anthropic would run, or whose schema only its models know.
     pub hosted_tools: IgnoreOrRefuse,
-    /// How `output_config.format` is handled.
+    /// Handling of `output_config.format`.
     pub structured_output: StructuredOutput,
-    /// How unknown fields are handled.
+    /// Handling of unknown fields.
     pub unknown_fields: IgnoreOrRefuse,
     /// Whether calls in the messages may stay without a result.
     pub open_calls: OpenCalls,
@@ -54,19 +54,19 @@ pub struct Options {
     /// Where the name of a session may stand, in this order: names of headers, and fields of `metadata` such as
     /// `metadata.user_id`, whose text may be JSON with a `session_id`.
     pub session: Vec<String>,
-    /// How approvals, questions and logins are asked.
+    /// The form of approvals, questions and logins.
     pub approvals: ApprovalForm,
     /// Name of the function that asks for an approval, if the request declares it.
     pub request_approval: String,
     /// Name of the function that asks a question, if the request declares it.
     pub request_input: String,
-    /// What happens to a request for a session that has an active run.
+    /// Handling of a request for a session with an active run.
     pub busy: Busy,
     /// Whether `thread` is accepted (the beta `message-threads-2026-08-12`). Off: it is refused, never ignored.
     pub threads: Switch,
     /// Whether `POST /v1/messages/count_tokens` is served. It returns an estimate.
     pub count_tokens: Switch,
-    /// What happens to a run when its client disconnects.
+    /// Handling of a run whose client disconnects.
     pub disconnect: Disconnect,
     /// Maximum size of a request body, in bytes or as `"8MiB"`. Default: the limit of the server.
     pub max_body: Option<Size>,
@@ -105,7 +105,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How the route asks.
+    /// The form of the route's questions.
     pub(crate) fn asker(&self) -> ChatAsker<'_> {
         ChatAsker {
             form: self.approvals,
@@ -131,14 +131,14 @@ impl Options {
 }
 
 choice! {
-    /// How calls that the agent runs itself are shown.
+    /// The form of calls that the agent runs itself.
     ToolItems {
-        /// As `mcp_tool_use` and `mcp_tool_result` blocks.
+        /// `mcp_tool_use` and `mcp_tool_result` blocks.
         #[default]
         Mcp,
         /// Hidden.
         Hide,
-        /// As text.
+        /// Text.
         Text,
     }
 }
@@ -155,19 +155,19 @@ choice! {
     }
 }
 choice! {
-    /// How inline images are shown.
+    /// The form of inline images.
     InlineImages {
-        /// As a line that says what was there.
+        /// A line that describes the image.
         #[default]
         Note,
-        /// As Markdown with a data URL.
+        /// Markdown with a data URL.
         Markdown,
     }
 }
 choice! {
     /// Whether a list of messages may end with the assistant.
     Prefill {
-        /// The agent is asked with that history and nothing new.
+        /// The agent receives that history and no new message.
         #[default]
         Allow,
         /// Refuse the request.

@@ -19,7 +19,7 @@ pub(super) const MAX_ITEM: usize = 256 << 10;
 /// So many blocks may be open at once. The oldest is closed for another one.
 const MAX_OPEN: usize = 64;
 
-/// What a block holds.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -34,9 +34,9 @@ pub(super) struct CallStart<'a> {
     pub(super) call_id: String,
     pub(super) name: &'a str,
     pub(super) server_label: Option<&'a str>,
-    /// The input that stands in the start. It counts if no piece comes.
+    /// The input in the start event. Used if no piece arrives.
     pub(super) input: Option<String>,
-    /// Of a tool that the server runs: the block, to be sent back with the next request.
+    /// The block of a tool that the server runs, to be sent back with the next request.
     pub(super) item: Option<Extra>,
 }
 
@@ -217,8 +217,9 @@ impl Blocks {
         self.current = place;
     }
 
-    /// Ends what is complete now that another block begins: what was stopped, what has the same index, and text, which
-    /// servers that never stop a block follow with the next. Calls stay open: their pieces may come in turns.
+    /// Ends the blocks that are complete when another block begins: stopped blocks, a block with the same index, and
+    /// text, since servers that never stop a block begin the next one after it. Calls stay open: their pieces may
+    /// alternate.
     pub(super) fn end_before_next(
         &mut self,
         index: Option<i64>,
@@ -316,7 +317,7 @@ impl Blocks {
         Ok(true)
     }
 
-    /// A block is complete. False: there is none.
+    /// Completes a block. Returns whether it exists.
     pub(super) fn stop(&mut self, index: Option<i64>) -> bool {
         let of_index = index.and_then(|index| self.by_index.get(&index).copied());
         let found = of_index.filter(|place| self.all[*place].state == State::Open).or_else(|| {

@@ -85,8 +85,8 @@ pub(super) fn output(
     )
 }
 
-/// A block of an unknown type, kept as a message of that type. False: the type is one of the model's own, of which this
-/// is none.
+/// Stores a block of an unknown type as a message of that type. Returns false for a type of the model that this block
+/// does not match.
 pub(super) fn unknown(kind: &str, raw: &RawValue, to: &mut Target<'_>) -> Result<bool, Fault> {
     let kind = MessageType::from(kind);
     if !matches!(kind, MessageType::Other(_)) {
@@ -120,7 +120,7 @@ fn whole(
     }))
 }
 
-/// What a tool gave: its text, if it is nothing but text; else the JSON of it.
+/// The output of a tool: its text if it has no other content, else its JSON.
 fn output_text(content: &RawValue) -> String {
     #[derive(serde::Deserialize)]
     struct TextBlock {

@@ -87,7 +87,7 @@ impl Connector for MessagesConnector {
 
 impl MessagesConnector {
     fn with_headers(&self, request: HttpRequest) -> HttpRequest {
-        // Where the version stands in the body, the header has no meaning.
+        // If the body contains the version, the header has no meaning.
         let request = match &self.options.body_version {
             Some(_) => request,
             None => request.with_header("anthropic-version", &self.options.version),
@@ -103,7 +103,7 @@ impl MessagesConnector {
 fn endpoint(url: &str) -> Result<String, String> {
     let parsed = Url::parse(url).ok_or_else(|| format!("\"{url}\" is no http or https URL without credentials"))?;
     let path = parsed.path();
-    // Vertex AI has the model in the path, and a method behind it.
+    // The URL of Vertex AI has the model in the path, followed by a method.
     let is_whole = path.ends_with("/messages") || path.ends_with("RawPredict") || path.ends_with("rawPredict");
     let rest = if is_whole {
         ""

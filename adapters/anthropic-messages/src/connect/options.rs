@@ -1,4 +1,4 @@
-//! What an operator may choose for an agent that speaks Anthropic Messages.
+//! Options of an agent that speaks Anthropic Messages.
 
 use interlingua_core::Json;
 use interlingua_core::model_options::check_fields;
@@ -36,17 +36,17 @@ pub struct UpstreamOptions {
     pub beta: Vec<String>,
     /// Writes this `anthropic_version` into the body, and leaves out the model, which is in the URL: for Vertex AI.
     pub body_version: Option<String>,
-    /// What becomes of instructions behind the first words of the user.
+    /// Handling of instructions after the first message of the user.
     pub system_messages: SystemMessages,
     /// Whether the model thinks before it answers.
     pub thinking: Thinking,
-    /// What becomes of earlier thoughts without a signature of this agent.
+    /// Handling of earlier reasoning without a signature of this agent.
     pub unsigned_thinking: UnsignedThinking,
     /// Whether a request's temperature, `top_p` and `top_k` are sent.
     pub sampling: Sampling,
-    /// How earlier calls of MCP tools are sent.
+    /// The form of earlier calls of MCP tools.
     pub mcp_history: McpHistory,
-    /// Whether the server is asked to keep the conversation in its cache.
+    /// Whether requests ask the server to cache the conversation.
     pub cache: bool,
     /// Whether the server learns who the user is.
     pub user_field: UserField,
@@ -80,7 +80,7 @@ impl Default for UpstreamOptions {
     }
 }
 
-/// What becomes of instructions behind the first words of the user.
+/// Handling of instructions after the first message of the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SystemMessages {
@@ -100,14 +100,14 @@ pub enum Thinking {
     /// The server decides, which usually means not.
     #[default]
     Off,
-    /// As much as the model finds right.
+    /// The model decides.
     Adaptive,
     /// Up to this many tokens, at least 1024.
     #[serde(untagged)]
     Budget(u32),
 }
 
-/// What becomes of earlier thoughts without a signature of this agent.
+/// Handling of earlier reasoning without a signature of this agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnsignedThinking {
@@ -131,14 +131,14 @@ pub enum Sampling {
     Drop,
 }
 
-/// How earlier calls of MCP tools are sent.
+/// The form of earlier calls of MCP tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum McpHistory {
-    /// As calls of ordinary tools.
+    /// Calls of ordinary tools.
     #[default]
     Pairs,
-    /// As blocks of their own, for servers that know them.
+    /// Blocks of their own, for servers that know them.
     Keep,
 }
 

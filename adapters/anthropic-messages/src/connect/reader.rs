@@ -30,11 +30,11 @@ pub(super) struct Reader {
     usage: Usage,
     started: bool,
     ended: bool,
-    /// Why the answer ended, in the server's word. The last one counts.
+    /// The reason for the end of the answer, in the server's words. The last one applies.
     stop_reason: Option<String>,
     /// The content in `message_start`, of servers that send the whole answer there.
     early_content: Option<Box<RawValue>>,
-    /// What the model says about declining.
+    /// The model's explanation for declining.
     explanation: Option<String>,
     /// All text so far, of an answer that may turn out to be a refusal. None: too long for one.
     said: Option<String>,
@@ -416,7 +416,7 @@ impl Reader {
         sink.emit(&AgentEvent::Response(ResponseEvent { end: Some(end), error, usage, ..ResponseEvent::default() }))
     }
 
-    /// The model declined: what it says about it, unless that came as text before.
+    /// Emits the model's explanation for declining, unless it was sent as text before.
     fn refusal(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let said = self.said.take().filter(|_| self.blocks.has_text());
         let explanation = self.explanation.take();

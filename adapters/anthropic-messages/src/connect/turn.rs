@@ -16,7 +16,7 @@ use super::wire::Event;
 pub(super) struct MessagesTurn {
     pub(super) request: Option<HttpRequest>,
     pub(super) reader: Reader,
-    /// What the session's state was before this turn.
+    /// The session's state before this turn.
     pub(super) stored: SessionState,
     /// The tools that stay declared after this turn, if they are kept.
     pub(super) tools: Option<StickyTools>,

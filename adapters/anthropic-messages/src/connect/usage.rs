@@ -1,4 +1,4 @@
-//! What an answer cost, put together from counts that servers give in several places, or in none.
+//! The token usage of an answer, from counts that servers send in several places, or not at all.
 
 use interlingua_core::{Extra, Json};
 use serde_json::value::RawValue;

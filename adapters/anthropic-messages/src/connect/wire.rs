@@ -15,18 +15,18 @@ pub(super) struct Event<'a> {
     pub(super) index: Option<i64>,
     pub(super) delta: Option<Delta<'a>>,
     pub(super) content_block: Option<&'a RawValue>,
-    /// Of `message_start`; a text in some forms of an error.
+    /// The message of `message_start`; a text in some forms of an error.
     pub(super) message: Option<&'a RawValue>,
     pub(super) usage: Option<&'a RawValue>,
     pub(super) error: Option<&'a RawValue>,
     pub(super) detail: Option<&'a RawValue>,
-    /// What Bedrock counts, in `message_stop`.
+    /// The counts of Bedrock, in `message_stop`.
     pub(super) metrics: Option<&'a RawValue>,
     /// There are `choices`: a chunk of Chat Completions.
     pub(super) has_choices: bool,
 }
 
-/// What is new in a block, or in the message.
+/// The new part of a block, or of the message.
 #[derive(Debug, Default)]
 pub(super) struct Delta<'a> {
     pub(super) kind: Option<Cow<'a, str>>,
@@ -46,7 +46,7 @@ pub(super) struct Block<'a> {
     pub(super) text: Option<Cow<'a, str>>,
     pub(super) thinking: Option<Cow<'a, str>>,
     pub(super) signature: Option<Cow<'a, str>>,
-    /// Of `redacted_thinking`.
+    /// The data of `redacted_thinking`.
     pub(super) data: Option<Cow<'a, str>>,
     pub(super) id: Option<Cow<'a, str>>,
     pub(super) name: Option<Cow<'a, str>>,

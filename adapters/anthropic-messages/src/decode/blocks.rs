@@ -132,7 +132,7 @@ pub(super) fn output(node: Option<&Node<'_>>) -> Result<String, Fault> {
     }
 }
 
-/// The input of a call as text. What was wrapped because it is no object is unwrapped.
+/// The input of a call as text. Arguments that were wrapped, because they are no object, are unwrapped.
 pub(super) fn arguments(block: &Object<'_>) -> Result<(Json, String), Fault> {
     let node = block.get("input");
     let input = match &node {

@@ -1,4 +1,4 @@
-//! Parses messages into what was said before and what is new (docs/protocols/anthropic-messages.md#conversations).
+//! Parses messages into the history and the new ones (docs/protocols/anthropic-messages.md#conversations).
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use crate::options::Options;
 
 /// Blocks of users that carry nothing for an agent.
 const OPAQUE: &[&str] = &["container_upload", "compaction", "fallback", "tool_reference", "context_management"];
-/// What Claude Code adds to what a person says.
+/// The marks around text that Claude Code adds to a person's message.
 const REMINDER: (&str, &str) = ("<system-reminder>", "</system-reminder>");
 
 /// Parses the list. `is_continued`: it holds only what is new in a thread.
@@ -75,7 +75,7 @@ struct Parser<'o> {
     conversation: Conversation,
 }
 
-/// What follows the assistant's latest turn.
+/// The messages after the assistant's latest turn.
 #[derive(Debug, Default)]
 struct New {
     words: Vec<String>,
@@ -171,7 +171,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The result of a call. Results stand in front of the user's words.
+    /// The result of a call. Results precede the user's text.
     fn result(&mut self, block: &Object<'_>) -> Result<(), Fault> {
         let call_id = blocks::required(block, "tool_use_id")?;
         let is_error = block.boolean("is_error")?.unwrap_or(false);
@@ -239,7 +239,7 @@ impl Parser<'_> {
             }
         }
 
-        // What was said before is history, whatever was new until here.
+        // The messages so far are history.
         self.split = self.all.len();
         self.new = New::default();
         self.conversation.orphans.clear();

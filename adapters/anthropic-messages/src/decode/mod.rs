@@ -46,7 +46,7 @@ pub(crate) struct MessagesRequest {
 pub(crate) struct Conversation {
     /// Up to the last message of the assistant.
     pub(crate) history: Vec<Message>,
-    /// What follows it.
+    /// The messages after the history.
     pub(crate) input: Vec<Message>,
     /// The last message of the assistant, to be compared.
     pub(crate) last: Option<LastAnswer>,
@@ -65,11 +65,11 @@ pub(crate) struct Conversation {
 pub(crate) struct Orphan {
     pub(crate) call_id: String,
     pub(crate) output: String,
-    /// Where it stands in the request.
+    /// The position in the request.
     pub(crate) path: String,
 }
 
-/// Where a request stands in a thread.
+/// The position of a request in a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadParam {
     Create,
@@ -77,7 +77,7 @@ pub(crate) enum ThreadParam {
     Continue(RunId),
 }
 
-/// What a request is parsed for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To call an agent.
@@ -119,7 +119,7 @@ const KNOWN_FIELDS: &[&str] = &[
     "anthropic_beta",
 ];
 
-/// What Claude Code sends as its first block, for the bill.
+/// The prefix of the first block of Claude Code, which is for billing.
 const BILLING: &str = "x-anthropic-billing-header:";
 
 impl MessagesRequest {
@@ -203,7 +203,7 @@ fn settings(object: &Object<'_>, request: &mut AgentRequest) -> Result<(), Fault
     Ok(())
 }
 
-/// What the client wants to see of reasoning.
+/// The display of reasoning that the client requests.
 fn thinking(object: &Object<'_>) -> Result<Thinking, Fault> {
     let Some(node) = object.get("thinking") else { return Ok(Thinking::Hidden) };
     let thinking = node.object()?;

@@ -22,7 +22,7 @@ pub(super) struct Tools {
     functions: Vec<Function>,
     /// Places in the list.
     by_name: HashMap<String, usize>,
-    /// How many tools no agent can be given.
+    /// The number of tools that no agent can receive.
     hosted: usize,
     /// The server is to search among the tools that are loaded later.
     has_hosted_search: bool,

@@ -1,8 +1,9 @@
-//! Arguments of a call while they arrive: what may be sent of them, so that all pieces joined are a JSON object, whatever
-//! the agent sends (docs/protocols/anthropic-messages.md#arguments).
+//! Arguments of a call while they arrive: the part that may be sent, so that all pieces joined are a JSON object,
+//! whatever the agent sends (docs/protocols/anthropic-messages.md#arguments).
 //!
-//! A small parser follows the text byte by byte. What is no beginning of an object is not sent, and neither is the last
-//! brace. At the end the object is completed; if that is not what the agent sent, its text is added as a field.
+//! A small parser follows the text byte by byte. Text that cannot begin an object is not sent, and neither is the last
+//! brace. At the end the object is completed; if the result differs from the agent's text, that text is added as a
+//! field.
 
 use interlingua_core::event::{Event, Span};
 use interlingua_core::run::Slot;
@@ -24,7 +25,7 @@ pub(super) struct CallStream {
 }
 
 impl CallStream {
-    /// What a step adds to what was sent.
+    /// The text that a step adds.
     #[inline]
     pub(super) fn extend<'a>(&mut self, step: &Step<'a>, slot: &'a Slot) -> &'a str {
         match step.event {
@@ -56,7 +57,7 @@ impl CallStream {
         more
     }
 
-    /// What completes the object, once the arguments are final.
+    /// The rest that completes the object, once the arguments are final.
     pub(super) fn finish(&mut self, slot: &Slot) -> String {
         let end = u32::try_from(slot.text().len()).unwrap_or(u32::MAX);
         // The agent may have taken back what was sent.
@@ -93,7 +94,7 @@ enum State {
     ValueOrEnd,
     InText(Text),
     Number(Number),
-    /// In `true`, `false` or `null`: what is left of it.
+    /// Within `true`, `false` or `null`: the missing characters.
     Word(&'static [u8]),
     AfterValue,
     /// Behind the object.
@@ -105,7 +106,7 @@ enum State {
 enum Text {
     Plain,
     Escape,
-    /// In `\uXXXX`: so many digits are left.
+    /// Within `\uXXXX`: the number of missing digits.
     Hex(u8),
 }
 
@@ -136,7 +137,7 @@ impl ArgumentStream {
                 end = end.min(place);
                 break;
             }
-            // The last brace, and white space behind it, wait for the end.
+            // The last brace, and white space after it, wait for the end.
             if is_over || self.state == State::Done {
                 end = end.min(place);
             }
@@ -144,7 +145,7 @@ impl ArgumentStream {
         &piece[..end]
     }
 
-    /// What completes the object. `whole`: everything that the agent sent; `is_current`: it is what was pushed.
+    /// The rest that completes the object. `whole`: the agent's complete text; `is_current`: it equals the pushed text.
     fn finish(&mut self, whole: &str, is_current: bool) -> String {
         if is_current && !self.is_broken && self.state == State::Done {
             return "}".to_owned();
@@ -272,7 +273,7 @@ impl ArgumentStream {
 }
 
 impl Text {
-    /// What follows a byte; `Some(None)`: the string ends with it. `None`: it cannot stand here.
+    /// The state after a byte. `Some(None)`: the string ends with it. `None`: the byte is not allowed here.
     fn advance(self, byte: u8) -> Option<Option<Self>> {
         Some(match (self, byte) {
             (Self::Plain, b'"') => None,

@@ -75,7 +75,7 @@ struct Stop {
 #[derive(Debug)]
 pub(super) struct Blocks {
     target: Target,
-    /// How many blocks were begun.
+    /// The number of blocks that were begun.
     count: usize,
     open: Option<Kind>,
     /// The beginning of the deltas of the open block, up to the piece.

@@ -1,8 +1,8 @@
-//! Calls and their outputs (docs/protocols/anthropic-messages.md#calls): `tool_use` for what the client runs,
-//! `mcp_tool_use` and `mcp_tool_result` for what the agent runs itself.
+//! Calls and their outputs (docs/protocols/anthropic-messages.md#calls): `tool_use` for calls that the client runs,
+//! `mcp_tool_use` and `mcp_tool_result` for calls that the agent runs itself.
 //!
-//! A call of a function that the client did not declare is held. If its output follows in the same run, the agent ran it;
-//! if the run ends without one, the client has to.
+//! A call of a function that the client did not declare is held. If its output follows in the same run, the agent ran
+//! it; if the run ends before an output, the client has to run it.
 
 use interlingua_core::event::End;
 use interlingua_core::model::{MessageType, ToolCall, ToolOutput};

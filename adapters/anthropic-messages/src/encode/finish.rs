@@ -29,7 +29,7 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Of a run that did not fail. `refusal`: what the agent said when it declined.
+    /// The end of a run that did not fail. `refusal`: the agent's text when it declined.
     pub(super) fn of_run(run: &Run, end: End, refusal: &str, echo: &Echo, options: &Options) -> Self {
         let plain = |reason| Self { reason, details: None };
         let refused = || Self { reason: "refusal", details: Some(StopDetails::refusal(refusal)) };
@@ -52,14 +52,14 @@ impl Stop {
     }
 }
 
-/// True if the client has to run something, or is asked by a call.
+/// Whether the client has to run a call, or receives a question as a call.
 fn asks_for_calls(pending: &[Pending], echo: &Echo, options: &Options) -> bool {
     let has_tools = pending.iter().any(|item| item.kind == PendingKind::Tool);
     let asked = options.asker().ask(pending, &|name| echo.declares(name));
     has_tools || asked.iter().any(|item| matches!(item, AskedItem::Call { .. }))
 }
 
-/// What the run cost; zeros if the agent did not say: clients need numbers.
+/// The token usage of the run; zeros if the agent reported none, since clients need numbers.
 pub(super) fn usage(run: &Run) -> Usage {
     run.usage().and_then(TokenUsage::parse).map(|usage| Usage::from_agent(&usage)).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! Encodes steps as events, or a run as a message (docs/protocols/anthropic-messages.md#answers): one deterministic state
-//! machine for both, so that they agree.
+//! Encodes steps as events, or a run as a message (docs/protocols/anthropic-messages.md#answers): one deterministic
+//! state machine for both, so that they agree.
 //!
 //! Blocks cannot overlap, so messages of the agent are sent one at a time. Each content of a message is a block of its
-//! own; the thoughts of a message are one. Here: the run, texts and thoughts. `calls` encodes calls and their outputs,
-//! `finish` what stands at the end.
+//! own; the reasoning of a message is one block. Here: the run, texts and reasoning. `calls` encodes calls and their
+//! outputs, `finish` the end.
 
 mod arguments;
 mod blocks;
@@ -46,7 +46,7 @@ pub(crate) struct Encoder {
     state: State,
 }
 
-/// What was sent so far. Sees one message at a time.
+/// The part that was sent so far. Covers one message at a time.
 struct State {
     shared: Arc<Shared>,
     echo: Echo,
@@ -55,7 +55,7 @@ struct State {
     /// The server of tools for which the agent names none.
     server_label: String,
     blocks: Blocks,
-    /// How much of the open content was sent.
+    /// The length of the open content that was sent.
     emitted: EmittedText,
     /// The open call of the client.
     call: CallStream,
@@ -69,7 +69,7 @@ struct State {
     losses: Losses,
 }
 
-/// How a message is shown. Depends on its announced type, which never changes.
+/// The display of a message. It depends on the announced type, which never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Text,
@@ -113,7 +113,7 @@ impl Encoder {
         }
     }
 
-    /// What the answer does not show, once its run has ended.
+    /// The content that the answer does not show, once its run has ended.
     pub(crate) fn losses(&self) -> &[Loss] {
         self.state.losses.as_slice()
     }
@@ -304,7 +304,7 @@ impl State {
         self.blocks.end(out);
     }
 
-    /// What belongs to a thought comes with its end, and goes out even if the thought has no text.
+    /// The data of a reasoning block arrives with its end, and is sent even if the block has no text.
     fn thought_finished(&mut self, message: &Message, out: &mut Out) {
         if self.thinking() == Thinking::Hidden {
             return;
@@ -331,7 +331,7 @@ impl State {
         }
     }
 
-    /// How a message is shown.
+    /// The display of a message.
     fn shape(&self, message: &Message) -> Shape {
         match &message.announced {
             MessageType::Message => match message.role {

@@ -37,12 +37,12 @@ pub(crate) struct Create {
     echo: Echo,
     agent: String,
     stream: bool,
-    /// The run that the thread goes on from, while it is looked up or called.
+    /// The run that the thread continues, while it is looked up or called.
     continues: Option<RunId>,
-    /// Where results of unknown calls stand in the request.
+    /// The positions of results of unknown calls in the request.
     orphans: Vec<(String, String)>,
     encoder: Option<Encoder>,
-    /// Of the request, and of an answer that is not streamed.
+    /// The losses of the request, and of an answer that is not streamed.
     losses: Losses,
 }
 

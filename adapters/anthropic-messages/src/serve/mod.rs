@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What is shown of reasoning to a client that asked for this.
+    /// The display of reasoning for a client that requested this one.
     pub(crate) const fn thinking(&self, asked: Thinking) -> Thinking {
         match self.options.reasoning {
             Reasoning::Asked => asked,

@@ -1,5 +1,5 @@
-//! What the scripts of the testkit say, written as events by a small server of this protocol, is read back as it was; and
-//! answers that come whole.
+//! A small server of this protocol writes the scripts of the testkit as events; the connector reads the same content
+//! back. Also whole answers.
 
 use interlingua_core::model::{Body, MessageType, ToolCall};
 use interlingua_core::testkit::{self, Answer, Feature};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{driven, events, lines, record, stream};
 
-/// What can be said in this protocol without loss.
+/// The features that this protocol carries without loss.
 const CARRIED: &[Feature] = &[Feature::Text, Feature::Reasoning, Feature::ClientTool, Feature::Usage, Feature::Pending];
 
 /// Something said: its sort, and the text or the call.
@@ -18,7 +18,7 @@ enum Said {
     Call(ToolCall),
 }
 
-/// What a record says, in order. There are no empty blocks.
+/// The content of a record, in order. There are no empty blocks.
 fn said(record: &Record) -> Vec<Said> {
     let mut all: Vec<Said> = Vec::new();
     for message in record.run().messages.iter().map(|message| message.to_model()) {

@@ -1,7 +1,7 @@
-//! What real servers send instead of the protocol.
+//! Deviations of real servers from the protocol.
 //!
-//! The cases are in `deviations/*.txt`: a name, and the events of the answer as [`support::event`] reads them. The snapshots
-//! show what becomes of each.
+//! The cases are in `deviations/*.txt`: a name, and the events of the answer as [`support::event`] reads them. The
+//! snapshots show the outcome of each.
 //!
 //! [`support::event`]: crate::support::event
 
@@ -9,7 +9,7 @@ use interlingua_core::testkit::Answer;
 
 use crate::support::{driven, events, lines};
 
-/// What becomes of each case, under its name.
+/// The outcome of each case, under its name.
 fn table(cases: &str) -> String {
     let mut rendered = String::new();
     for case in cases.split("## ").skip(1) {

@@ -1,4 +1,4 @@
-//! What goes to the server for a canonical request.
+//! The request for a canonical request.
 
 use interlingua_core::answer::Decided;
 use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs};
@@ -35,7 +35,7 @@ fn messages(options: &str, input: &Value) -> Value {
     body(options, input)["messages"].clone()
 }
 
-/// What a request loses, in short.
+/// The losses of a request, in short.
 fn losses(options: &str, request: &Value) -> Vec<(ContentKind, Change)> {
     sent_with_losses(options, request).1.iter().map(|loss| (loss.kind, loss.change)).collect()
 }

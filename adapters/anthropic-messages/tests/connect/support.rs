@@ -1,4 +1,4 @@
-//! What the tests of this connector share: turns, events, and what came of them.
+//! Shared parts of this connector's tests: turns, events, and their outcome.
 
 use interlingua_anthropic_messages::{AnthropicMessagesUpstream, UpstreamOptions};
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, Next, TurnRequest, UpstreamAdapter};
@@ -40,12 +40,12 @@ pub(crate) fn http(turn: &mut dyn AgentTurn) -> HttpRequest {
     request
 }
 
-/// What a turn sends.
+/// The first request of a turn.
 pub(crate) fn sent(options: &str, body: &str, state: &str) -> Value {
     serde_json::from_slice(&http(&mut *turn_of(options, body, state)).body).expect("JSON")
 }
 
-/// What a turn sends, and what of its request it does not.
+/// The first request of a turn, and the losses of the client's request.
 pub(crate) fn sent_with_losses(options: &str, body: &Value) -> (Value, Vec<Loss>) {
     let mut turn = turn_of(options, &body.to_string(), "null");
     let sent = serde_json::from_slice(&http(&mut *turn).body).expect("JSON");
@@ -119,7 +119,7 @@ pub(crate) fn events(short: &[&str]) -> String {
     stream(&events.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// What came of an answer, and what was lost.
+/// The outcome of an answer, and the losses.
 pub(crate) fn driven(options: &str, answer: Answer) -> (Record, Vec<Loss>) {
     let mut turn = turn(options);
     let driven = testkit::drive(&mut *turn, [answer]);

@@ -7,7 +7,7 @@ use interlingua_core::testkit::{RecordedExchange, recorded_exchanges};
 
 use crate::support::{driven, lines, turn};
 
-/// What a run holds of each exchange in a folder.
+/// The runs of all exchanges in a folder.
 fn table(folder: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts/anthropic-messages").join(folder);
     let exchanges = recorded_exchanges(&folder);

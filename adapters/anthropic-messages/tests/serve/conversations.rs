@@ -1,4 +1,4 @@
-//! Which conversation a request belongs to (docs/protocols/anthropic-messages.md#conversations).
+//! The conversation of a request (docs/protocols/anthropic-messages.md#conversations).
 
 use interlingua_core::answer::AnswerBody;
 use interlingua_core::call::{Resent, RunInfo, Target};
@@ -244,7 +244,7 @@ fn clients_learn_that_they_have_to_send_a_lost_thread_again() {
     let other = route("{}").create(&body(json!([user("b")]), thread("msg_of_another_server")));
     assert_eq!(error_code(other, None), (404, "thread_not_found".to_owned()));
 
-    // A run that began no thread left nothing to go on with.
+    // A run that began no thread left no state to continue.
     let (run, _) = answered(json!({}), |run| run.say(MessageType::Message, &["x"]));
     let refused = continued(&mut sent(), &run).expect_err("no thread");
     assert_eq!(error_code(sent(), Some(&refused)), (404, "thread_not_found".to_owned()));

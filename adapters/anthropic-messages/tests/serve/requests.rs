@@ -14,7 +14,7 @@ fn resent(call: &RunCall) -> &Resent {
     }
 }
 
-/// The request to the agent, with all that stands in front of its input, as JSON.
+/// The request to the agent, with the history before its input, as JSON.
 fn agent_request(options: &str, body: &Value) -> Value {
     let sent = route(options).create(&body.to_string());
     let call = sent.run_call();

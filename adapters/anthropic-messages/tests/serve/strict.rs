@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-/// What a stream says.
+/// The content of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     /// The message, as a whole answer has it. Null: the stream ended with an error.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// Images that models can look at.
 const IMAGES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 const PDF: &str = "application/pdf";
-/// How base64 of a PDF begins.
+/// The first characters of a PDF in base64.
 const PDF_BASE64: &str = "JVBERi";
 
 /// A text block. None: an empty one, which servers refuse.
@@ -19,12 +19,12 @@ pub(super) fn text(text: &str) -> Option<Json> {
     (!text.trim().is_empty()).then(|| Json::from_serialize(&json!({ "type": "text", "text": text })))
 }
 
-/// What a user's message holds.
+/// The content of a user's message.
 pub(super) fn of_user(contents: &[Content], losses: &mut Losses) -> Vec<Json> {
     contents.iter().filter_map(|content| block(content, losses)).collect()
 }
 
-/// What a message holds that can have nothing but text.
+/// The content of a message that allows only text.
 pub(super) fn texts(contents: &[Content], losses: &mut Losses) -> Vec<Json> {
     contents.iter().filter_map(|content| text(&sent_as_text(content, losses))).collect()
 }
@@ -116,7 +116,7 @@ fn is_named(name: &str, suffix: &str) -> bool {
 /// The output of a tool: its text, or blocks where it has images or documents.
 pub(super) fn result(output: &str, answer: &Message, losses: &mut Losses) -> Option<Json> {
     let Some(parts) = output_parts::parts(output, answer) else {
-        // An empty result is none at all.
+        // An empty result is omitted.
         return (!output.is_empty()).then(|| Json::from_serialize(output));
     };
     let blocks: Vec<Json> = parts.iter().filter_map(|part| block(part, losses)).collect();

@@ -25,7 +25,7 @@ pub(super) struct ApiMessage {
     content: Vec<Json>,
 }
 
-/// What becomes of one stretch of the assistant.
+/// The blocks of one uninterrupted turn of the assistant.
 #[derive(Debug, Default)]
 struct Blocks {
     said: Vec<Json>,
@@ -105,7 +105,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `is_last`: nothing follows, so that the server goes on with it.
+    /// `is_last`: no message follows, so that the server continues this one.
     fn assistant(&mut self, stretch: &Stretch<'_>, transcript: &Transcript<'_>, is_last: bool) {
         let mut blocks = Blocks::default();
         let mut says_anything = false;
@@ -235,7 +235,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Servers refuse white space at the end of an answer that they are to go on with.
+    /// Servers refuse white space at the end of an answer that they continue.
     fn trim_last(&mut self) {
         #[derive(serde::Deserialize)]
         struct Text {

@@ -176,7 +176,7 @@ impl Request<'_> {
         }
     }
 
-    /// Gives whether the model is asked to think.
+    /// Sets the reasoning of the request. Returns whether the model reasons.
     fn thinking(&mut self, choice: Option<&Json>) -> bool {
         let written = match self.options.thinking {
             Thinking::Off => return false,

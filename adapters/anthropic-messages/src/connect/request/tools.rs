@@ -34,7 +34,7 @@ fn schema(parameters: Option<&Json>) -> Json {
     Json::from_serialize(&schema)
 }
 
-/// The choice among tools. `parallel`: whether several calls at once are allowed. None: nothing is to be said.
+/// The choice among tools. `parallel`: whether several calls at once are allowed. `None`: the request needs no choice.
 pub(super) fn choice(
     choice: Option<&Json>,
     parallel: Option<bool>,
