@@ -1,5 +1,5 @@
-//! What an answer needs of its request. Stored as the labels of the run, so that the answer can be written again, for
-//! the comparison with what a client sends back.
+//! The fields of a request that its answer needs. They are stored as the labels of the run, so that the answer can be
+//! encoded again and compared with the history that a client sends back.
 
 use interlingua_core::answer::chat::ApprovalForm;
 use interlingua_core::{Extra, Json};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Echo {
-    /// As the client wrote it.
+    /// The client's name of the model.
     pub(crate) model: String,
     /// The tools that the client runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]

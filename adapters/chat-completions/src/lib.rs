@@ -1,11 +1,11 @@
-//! OpenAI Chat Completions: [`ChatCompletions`] serves it to clients, [`ChatCompletionsUpstream`] calls agents and model
-//! servers that speak it.
+//! OpenAI Chat Completions: [`ChatCompletions`] serves it to clients, [`ChatCompletionsUpstream`] calls agents and
+//! model servers that speak it.
 //!
-//! What is read, sent, repaired and lost is described in `docs/protocols/chat-completions.md`.
+//! `docs/protocols/chat-completions.md` describes the mapping, the repairs and the losses.
 //!
 //! [`decode`](self) parses requests, one encoder in `encode` writes answers, whole or as a stream, `serve` has the
-//! exchanges, [`connect`](self) the other direction. Not here: any state. A conversation is found again from the messages
-//! that its client sends back, which the engine compares with its sessions.
+//! exchanges, [`connect`](self) the other direction. The adapter has no state: the engine finds a conversation by the
+//! messages that its client sends back.
 
 mod connect;
 mod decode;

@@ -1,4 +1,4 @@
-//! What an answer does not show of a turn, or shows in another form
+//! Content of a turn that an answer does not show, or shows in another form
 //! (docs/protocols/chat-completions.md#what-clients-do-not-get).
 
 use interlingua_core::answer::chat::ApprovalForm;

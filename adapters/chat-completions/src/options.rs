@@ -26,48 +26,48 @@ pub struct Options {
     pub any_model: bool,
     /// Send the client's `model` to the agent.
     pub forward_model: bool,
-    /// How calls that the agent runs itself are shown.
+    /// The form of calls that the agent runs itself.
     pub tool_items: ToolItems,
     /// In which field the agent's reasoning is shown.
     pub reasoning: Reasoning,
     /// Whether reasoning in the client's history reaches the agent.
     pub reasoning_input: ReasoningInput,
-    /// What stands between two messages of the agent in the one text of an answer.
+    /// The text between two messages of the agent in the one text of an answer.
     pub separator: String,
     /// Headers and fields of the request that name the session, by precedence. A name with a hyphen is a header, any other
     /// a field, with dots for fields of fields: `metadata.session_id`.
     pub session: Vec<String>,
-    /// How a client is asked to approve a call.
+    /// The form in which a client is asked to approve a call.
     pub approvals: ApprovalForm,
     /// Name of the function that a client declares to be asked for approvals by calls.
     pub request_approval: String,
     /// Name of the function that a client declares to be asked questions by calls.
     pub request_input: String,
-    /// What happens to a request in a session that is busy.
+    /// Handling of a request in a busy session.
     pub busy: Busy,
-    /// How tools that the client declares are handled.
+    /// Handling of tools that the client declares.
     pub client_tools: ClientTools,
-    /// How tools that OpenAI would run are handled.
+    /// Handling of tools that OpenAI would run.
     pub hosted_tools: IgnoreOrRefuse,
-    /// How `response_format` is handled.
+    /// Handling of `response_format`.
     pub structured_output: StructuredOutput,
     /// Whether calls in the client's history may be unanswered.
     pub open_calls: OpenCalls,
-    /// How unknown fields are handled.
+    /// Handling of unknown fields.
     pub unknown_fields: IgnoreOrRefuse,
     /// Unknown fields that reach the agent as extra fields of the same name.
     pub forward_fields: Vec<String>,
-    /// How refusals in the client's history reach the agent.
+    /// The form in which the agent receives refusals in the client's history.
     pub refusal_input: RefusalInput,
     /// Whether data in ordinary messages is shown, as JSON text.
     pub data: DataDisplay,
-    /// How images are shown whose bytes are inline.
+    /// The form of images with inline bytes.
     pub inline_images: InlineImages,
-    /// How a tool's output with images reaches the agent.
+    /// The form in which the agent receives a tool's output with images.
     pub tool_parts: ToolParts,
     /// Whether completions of requests with `store` are served at `/chat/completions`.
     pub stored_completions: Switch,
-    /// What happens to a run when its client disconnects.
+    /// Handling of a run whose client disconnects.
     pub disconnect: Disconnect,
     /// Maximum size of a request body, in bytes or as `"8MiB"`. Default: the limit of the server.
     pub max_body: Option<Size>,
@@ -106,7 +106,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How people are asked. `form`: the option `approvals` when the request came.
+    /// The form of questions. `form`: the option `approvals` at the time of the request.
     pub(crate) fn asker(&self, form: ApprovalForm) -> ChatAsker<'_> {
         ChatAsker { form, approval_function: &self.request_approval, input_function: &self.request_input }
     }
@@ -122,14 +122,14 @@ impl Options {
 }
 
 choice! {
-    /// How calls that the agent runs itself are shown.
+    /// The form of calls that the agent runs itself.
     ToolItems {
         /// Hidden: as calls, the client would run them.
         #[default]
         Hide,
-        /// As lines of the reasoning.
+        /// Lines of the reasoning.
         Reasoning,
-        /// As lines of the text.
+        /// Lines of the text.
         Text,
     }
 }
@@ -148,21 +148,21 @@ choice! {
     }
 }
 choice! {
-    /// How images are shown whose bytes are inline.
+    /// The form of images with inline bytes.
     InlineImages {
         /// In the field `images`, beside the text.
         #[default]
         Field,
-        /// As a link in the text, with all bytes.
+        /// A link in the text, with all bytes.
         Markdown,
         /// Left out.
         Drop,
     }
 }
 choice! {
-    /// How a tool's output with images reaches the agent.
+    /// The form in which the agent receives a tool's output with images.
     ToolParts {
-        /// As the JSON of its list of parts.
+        /// The JSON of its list of parts.
         #[default]
         Json,
         /// Only its texts.

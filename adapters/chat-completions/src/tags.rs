@@ -11,7 +11,7 @@ use crate::ids;
 const STORE: &str = "store";
 /// The tag with the model's name, as the client wrote it.
 const MODEL: &str = "model";
-/// What stands in front of the keys of the metadata.
+/// The prefix of the keys of the metadata.
 const METADATA: &str = "metadata.";
 
 /// The ends of runs that have an answer.

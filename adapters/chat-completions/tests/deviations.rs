@@ -1,7 +1,8 @@
-//! What real servers send instead of the protocol, row by row of `docs/protocols/chat-completions.md#deviations-and-repairs`.
+//! Deviations of real servers from the protocol, row by row of
+//! `docs/protocols/chat-completions.md#deviations-and-repairs`.
 //!
-//! The cases are in `deviations/*.txt`: a name, options of the upstream where a case has some, and the chunks of the answer
-//! as [`support::chunks`] reads them. The snapshots show what becomes of each.
+//! The cases are in `deviations/*.txt`: a name, options of the upstream in some cases, and the chunks of the answer as
+//! [`support::chunks`] reads them. The snapshots show the outcome of each.
 
 mod support;
 

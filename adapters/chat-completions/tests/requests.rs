@@ -1,4 +1,4 @@
-//! What goes to the server for a canonical request.
+//! The request for a canonical request.
 
 mod support;
 
@@ -57,7 +57,7 @@ fn every_field_has_its_place() {
     insta::assert_json_snapshot!(sent(options, &body.to_string(), "null"));
 }
 
-/// What a request loses, in short.
+/// The losses of a request, in short.
 fn losses(options: &str, request: &Value) -> Vec<(ContentKind, Change)> {
     let turn = turn_of(options, &request.to_string(), "null");
     turn.losses().iter().map(|loss| (loss.kind, loss.change)).collect()

@@ -8,7 +8,7 @@ use interlingua_core::{End, Record};
 use serde_json::json;
 use support::{chunk, driven, stream};
 
-/// What can be said in this protocol without loss.
+/// The features that this protocol carries without loss.
 const CARRIED: &[Feature] =
     &[Feature::Text, Feature::Reasoning, Feature::ClientTool, Feature::Refusal, Feature::Usage, Feature::Pending];
 
@@ -19,7 +19,7 @@ enum Said {
     Call(ToolCall),
 }
 
-/// What a record says, in order. This protocol has no bounds between two texts of one sort.
+/// The content of a record, in order. This protocol does not separate two texts of one kind.
 fn said(record: &Record) -> Vec<Said> {
     let mut all: Vec<Said> = Vec::new();
     for message in record.run().messages.iter().map(|message| message.to_model()) {

@@ -8,7 +8,7 @@ use interlingua_core::connector::Refusal;
 use interlingua_core::testkit::{self, RecordedExchange, recorded_exchanges};
 use support::{driven, trimmed, turn};
 
-/// What a run holds of each exchange in a folder.
+/// The runs of all exchanges in a folder.
 fn table(folder: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts/chat-completions").join(folder);
     let exchanges = recorded_exchanges(&folder);

@@ -1,4 +1,4 @@
-//! What comes beside the text of an answer, piece by piece: speech, details of reasoning, sources, tools the server ran.
+//! Content of an answer beside its text, piece by piece: speech, details of reasoning, sources, tools the server ran.
 //!
 //! See `docs/protocols/chat-completions.md#choices-and-content`.
 
@@ -71,7 +71,7 @@ impl Entries {
         self.has_come
     }
 
-    /// What came since it was taken last. None: nothing.
+    /// Takes the new details, if there are any.
     pub(super) fn take(&mut self) -> Option<Vec<Json>> {
         (!self.waiting.is_empty()).then(|| std::mem::take(&mut self.waiting))
     }
@@ -88,7 +88,7 @@ pub(super) struct Details {
 const TEXTS: [&str; 3] = ["text", "summary", "thinking"];
 
 impl Details {
-    /// Takes the details of a chunk. A text that goes on from the last one is joined to it. Gives the text that is new.
+    /// Reads the details of a chunk. A text that continues the last one is appended to it. Returns the new text.
     pub(super) fn push(&mut self, list: &RawValue, held: &mut Held) -> Result<String, Fault> {
         held.add(list.get().len())?;
         self.has_come = true;
@@ -134,7 +134,7 @@ impl Details {
         self.has_come
     }
 
-    /// What came since it was taken last. None: nothing.
+    /// Takes the new sources, if there are any.
     pub(super) fn take(&mut self) -> Option<Vec<Json>> {
         if self.waiting.is_empty() {
             return None;
@@ -190,7 +190,7 @@ impl ExecutedTools {
         self.all.get(self.emitted).is_some_and(|tool| !word(tool, "output").is_empty())
     }
 
-    /// Emits the tools that have a name. What has none is metadata.
+    /// Emits the named tools. A tool without a name is metadata.
     pub(super) fn emit(&mut self, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<Option<Json>, Fault> {
         let mut unnamed = Vec::new();
         for tool in &self.all[self.emitted..] {

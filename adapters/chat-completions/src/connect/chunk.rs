@@ -14,7 +14,7 @@ use interlingua_core::lenient_fields;
 pub(super) struct Chunk<'a> {
     pub(super) id: Option<Cow<'a, str>>,
     pub(super) object: Option<Cow<'a, str>>,
-    /// Of events of other protocols.
+    /// The type of events of other protocols.
     pub(super) kind: Option<Cow<'a, str>>,
     /// None: the field is missing or `null`.
     pub(super) choices: Option<List<Choice<'a>>>,
@@ -43,7 +43,7 @@ pub(super) struct Choice<'a> {
     pub(super) usage: Option<&'a RawValue>,
 }
 
-/// What is new in a choice.
+/// The new part of a choice.
 #[derive(Debug, Default)]
 pub(super) struct Delta<'a> {
     pub(super) content: List<ContentPart<'a>>,
@@ -72,7 +72,7 @@ pub(super) struct Delta<'a> {
 #[derive(Debug, Default)]
 pub(super) struct ContentPart<'a> {
     pub(super) text: Option<Cow<'a, str>>,
-    /// Of a part of type `thinking`: a text, or text parts.
+    /// The text, or text parts, of a part of type `thinking`.
     pub(super) thinking: List<Thought<'a>>,
     pub(super) image_url: Option<Cow<'a, str>>,
     pub(super) is_reasoning: bool,
@@ -98,7 +98,7 @@ pub(super) struct CallPiece<'a> {
     pub(super) function: Function<'a>,
     /// A call with free text.
     pub(super) custom: Option<Function<'a>>,
-    /// What the server wants back with the call, such as a signature of its reasoning.
+    /// Data that the server expects back with the call, such as a signature of its reasoning.
     pub(super) extra_content: Option<&'a RawValue>,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Chunk<'a> {
         serde_json::from_slice::<Object<Self>>(data).ok()?.0
     }
 
-    /// What the chunk says about tokens, wherever it stands.
+    /// The token usage in the chunk, in any of its known places.
     pub(super) fn usage(&self) -> Option<&'a RawValue> {
         let of_choice = || {
             let choices = self.choices.as_ref()?;

@@ -31,7 +31,7 @@ pub(super) struct Messages {
 struct Open {
     kind: Kind,
     id: String,
-    /// How many images it has.
+    /// The number of its images.
     images: u32,
 }
 
@@ -144,7 +144,7 @@ impl Messages {
         sink.emit(&AgentEvent::Content(ContentEvent::new(&open.id, ContentUpdate::Final, audio)))
     }
 
-    /// The open message, if it is of this kind; else a new one. What was open is complete.
+    /// The open message, if it has this kind; else a new one. The previous message is complete.
     #[inline]
     fn opened(&mut self, kind: Kind, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<&mut Open, Fault> {
         if self.open.as_ref().is_none_or(|open| open.kind != kind) {

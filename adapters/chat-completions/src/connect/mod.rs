@@ -31,7 +31,7 @@ use self::request::RequestBody;
 use self::state::SessionState;
 use self::turn::ChatTurn;
 
-/// What the URL of an operator is completed with.
+/// The path that is appended to the operator's URL.
 const ENDPOINT: &str = "/chat/completions";
 /// Sessions with longer ids, or ids that no header can hold, are not named in a header.
 const MAX_HEADER_VALUE: usize = 512;

@@ -1,4 +1,4 @@
-//! What an operator may choose for an agent that speaks Chat Completions.
+//! Options of an agent that speaks Chat Completions.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub struct UpstreamOptions {
     pub think_tags: ThinkTags,
     /// The field for the token limit. None: by the URL's host.
     pub limit_field: Option<LimitField>,
-    /// Whether the server is asked to report token usage in the stream. Some servers refuse the field.
+    /// Whether the request asks the server to report token usage in the stream. Some servers refuse the field.
     pub usage: bool,
     /// The field that names the user. None: the user is not named, since strict servers refuse unknown fields.
     pub user_field: Option<UserField>,
@@ -75,10 +75,10 @@ impl Default for UpstreamOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SystemRole {
-    /// What all servers know.
+    /// The name that all servers accept.
     #[default]
     System,
-    /// What OpenAI calls it for newer models.
+    /// OpenAI's name for newer models.
     Developer,
 }
 
@@ -128,9 +128,9 @@ pub enum ThinkTags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitField {
-    /// What compatible servers know.
+    /// The name that compatible servers accept.
     MaxTokens,
-    /// What the reasoning models of OpenAI and Azure require.
+    /// The name that the reasoning models of OpenAI and Azure require.
     MaxCompletionTokens,
 }
 

@@ -127,7 +127,7 @@ impl Reader {
     /// Reads a chunk that is a piece of text like the last one. False: it is another one.
     #[inline]
     pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
-        // The text may stand in the template's memory.
+        // The text may borrow from the template's memory.
         let mut template = std::mem::take(&mut self.template);
         let read = template.text(data).map(|text| {
             // A shape includes the index of the choice.
@@ -460,7 +460,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands details and sources that came so far to the messages they are about.
+    /// Adds the details and sources so far to the messages they belong to.
     #[inline]
     fn settle(&mut self) {
         if self.messages.of_reasoning.is_empty()

@@ -1,4 +1,4 @@
-//! What the connector remembers of a session from turn to turn.
+//! The connector's stored state of a session.
 
 use interlingua_core::Json;
 use interlingua_core::sticky::StickyTools;

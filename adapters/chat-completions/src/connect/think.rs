@@ -7,7 +7,7 @@ use super::options::ThinkTags;
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 
-/// What a piece of the content is.
+/// The kind of a piece of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -18,7 +18,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Splitter {
     place: Place,
-    /// What may be the beginning of a tag.
+    /// Text that may be the beginning of a tag.
     held: String,
 }
 
@@ -84,7 +84,7 @@ impl Splitter {
         [(Kind::Reasoning, reasoning), (Kind::Text, text)]
     }
 
-    /// What was held back. Whatever comes next is text: the content has ended, or reasoning came in a field of its own.
+    /// The buffered text. It is plain text: the content has ended, or reasoning arrived in a field of its own.
     pub(super) fn finish(&mut self) -> (Kind, String) {
         let kind = if self.place == Place::Inside { Kind::Reasoning } else { Kind::Text };
         self.place = Place::Outside;

@@ -19,7 +19,7 @@ pub(super) struct ChatTurn {
     pub(super) reader: Reader,
     /// The end mark came.
     pub(super) is_done: bool,
-    /// What the session's state was before this turn.
+    /// The session's state before this turn.
     pub(super) stored: SessionState,
     /// The tools that stay declared after this turn, if they are kept.
     pub(super) tools: Option<StickyTools>,
@@ -86,7 +86,7 @@ impl AgentTurn for ChatTurn {
     }
 
     fn on_frames_read(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        // The connection may stay open for ever after the end mark.
+        // The connection may stay open after the end mark.
         if self.is_done { self.reader.finish(sink) } else { Ok(()) }
     }
 

@@ -1,5 +1,5 @@
-//! Parses messages (docs/protocols/chat-completions.md#messages-and-parts) and splits them: instructions of this request,
-//! what the client says was said before, and what is new (docs/protocols/chat-completions.md#conversations).
+//! Parses messages (docs/protocols/chat-completions.md#messages-and-parts) and splits them: instructions of this
+//! request, the client's copy of the history, and new messages (docs/protocols/chat-completions.md#conversations).
 
 use std::collections::HashMap;
 
@@ -20,9 +20,9 @@ use crate::options::Options;
 pub(crate) struct Conversation {
     /// System messages at the front: of this request only.
     pub(crate) instructions: Vec<Message>,
-    /// What was said before, up to the last message of the assistant.
+    /// The history, up to the last message of the assistant.
     pub(crate) history: Vec<Message>,
-    /// What follows.
+    /// The messages after the history.
     pub(crate) new: Vec<Message>,
     /// The last message of the assistant.
     pub(crate) last: Option<LastAnswer>,
@@ -146,7 +146,7 @@ impl Parser<'_> {
     }
 
     fn assistant(&mut self, object: &Object<'_>) -> Result<(), Fault> {
-        // What was new until now is history, so outputs in it must have their calls.
+        // The messages so far are history, so outputs among them must have their calls.
         if let Some(first) = self.read.unmatched.first() {
             return Err(unmatched(&first.path));
         }

@@ -27,7 +27,7 @@ use crate::options::Options;
 /// A parsed and validated request.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
-    /// What the answer needs of it.
+    /// The fields of the request that the answer needs.
     pub(crate) echo: Echo,
     /// The request to the agent, without its input.
     pub(crate) request: AgentRequest,
@@ -37,7 +37,7 @@ pub(crate) struct ChatRequest {
     pub(crate) stream: bool,
     /// The messages as they were sent, if the client wants to find the completion again.
     pub(crate) stored: Option<Json>,
-    /// What is not passed on.
+    /// The content that is not passed on.
     pub(crate) losses: Losses,
 }
 

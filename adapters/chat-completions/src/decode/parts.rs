@@ -10,7 +10,7 @@ use interlingua_core::{Extra, Fault, Json};
 
 use crate::options::{Options, ToolParts};
 
-/// What the content of a message holds.
+/// The content of a message.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) contents: Vec<Content>,

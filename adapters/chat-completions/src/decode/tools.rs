@@ -61,7 +61,7 @@ pub(super) fn parse(
     Ok(())
 }
 
-/// Who runs a tool.
+/// The executor of a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runner {
     Client,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::frames::Envelope;
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) content: String,
@@ -27,7 +27,7 @@ pub(crate) struct Call {
     /// JSON text; for a custom tool the free text.
     pub(crate) arguments: String,
     pub(crate) custom: bool,
-    /// What the agent's server wants back with the call, such as a signature.
+    /// Data that the agent's server expects back with the call, such as a signature.
     pub(crate) extra_content: Option<Json>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Audio {
     pub(crate) transcript: String,
 }
 
-/// Which fields hold the reasoning.
+/// The fields that contain the reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReasoningFields {
     pub(crate) reasoning_content: bool,

@@ -1,4 +1,4 @@
-//! Encodes what a person is asked: approvals, questions and logins, for which this protocol has no form
+//! Encodes questions to a person: approvals, questions and logins, for which this protocol has no form
 //! (docs/human-in-the-loop.md#in-chat-protocols).
 
 use std::sync::Arc;

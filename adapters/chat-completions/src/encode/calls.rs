@@ -2,7 +2,7 @@
 //! opens.
 //!
 //! A call of a function that the client did not declare is held: if its output follows in the same run, the agent ran
-//! it; if the run ends without one, the client has to run it.
+//! it; if the run ends before an output, the client has to run it.
 
 use std::io::Write as _;
 
@@ -21,7 +21,7 @@ use super::{Encoder, Lane};
 /// The calls of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// How many the client was shown.
+    /// The number of calls that were sent to the client.
     shown: usize,
     /// Calls whose runner is not known yet, or that no place was free for.
     held: Vec<Call>,
@@ -50,7 +50,7 @@ impl Calls {
         self.shown
     }
 
-    /// How many calls are held.
+    /// The number of held calls.
     pub(super) const fn held(&self) -> usize {
         self.held.len()
     }
@@ -246,7 +246,8 @@ impl Encoder {
     }
 }
 
-/// What an agent of this protocol wants back with a call (docs/protocols/chat-completions.md#what-a-client-receives).
+/// Data that an agent of this protocol expects back with a call
+/// (docs/protocols/chat-completions.md#what-a-client-receives).
 fn extra_content(metadata: Option<&Json>) -> Option<Json> {
     metadata.and_then(Json::decode::<Extra>)?.get("extra_content").cloned()
 }

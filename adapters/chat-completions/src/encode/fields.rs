@@ -8,7 +8,7 @@ pub(super) enum Field {
     Reasoning = 2,
 }
 
-/// What was written of a field.
+/// The part of a field that was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Joined {
     /// The message and the content that were written last.

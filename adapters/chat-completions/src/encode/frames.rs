@@ -8,14 +8,14 @@ use interlingua_core::sse::separators;
 use interlingua_core::{Json, Out};
 use serde::Serialize;
 
-/// What all chunks of an answer have in common.
+/// The fields that all chunks of an answer share.
 #[derive(Clone, Debug)]
 pub(crate) struct Envelope {
     /// The completion's id.
     pub(crate) id: String,
     /// In Unix seconds.
     pub(crate) created: u64,
-    /// As the client wrote it.
+    /// The client's name of the model.
     pub(crate) model: String,
     /// Whether the client asked for usage.
     pub(crate) include_usage: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Frames {
     head: Vec<u8>,
     /// `[{"index":0,"delta":`
     open: &'static [u8],
-    /// What follows a delta, up to the blank line.
+    /// The bytes after a delta, up to the blank line.
     tail: &'static [u8],
     include_usage: bool,
 }
@@ -76,7 +76,7 @@ impl Frames {
         out.write_raw(self.tail);
     }
 
-    /// A piece of the arguments of a call. `around`: what stands in front of the text, and behind it.
+    /// A piece of the arguments of a call. `around`: the bytes before and after the text.
     #[inline]
     pub(crate) fn piece(&self, around: &(Vec<u8>, &'static [u8]), text: &str, out: &mut Out) {
         out.write_raw(&self.head);

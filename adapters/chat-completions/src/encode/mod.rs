@@ -3,11 +3,11 @@
 //! The one message of an answer has a text, a reasoning and calls, which grow independently. Each is fed by messages of
 //! the run one after the other, in the order of their beginning ([`Lane`]); messages of different lanes may overlap.
 //!
-//! A whole answer comes from the same machine, which then collects instead of writing. So the joined deltas of a stream
-//! and the text of a whole answer cannot differ, nor can the history that a client sends back.
+//! The same machine produces a whole answer: it then collects instead of writing. So the joined deltas of a stream
+//! equal the text of a whole answer, and equal the history that a client sends back.
 //!
-//! Here: lanes, dispatch and the end. `texts` encodes text and reasoning, `calls` calls and their outputs, `asks` what a
-//! person is asked, `frames` the bytes of chunks, `answer` whole answers.
+//! Here: lanes, dispatch and the end. `texts` encodes text and reasoning, `calls` calls and their outputs, `asks`
+//! questions to a person, `frames` the bytes of chunks, `answer` whole answers.
 
 pub(crate) mod answer;
 mod asks;
@@ -63,7 +63,7 @@ pub(crate) struct Encoder {
     losses: Losses,
 }
 
-/// Which part of the answer a message feeds.
+/// The part of the answer that a message feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Text = 0,
@@ -72,7 +72,7 @@ enum Lane {
     Hidden,
 }
 
-/// How an answer ends.
+/// The end of an answer.
 enum Ending<'r> {
     Finish(&'static str),
     Error(ErrorObject<'r>),
@@ -111,7 +111,7 @@ impl Encoder {
         }
     }
 
-    /// What the answer does not show, once its run has ended.
+    /// The content that the answer does not show, once its run has ended.
     pub(crate) fn losses(&self) -> &[Loss] {
         self.losses.as_slice()
     }
@@ -279,7 +279,7 @@ impl Encoder {
         }
     }
 
-    /// The first chunk. The role stands in no other one.
+    /// The first chunk. No other chunk contains the role.
     fn begin(&self, out: &mut Out) {
         if let Some(frames) = &self.frames {
             frames.delta(&json!({ "role": "assistant", "content": "", "refusal": null }), out);
@@ -313,7 +313,7 @@ impl Encoder {
         }
     }
 
-    /// What follows the last message of a run: held calls, questions, and what belongs to the answer as a whole.
+    /// Encodes the end of a run: held calls, questions, and the fields of the answer as a whole.
     fn finish<'r>(&mut self, run: &'r Run, end: End, out: &mut Out) -> Ending<'r> {
         self.release_calls(out);
         if let Some(refused) = self.ask(&run.agent, &run.pending(), out) {

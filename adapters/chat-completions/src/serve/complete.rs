@@ -65,7 +65,7 @@ impl Complete {
         call.answer_policy = AnswerPolicy {
             asking: options.asker(echo.approvals).policy(&|name| echo.tool(name).is_some()),
             asks_again: true,
-            // What is not asked can only be canceled.
+            // A question that the client never sees can only be canceled.
             ttl: (echo.approvals == ApprovalForm::Refuse).then_some(std::time::Duration::ZERO),
             ..AnswerPolicy::default()
         };

@@ -16,7 +16,7 @@ use crate::encode::answer::Call;
 /// Compares the assistant's last message with the answer of a run.
 pub(crate) struct Judge {
     pub(crate) shared: Arc<Shared>,
-    /// Of the request: for runs that another protocol started.
+    /// The echo of the request, for runs that another protocol started.
     pub(crate) echo: Echo,
     pub(crate) last: Option<LastAnswer>,
 }
@@ -44,7 +44,8 @@ impl HistoryJudge for Judge {
 }
 
 impl Judge {
-    /// True if the message asks for nothing but items of the run: questions come again without what stood before them.
+    /// Whether the message contains nothing but questions of the run: questions are repeated without the text before
+    /// them.
     fn is_question(&self, last: &LastAnswer, echo: &Echo, latest: &RunView<'_>) -> bool {
         let asker = self.shared.options.asker(echo.approvals);
         let items = self.shared.limited(&latest.run().agent, &latest.run().pending());

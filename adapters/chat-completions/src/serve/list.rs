@@ -23,7 +23,7 @@ const MAX_PAIRS: usize = 16;
 pub(crate) struct List {
     shared: Arc<Shared>,
     headers: ResponseHeaders,
-    /// What is asked for, without the position.
+    /// The filter of the request, without the position.
     filter: Filter,
     /// The completion before the page.
     after: Option<String>,

@@ -22,7 +22,7 @@ use crate::encode::Encoder;
 use crate::fault::{error, not_found};
 use crate::{ids, tags};
 
-/// What is done with a completion.
+/// The operation on a completion.
 enum Operation {
     /// `GET /chat/completions/{id}`
     Retrieve,
@@ -39,7 +39,7 @@ pub(crate) struct Stored {
     shared: Arc<Shared>,
     headers: ResponseHeaders,
     operation: Operation,
-    /// As the client wrote it.
+    /// The id as the client wrote it.
     id: String,
     /// The run, once it is found to be a completion.
     found: Option<RunId>,
@@ -71,7 +71,7 @@ impl Stored {
         Encoder::stored(Arc::clone(&self.shared), view).ok_or_else(|| not_found(&self.id))
     }
 
-    /// The run is a completion: what is done with it.
+    /// The run is a completion: performs the operation.
     fn proceed(&mut self, view: RunView<'_>, out: &mut Out) -> Result<Next, Fault> {
         let completion = self.completion(view)?;
         let run = view.run().id;
@@ -160,7 +160,7 @@ struct Deleted<'a> {
     deleted: bool,
 }
 
-/// A message of the request with its id. Parts stand in a field of their own, and `content` is always text.
+/// A message of the request with its id. Parts are in a field of their own, and `content` is always text.
 fn stored_message(completion: &str, index: usize, message: Extra) -> (String, Json) {
     let id = format!("{completion}-{index}");
     let mut stored = Extra::new();

@@ -151,7 +151,7 @@ fn media_data_errors_and_refusals() {
     insta::assert_snapshot!(format!("{shown}\n{other}"));
 }
 
-/// What a server wants back with a call comes before it or behind it; both are shown, once.
+/// Servers send the extra content of a call before or after it; both forms are shown, once.
 #[test]
 fn extra_content_of_calls_reaches_the_client() {
     let signed = |value: &str| json!({ "google": { "thought_signature": value } });

@@ -1,4 +1,4 @@
-//! How a conversation is found again (docs/protocols/chat-completions.md#conversations).
+//! Matching of conversations (docs/protocols/chat-completions.md#conversations).
 
 use interlingua_core::End;
 use interlingua_core::answer::{AnswerBody, AskPolicy};

@@ -1,4 +1,4 @@
-//! What is reported as lost of an answer (docs/protocols/chat-completions.md#what-clients-do-not-get).
+//! The reported losses of an answer (docs/protocols/chat-completions.md#what-clients-do-not-get).
 
 use interlingua_core::model::{Body, Content, ContentType, MessageType};
 use interlingua_core::run::MessageEnd;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{RunBuilder, route};
 
-/// What is reported of an answer that has one of everything that may come late.
+/// The reported losses of an answer with one of each part that may arrive late.
 fn reported(options: &str, stream: bool, end: End) -> Vec<String> {
     let mut run = RunBuilder::begin();
     let image = run.message(MessageType::Message);

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// What a stream says.
+/// The content of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     /// The message, as a whole answer has it.
@@ -70,7 +70,7 @@ fn choice_of(choice: &Value, number: usize, read: &mut Read) {
     fold(&mut read.message, delta);
 }
 
-/// As openai-python: strings are joined, lists are folded by the `index` of their entries.
+/// As openai-python does: strings are joined, lists are merged by the `index` of their entries.
 fn fold(whole: &mut Map<String, Value>, delta: &Map<String, Value>) {
     for (name, value) in delta {
         match (whole.get_mut(name), value) {

@@ -1,4 +1,4 @@
-//! What the tests of this connector share: turns, chunks, and the tale of what came of them.
+//! Shared parts of this connector's tests: turns, chunks, and their outcome as text.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses what it needs")]
 
 use interlingua_chat_completions::{ChatCompletionsUpstream, UpstreamOptions};
@@ -35,7 +35,7 @@ pub fn turn_of(options: &str, body: &str, state: &str) -> Box<dyn AgentTurn> {
     connector(options).turn(&turn).expect("it can be expressed")
 }
 
-/// What a turn sends.
+/// The first request of a turn.
 pub fn sent(options: &str, body: &str, state: &str) -> Value {
     let Ok(Next::Send(request)) = turn_of(options, body, state).next(0) else { panic!("a request") };
     serde_json::from_slice(&request.body).expect("JSON")

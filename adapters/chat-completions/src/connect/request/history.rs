@@ -128,7 +128,7 @@ impl Writer<'_> {
         self.written.push(ChatMessage { role, content: Some(content), ..ChatMessage::default() });
     }
 
-    /// One message of the assistant, and the outputs of its calls behind it.
+    /// One message of the assistant, and then the outputs of its calls.
     fn assistant(&mut self, stretch: &Stretch<'_>) {
         let mut texts = Vec::new();
         for part in &stretch.parts {
@@ -224,7 +224,7 @@ impl Writer<'_> {
         (text, media)
     }
 
-    /// What a part says in words.
+    /// The texts of a part.
     fn texts(&mut self, part: &Part<'_>) -> Vec<String> {
         match part {
             Part::Said(entry) => {
@@ -276,7 +276,7 @@ impl Writer<'_> {
         None
     }
 
-    /// Arguments that are a JSON object; others would make servers refuse this history for ever.
+    /// The arguments as a JSON object. Servers would refuse a history with other arguments in every later request.
     fn arguments(&mut self, arguments: &str) -> String {
         if serde_json::from_str::<Extra>(arguments).is_ok() {
             return arguments.to_owned();

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::options::{LimitField, UpstreamOptions};
 use super::state::ReasoningField;
 
-/// What a request is made from.
+/// The input of a request body.
 pub(super) struct RequestBody<'a> {
     pub(super) options: &'a UpstreamOptions,
     pub(super) limit_field: LimitField,
@@ -103,7 +103,7 @@ impl RequestBody<'_> {
     }
 
     fn set_tools(&self, body: &mut Extra, tools: &[Json], names: &mut ToolNames, losses: &mut Losses) {
-        // Several servers refuse an empty list, and a choice without one.
+        // Several servers refuse an empty list, and a choice without a list.
         if tools.is_empty() {
             return;
         }

@@ -22,7 +22,7 @@ pub(super) fn media_content(
     (!parts.is_empty()).then(|| Json::from_serialize(&parts))
 }
 
-/// What a user's message holds: one text, or parts.
+/// The content of a user's message: one text, or parts.
 pub(super) fn user_content(contents: &[Content], options: &UpstreamOptions, losses: &mut Losses) -> Json {
     let parts: Vec<Value> = contents.iter().filter_map(|content| part(content, options, losses)).collect();
     match parts.as_slice() {
