@@ -18,10 +18,10 @@ pub(crate) struct Delete {
     /// The session that is being deleted.
     session: Option<String>,
     deleted: usize,
-    /// The names that are to be removed.
+    /// The names to remove.
     removed: Vec<String>,
     names_stored: bool,
-    /// How often another request has changed the names meanwhile.
+    /// Number of concurrent changes of the names by other requests.
     conflicts: u32,
 }
 

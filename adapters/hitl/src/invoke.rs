@@ -1,4 +1,4 @@
-//! `POST /agent/invoke`: a query in a user's session, which is created if there is none.
+//! `POST /agent/invoke`: a query in a user's session, which is created if it does not exist.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub(crate) struct Invoke {
     user: String,
     query: String,
     instructions: Option<String>,
-    /// As the request has them.
+    /// The instructions of the request.
     requested_instructions: Option<String>,
     /// The session id in the request.
     requested_session: Option<String>,
     names: Names,
     now: Millis,
     names_stored: bool,
-    /// How often another request has changed the names meanwhile.
+    /// Number of concurrent changes of the names by other requests.
     conflicts: u32,
     /// True if the session was started over another route, which determined its user towards the agent.
     is_foreign: bool,

@@ -1,8 +1,9 @@
 //! The human-in-the-loop agent service: a REST service around approvals, with JSON requests and responses
-//! (docs/human-in-the-loop.md#the-rest-protocol): the server side, and the client side for agents behind it (`connect`).
+//! (docs/human-in-the-loop.md#the-rest-protocol): the server side, and the client side for agents behind it
+//! (`connect`).
 //!
-//! This file has the protocol's name, options and endpoints; each endpoint has a module. A session's state, messages
-//! and pending items belong to the engine: the adapter only stores the names of each user's sessions.
+//! This file has the protocol's name, options and endpoints; each endpoint has a module. The engine owns a session's
+//! state, messages and pending items: the adapter only stores the names of each user's sessions.
 
 mod body;
 mod connect;
@@ -48,11 +49,11 @@ pub struct Hitl;
 pub struct Options {
     /// The agent, on routes with several agents.
     pub agent: Option<String>,
-    /// What `result.messages` contains.
+    /// The messages in `result.messages`.
     pub result: ResultScope,
-    /// How reasoning is sent.
+    /// The form of reasoning.
     pub reasoning: Reasoning,
-    /// What happens to a query while the session waits for an answer.
+    /// Handling of a query while the session waits for an answer.
     pub invoke_while_interrupted: WhileInterrupted,
     /// If true, a client that disconnects cancels its run.
     pub cancel_on_disconnect: bool,

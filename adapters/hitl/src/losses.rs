@@ -1,4 +1,4 @@
-//! What an answer of the service does not show of a turn, or shows in another form
+//! Content of a turn that an answer of the service does not show, or shows in another form
 //! (docs/human-in-the-loop.md#what-is-lost).
 
 use interlingua_core::contents::{self, Fate, Found};
@@ -10,7 +10,7 @@ use crate::{Options, Reasoning};
 
 /// Notes the losses of the last turn.
 pub(crate) fn note(run: &Run, options: &Options, losses: &mut Losses) {
-    // An error has no result, and a question comes without what was said before it: that is shown with the end.
+    // An error has no result, and a question is sent without the messages before it: the end shows them.
     let has_result = !matches!(run.turn().and_then(|turn| turn.end), Some(End::Failed | End::Rejected | End::Canceled));
     contents::note(run, losses, |found| fate(found, has_result, options));
 }

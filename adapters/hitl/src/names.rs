@@ -10,8 +10,8 @@ use crate::Route;
 /// Maximum number of stored sessions per user; the oldest are removed first.
 const MAX_SESSIONS: usize = 64;
 
-/// How often a request tries to write names that other requests change at the same time. Each failed try means that
-/// another request has succeeded.
+/// Maximum attempts of a request to write names that other requests change at the same time. Each failed attempt means
+/// that another request has succeeded.
 const MAX_WRITES: u32 = 64;
 
 /// The names of one user's sessions.

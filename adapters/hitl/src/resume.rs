@@ -99,7 +99,7 @@ impl Resume {
     }
 }
 
-/// The text of a response, which stands in an object here, and in the forms of agents on its own.
+/// The text of a response: a field of an object in this protocol, a plain text in agents' own forms.
 fn text_in(args: &Json) -> Json {
     let fields: Option<Extra> = args.decode();
     let only = fields.filter(|fields| fields.len() == 1);

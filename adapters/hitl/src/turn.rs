@@ -71,7 +71,7 @@ impl Turn {
         Call::Run(Box::new(run))
     }
 
-    /// What the answer does not show.
+    /// The content that the answer does not show.
     pub(crate) fn losses(&self) -> &[Loss] {
         self.losses.as_slice()
     }

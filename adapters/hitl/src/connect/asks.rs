@@ -1,4 +1,4 @@
-//! What an interrupted run asks, and answers to it.
+//! The questions of an interrupted run, and answers to them.
 
 use interlingua_core::agent_event::{AgentEvent, CallPart, ContentValue};
 use interlingua_core::answer::{self, AnswerBody};

@@ -1,8 +1,8 @@
-//! Agents behind the human-in-the-loop agent service: the connector, and what it is made of (docs/upstreams/hitl.md).
+//! Agents behind the human-in-the-loop agent service: the connector and its modules (docs/upstreams/hitl.md).
 //!
 //! A turn is one call, `invoke` or `resume` (`request`), whose answer is one JSON body with the whole conversation
-//! (`wire`, `reader`). If the connection breaks on the way, the service still has the answer: it is asked for with
-//! `status` (`turn`). `state` is kept from turn to turn.
+//! (`wire`, `reader`). If the connection breaks, the service still has the answer: `status` returns it (`turn`).
+//! `state` is stored between turns.
 
 mod asks;
 mod options;
@@ -42,7 +42,7 @@ impl UpstreamAdapter for HitlUpstream {
 }
 
 struct HitlConnector {
-    /// What all endpoints are below.
+    /// The URL that all endpoints are appended to.
     base: String,
     options: UpstreamOptions,
 }

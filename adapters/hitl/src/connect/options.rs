@@ -1,20 +1,20 @@
-//! What an operator may choose for an agent behind this service.
+//! Options of an agent behind this service.
 
 use interlingua_core::duration::Period;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an operator may choose for an agent behind the human-in-the-loop agent service.
+/// Options of an agent behind the human-in-the-loop agent service.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamOptions {
-    /// What is sent as `user_id`: the service has one session for each.
+    /// The value of `user_id`. The service has one session for each user.
     pub user: ServiceUser,
     /// The words for decisions.
     pub words: Words,
-    /// After a broken connection: the first pause before the service is asked what became of the run.
+    /// After a broken connection: the first pause before the gateway requests the status of the run.
     pub poll_interval: Period,
-    /// What the pauses grow to.
+    /// Maximum pause between two status requests.
     pub max_poll_interval: Period,
 }
 
@@ -29,7 +29,7 @@ impl Default for UpstreamOptions {
     }
 }
 
-/// What is sent as `user_id`.
+/// The value of `user_id`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceUser {

@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::asks;
 use super::options::{ServiceUser, UpstreamOptions};
 
-/// What a turn asks for.
+/// The requests of a turn.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) request: HttpRequest,
-    /// Asks what became of it.
+    /// The request for the status of the run.
     pub(super) status: HttpRequest,
     /// None: it answers a question.
     pub(super) query: Option<String>,
@@ -91,7 +91,7 @@ impl Outgoing {
     }
 }
 
-/// What the new messages say.
+/// The content of the new messages.
 #[derive(Default)]
 struct Said {
     query: String,

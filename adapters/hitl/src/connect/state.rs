@@ -1,4 +1,4 @@
-//! What is kept of a session from turn to turn.
+//! The stored state of a session.
 
 use interlingua_core::Json;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub(super) struct SessionState {
     /// The time of the last answer, by the clock of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timestamp: Option<f64>,
-    /// How many messages behind the last query an interrupted answer has shown.
+    /// The number of messages after the last query that an interrupted answer has shown.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) shown: usize,
 }

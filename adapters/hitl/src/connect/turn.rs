@@ -1,4 +1,4 @@
-//! One turn: a call, and if its connection breaks, asking what became of it.
+//! One turn: a call, and after a broken connection the requests for its status.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::request::Outgoing;
 use super::state::SessionState;
 use super::wire::{AgentResponse, SessionStatus};
 
-/// How often the service is asked in vain before the turn gives up.
+/// Failed status requests after which the turn fails.
 const MAX_FAILURES: u32 = 5;
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Send,
@@ -106,7 +106,7 @@ fn truncated() -> Fault {
 fn may_have_arrived(fault: &Fault) -> bool {
     match fault.kind {
         FaultKind::UpstreamTruncated => true,
-        // A proxy gave up waiting; the agent may go on.
+        // A proxy gave up waiting; the agent may still be working.
         FaultKind::UpstreamTimeout | FaultKind::AgentFailed => matches!(fault.upstream_status, Some(502 | 504)),
         _ => false,
     }

@@ -24,7 +24,7 @@ pub(super) struct AgentResponse<'a> {
 impl<'a> AgentResponse<'a> {
     /// None: no answer of this service.
     pub(super) fn parse(body: &'a [u8]) -> Option<Self> {
-        // A list would be read as an object whose fields stand in order.
+        // serde would read a list as an object with its fields in order.
         body.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(body).ok()).flatten()
     }
 
@@ -76,7 +76,7 @@ pub(super) struct ToolCall<'a> {
     pub(super) id: Option<String>,
 }
 
-/// What the service asks.
+/// The question of the service.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct InterruptData {

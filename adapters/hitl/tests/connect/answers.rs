@@ -1,4 +1,4 @@
-//! What becomes of answers, and of decisions about them.
+//! The effect of answers, and of decisions about them.
 
 use interlingua_core::answer::Decided;
 use interlingua_core::pending::{Decision, PendingKind};
@@ -154,7 +154,7 @@ fn failures_of_the_agent_fail_the_run() {
     let run = driven.record.run();
     assert_eq!(run.end, Some(End::Failed));
     assert_eq!(run.turns[0].error.as_ref().expect("an error").message, "The database is away.");
-    // The session goes on.
+    // The session continues.
     let state = r#"{"session_id":"hitl_1","timestamp":5.0}"#;
     assert_eq!(turn_of("{}", r#"{"input":[{"role":"user","content":"again"}]}"#, state).session_state(), None);
 }

@@ -1,4 +1,4 @@
-//! What a turn sends, and what of the request it has to leave out.
+//! The requests of a turn, and the parts of the client's request that they omit.
 
 use interlingua_core::Json;
 use interlingua_core::connector::{TurnRequest, UpstreamAdapter};

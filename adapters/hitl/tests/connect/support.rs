@@ -1,4 +1,4 @@
-//! What the tests of this connector share: turns, answers, and the tale of what came of them.
+//! Shared parts of this connector's tests: turns, answers, and their outcome as text.
 
 use interlingua_core::answer::Decided;
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, Next, Refusal, TurnRequest, UpstreamAdapter};
@@ -44,7 +44,7 @@ pub(crate) fn answering(options: &str, item: &Pending, decided: Decided, state: 
     connector(options).turn(&TurnRequest::new(&request, state, &items)).expect("an answer")
 }
 
-/// What a turn sends first.
+/// The first request of a turn.
 pub(crate) fn sent(turn: &mut dyn AgentTurn) -> (HttpRequest, Value) {
     let Ok(Next::Send(request)) = turn.next(0) else { panic!("a request") };
     let body = serde_json::from_slice(&request.body).expect("JSON");
@@ -81,7 +81,7 @@ pub(crate) fn cut() -> Answer {
     Answer::Fault(Fault::new(FaultKind::UpstreamTruncated, "the connection to the agent broke"))
 }
 
-/// What the gateway makes of a status that is no success.
+/// The error for a status that is no success.
 pub(crate) fn refusal(turn: &dyn AgentTurn, status: u16, body: &str) -> Fault {
     turn.map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None })
 }

@@ -29,7 +29,7 @@ pub(crate) struct Session {
     pub(crate) user: Option<String>,
 }
 
-/// What the agent does in its next turn.
+/// The agent's behaviour in its next turn.
 pub(crate) enum AgentAction {
     /// Sends these Agent API frames.
     Frames(Vec<String>),
@@ -43,7 +43,7 @@ pub(crate) enum AgentAction {
 pub(crate) struct Gateway {
     mounted: Mounted,
     pub(crate) documents: BTreeMap<(String, String), Json>,
-    /// What another gateway writes before this one does: values of the document that is written next.
+    /// Values that another gateway writes before this one: the next document is changed by them.
     pub(crate) written_meanwhile: Vec<Json>,
     pub(crate) sessions: BTreeMap<String, Session>,
     pub(crate) agent: Vec<AgentAction>,
