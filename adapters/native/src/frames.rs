@@ -29,7 +29,7 @@ pub(crate) struct Frames {
     losses: Losses,
 }
 
-/// Which frames are written. All of them are counted.
+/// The frames that are written. All frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteFrames {
     /// Every frame without an `id:` line, as in the runtime.

@@ -37,7 +37,7 @@ pub struct Native;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// How responses end that are neither `completed` nor `failed`.
+    /// The end of responses that are neither `completed` nor `failed`.
     pub terminal: Terminal,
     /// True if idle streams get comment lines.
     pub heartbeat: bool,

@@ -211,7 +211,7 @@ impl Exchange for Stop {
     }
 
     fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
-        // The run was deleted after it was listed: go on with the next one.
+        // The run was deleted after it was listed: continue with the next one.
         if let Some(run) = self.remaining.pop() {
             return Some(Call::Cancel(Target::Run(run)));
         }
