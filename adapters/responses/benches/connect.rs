@@ -1,6 +1,7 @@
-//! What a text delta costs from an agent that speaks Responses, beside the same texts from one of the Agent API.
+//! The cost of a text delta from an agent that speaks Responses, beside the cost of the same text from an agent of the
+//! Agent API.
 //!
-//! Not here: how it is measured (`testing/agents/src/delta_cost.rs`), and encoding for clients.
+//! Not here: the measurement (`testing/agents/src/delta_cost.rs`), and encoding for clients.
 
 use interlingua_core::connector::UpstreamAdapter;
 use interlingua_responses::{ResponsesUpstream, UpstreamOptions};

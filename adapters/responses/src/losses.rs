@@ -1,4 +1,5 @@
-//! What a response does not show of a turn, or shows in another form (docs/protocols/responses.md#what-is-lost).
+//! Content of a turn that a response does not show, or shows in another form
+//! (docs/protocols/responses.md#what-is-lost).
 
 use interlingua_core::contents::{self, Fate, Found};
 use interlingua_core::loss::{Change, ContentKind, Losses};

@@ -23,9 +23,9 @@ pub struct Options {
     pub any_model: bool,
     /// Send the client's `model` to the agent.
     pub forward_model: bool,
-    /// How calls that the agent runs itself are shown.
+    /// The form of calls that the agent runs itself.
     pub tool_items: ToolItems,
-    /// How the agent's reasoning is shown.
+    /// The form of the agent's reasoning.
     pub reasoning: Reasoning,
     /// Whether reasoning items in the client's history reach the agent.
     pub reasoning_input: ReasoningInput,
@@ -33,19 +33,19 @@ pub struct Options {
     pub tool_output: ToolOutput,
     /// Whether data in ordinary messages is shown, as JSON text.
     pub data: DataDisplay,
-    /// How messages of unknown types are handled.
+    /// Handling of messages of unknown types.
     pub custom_items: CustomItems,
-    /// How tools that the client declares are handled.
+    /// Handling of tools that the client declares.
     pub client_tools: ClientTools,
-    /// How tools that OpenAI would run are handled.
+    /// Handling of tools that OpenAI would run.
     pub hosted_tools: IgnoreOrRefuse,
-    /// How `text.format` is handled.
+    /// Handling of `text.format`.
     pub structured_output: StructuredOutput,
-    /// How unknown fields are handled.
+    /// Handling of unknown fields.
     pub unknown_fields: IgnoreOrRefuse,
     /// Whether calls of the previous response may stay unanswered.
     pub open_calls: OpenCalls,
-    /// How refusals in the client's history reach the agent.
+    /// The form in which the agent receives refusals in the client's history.
     pub refusal_input: RefusalInput,
     /// Whether `POST /responses/compact` is served.
     pub compact: Compact,
@@ -59,7 +59,7 @@ pub struct Options {
     pub background: Switch,
     /// Whether a stream ends with `data: [DONE]`.
     pub done_frame: bool,
-    /// What happens to a foreground run when its client disconnects.
+    /// Handling of a foreground run whose client disconnects.
     pub disconnect: Disconnect,
     /// Maximum size of a request body, in bytes or as `"8MiB"`. Default: the limit of the server.
     pub max_body: Option<Size>,
@@ -99,26 +99,26 @@ impl Default for Options {
 }
 
 choice! {
-    /// How calls that the agent runs itself are shown.
+    /// The form of calls that the agent runs itself.
     ToolItems {
-        /// As `mcp_call` items, which all common clients understand.
+        /// `mcp_call` items, which all common clients understand.
         #[default]
         McpCall,
         /// Hidden.
         Hide,
-        /// As `function_call` and `function_call_output` items, which several clients cannot read.
+        /// `function_call` and `function_call_output` items, which several clients cannot read.
         Pair,
     }
 }
 choice! {
-    /// How the agent's reasoning is shown.
+    /// The form of the agent's reasoning.
     Reasoning {
-        /// As a summary, which all common clients show.
+        /// A summary, which all common clients show.
         #[default]
         Summary,
-        /// As reasoning text.
+        /// Reasoning text.
         Text,
-        /// As both, so every delta is sent twice.
+        /// Both, so that every delta is sent twice.
         Both,
         /// Hidden.
         Hide,
@@ -135,7 +135,7 @@ choice! {
     }
 }
 choice! {
-    /// How messages of unknown types are handled.
+    /// Handling of messages of unknown types.
     CustomItems {
         /// Stored with the run, but not shown.
         #[default]

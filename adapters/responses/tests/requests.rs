@@ -162,7 +162,7 @@ fn a_chain_continues_after_its_response() {
     assert_eq!(call.thread, Thread::After(run_id(1)));
     assert_eq!(call.request.input[0].kind, MessageType::FunctionCallOutput);
 
-    // An unknown call is looked up in the complete session before it is refused.
+    // An unknown call is searched in the complete session before it is refused.
     let next = send("call_9", true);
     assert!(matches!(&next.outcome, Ok(Call::Session(SessionCall::Get { session })) if session == "session-1"));
     let refused = next.reply_with(Reply::Session(&[session("session-1", Vec::new(), false)])).expect_err("refused");

@@ -1,4 +1,4 @@
-//! What names a call, and the arguments of a call that has a text instead.
+//! The name of a call, and the arguments of a call that has a text instead.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use interlingua_core::wire_names::OriginalNames;
 use super::slots::Kind;
 use super::wire::{Object, json_text};
 
-/// What stands in front of a text in pieces, which becomes the only argument of a call.
+/// The JSON before a text that arrives in pieces and becomes the only argument of a call.
 pub(super) const fn opening(kind: Kind) -> &'static str {
     match kind {
         Kind::Hosted => "{\"code\":\"",
@@ -25,8 +25,8 @@ pub(super) fn text_argument(kind: Kind, text: &str) -> String {
     arguments
 }
 
-/// What names a call, and its arguments as far as an item has them that is announced. A text may come in pieces.
-/// `names`: the client's, of tools that the request had to rename.
+/// The name of a call, and its arguments as far as an announced item contains them. A text may arrive in pieces.
+/// `names`: the client's names of tools that the request had to rename.
 pub(super) fn head<'a>(kind: Kind, item: &Object<'a>, names: &OriginalNames) -> CallPart<'a> {
     let id = item.word("id");
     let call_id = item.text("call_id").filter(|call_id| !call_id.is_empty()).unwrap_or(id);
@@ -43,8 +43,7 @@ pub(super) fn head<'a>(kind: Kind, item: &Object<'a>, names: &OriginalNames) -> 
     CallPart { call_id, name, arguments, server_label: item.text("server_label") }
 }
 
-/// The arguments of a call of the server's own kind, as a JSON object: what the server is asked to do. `is_whole`: a text
-/// is not to come in pieces.
+/// The arguments of a call of the server's own tools, as a JSON object. `is_whole`: the text is complete.
 pub(super) fn hosted_arguments<'a>(item: &Object<'a>, is_whole: bool) -> Cow<'a, str> {
     if let Some(arguments) = json_text(item.get("arguments")) {
         return arguments;

@@ -2,7 +2,7 @@
 
 use interlingua_core::http_url::{self, Url};
 
-/// What the URL of an operator is completed with.
+/// The path that is appended to the operator's URL.
 pub(super) const PATH: &str = "/responses";
 
 /// Where the server is.
@@ -26,12 +26,12 @@ impl Endpoint {
         Ok(Self { base: format!("{}{base}{query}", parsed.origin), has_path })
     }
 
-    /// Of responses.
+    /// The URL of responses.
     pub(super) fn url(&self) -> String {
         http_url::below(&self.base, PATH)
     }
 
-    /// Of one response. `query` goes in front of the operator's own.
+    /// The URL of one response. `query` is placed before the operator's own query.
     pub(super) fn response(&self, id: &str, below: &str, query: &str) -> String {
         let url = http_url::below(&self.base, &format!("{PATH}/{}{below}", http_url::segment(id)));
         match (query.is_empty(), url.split_once('?')) {
@@ -41,12 +41,12 @@ impl Endpoint {
         }
     }
 
-    /// Of conversations.
+    /// The URL of conversations.
     pub(super) fn conversations(&self) -> String {
         http_url::below(&self.base, "/conversations")
     }
 
-    /// Of models.
+    /// The URL of models.
     pub(super) fn models(&self) -> String {
         http_url::below(&self.base, "/models")
     }

@@ -1,4 +1,4 @@
-//! What a server complains of, and answers in another protocol.
+//! Errors of a server, and answers in another protocol.
 
 use interlingua_core::connector::Refusal;
 use interlingua_core::model_error::Complaint;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::wire::Event;
 
-/// Code of a refusal because the server has forgotten what the request goes on from.
+/// Code of a refusal because the server has deleted the response or conversation that the request continues.
 pub(super) const FORGOTTEN: &str = "previous_response_not_found";
 
 /// Code and sentence for the error that ends a run, from whatever stands where an error should.
@@ -23,7 +23,7 @@ pub(super) fn complaint(body: &[u8]) -> (String, String) {
     (code, message)
 }
 
-/// The server does not know what the request goes on from: a response, or a conversation.
+/// Whether the server does not know the response or conversation that the request continues.
 pub(super) fn is_forgotten(refusal: &Refusal<'_>) -> bool {
     if !matches!(refusal.status, 400 | 404 | 422) {
         return false;
@@ -36,7 +36,7 @@ pub(super) fn is_forgotten(refusal: &Refusal<'_>) -> bool {
     let text = complaint.message().to_ascii_lowercase();
     let is_missing = ["not found", "no such", "does not exist", "unknown"].iter().any(|words| text.contains(words));
     let is_state = ["response", "conversation"].iter().any(|word| text.contains(word));
-    // What was said before cannot be gone on from: a call in it has no output.
+    // The conversation cannot be continued: one of its calls has no output.
     let is_open = text.contains("no tool output found");
     // A server that keeps nothing, and says so.
     let is_field = text.contains("previous_response_id") || text.contains("conversation");

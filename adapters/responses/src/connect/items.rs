@@ -1,5 +1,4 @@
-//! Items that are whole: the end of one that was streamed, one that was not, and one of an answer that is asked for again
-//! and again.
+//! Complete items: the end of a streamed item, an item that was not streamed, and an item of a polled answer.
 
 use std::borrow::Cow;
 
@@ -30,7 +29,7 @@ impl Reader {
         self.end_item(raw, index(event.output_index), false, sink)
     }
 
-    /// An entry of the list at the end of an answer. Nearly always it repeats what came before.
+    /// Processes an entry of the list at the end of an answer. It usually repeats an item that was streamed.
     pub(super) fn final_item(
         &mut self,
         raw: &RawValue,
@@ -70,7 +69,7 @@ impl Reader {
         }
     }
 
-    /// An item of an answer that goes on, as it is now.
+    /// Processes the current state of an item whose answer is incomplete.
     pub(super) fn item_so_far(
         &mut self,
         raw: &RawValue,
@@ -379,7 +378,7 @@ impl Reader {
         }))
     }
 
-    /// The output of a call, as a message of its own behind it.
+    /// Emits the output of a call, as a message of its own after the call.
     fn output(
         &mut self,
         slot: usize,
@@ -406,7 +405,8 @@ impl Reader {
     ) -> Result<(), Fault> {
         let id = self.slots.all[slot].id.clone();
         let kind = match word {
-            // The server's own memory: one that has it needs none of it back, one that has none is sent everything.
+            // The server's own memory: a server with memory does not need it back, a server without memory gets the
+            // whole history.
             "compaction" => return sink.emit(&AgentEvent::KeepAlive),
             "function_call_output" | "custom_tool_call_output" => MessageType::FunctionCallOutput,
             _ if word.ends_with("_output") => MessageType::PluginCallOutput,
@@ -471,7 +471,7 @@ fn emit_output(
     }))
 }
 
-/// How an item ended.
+/// The end of an item.
 fn end_of(item: &Object<'_>) -> End {
     match item.text("status").as_deref() {
         Some("incomplete" | "in_progress" | "queued") => End::Incomplete,
@@ -480,7 +480,7 @@ fn end_of(item: &Object<'_>) -> End {
     }
 }
 
-/// What a failed tool says: its text, its message, or all of it.
+/// The text of a failed tool: its text, its message, or the whole error.
 fn failure_text(error: &RawValue) -> String {
     let whole = || json_text(Some(error)).unwrap_or_default().into_owned();
     let Some(fields) = Object::parse(error) else { return whole() };

@@ -88,13 +88,13 @@ impl Connector for ResponsesConnector {
     fn turn(&self, turn: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
         let options = &self.options;
         let stored = SessionState::parse(turn.session_state);
-        // A request with the history goes on from nothing.
+        // A request with the history continues no response.
         let is_new = !turn.history.is_empty() || options.sends_all();
         let previous = stored.response.clone().filter(|_| !is_new && options.chain == Chain::PreviousResponseId);
         let conversation = stored.conversation.clone().filter(|_| !is_new && options.chain == Chain::Conversation);
         let goes_on = previous.is_some() || conversation.is_some();
 
-        // The server would refuse to go on from what is left open. In the history it is left out.
+        // The server would refuse to continue a response with open items. The history omits them.
         let answered = answered(&turn.request.input);
         let needs_history = goes_on && !stored.open_calls.iter().all(|open| answered.contains(open));
 

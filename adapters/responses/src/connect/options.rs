@@ -1,4 +1,4 @@
-//! What an operator may choose for an agent that speaks Responses.
+//! Options of an agent that speaks Responses.
 
 use std::collections::BTreeSet;
 
@@ -36,17 +36,17 @@ pub struct UpstreamOptions {
     /// Tools that the server runs, such as `{"type": "web_search"}`, in the form of this protocol. Functions of the
     /// client win over functions of the same name.
     pub tools: Vec<Map<String, Value>>,
-    /// How the server learns what was said before.
+    /// The source of the conversation's history for the server.
     pub chain: Chain,
     /// Whether the server works on a request while no connection is open.
     pub background: Background,
-    /// The first pause before an answer in the background is asked for again.
+    /// The first pause before the gateway polls an answer in the background.
     pub poll_interval: Period,
-    /// What the pauses grow to.
+    /// Maximum pause between two polls.
     pub max_poll_interval: Period,
     /// Where instructions of the request go.
     pub system_role: SystemRole,
-    /// What an answer that a limit or a filter cut counts as.
+    /// The result of an answer that a limit or a filter cut.
     pub incomplete: Incomplete,
     /// Whether frequency and presence penalties are sent. Strict servers refuse them.
     pub penalties: Penalties,
@@ -56,12 +56,12 @@ pub struct UpstreamOptions {
     pub parts: BTreeSet<Part>,
     /// Extra fields of the client's request that are passed on as they are.
     pub forward_extras: Vec<String>,
-    /// How calls of MCP tools in the history are sent.
+    /// The form of MCP calls in the history.
     pub mcp_history: McpHistory,
     /// Whether the server keeps its answers. None: if `chain` needs it.
     pub store: Option<bool>,
-    /// Whether a server that keeps nothing is asked for its reasoning in a form that can be given back to it. Models that do
-    /// not reason may refuse that.
+    /// Whether requests to a server that stores nothing include reasoning in a form that can be sent back to it. Models
+    /// that do not reason may refuse such a request.
     pub encrypted_reasoning: bool,
     /// Whether tools stay declared for a whole session. Protocols with sessions name them once.
     pub sticky_tools: bool,
@@ -92,11 +92,11 @@ impl Default for UpstreamOptions {
     }
 }
 
-/// How the server learns what was said before.
+/// The source of the conversation's history for the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Chain {
-    /// Each request names the response it goes on from. What that is, the server remembers.
+    /// Each request names the previous response. The server stores its contents.
     #[default]
     PreviousResponseId,
     /// A conversation of the server for each session.
@@ -112,7 +112,7 @@ pub enum Background {
     /// No: its answer breaks off with the connection.
     #[default]
     Off,
-    /// Yes, and it is asked for the answer again and again.
+    /// Yes, and the gateway polls the answer.
     Poll,
     /// Yes, and the answer is streamed. A stream that breaks off is taken up where it was.
     Stream,
@@ -131,11 +131,11 @@ pub enum SystemRole {
     Instructions,
 }
 
-/// What an answer that a limit or a filter cut counts as.
+/// The result of an answer that a limit or a filter cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Incomplete {
-    /// What it is.
+    /// Incomplete, as the server reports it.
     #[default]
     Incomplete,
     /// Complete, for clients that know two ends only.
@@ -193,14 +193,14 @@ pub enum Part {
     Video,
 }
 
-/// How calls of MCP tools in the history are sent.
+/// The form of MCP calls in the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum McpHistory {
-    /// As a function call and its output, which every server takes.
+    /// A function call and its output, which every server accepts.
     #[default]
     Pair,
-    /// As one `mcp_call`.
+    /// One `mcp_call`.
     Keep,
 }
 

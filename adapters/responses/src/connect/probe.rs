@@ -1,5 +1,4 @@
-//! What a server is, found out without running it: what any server of models says of itself, and whether this one keeps
-//! responses.
+//! Facts about a server, read without running it: the facts of any model server, and whether this one stores responses.
 
 use interlingua_core::Fault;
 use interlingua_core::connector::HttpRequest;
@@ -10,7 +9,7 @@ use serde_json::Value;
 use super::endpoint::Endpoint;
 use super::options::{Background, Chain, UpstreamOptions};
 
-/// Who asked what is being answered.
+/// The request that is being answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     Models,
@@ -20,7 +19,8 @@ enum Asker {
 /// The probe of a server that speaks Responses.
 pub(super) struct ResponsesProbe {
     models: ModelProbe,
-    /// A response that no server has: whether it would keep one is seen by how it says so. None: it was asked for.
+    /// The id of a response that no server has: the form of the refusal shows whether the server stores responses.
+    /// `None`: it was requested already.
     store: Option<String>,
     asker: Option<Asker>,
     chain: Chain,
@@ -63,7 +63,7 @@ impl ResponsesProbe {
 
 impl AgentProbe for ResponsesProbe {
     fn next(&mut self) -> Option<HttpRequest> {
-        // Behind the list of models: a server that is not there, or refuses credentials, is asked for nothing more.
+        // After the list of models: an unreachable server, or one that refuses credentials, gets no further request.
         if self.asker.is_some()
             && !self.models.is_over()
             && let Some(url) = self.store.take()

@@ -24,7 +24,7 @@ use super::slots::{Kind, MAX_ITEMS, Slot, Slots};
 use super::undecided;
 use super::wire::{Event, Object, Raw, index, json_text, lent_text, number, text};
 
-/// How far the answer is.
+/// The progress of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Nothing was said of it.
@@ -41,7 +41,7 @@ pub(super) enum Progress {
 pub(super) struct Reader {
     pub(super) slots: Slots,
     pub(super) progress: Progress,
-    /// How often the server said that it works on the answer.
+    /// The number of events in which the server reported that it is working on the answer.
     pub(super) reports: u64,
     /// The server's id of the answer.
     pub(super) response_id: Option<String>,
@@ -49,14 +49,14 @@ pub(super) struct Reader {
     pub(super) open_calls: Vec<String>,
     /// Calls of the server's own kinds that have no output so far.
     pub(super) own_calls: Vec<String>,
-    /// How the answer ended.
+    /// The end of the answer.
     pub(super) end: Option<End>,
     /// The number of the last event.
     pub(super) sequence: Option<u64>,
     /// Events up to this number came before a cut.
     pub(super) repeated: Option<u64>,
     pub(super) losses: Losses,
-    /// Who made the values that only their maker can read.
+    /// The author of values that only their author can read.
     pub(super) origin: String,
     /// The client's names of tools that the request had to rename.
     pub(super) names: OriginalNames,
@@ -108,7 +108,7 @@ impl Reader {
         self.event(kind.as_deref().or(name).unwrap_or_default(), &event, data, sink)
     }
 
-    /// True for what came before a cut and comes again.
+    /// Whether an event was read before a cut and is repeated now.
     fn is_repeated(&mut self, event: &Event<'_>) -> bool {
         let Some(sequence) = number(event.sequence_number) else { return false };
         if self.repeated.is_some_and(|last| sequence <= last) {
@@ -225,7 +225,7 @@ impl Reader {
         }
     }
 
-    /// The items of an answer that goes on.
+    /// Reads the items of an incomplete answer.
     fn snapshot(&mut self, response: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         for (place, item) in response.list("output").into_iter().enumerate() {
             let place = u32::try_from(place).ok();
@@ -263,7 +263,8 @@ impl Reader {
         let kind = Kind::of(&item.word("type"));
         let place = index(event.output_index);
         let wire_id = item.word("id");
-        // One that has ended is announced again by servers that use one label for all, or that repeat what came before a cut.
+        // Some servers use one label for all items, or repeat the items from before a cut: a closed item is announced
+        // again.
         let is_again = |known: &Slot| !known.is_closed || self.repeated.is_some();
         if self.slots.labelled(place, &wire_id, kind).is_some_and(is_again) {
             return sink.emit(&AgentEvent::KeepAlive);
@@ -560,7 +561,7 @@ impl Reader {
     }
 }
 
-/// What an item says of itself from the beginning, as metadata.
+/// Metadata that an item contains when it is announced.
 fn early_metadata(item: &Object<'_>) -> Option<JsonRef<'static>> {
     let mut fields = Extra::new();
     for name in ["phase", "approval_request_id"] {
@@ -594,7 +595,7 @@ mod tests {
 
     use super::*;
 
-    /// Where the text of the last delta stood, and how many there were.
+    /// The position of the last delta's text, and the number of deltas.
     #[derive(Default)]
     struct Borrowed {
         count: usize,

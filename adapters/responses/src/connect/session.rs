@@ -1,4 +1,4 @@
-//! What the connector remembers of a session from turn to turn.
+//! The connector's stored state of a session.
 
 use interlingua_core::Json;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ const MAX_STATE: usize = 64 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SessionState {
-    /// The response that the next request goes on from.
+    /// The response that the next request continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) response: Option<String>,
     /// The server's conversation.
@@ -30,8 +30,8 @@ impl SessionState {
         stored.decode().unwrap_or_default()
     }
 
-    /// Without what is too large: tools, which the client can name again, and then open calls, which the server names when
-    /// it refuses to go on.
+    /// The state without values that are too large: first tools, which the client can send again, then open calls,
+    /// which the server names when it refuses to continue.
     pub(super) fn to_json(&self) -> Json {
         let without_tools = || Self { tools: Vec::new(), ..self.clone() };
         let without_calls = || Self { open_calls: Vec::new(), ..without_tools() };

@@ -12,7 +12,7 @@ pub(super) const MAX_ITEMS: usize = 4096;
 /// Ids of servers are used up to this length, in bytes.
 const MAX_ID: usize = 256;
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Message,
@@ -80,12 +80,12 @@ pub(super) struct Slots {
     paired: Vec<Kind>,
     /// The item of the last event: nearly always that of the next one too.
     current: Option<usize>,
-    /// What messages without an id are called, with a number behind it.
+    /// The prefix of generated message ids. A number follows it.
     fallback: String,
 }
 
 impl Slots {
-    /// `fallback`: what messages without an id are called, with a number behind it.
+    /// `fallback`: the prefix of generated message ids.
     pub(super) fn new(fallback: String) -> Self {
         Self { fallback, ..Self::default() }
     }
@@ -111,7 +111,7 @@ impl Slots {
             .filter(|&found| place.is_none() || self.all[found].output_index == place)
             .or_else(|| right(place.and_then(|place| self.by_index.get(&place))))
             .or(by_id)
-            // Without a label it is about what came last.
+            // Without a label, an event belongs to the last item.
             .or_else(|| {
                 let is_unlabelled = place.is_none() && !self.by_id.contains_key(wire_id.as_ref());
                 is_unlabelled.then(|| self.all.iter().rposition(is_right)).flatten()
@@ -120,8 +120,8 @@ impl Slots {
         found
     }
 
-    /// The item that an end is about: an open one, or a closed one whose end is repeated. `is_final`: it stands in the
-    /// list at the end of the answer, where servers give other ids than before.
+    /// The item that an end event belongs to: an open item, or a closed one whose end is repeated. `is_final`: the
+    /// event is part of the list at the end of the answer, where servers use other ids than before.
     pub(super) fn known(&self, place: Option<u32>, wire_id: &str, kind: Kind, is_final: bool) -> Option<usize> {
         let same = |found: Option<&usize>| found.copied().filter(|&found| self.all[found].kind == kind);
         let by_id = same(self.by_id.get(wire_id)).filter(|_| !wire_id.is_empty());

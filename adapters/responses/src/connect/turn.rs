@@ -1,4 +1,4 @@
-//! One turn with a server that speaks Responses: what is sent next.
+//! One turn with a server that speaks Responses: the order of its requests.
 //!
 //! ```text
 //! Conversation ─► Ask ─► stream ─► end
@@ -6,7 +6,7 @@
 //!                  └► queued: Pause ─► Poll ─► Pause ─► Poll … ─► end
 //! ```
 //!
-//! Not here: what the answers mean (`reader`), and what is asked (`request`).
+//! Not here: the meaning of answers (`reader`), and the bodies of requests (`request`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +26,10 @@ use super::reader::{Progress, Reader};
 use super::session::SessionState;
 use super::wire::{Event, text};
 
-/// How often an answer is taken up again without getting any further.
+/// Consecutive resumptions of an answer without progress.
 const MAX_RESUMES: u32 = 5;
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Make a conversation.
@@ -49,9 +49,9 @@ pub(super) struct ResponsesTurn {
     pub(super) reader: Reader,
     /// None: an answer is awaited, which decides; or there is nothing more to do.
     pub(super) step: Option<Step>,
-    /// What was sent last.
+    /// The last step that was sent.
     asked: Option<Step>,
-    /// As it was stored when the turn began.
+    /// The stored state at the beginning of the turn.
     pub(super) stored: SessionState,
     /// The server's conversation, once there is one.
     pub(super) conversation: Option<String>,
@@ -63,7 +63,7 @@ pub(super) struct ResponsesTurn {
     pub(super) goes_on: bool,
     polls: u32,
     resumes: u32,
-    /// How often the server had said by then that it works on the answer.
+    /// The number of progress reports at the last poll.
     reports: u64,
     /// The number of the last event when the answer was taken up last.
     progress: Option<u64>,
@@ -166,7 +166,7 @@ impl ResponsesTurn {
         Ok(())
     }
 
-    /// The answer to a question for it has come, and the answer itself goes on.
+    /// Continues the answer after a request beside it was answered.
     fn after_answer(&mut self) {
         let has_ended = self.reader.progress == Progress::Ended;
         if self.step.is_some() || has_ended || !self.goes_on_alone() {
@@ -176,7 +176,7 @@ impl ResponsesTurn {
         if self.asked == Some(Step::Resume) || (self.asked == Some(Step::Ask) && self.streams()) {
             return self.resume(None);
         }
-        // A server that answers, and never says how far it is, must not be asked for ever.
+        // A server that answers without progress must not be polled without limit.
         if self.reader.reports == self.reports {
             self.resumes += 1;
             if self.resumes > 2 * MAX_RESUMES {
@@ -195,7 +195,7 @@ impl ResponsesTurn {
         self.options.background == Background::Stream && self.reader.sequence.is_some()
     }
 
-    /// What is remembered of an answer that ended well enough to go on from.
+    /// The state after an answer that ended well enough to be continued.
     fn learned(&self) -> SessionState {
         let mut state = self.stored.clone();
         if let Some(tools) = &self.tools {

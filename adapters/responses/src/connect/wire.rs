@@ -1,5 +1,4 @@
-//! JSON of a server, read without copying and without believing its types: a value that is none of the expected ones
-//! counts as absent.
+//! JSON of a server, read without copying. A value of an unexpected type is treated as absent.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +8,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// A JSON value as it stands in the answer. Never `null`.
+/// A JSON value as written in the answer. Never `null`.
 pub(super) type Raw<'a> = Option<&'a RawValue>;
 
 /// One event of a stream, or the one object of an answer that is not streamed. Values are parsed when they are needed.
@@ -95,7 +94,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Event<'a> {
     }
 }
 
-/// The fields of an object, in order. Of a field that stands there twice, the first counts.
+/// The fields of an object, in order. For a repeated field, the first value is used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -186,7 +185,7 @@ pub(super) fn number(raw: Raw<'_>) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// An index. Absurd ones are none.
+/// An index. Absurdly large values are ignored.
 pub(super) fn index(raw: Raw<'_>) -> Option<u32> {
     number(raw).and_then(|number| u32::try_from(number).ok()).filter(|index| *index < u32::MAX / 4)
 }

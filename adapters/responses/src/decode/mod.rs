@@ -96,7 +96,7 @@ const CHAT_COMPLETIONS_FIELDS: &[(&str, &str)] = &[
     ("function_call", "tool_choice"),
 ];
 
-/// What a request is parsed for. Decides whether `model` is required.
+/// The purpose of a request. Decides whether `model` is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To call an agent.
@@ -184,7 +184,8 @@ fn refuse_unsupported(object: &Object<'_>, options: &Options) -> Result<(), Faul
     Ok(())
 }
 
-/// What the request continues: at most one of a response and a conversation (docs/protocols/responses.md#state).
+/// The response or the conversation that the request continues: at most one of them
+/// (docs/protocols/responses.md#state).
 type Chain = (Option<(RunId, String)>, Option<String>);
 
 fn chain(object: &Object<'_>, options: &Options) -> Result<Chain, Fault> {

@@ -2,7 +2,7 @@
 //! declared, `mcp_call` for tools the agent runs itself.
 //!
 //! A call of an undeclared function is deferred. If its output follows in the same run, the agent ran it; if the run
-//! ends without one, the client has to run it.
+//! ends before an output, the client has to run it.
 
 use interlingua_core::Out;
 use interlingua_core::event::End;

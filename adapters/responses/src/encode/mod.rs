@@ -39,7 +39,7 @@ use tracked_call::TrackedCall;
 
 pub(crate) use frames::{Frames, Target};
 
-/// What is shown of contents without a part type of their own. Longer inline data is replaced by its name and size.
+/// The display of contents without a part type of their own. Longer inline data is replaced by its name and size.
 pub(crate) const fn show(data: bool) -> Show {
     Show { data, max_inline: 32 * 1024 }
 }
@@ -82,7 +82,7 @@ struct OpenMessage {
     images: Vec<usize>,
 }
 
-/// How a message is encoded. Depends on its announced type, which never changes.
+/// The encoding of a message. It depends on the announced type, which never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Message,
@@ -119,7 +119,7 @@ impl Encoder {
         }
     }
 
-    /// What the response does not show, once its run has ended.
+    /// The content that the response does not show, once its run has ended.
     pub(crate) fn losses(&self) -> &[Loss] {
         self.losses.as_slice()
     }
@@ -244,7 +244,7 @@ impl Encoder {
         }
     }
 
-    /// How a message is encoded (docs/protocols/responses.md#what-a-client-receives).
+    /// The encoding of a message (docs/protocols/responses.md#what-a-client-receives).
     fn shape(&self, message: &Message) -> Shape {
         match &message.announced {
             MessageType::Message => match message.role {

@@ -17,7 +17,7 @@ pub(super) struct TextItem {
     pub(super) parts: Vec<TextPart>,
 }
 
-/// How the item is encoded.
+/// The encoding of the item.
 #[derive(Clone, Debug)]
 pub(super) enum Form {
     Message { phase: Option<String> },

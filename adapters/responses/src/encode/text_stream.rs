@@ -1,5 +1,4 @@
-//! A text that is being streamed: what was sent of it, and that sent text is never retracted
-//! (docs/protocols/responses.md#event-order).
+//! A streamed text: the part that was sent. Sent text is never retracted (docs/protocols/responses.md#event-order).
 
 use interlingua_core::Out;
 use interlingua_core::event::Span;

@@ -20,7 +20,7 @@ pub(super) struct TrackedCall {
     pub(super) done: bool,
 }
 
-/// How a call is encoded.
+/// The encoding of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The client runs it.

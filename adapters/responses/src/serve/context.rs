@@ -430,7 +430,7 @@ impl Context {
         true
     }
 
-    /// Index of the agent's last entry that is not an approval request; 0 if there is none.
+    /// Index of the agent's last entry that is not an approval request; 0 if all entries are approval requests.
     fn last_agent_entry(&self) -> usize {
         let by_agent = |entry: &InputEntry| match entry {
             InputEntry::Message(message) => {

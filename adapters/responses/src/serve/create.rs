@@ -44,7 +44,7 @@ pub(crate) struct Create {
     request: Option<decode::CreateRequest>,
     context: Option<Context>,
     encoder: Option<Encoder>,
-    /// Of an answer that is not streamed.
+    /// The losses of an answer that is not streamed.
     losses: Losses,
 }
 

@@ -1,5 +1,4 @@
-//! What servers send instead of what the description says, and that it is read all the same
-//! (docs/upstreams/responses.md#deviations).
+//! Deviations of servers from the description, and their repair (docs/upstreams/responses.md#deviations).
 
 use interlingua_core::testkit::Answer;
 

@@ -1,10 +1,10 @@
-//! What each event and each item becomes: the rows of the table in docs/upstreams/responses.md#what-is-read.
+//! The effect of each event and each item: the rows of the table in docs/upstreams/responses.md#what-is-read.
 
 use interlingua_core::testkit::{self, Answer};
 
 use crate::support::{driven, read, stream, summary, turn, whole_stream};
 
-/// What became of named streams, one after the other.
+/// The outcomes of named streams, one after the other.
 fn table(cases: &[(&str, &[&str])]) -> String {
     cases.iter().map(|(name, events)| format!("# {name}\n{}\n", read("{}", events))).collect()
 }

@@ -1,4 +1,4 @@
-//! The connector: what it sends, what it reads, and what it remembers.
+//! The connector: requests, reading of answers, and stored state.
 
 mod background;
 mod deviations;

@@ -1,4 +1,4 @@
-//! What a probe finds out.
+//! The findings of a probe.
 
 use interlingua_core::Fault;
 use interlingua_core::fault::FaultKind;

@@ -1,4 +1,4 @@
-//! What goes to the server for a canonical request (docs/upstreams/responses.md#what-is-sent).
+//! The request for a canonical request (docs/upstreams/responses.md#what-is-sent).
 
 use interlingua_core::Json;
 use interlingua_core::answer::Decided;
@@ -95,7 +95,7 @@ fn a_server_is_asked_to_keep_nothing() {
     assert_eq!(full["previous_response_id"], Value::Null);
     let plain = sent(r#"{"chain":"full","encrypted_reasoning":false}"#, &body, "null");
     assert_eq!(plain["include"], Value::Null);
-    // What a client asks for besides stays, and nothing is asked for twice.
+    // A client's own `include` entries are kept, and none is sent twice.
     let body = json!({ "input": [], "include": ["reasoning.encrypted_content", "x"] }).to_string();
     assert_eq!(sent(FULL, &body, "null")["include"], json!(["reasoning.encrypted_content", "x"]));
 }

@@ -1,4 +1,4 @@
-//! What the connector remembers of a session, and when it needs the history.
+//! The connector's stored state of a session, and when it needs the history.
 
 use interlingua_core::capability::HistoryNeed;
 use interlingua_core::connector::Next;
@@ -93,7 +93,7 @@ fn a_server_that_has_forgotten_is_sent_the_history() {
         assert_ne!(fault.code(), "previous_response_not_found");
     }
 
-    // A refusal of something else, and one of a request that goes on from nothing.
+    // A refusal for another reason, and a refusal of a request that continues no response.
     let mut turn = turn_of("{}", WORD, r#"{"response":"resp_1"}"#);
     assert!(turn.next(0).is_ok());
     let bad = br#"{"error":{"code":"invalid_value","message":"Invalid value: 'x'."}}"#;
@@ -126,7 +126,7 @@ fn the_first_turn_makes_a_conversation() {
     let Ok(Next::Send(request)) = again.next(0) else { panic!("a request") };
     assert_eq!(request.url, "http://agent/v1/conversations");
 
-    // A conversation without an id is none.
+    // A conversation without an id is ignored.
     let mut turn = turn_of(options, WORD, "null");
     let record = crate::support::driven(&mut *turn, [Answer::body(r#"{"object":"conversation"}"#)]).record;
     assert_eq!(record.run().turns[0].error.as_ref().expect("an error").code, "UPSTREAM_PROTOCOL_ERROR");
@@ -142,7 +142,7 @@ fn tools_stay_declared_for_a_session() {
     let options = r#"{"sticky_tools":false}"#;
     assert_eq!(body_of(&mut *turn_of(options, WORD, &state.to_string()))["tools"], Value::Null);
     assert_eq!(state_after(options, declares, "null", &[]), Some(json!({ "response": "resp_1" })));
-    // None at all is said by an empty list.
+    // An empty list means no tools at all.
     let none = r#"{"input":[],"tools":[]}"#;
     assert_eq!(body_of(&mut *turn_of("{}", none, &state.to_string()))["tools"], Value::Null);
 }

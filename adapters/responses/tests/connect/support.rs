@@ -1,4 +1,4 @@
-//! What the tests of this connector share: turns, events, and what came of them in lines.
+//! Shared parts of this connector's tests: turns, events, and their outcome as lines.
 
 use std::fmt::Write as _;
 
@@ -49,7 +49,7 @@ pub(crate) fn body_of(turn: &mut dyn AgentTurn) -> Value {
     serde_json::from_slice(&request.body).expect("JSON")
 }
 
-/// What a turn without history sends.
+/// The request of a turn without history.
 pub(crate) fn sent(options: &str, body: &str, state: &str) -> Value {
     body_of(&mut *turn_of(options, body, state))
 }
@@ -88,7 +88,7 @@ pub(crate) fn driven(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item =
     driven
 }
 
-/// What became of a stream of short events.
+/// The outcome of a stream of short events.
 pub(crate) fn read(options: &str, events: &[&str]) -> String {
     let mut turn = turn(options);
     let driven = driven(&mut *turn, [Answer::stream(&whole_stream(events))]);

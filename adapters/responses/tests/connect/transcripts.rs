@@ -6,10 +6,10 @@ use interlingua_core::testkit::{Answer, RecordedExchange, recorded_exchanges};
 
 use crate::support::{driven, refused, summary, turn_of};
 
-/// A state in which a request goes on from what a server remembers.
+/// A state in which a request continues a response that the server stores.
 const GOES_ON: &str = r#"{"response":"resp_before"}"#;
 
-/// What a run holds of each exchange in a folder.
+/// The runs of all exchanges in a folder.
 fn table(folder: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts/responses").join(folder);
     let mut table = String::new();

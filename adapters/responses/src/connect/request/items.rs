@@ -1,7 +1,7 @@
-//! The conversation as items: which messages the server is sent, and which calls stand in them with their outputs.
+//! The conversation as items: the messages that the server receives, and the calls among them with their outputs.
 //!
-//! Servers refuse a call without an output behind it, and an output without its call. One that remembers what was said
-//! before knows the calls that new outputs belong to.
+//! Servers refuse a call without an output after it, and an output without its call. A server that stores the
+//! conversation knows the calls that new outputs belong to.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::{RequestBody, parts};
 use crate::connect::options::McpHistory;
 
-/// What becomes of the messages.
+/// The messages as items.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) items: Vec<Value>,
@@ -78,7 +78,7 @@ struct Writer<'a> {
     names: &'a mut ToolNames,
     ids: WireIds,
     losses: &'a mut Losses,
-    /// How many outputs of a call are still to come.
+    /// The number of outputs of a call that follow.
     left: HashMap<String, usize>,
     /// The ids under which calls were written that have no output so far.
     open: HashMap<String, VecDeque<String>>,
@@ -188,7 +188,7 @@ impl Writer<'_> {
     fn calls(&mut self, message: &Message) {
         if let Some(item) = self.kept(message) {
             self.push(item);
-            // Its outputs stand in it, or are kept as they are too.
+            // The message contains its outputs, or they are passed on unchanged too.
             return;
         }
 
@@ -279,7 +279,7 @@ impl Writer<'_> {
     /// An item of the server, as it came.
     fn kept(&mut self, message: &Message) -> Option<Value> {
         let own = metadata(message).get("item").cloned();
-        // What a client brought itself stands in the data.
+        // The data contains the item that the client itself sent.
         let brought = || match message.content.as_slice() {
             [content] => content.as_data()?.decode::<Extra>()?.get("item").cloned(),
             _ => None,
@@ -294,7 +294,7 @@ impl Writer<'_> {
         Some(to_value(&item))
     }
 
-    /// Sent with its answer, to a server that does not remember it. Others refuse it without one.
+    /// Sent together with its answer, to a server without a stored conversation. Others refuse it without an answer.
     fn approval_request(&mut self, message: &Message) {
         for data in message.content.iter().filter_map(Content::as_data) {
             let Some(fields) = data.decode::<Extra>() else { continue };

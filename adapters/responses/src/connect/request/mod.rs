@@ -20,19 +20,19 @@ use super::options::{Background, Chain, Penalties, SystemRole, UpstreamOptions};
 /// Fields that other protocols of the family write in the same way.
 const FORWARDED: [&str; 5] = ["text", "reasoning", "parallel_tool_calls", "truncation", "service_tier"];
 
-/// What a request is made from.
+/// The input of a request body.
 pub(super) struct RequestBody<'a> {
     pub(super) options: &'a UpstreamOptions,
     pub(super) turn: &'a TurnRequest<'a>,
-    /// The response that it goes on from.
+    /// The response that the request continues.
     pub(super) previous: Option<&'a str>,
     /// The calls whose output the server waits for.
     pub(super) open_calls: &'a [String],
     /// The tools in force.
     pub(super) tools: &'a [Json],
-    /// Who the server is, for the values that only their author can read.
+    /// The author of values that only their author can read.
     pub(super) origin: &'a str,
-    /// The server remembers what was said before: items answer what only it knows.
+    /// Whether the server stores the conversation: items may then answer questions that only the server has.
     pub(super) goes_on: bool,
 }
 
@@ -102,7 +102,7 @@ impl RequestBody<'_> {
     }
 
     fn set_tools(&self, body: &mut Extra, tools: &[Extra], names: &mut ToolNames) {
-        // Several servers refuse an empty list, and a choice without one.
+        // Several servers refuse an empty list, and a choice without a list.
         if tools.is_empty() {
             return;
         }
