@@ -39,16 +39,16 @@ pub enum StoreError {
     /// The store did not respond in time: it is stuck or overloaded.
     #[error("the store did not respond within {} s", after.as_secs())]
     Timeout {
-        /// How long the caller waited.
+        /// The waiting time of the caller.
         after: Duration,
     },
     /// Too many operations are queued.
     #[error("too many store operations at once")]
     Overloaded,
-    /// The storage that replicas share cannot be reached. The store goes on trying.
+    /// The shared storage of the replicas is unreachable. The store keeps retrying.
     #[error("the store cannot be reached: {reason}")]
     Unavailable {
-        /// What the latest attempt met.
+        /// The failure of the latest attempt.
         reason: String,
     },
     /// The storage that replicas share refuses this process, or cannot be what it needs, until someone changes that.
@@ -63,7 +63,7 @@ pub enum StoreError {
     /// A name or a key is longer than the store can keep it.
     #[error("the {what} has more than {max} bytes")]
     TooLong {
-        /// What it is.
+        /// The kind of the missing object.
         what: &'static str,
         /// The greatest length in bytes.
         max: usize,
@@ -74,7 +74,7 @@ pub enum StoreError {
     /// Stored data cannot be parsed.
     #[error("the stored {what} cannot be parsed: {reason}")]
     Corrupt {
-        /// What kind of data.
+        /// The kind of data.
         what: String,
         /// The parser's error.
         #[source]

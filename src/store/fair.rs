@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// What a principal loses because it has more than its own bound.
+/// The data that a principal loses because it exceeds its own limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OwnLoss {
     /// All its owners, and how much each of them loses.
@@ -22,7 +22,7 @@ impl OwnLoss {
     }
 }
 
-/// Who has more than their own bound, and what they lose.
+/// The principals that exceed their own limit, and the data that they lose.
 pub(super) fn own_losses(shares: &[(String, u64)], bound_of: impl Fn(&str) -> u64) -> Vec<OwnLoss> {
     let own_loss = |(principal, indexes): (&str, Vec<usize>)| {
         let within: Vec<u64> = indexes.iter().map(|index| shares[*index].1).collect();
@@ -53,7 +53,7 @@ fn by_principal(shares: &[(String, u64)]) -> BTreeMap<&str, Vec<usize>> {
     principals
 }
 
-/// How much each owner has to lose for the sum to shrink by `over`, in the order of `shares`.
+/// The amount that each owner loses so that the sum shrinks by `over`, in the order of `shares`.
 pub(super) fn losses(shares: &[(String, u64)], over: u64) -> Vec<u64> {
     let members: Vec<Vec<usize>> = by_principal(shares).into_values().collect();
     let share = |index: &usize| shares[*index].1;
@@ -69,7 +69,7 @@ pub(super) fn losses(shares: &[(String, u64)], over: u64) -> Vec<u64> {
     losses
 }
 
-/// Who has to lose how much for the sum to shrink by `over`; the others are left out.
+/// The owners that lose data so that the sum shrinks by `over`, with their amounts.
 pub(super) fn losing(shares: Vec<(String, u64)>, over: u64) -> Vec<(String, u64)> {
     if over == 0 {
         return Vec::new();
@@ -79,7 +79,7 @@ pub(super) fn losing(shares: Vec<(String, u64)>, over: u64) -> Vec<(String, u64)
     losing.map(|((owner, _), loss)| (owner, loss)).collect()
 }
 
-/// How much each amount loses when the largest are cut down to one common level, `over` in sum.
+/// The amount that each entry loses when the largest entries are cut down to one common level, `over` in sum.
 fn level_down(amounts: &[u64], over: u64) -> Vec<u64> {
     let above = |level: u64| amounts.iter().map(|amount| u128::from(amount.saturating_sub(level))).sum::<u128>();
 

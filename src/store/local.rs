@@ -74,7 +74,7 @@ impl Signals {
         lock(&self.0).senders.retain(|listener| listener.send((id, signal)).is_ok());
     }
 
-    /// False: what is sent now reaches no one.
+    /// Whether any receiver would get an update that is sent now.
     pub(super) fn has_listeners(&self) -> bool {
         !lock(&self.0).senders.is_empty()
     }

@@ -1,6 +1,6 @@
 //! Storage of runs, sessions and documents: the [`Store`] trait and its contract.
 //!
-//! The engine updates runs in memory; the store persists them behind it. [`Store::touch`] reports that a run has new
+//! The engine updates runs in memory; the store persists them later. [`Store::touch`] reports that a run has new
 //! events and costs one atomic flag; [`Store::settle`] waits until everything reported so far is durable. The contract
 //! tests in `tests/store` run against every implementation. Not here: the meaning of sessions and documents (the
 //! engine), the journal format (`interlingua_core::journal`), and the settings (`crate::config`).
@@ -119,14 +119,14 @@ impl DirtyFlag {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many times events were withdrawn. Read with the run's lock held.
+    /// The number of times that events were withdrawn. Read with the run's lock held.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 }
 
-/// How large a store is.
+/// The size of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreSizes {
     /// Its file in bytes; 0 for memory.
@@ -138,7 +138,7 @@ pub struct StoreSizes {
 /// Whether a store can write.
 #[derive(Clone, Debug, Default)]
 pub enum Health {
-    /// Yes, as far as the store knows.
+    /// The store works, as far as it knows.
     #[default]
     Good,
     /// No; the store keeps retrying.
@@ -172,7 +172,7 @@ fn without_tools(mut info: RunInfo) -> RunInfo {
     info
 }
 
-/// Which runs [`Store::find`] returns.
+/// The runs that [`Store::find`] returns.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     /// Names of agents, one of which the run must belong to. Empty: any agent.
@@ -228,9 +228,9 @@ pub struct RunHead {
     pub protocol: String,
     /// Its owner: [`interlingua_core::Owner::key`].
     pub owner: String,
-    /// How many of its events are stored.
+    /// The number of its stored events.
     pub events: u64,
-    /// How it began ([`interlingua_core::Run::preview`]). Empty for runs of versions that did not store it.
+    /// Its first text ([`interlingua_core::Run::preview`]). Empty for runs of versions that did not store it.
     pub preview: String,
 }
 
@@ -241,7 +241,7 @@ impl RunHead {
     }
 }
 
-/// What it would cost to load a run.
+/// The cost of loading a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadCost {
     /// Bytes to read. 0 if the run is in memory anyway and loading it makes no copy.
@@ -314,10 +314,10 @@ pub struct DocumentWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict;
 
-/// What [`Store::retain`] deletes, and when.
+/// The rules by which [`Store::retain`] deletes.
 #[derive(Clone, Debug)]
 pub struct Retention {
-    /// How long a run is kept after its last change, and a document after its last write.
+    /// Time that a run is kept after its last change, and a document after its last write.
     pub age: Duration,
     /// Maximum number of runs. Above it, the owners with the most runs lose runs first: those that ended and changed
     /// longest ago.
@@ -337,8 +337,8 @@ pub struct Retention {
     pub routes: Vec<(String, RunRetention)>,
     /// Collections whose documents are deleted with a run: those under [`owned_key`] of the run's owner and `<run>/…`.
     pub attached: Vec<String>,
-    /// How much each principal may keep. One that has more loses its own oldest, before the rules above take anything
-    /// from anyone.
+    /// The limits of each principal. A principal that exceeds its limit loses its own oldest data, before the rules
+    /// above delete data of anyone.
     pub bounds: OwnerBoundsOf,
 }
 
@@ -421,7 +421,7 @@ pub fn owned_key(owner: &str, key: &str) -> String {
     format!("{owner}\u{1f}{key}")
 }
 
-/// What one call of [`Store::retain`] did.
+/// The deletions of one call of [`Store::retain`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetentionReport {
     /// Deleted runs.
@@ -526,7 +526,7 @@ pub enum Signal {
 /// # }
 /// ```
 pub trait Store: Send + Sync + 'static {
-    /// What a store offers that other processes use too. `None`: this process has it for itself.
+    /// The interface of a store that several processes share. `None`: only this process uses the store.
     fn shared(&self) -> Option<&dyn Shared> {
         None
     }
@@ -554,7 +554,7 @@ pub trait Store: Send + Sync + 'static {
     /// Loads a run: everything settled, and possibly more. `None`: there is no such run.
     fn load(&self, id: RunId) -> StoreFuture<Option<Arc<StoredRun>>>;
 
-    /// What it would cost to load a run, determined without loading it. `None`: there is no such run.
+    /// The cost of loading a run, determined without loading it. `None`: there is no such run.
     fn load_cost(&self, id: RunId) -> StoreFuture<Option<LoadCost>>;
 
     /// The owner of a run, determined without loading it. `None`: there is no such run.
@@ -577,7 +577,7 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes a run, atomically. True if there was one. The caller stops updating the run first.
     fn remove(&self, id: RunId) -> StoreFuture<bool>;
 
-    /// Reads a document. `None`: there is none.
+    /// Reads a document, if it exists.
     fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>>;
 
     /// Writes a document if the precondition holds (compare and swap): of several writers that expect the same version,
@@ -608,7 +608,8 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<Vec<DocumentEntry>>;
 
-    /// How many documents of a collection belong to a principal: the part of an owner's key before the first `/`.
+    /// The number of documents of a principal in a collection. A principal is the part of an owner's key before the
+    /// first `/`.
     fn count(&self, collection: &str, principal: &str) -> StoreFuture<u64>;
 
     /// Acquires a lease, or renews it for its holder: until `ttl` has passed no one else gets it. False: another holder
@@ -642,7 +643,7 @@ pub trait Store: Send + Sync + 'static {
         Health::Good
     }
 
-    /// How much it holds, and how much it still has to write. For metrics: it may read the size of a file.
+    /// The stored amount, and the amount that is not written yet. For metrics: it may read the size of a file.
     fn sizes(&self) -> StoreSizes {
         StoreSizes::default()
     }

@@ -1,10 +1,10 @@
-//! What one principal may keep, whatever others have. Not here: who loses when all together keep too much
-//! ([`super::fair`]).
+//! Limits of one principal's data, independent of other principals. Not here: the choice of the data to delete when all
+//! principals together exceed a limit ([`super::fair`]).
 
 use std::fmt;
 use std::sync::Arc;
 
-/// How much one principal may keep, over all its routes and tenants. [`u64::MAX`]: as much as there is room for.
+/// Limits of one principal's data, over all its routes and tenants. [`u64::MAX`]: no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerBounds {
     /// Runs.
@@ -18,7 +18,7 @@ pub struct OwnerBounds {
 }
 
 impl OwnerBounds {
-    /// As much as there is room for.
+    /// No limits.
     pub const NONE: Self = Self { runs: u64::MAX, route_runs: u64::MAX, documents: u64::MAX, bytes: u64::MAX };
 }
 

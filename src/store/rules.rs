@@ -1,5 +1,5 @@
-//! What a [`Retention`] policy says about sets of runs, for stores that select by query: pure. Not here: the queries, and
-//! who loses when all together keep too much ([`super::fair`]).
+//! The rules of a [`Retention`] policy for sets of runs, for stores that select by query: pure functions. Not here: the
+//! queries, and the fair division of deletions ([`super::fair`]).
 
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;

@@ -1,5 +1,5 @@
-//! What a store offers that several processes use at the same time: runs that others hold, lines for turns, and how
-//! this process stands with the others. Not here: the rules of several processes (the [module](super) documentation).
+//! The interface of a store that several processes share: other processes' runs, queues of turns, and the state of this
+//! process among the others. Not here: the rules of several processes (the [module](super) documentation).
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use interlingua_core::id::RunId;
 
 use super::{StoreError, StoreFuture};
 
-/// What a store has of a run that is opened.
+/// The stored part of a run that is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Nothing: the run is new.
     New,
     /// So many events, all of which the journal starts with, and no replica holds it.
     Existing {
-        /// How many events the caller has loaded.
+        /// The number of events that the caller has loaded.
         events: u64,
     },
 }
 
-/// What has been committed of a run since the update before it.
+/// The committed part of a run since the previous update.
 #[derive(Clone, Debug)]
 pub struct RunUpdate {
     /// Complete lines of [`interlingua_core::journal`] that continue those of the update before.
@@ -31,7 +31,7 @@ pub struct RunUpdate {
     pub info: Option<Box<RunInfo>>,
 }
 
-/// A place in the line for the turns of a session.
+/// A place in the queue of a session's turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// The session, by the key of its document.
@@ -42,7 +42,7 @@ pub struct Ticket {
     pub is_first: bool,
 }
 
-/// What has become of a replica's lease.
+/// The state of a replica's lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaseState {
     /// It has none yet: the storage was not reached since the process began.
@@ -70,7 +70,7 @@ impl LeaseState {
     }
 }
 
-/// How a replica stands with the others, as far as it knows.
+/// The state of a replica among the others, as far as it knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaStatus {
     /// Its lease.
@@ -85,7 +85,7 @@ pub struct ReplicaStatus {
     pub following: usize,
     /// Runs that it holds and others follow.
     pub followed: usize,
-    /// Turns of this process that wait for their place in line.
+    /// Turns of this process that wait in the queue.
     pub turns_waiting: usize,
     /// Connections to the storage.
     pub connections: usize,
@@ -93,29 +93,29 @@ pub struct ReplicaStatus {
 
 /// The part of [`super::Store`] that only a shared store has.
 pub trait Shared: Send + Sync {
-    /// How this replica stands with the others. Cheap.
+    /// The state of this replica among the others. Cheap.
     fn status(&self) -> ReplicaStatus {
         ReplicaStatus::default()
     }
 
-    /// Takes a place in the line for the turns of a session: the last one. `most`: so many others may be in line before
-    /// it; with 0 the line has to be empty. `None`: there are more. `continues`: the run whose next turn it is.
+    /// Takes the last place in the queue of a session's turns. `most`: the maximum number of places before it; with 0
+    /// the queue must be empty. `None`: the queue is longer. `continues`: the run whose next turn it is.
     ///
     /// Confirmed: the place is kept until [`Shared::leave_turn`], or until its replica is fenced or leaves. Not
-    /// confirmed: a place that was taken all the same is given up.
+    /// confirmed: a place that was taken nevertheless is given up.
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>>;
 
     /// True if a place in any line is for a turn that continues this run, and has to wait for another one.
     fn is_continued(&self, run: RunId) -> StoreFuture<bool>;
 
-    /// Resolves once no other place in line is before this one. [`StoreError::Fenced`]: the place was lost.
+    /// Resolves once this place is the first in the queue. [`StoreError::Fenced`]: the place was lost.
     fn turn_comes(&self, ticket: &Ticket) -> StoreFuture<()>;
 
-    /// Gives a place in line up, first or not. Takes effect after all writes that were called before it. If the storage
-    /// cannot be reached, the store does it later: the caller need not call it again.
+    /// Gives up a place in the queue, first or not. Takes effect after all writes that were called before it. If the
+    /// storage is unreachable, the store does it later: the caller need not repeat the call.
     fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()>;
 
-    /// What is committed of a run from event `from` on, whichever replica holds it: first what there is, then what comes,
-    /// without gaps, until the run ends or is deleted. The first update has the metadata.
+    /// The committed part of a run from event `from` on, whichever replica owns it: first the existing events, then new
+    /// ones, without gaps, until the run ends or is deleted. The first update has the metadata.
     fn follow(&self, id: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>>;
 }

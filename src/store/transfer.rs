@@ -1,4 +1,4 @@
-//! What is copied from one store to another of a different kind. Not here: reading it (`super::sqlite`) and writing it
+//! Data that is copied from one store to another of a different kind. Not here: reading (`super::sqlite`) and writing
 //! (`super::postgres`).
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub enum StoredItem {
     Document(StoredDocument),
 }
 
-/// A document with all that a store knows of it.
+/// A document with all its stored fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDocument {
     /// Its collection.
@@ -32,12 +32,12 @@ pub struct StoredDocument {
     pub value: Vec<u8>,
 }
 
-/// How much there is, or was copied.
+/// The totals of a store, or the copied amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transferred {
     /// Runs.
     pub runs: u64,
-    /// Those of them that were under way: the next gateway that starts closes them.
+    /// The number of active runs: the next gateway that starts closes them.
     pub unfinished: u64,
     /// Events of all runs.
     pub events: u64,

@@ -1,5 +1,5 @@
-//! What operators see of gateways that share a database, while it is there, while it is away, and after it was:
-//! `/readyz`, metrics and log lines. Not here: what becomes of runs meanwhile (`main`, and `cargo xtask faults`).
+//! The operators' view of gateways that share a database, while it is there, while it is away, and after it was:
+//! `/readyz`, metrics and log lines. Not here: runs meanwhile (`main`, and `cargo xtask faults`).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -62,7 +62,7 @@ async fn until_figure(process: &Process, name: &str, least: f64) {
     .await;
 }
 
-/// How many lines of the log have this message.
+/// The number of log lines with this message.
 fn logged(folder: &Path, message: &str) -> usize {
     std::fs::read_to_string(folder.join("log")).unwrap().matches(message).count()
 }
@@ -180,7 +180,8 @@ async fn operators_see_an_outage_and_a_takeover() {
     let after = figures(&cut).await;
     assert_eq!((after["joined"], after["runs_held"]), (1.0, 0.0), "{after:?}");
     assert!(after["reconnects_total"] >= 1.0, "{after:?}");
-    for message in ["the database cannot be written", "the database can be written again", "goes on as a new replica"] {
+    for message in ["the database cannot be written", "the database can be written again", "continues as a new replica"]
+    {
         poll_until(message, async || (logged(folder_of_cut.path(), message) == 1).then_some(())).await;
     }
 }

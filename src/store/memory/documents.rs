@@ -47,7 +47,7 @@ impl Documents {
         shares
     }
 
-    /// How many documents of a collection a principal has.
+    /// The number of documents of a principal in a collection.
     pub(super) fn count(&self, collection: &str, principal: &str) -> u64 {
         let from = (collection.to_owned(), String::new());
         let of_collection = self.by_key.range(from..).take_while(|((name, _), _)| name == collection);

@@ -1,7 +1,7 @@
-//! Finds a page of runs. What was ended is found by the time of its last change, so that asking for the latest changes costs
-//! no more than there are; the rest is judged run by run, and only the runs of the page are described.
+//! Finds a page of runs. Ended runs are indexed by the time of their last change, so that the latest changes cost no
+//! more than their number; other runs are checked one by one, and only the runs of the page are described.
 //!
-//! Not here: how runs are kept ([`super`]).
+//! Not here: the storage of runs ([`super`]).
 
 use std::ops::Bound;
 use std::sync::Mutex;

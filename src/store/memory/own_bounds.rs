@@ -1,5 +1,5 @@
-//! What single principals may keep: one that has more loses its own oldest runs and documents, and no one else does.
-//! Not here: the rules for all together ([`super`]).
+//! Limits of single principals in the memory store: a principal that exceeds its limit loses its own oldest runs and
+//! documents. Not here: the limits over all principals ([`super`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Runs {
         self.oldest(&own, losses, loss.over, limit, weight_of)
     }
 
-    /// How many bytes each owner has in ended runs and documents.
+    /// The bytes of each owner in ended runs and documents.
     pub(super) fn byte_shares(&self, documents: &Documents) -> Vec<(String, u64)> {
         let mut shares: BTreeMap<String, u64> = documents.shares();
         for (_, id) in &self.ended {

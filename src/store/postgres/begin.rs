@@ -15,7 +15,7 @@ use crate::store::StoreError;
 
 /// Time between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the log says that the database cannot be reached, with the reason.
+/// Interval of the log line that the database is unreachable, with the reason.
 const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Connects, brings the schema up to date, and joins the other replicas.

@@ -1,4 +1,4 @@
-//! Connections to the database: made, set up, and driven. Not here: what is sent over them.
+//! Connections to the database: opening, settings, and driving. Not here: the statements.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::tls::Encryption;
 use crate::clock;
 use crate::store::StoreError;
 
-/// How long one address of the database may take to accept a connection. Others are tried then.
+/// Time that one address of the database has to accept a connection. Then the next address is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the rest of it may take: encryption, password, settings.
+/// Time for the rest of a connection: encryption, password, settings.
 const ENTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The least time after which data that is not acknowledged ends a connection. Otherwise it is a third of a lease, so that
 /// the lease can still be renewed over another one.
 const MIN_USER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a notification may take. It is not sent through a pooler at all.
+/// Timeout of a notification. A notification is never sent through a pooler.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes connections. Clones find out the same.
@@ -99,7 +99,7 @@ impl Connector {
         self.is_pooled.load(Ordering::Relaxed)
     }
 
-    /// How many connections there are.
+    /// The number of open connections.
     pub(super) fn open_connections(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -114,7 +114,7 @@ impl Connector {
         listener.batch(&format!("LISTEN \"{channel}\"")).await.map_err(sql)?;
         sender.rows("SELECT pg_notify($1, 'r')", &[(&channel, Type::TEXT)]).await.map_err(sql)?;
         let is_pooled = tokio::time::timeout(NOTICE_TIMEOUT, notices.runs.notified()).await.is_err();
-        // A session behind a pooler is the next client's, and would go on listening.
+        // A pooler passes a session on to the next client, where it would keep listening.
         let _ = listener.batch("UNLISTEN *").await;
         self.set_pooled(is_pooled);
         Ok(())
@@ -184,7 +184,7 @@ impl Connector {
 
     fn set_all(&self, set: &str, is_local: bool) -> String {
         let settings = self.settings.iter().map(|(name, value)| format!("{set} {name} = {value}; "));
-        // What is confirmed is on a disk. Stricter settings of the operator stay.
+        // Confirmed data is on a disk. Stricter settings of the operator stay.
         settings.collect::<String>()
             + &format!(
                 "SELECT set_config('synchronous_commit', 'on', {is_local})
@@ -208,7 +208,7 @@ fn is_loopback(host: &Host) -> bool {
     }
 }
 
-/// Those who wait for notifications of other replicas.
+/// The receivers of other replicas' notifications.
 #[derive(Default)]
 pub(super) struct Notices {
     /// Places in lines for turns were given up.

@@ -14,7 +14,7 @@ use tokio_postgres::{Client, Error, Row};
 /// poolers may give each transaction another connection.
 pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
-/// How long a statement may go without a result. The database cancels statements before that.
+/// Time after which a statement without a result fails. The database cancels statements earlier.
 const LIMIT: Duration = Duration::from_secs(35);
 
 /// The schema that all tables are in, quoted.

@@ -1,11 +1,11 @@
-//! Errors of the database as errors of a store. Not here: what is done about them.
+//! Errors of the database as errors of a store. Not here: the reaction to them.
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 use crate::store::StoreError;
 
-/// What a failed statement means for the store.
+/// The meaning of a failed statement for the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The replica was fenced, or the database does not know it.
@@ -30,9 +30,9 @@ impl Failure {
             "IL002" => return Self::Applied,
             _ => {}
         }
-        // Classes: 08 connection, 0A and 26 what a pooler or a migration has changed, 25 transaction state (read-only), 3F
-        // and 42 schema and rights, which an operator can mend, 40 rollback, 53 resources, 55 not now, 57 operator, 58
-        // system.
+        // Classes: 08 connection, 0A and 26 changes by a pooler or a migration, 25 transaction state (read-only), 3F
+        // and 42 schema and rights, which an operator can correct, 40 rollback, 53 resources, 55 not now, 57 operator,
+        // 58 system.
         let class = state.code().get(..2).unwrap_or("");
         match class {
             _ if *state == SqlState::OUT_OF_MEMORY => Self::TooLarge,

@@ -1,8 +1,8 @@
-//! One flush: all that a replica has to write, in one transaction that fails as a whole if the replica was fenced. It has
-//! a number, so that it is applied once however often it is sent, and everything that callers wait for has an id or a
+//! One flush: all pending writes of a replica, in one transaction that fails as a whole if the replica was fenced. It
+//! has a number, so that it is applied once however often it is sent. Every write with a waiting caller has an id or a
 //! condition by which its result is found again after a lost connection.
 //!
-//! Not here: what is written of runs ([`super::tracked`]), and when a flush is sent, and again ([`super::writer`]).
+//! Not here: the written parts of runs ([`super::tracked`]), and sending and retrying a flush ([`super::writer`]).
 
 mod answers;
 mod halves;
@@ -81,14 +81,14 @@ struct Queueing {
     reply: Reply<Option<Ticket>>,
 }
 
-/// A run of which the caller has loaded so many events.
+/// A run of which the caller has loaded this number of events.
 struct Claiming {
     run: Arc<dyn Journal>,
     events: i64,
     reply: Reply<()>,
 }
 
-/// What one transaction writes, and who waits for it.
+/// The writes of one transaction, and the callers that wait for it.
 pub(super) struct Flush {
     replica: Uuid,
     pub(super) number: i64,
@@ -101,7 +101,7 @@ pub(super) struct Flush {
     queueing: Vec<Queueing>,
     leaving: (Vec<String>, Vec<i64>),
     signals: Vec<(Uuid, RunId, &'static str)>,
-    /// Those who wait until it is committed, and the run they wait for.
+    /// The callers that wait until it is committed, each with its run.
     waiting: Vec<(Option<RunId>, Reply<()>)>,
     pub(super) closing: Option<Reply<()>>,
 }
@@ -115,8 +115,8 @@ pub(super) const fn signal_name(signal: Signal) -> &'static str {
 }
 
 impl Flush {
-    /// Takes work, in its order, as far as it fits into one transaction; leaves the rest. What was asked of another replica,
-    /// which this process was before, fails.
+    /// Takes work, in its order, as far as it fits into one transaction; leaves the rest. Work for an earlier replica
+    /// id of this process fails.
     pub(super) fn build(
         replica: Uuid,
         number: i64,
@@ -201,7 +201,7 @@ impl Flush {
         !self.claims.is_empty()
     }
 
-    /// What other replicas are notified of.
+    /// The notifications for other replicas.
     pub(super) fn notices(&self) -> String {
         let mut notices = String::new();
         if self.runs.changes_followed {
@@ -399,7 +399,7 @@ impl Flush {
     }
 
     async fn heads(&self, database: &Database) -> Result<Vec<Row>, Error> {
-        // Of several states of one run in one flush, the last one counts; what it grew by is added up.
+        // Of several states of one run in one flush, the last one applies; the growth is summed up.
         let mut latest: BTreeMap<Uuid, (&super::tracked::Head, i64)> = BTreeMap::new();
         for head in &self.runs.heads {
             let (_, added) = latest.get(&head.id).copied().unwrap_or((head, 0));

@@ -1,9 +1,10 @@
-//! Runs that this replica follows, no matter who holds them. Whenever a holder has written lines of runs that are followed, it
-//! notifies, and one query reads what all holders wrote: a row per flush, from the part of the log that is for followers. What
-//! is not in there any more or not yet, and the state of the runs, is read from the runs' own rows: when a holder notifies of
-//! that, when a run is followed from now on, and now and then. A replica of an earlier version writes rows only.
+//! Runs that this replica follows, whichever replica owns them. When an owner has written lines of followed runs, it
+//! notifies, and one query reads the lines of all owners: a row per flush, from the part of the log that is for
+//! followers. Lines that are no longer or not yet in the log, and the state of the runs, are read from the runs' own
+//! rows: after a notification about them, when a follow begins, and at intervals. A replica of an earlier version
+//! writes rows only.
 //!
-//! Not here: which of its runs a holder writes for followers ([`super::writer`]).
+//! Not here: the choice of the runs that an owner writes for followers ([`super::writer`]).
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -25,19 +26,19 @@ use super::reads::{ReadError, Reads};
 use crate::store::local::lock;
 use crate::store::{RunUpdate, StoreError, log};
 
-/// How often is looked for what no holder has notified.
+/// Interval of the search for changes without a notification.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// The same where none can notify.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// For how long a holder is asked to write a run at once, and how often it is asked again.
+/// Duration of the request to an owner to write a run immediately, and interval of its renewal.
 const INTEREST: Duration = Duration::from_secs(30);
 const RENEWAL: Duration = Duration::from_secs(10);
 /// Updates that wait for a slow follower. It is not asked for more meanwhile.
 const BUFFER: usize = 64;
-/// How many rows of one run, or of the log of one holder, are read at once.
+/// Maximum number of rows of one run, or of the log of one owner, per read.
 const MAX_ROWS: i64 = 512;
 
-/// What holders wrote for followers, from the last row on that was read of each of them.
+/// The lines of owners for followers, after the last row that was read of each owner.
 const LOGGED: &str = "
     SELECT l.replica, l.flush, l.followed
     FROM il.replicas r
@@ -94,7 +95,7 @@ struct Followed {
     run: RunId,
     /// The next event.
     next: u64,
-    /// As its row was read last.
+    /// The value when its row was last read.
     changed_at: i64,
     state: String,
     /// Lines were passed over: they are in the run's rows, or will be.
@@ -106,7 +107,7 @@ struct Followed {
 type Seen = HashMap<Uuid, i64>;
 
 impl Follows {
-    /// What is committed of a run, from an event on.
+    /// The committed part of a run, from an event on.
     pub(super) fn follow(&self, run: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>> {
         let (updates, receiver) = mpsc::channel(BUFFER);
         let mut state = lock(&self.state);
@@ -120,7 +121,7 @@ impl Follows {
         stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed()
     }
 
-    /// How many runs are followed.
+    /// The number of followed runs.
     pub(super) fn len(&self) -> usize {
         lock(&self.state).by_number.len()
     }
@@ -323,7 +324,7 @@ impl State {
     }
 }
 
-/// What was read of one run.
+/// The rows that were read of one run.
 #[derive(Default)]
 struct Read<'a> {
     head: Option<&'a Row>,
@@ -343,7 +344,7 @@ impl Followed {
         !self.state.is_empty()
     }
 
-    /// What is new, and true if nothing will come after it. `None`: nothing is new.
+    /// The new part, and whether it is the last one. `None`: there is no new part.
     fn update(&mut self, read: &Read<'_>) -> Result<Option<(RunUpdate, bool)>, ReadError> {
         let mut lines: Vec<u8> = Vec::new();
         let mut is_complete = true;
@@ -371,7 +372,7 @@ impl Followed {
 
         let mut info: Option<Box<RunInfo>> = None;
         let mut is_over = false;
-        // While there are more lines than were read, the run is shown as it stood before.
+        // While some lines are not read yet, the run is shown in its earlier state.
         if let Some(row) = read.head.filter(|row| is_complete && !row.get::<_, bool>(1)) {
             let about: &[u8] = row.get(4);
             info = Some(Box::new(parse_info(self.run, about, row.get(5))?));

@@ -14,10 +14,10 @@ use super::latest_lines;
 use crate::clock;
 use crate::store::StoreError;
 
-/// How many runs are looked for at once.
+/// Number of runs per query.
 const BATCH: i64 = 50;
 
-/// As runs of a replica that has left: they are handed out, and end.
+/// Like runs of a replica that has left: they are handed out, and end.
 const GIVE_UP: &str = "
     WITH given_up AS (UPDATE il.runs SET holder = $3 WHERE holder = $1 AND id = ANY ($2) RETURNING id)
     INSERT INTO il.replicas (id, state, version, journal) SELECT $3, 'left', '', 1 WHERE EXISTS (SELECT FROM given_up)";

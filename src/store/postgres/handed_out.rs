@@ -1,5 +1,6 @@
-//! Runs that the engine was handed, and those that it is to be handed because this replica holds them and does not have
-//! them. Not here: finding those ([`super::given_up`]), and taking runs over ([`super::recover`]).
+//! Orphaned runs: owned by this replica in the database, but not loaded. Records which of them were given to the engine
+//! for recovery. Not here: the search for such runs ([`super::given_up`]), and the takeover of other replicas' runs
+//! ([`super::recover`]).
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,10 +10,10 @@ use uuid::Uuid;
 
 use crate::store::local::lock;
 
-/// How long the engine may take to open a run that it was handed. After that it is handed out again.
+/// Time that the engine has to open a run that was handed out. After it the run is handed out again.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Which runs the engine was handed, and which it should be handed.
+/// The runs that were handed out to the engine, and those that wait for it.
 #[derive(Default)]
 pub(super) struct HandedOut(Mutex<State>);
 
@@ -31,7 +32,7 @@ impl HandedOut {
         lock(&self.0).since.extend(runs.map(|run| (run, now)));
     }
 
-    /// Those of these runs that the engine was not handed a moment ago.
+    /// The runs among these that were not handed out recently.
     pub(super) fn without_handed_out(&self, runs: Vec<Uuid>) -> Vec<Uuid> {
         let mut state = lock(&self.0);
         state.since.retain(|_, since| since.elapsed() < OPENING_TIMEOUT);

@@ -32,7 +32,7 @@ impl WriterHealth {
         lock(&self.0).take().map(|failing| failing.since.elapsed())
     }
 
-    /// What the latest attempt met.
+    /// The failure of the latest attempt.
     pub(super) fn reason(&self) -> String {
         lock(&self.0).as_ref().map_or_else(String::new, |failing| failing.reason.clone())
     }

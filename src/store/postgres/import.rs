@@ -17,10 +17,10 @@ use super::{check, schema, text};
 use crate::clock;
 use crate::store::{StoreError, StoredDocument, StoredItem, StoredRun, Transferred, Version, owner_in};
 
-/// How much is sent at once: so much memory is needed, and as much as the largest run.
+/// Size of a batch. The import needs this much memory, plus the size of the largest run.
 const MAX_BATCH_BYTES: u64 = 4 << 20;
 const MAX_BATCH_ITEMS: usize = 500;
-/// How many events one row has at most.
+/// Maximum number of events in one row.
 const MAX_ROW_EVENTS: u64 = 1000;
 
 /// Reading the other store takes time, and so do large rows.
@@ -31,7 +31,7 @@ const IN_USE: &str = "
     SELECT count(*) FROM il.replicas
     WHERE state = 'active' AND renewed_at > clock_timestamp() - $1::float8 * interval '1 second'";
 const IS_EMPTY: &str = "SELECT NOT EXISTS (SELECT FROM il.runs) AND NOT EXISTS (SELECT FROM il.documents)";
-/// As one that has left: its runs are handed out, and closed.
+/// A replica that has left: its runs are handed out, and closed.
 const REPLICA: &str = "INSERT INTO il.replicas (id, state, version, journal) VALUES ($1, 'left', $2, 1)";
 const RUN: &str = "
     INSERT INTO il.runs (id, holder, agent, owner, session, protocol, state, ended, hidden, created_at, changed_at,
@@ -51,7 +51,7 @@ const WRITTEN: &str = "
            (SELECT coalesce(sum(upto), 0) FROM il.runs)::bigint";
 const ANALYZE: &str = "ANALYZE il.runs; ANALYZE il.lines; ANALYZE il.documents";
 
-/// What is copied, where from, and how.
+/// The source and the options of an import.
 pub struct Import<'a> {
     /// Everything, once.
     pub items: &'a mut dyn Iterator<Item = Result<StoredItem, StoreError>>,

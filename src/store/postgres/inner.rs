@@ -1,4 +1,4 @@
-//! What the threads of the gateway and the tasks of the store share. Not here: what any of them does with it.
+//! State that the gateway's threads and the store's tasks share. Not here: its use.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +80,7 @@ impl Inner {
         Err(StoreError::Unavailable { reason: self.health.reason() })
     }
 
-    /// How this replica stands with the others.
+    /// The state of this replica among the others.
     pub(super) fn status(&self) -> ReplicaStatus {
         ReplicaStatus {
             following: self.follows.len(),

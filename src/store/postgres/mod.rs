@@ -1,15 +1,14 @@
-//! A store in a PostgreSQL database, which any number of gateways use at the same time. Designed so that a running
-//! stream costs next to nothing: each replica writes the new events of all its runs in one transaction every few
-//! milliseconds.
+//! A store in a PostgreSQL database, which any number of gateways use at the same time. Each replica writes
+//! the new events of all its runs in one transaction every few milliseconds, so that a running stream causes little load.
 //!
-//! `options` has the settings, `begin` joins the other replicas and `standing` says how this one stands with them,
+//! `options` has the settings, `begin` joins the other replicas and `standing` has the state of this one,
 //! `connect` and `database` a connection, `schema` the tables, `check` whether a database can be used; `work` and
-//! `queue` what is to be written, `tracked` what of it is written of runs, `flush` one transaction, `results` what it
-//! came to, `writer` the task that sends them; `reads` the connections for reading, `reader` the queries; `turns`,
-//! `follows` and `signals` what comes from other replicas; `recover` what lost ones left, `latest_lines` what only their
-//! logs have, `given_up` what this one holds and does not have, `handed_out` what the engine is given of both; `leases`
-//! who does what only one does, `retention` deletions, `import` what comes from a store of another kind. All of them run
-//! on a thread of their own. Not here: files.
+//! `queue` pending writes, `tracked` the written parts of runs, `flush` one transaction, `results` its result, `writer`
+//! the task that sends flushes; `reads` the connections for reading, `reader` the queries; `turns`, `follows` and
+//! `signals` data from other replicas; `recover` the runs of lost replicas, `latest_lines` lines that only their logs
+//! contain, `given_up` orphaned runs of this replica, `handed_out` the runs given to the engine; `leases` tasks that one
+//! replica performs for all, `retention` deletions, `import` data from a store of another kind. All of them run on a
+//! thread of their own. Not here: files.
 
 mod begin;
 mod check;
@@ -70,14 +69,14 @@ use super::{
 };
 use crate::clock;
 
-/// How long the store may take to begin.
+/// Time that the store has to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A store in a PostgreSQL database. Dropping it without [`Store::close`] is like a crash: other replicas take its runs
 /// over once its lease has run out.
 pub struct Postgres {
     inner: Arc<Inner>,
-    /// What is to be begun on the store's thread. Dropped, it ends the thread.
+    /// Jobs for the store's thread. Dropping the sender ends the thread.
     jobs: UnboundedSender<Job>,
 }
 
@@ -168,7 +167,7 @@ impl Postgres {
         if let Err(error) = self.inner.check_usable() {
             return failed(error);
         }
-        // Before anything else: who asks does not know yet that this replica was lost, if it is now.
+        // Read first: if this replica is lost during the call, the caller does not know it yet.
         let replica = self.inner.replica();
         let (reply, receiver) = oneshot::channel();
         let work = work(reply);
@@ -339,7 +338,7 @@ impl Store for Postgres {
             return failed(error);
         }
         let (key, holder) = (text::kept(key).into_owned(), text::kept(holder).into_owned());
-        // Longer than this is for ever.
+        // A longer time is unlimited.
         let seconds = ttl.as_secs_f64().min(1e9);
         self.spawn(async move |inner| leases::acquire(&inner, &key, &holder, seconds).await)
     }

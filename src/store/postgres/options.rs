@@ -13,11 +13,11 @@ pub struct PostgresOptions {
     pub url: String,
     /// The schema that all tables are in.
     pub schema: String,
-    /// How long a replica may be silent before others may take its runs over.
+    /// Time without a connection after which other replicas may take over the runs of a replica.
     pub lease: Duration,
-    /// How many connections are used for reading.
+    /// Number of connections for reading.
     pub readers: usize,
-    /// How certificates of the server are judged.
+    /// Verification of the server's certificate.
     pub tls: Arc<rustls::ClientConfig>,
     /// Counts transactions.
     pub metrics: Option<StoreMetrics>,

@@ -1,6 +1,6 @@
-//! What single principals may keep: one that has more loses its own oldest runs and documents, and no one else does. How
-//! much each owner has is counted in indexes when it is asked for: counters that every flush keeps would make the flushes
-//! of all replicas wait for each other. Not here: the rules for all together ([`super::retention`]).
+//! Limits of single principals in PostgreSQL: a principal that exceeds its limit loses its own oldest runs and
+//! documents. Each owner's amount is counted in indexes on demand: counters in every flush would make the flushes of
+//! all replicas wait for each other. Not here: the limits over all principals ([`super::retention`]).
 
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -83,7 +83,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// How many runs each owner has on a route. `None`: at all.
+    /// The number of runs of each owner on a route. `None`: on all routes.
     pub(super) async fn run_shares(&self, route: Option<&str>) -> Result<Vec<(String, u64)>, StoreError> {
         match route.map(text::kept) {
             Some(route) => self.shares(RUNS_OF_ROUTE, &[(&route, Type::TEXT)]).await,
@@ -91,12 +91,12 @@ impl Round<'_> {
         }
     }
 
-    /// How many documents of a collection each owner has.
+    /// The number of documents of each owner in a collection.
     pub(super) async fn document_shares(&self, collection: &str) -> Result<Vec<(String, u64)>, StoreError> {
         self.shares(DOCUMENTS, &[(&collection, Type::TEXT)]).await
     }
 
-    /// How many bytes each owner has.
+    /// The bytes of each owner.
     pub(super) async fn byte_shares(&self) -> Result<Vec<(String, u64)>, StoreError> {
         self.shares(BYTES, &[]).await
     }

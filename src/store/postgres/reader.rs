@@ -214,7 +214,7 @@ pub(super) async fn list(
         .collect())
 }
 
-/// The first text after all that begin with this one. `None`: there is none.
+/// The first text after all texts with this prefix, if there is one.
 fn end_of_prefix(prefix: &str) -> Option<String> {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
@@ -232,7 +232,7 @@ fn document(row: &Row) -> Document {
     Document { value: Bytes::from(row.get::<_, Vec<u8>>(0)), version: version(1), created: version(2) }
 }
 
-/// How many documents of a collection a principal has, with all its routes and tenants.
+/// The number of documents of a principal in a collection, with all its routes and tenants.
 pub(super) async fn count(database: &Database, collection: &str, principal: &str) -> Result<u64, ReadError> {
     // '0' is the character after '/'.
     let sql = "

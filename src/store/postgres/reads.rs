@@ -16,10 +16,10 @@ use super::error::{Failure, store_error};
 use super::health::WriterHealth;
 use crate::store::{Health, StoreError};
 
-/// How long a caller waits for a connection, and for a result while the database does not answer the writer either.
-/// Reading is refused soon while the database is away.
+/// Time that a caller waits for a connection, and for a result while the database does not answer the writer either.
+/// While the database is away, reads fail after this time.
 const WAIT: Duration = Duration::from_secs(2);
-/// How long a statement may take.
+/// Timeout of a statement.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why a read failed.
@@ -73,7 +73,7 @@ impl Reads {
         self.connector.is_pooled()
     }
 
-    /// Reads something. A connection that was lost meanwhile is made again, once.
+    /// Reads with a connection. A connection that is lost meanwhile is opened again, once.
     pub(super) async fn read<T>(&self, read: impl AsyncFn(&Database) -> Result<T, ReadError>) -> Result<T, StoreError> {
         for attempt in 0.. {
             let database = self.connection().await?;
@@ -104,8 +104,8 @@ impl Reads {
         }
     }
 
-    /// A connection, made by a task of its own if there is none: that takes longer than a caller waits if the first of
-    /// several hosts does not answer, and goes on for the next caller then.
+    /// A connection. Without one, a task of its own opens it: that may take longer than a caller waits if the first of
+    /// several hosts does not answer, and the next caller can then use it.
     async fn connection(&self) -> Result<Arc<Database>, StoreError> {
         let place = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
         let (slot, connector) = (Arc::clone(&self.connections[place]), self.connector.clone());

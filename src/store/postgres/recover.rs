@@ -15,7 +15,7 @@ use super::inner::Inner;
 use super::latest_lines;
 use crate::store::StoreError;
 
-/// How many runs are handed out at once.
+/// Number of runs that are handed out at once.
 const BATCH: i64 = 50;
 
 /// By the store's clock, and only by a replica that has been connected for a lease itself, without a gap: after an outage
@@ -88,7 +88,7 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
     let mut claimed: Vec<(i64, Uuid)> = claimed.iter().map(|row| (row.get(1), row.get(0))).collect();
     claimed.sort_unstable();
     let mut runs: Vec<RunId> = claimed.into_iter().map(|(_, id)| RunId(id)).collect();
-    // Noted before anything else can fail: what is claimed is handed out.
+    // Recorded before any step can fail, so that every claimed run is handed out.
     inner.handed_out.add(runs.iter().map(|run| run.0));
     let forgotten = given_up::recover(inner, replica).await.unwrap_or_else(|error| {
         tracing::debug!(%error, "held runs cannot be looked up now");
@@ -99,7 +99,7 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
     Ok(runs)
 }
 
-/// Moves what one fenced replica left to where all replicas read it. False: there is none.
+/// Moves the log lines of one fenced replica to rows that all replicas read. Returns whether there was such a replica.
 async fn fold_one(database: &Database) -> Result<bool, Error> {
     database.begin().await?;
     let folded = fold_locked(database).await;

@@ -1,4 +1,4 @@
-//! What one flush came to, and what its rows say of it. Not here: the answers to those who wait ([`super::flush`]).
+//! The result of a flush, from its rows. Not here: the replies to waiting callers ([`super::flush`]).
 
 use tokio_postgres::Row;
 use uuid::Uuid;

@@ -20,7 +20,7 @@ use super::tracked::int;
 use crate::store::rules::{BATCH, Candidate, RuleSet, has_to_go, rule_sets};
 use crate::store::{Retention, RetentionReport, StoreError, attached_keys, before, fair};
 
-/// Who deletes.
+/// The lease of the replica that deletes.
 const LEASE: &str = "store/retention";
 /// Far longer than a batch takes.
 const LEASE_SECONDS: f64 = 60.0;
@@ -67,8 +67,7 @@ const DELETE: &str = "
         WHERE p.collection = ANY ($4) AND p.key >= g.key || chr(28) AND p.key < g.key || chr(29))
     SELECT count(*) FROM gone";
 
-/// What replicas leave behind: what ran out, replicas that have left and that no run names as its holder, and what was
-/// sent to them.
+/// Leftovers of replicas: expired entries, replicas that have left and own no run, and signals to them.
 const LEFT_BEHIND: [&str; 5] = [
     "DELETE FROM il.follows WHERE (run, replica) IN (
         SELECT run, replica FROM il.follows WHERE until < clock_timestamp() LIMIT 1000 FOR UPDATE SKIP LOCKED)",
@@ -88,7 +87,7 @@ const DELETE_LINE: &str = "SELECT il.leave_turns(ARRAY[$1::text], ARRAY[]::bigin
 
 /// Deletes a batch of what the policy does not keep; nothing while another replica does.
 pub(super) async fn retain(inner: &Inner, policy: &Retention, now: Millis) -> Result<RetentionReport, StoreError> {
-    // One at a time: what is too much is counted before it is deleted.
+    // One replica at a time: the excess is counted before it is deleted.
     let holder = inner.replica().to_string();
     if !leases::acquire(inner, LEASE, &holder, LEASE_SECONDS).await? {
         return Ok(RetentionReport::default());
@@ -101,7 +100,7 @@ pub(super) async fn retain(inner: &Inner, policy: &Retention, now: Millis) -> Re
     }
     match done {
         Ok(()) => Ok(round.report),
-        // What was deleted is reported.
+        // The deletions so far are reported.
         Err(error) if round.report != RetentionReport::default() => {
             tracing::warn!(%error, "not all old runs and documents could be deleted");
             Ok(round.report)
@@ -293,8 +292,8 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Deletes an owner's oldest runs and then documents (`None`: any owner's), until so many bytes are freed or there is
-    /// no room in the batch. Returns the bytes freed.
+    /// Deletes an owner's oldest runs and then documents (`None`: any owner's), until this number of bytes is freed or
+    /// the batch is full. Returns the freed bytes.
     pub(super) async fn free_bytes(
         &mut self,
         owner: Option<&str>,

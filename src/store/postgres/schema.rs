@@ -1,7 +1,8 @@
-//! The tables of the database, and migrations between their versions. Forward only: each version of the gateway reads what
-//! the one before it writes, so that replicas can be replaced one after the other. Not here: what is in the tables.
+//! The tables of the database, and migrations between their versions. Forward only: each version of the gateway reads
+//! the data of the version before it, so that replicas can be replaced one after the other. Not here: the content of
+//! the tables.
 //!
-//! To change the schema, append a step; never change one that was released.
+//! To change the schema, append a step; never change a released one.
 
 use tokio_postgres::types::Type;
 

@@ -11,7 +11,7 @@ use super::flush::signal_name;
 use super::inner::Inner;
 use crate::store::{Signal, StoreError};
 
-/// How often is looked for signals that no one has notified.
+/// Interval of the search for signals without a notification.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The same where none can notify.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -61,7 +61,7 @@ async fn pass_on(inner: &Inner) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// How often is looked how many replicas there are.
+/// Interval at which replicas are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Counts the replicas that were seen within a lease, for operators, until the store is closed.
@@ -78,9 +78,9 @@ pub(super) async fn count_replicas(inner: Arc<Inner>) {
     }
 }
 
-/// How often is looked whether notifications still arrive: a pooler may have come in between, or gone.
+/// Interval of the NOTIFY self-test, which detects poolers.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a notification may take before it counts as lost.
+/// Time after which a notification counts as lost.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Keeps a connection that listens, until the store is closed.

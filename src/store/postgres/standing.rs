@@ -1,4 +1,4 @@
-//! How this replica stands with the others, as all threads see it. Not here: joining them ([`super::begin`]) and
+//! The state of this replica among the others, as all threads see it. Not here: joining them ([`super::begin`]) and
 //! renewing the lease ([`super::writer`]).
 
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ pub(super) struct Standing {
     lease: Mutex<Lease>,
     /// Runs that this replica holds.
     held: AtomicUsize,
-    /// Those that others follow.
+    /// The number of runs that other replicas follow.
     followed: AtomicUsize,
     /// Replicas that were seen within a lease.
     replicas: AtomicUsize,

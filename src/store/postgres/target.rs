@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-/// How the server's certificate is checked.
+/// Verification of the server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tls {
     /// No TLS at all.
@@ -24,9 +24,9 @@ pub(super) enum Tls {
 /// The authorities that are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Roots {
-    /// Those of the system (`sslrootcert=system`, or none named).
+    /// The authorities of the system (`sslrootcert=system`, or none named).
     System,
-    /// Those in a file.
+    /// The authorities in a file.
     File(String),
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Roots {
 pub(super) struct Target {
     /// Everything that the client library knows. Its TLS mode is set.
     pub(super) config: Config,
-    /// How the certificate is checked.
+    /// Verification of the certificate.
     pub(super) tls: Tls,
     /// The authorities.
     pub(super) roots: Roots,
@@ -61,7 +61,7 @@ const IGNORED: [(&str, &str); 9] = [
 /// Parses a URL. Errors never contain any part of it that may be secret.
 ///
 /// # Errors
-/// What is wrong with it, as the predicate of a sentence about the URL.
+/// The error, as the predicate of a sentence about the URL.
 pub(super) fn parse(url: &str) -> Result<Target, String> {
     let rest = ["postgres://", "postgresql://"].iter().find_map(|prefix| url.strip_prefix(prefix));
     let rest = rest.ok_or("does not start with postgres://")?;

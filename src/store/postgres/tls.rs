@@ -1,4 +1,4 @@
-//! How the certificate of the database is judged, and what the gateway shows it. Not here: what the URL says of it
+//! Verification of the database's certificate, and the gateway's own certificate. Not here: the options in the URL
 //! ([`super::target`]).
 
 use std::sync::{Arc, Mutex};

@@ -1,9 +1,8 @@
-//! The runs that this replica holds, and how much of each is in the database; and what of them a flush writes.
+//! The runs that this replica owns, the part of each that is in the database, and the part that a flush writes.
 //!
-//! While a turn is under way its lines go to the log: one row for all runs and each flush. Those of runs that other replicas
-//! follow stand in it once more, for them to read. They move to the run's own rows when its state changes, when a caller waits
-//! for that, and every second.
-//! Not here: sending it ([`super::flush`]).
+//! During a turn its lines are written to the log: one row for all runs and each flush. Lines of runs that other
+//! replicas follow are written a second time, for the followers. Lines move to the run's own rows when its state
+//! changes, when a caller waits for that, and every second. Not here: sending the flush ([`super::flush`]).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -26,7 +25,7 @@ pub(super) struct TrackedRun {
     uncounted: i64,
     /// Number of events in those or in the log.
     logged: u64,
-    /// As its row has it.
+    /// The state in its row.
     state: (RunState, Millis),
 }
 
@@ -43,7 +42,7 @@ impl TrackedRun {
 #[derive(Default)]
 pub(super) struct Runs {
     pub(super) by_id: HashMap<RunId, TrackedRun>,
-    /// Those that other replicas follow.
+    /// The runs that other replicas follow.
     pub(super) followed: HashSet<RunId>,
     /// Journals of runs that were lost and are still in memory: nothing of them is written any more.
     lost: HashMap<RunId, Weak<dyn Journal>>,
@@ -81,7 +80,7 @@ impl NewRow {
     }
 }
 
-/// What changes in a run's row.
+/// The changes of a run's row.
 pub(super) struct Head {
     pub(super) id: Uuid,
     pub(super) state: &'static str,
@@ -93,7 +92,7 @@ pub(super) struct Head {
     pub(super) added: i64,
     pub(super) about: Vec<u8>,
     pub(super) head: Vec<u8>,
-    /// As [`all_tags`] writes them.
+    /// Its tags in the form of [`all_tags`].
     pub(super) tags: String,
     /// False: it has no holder from now on.
     pub(super) keeps: bool,
@@ -107,22 +106,22 @@ pub(super) struct Segment {
     pub(super) bytes: Vec<u8>,
 }
 
-/// How much of a run is durable after a flush.
+/// The durable part of a run after a flush.
 pub(super) struct Durable {
     pub(super) run: Arc<dyn Journal>,
     pub(super) events: u64,
-    /// How many of them any replica can load.
+    /// The number of events that any replica can load.
     pub(super) archived: u64,
 }
 
-/// What a flush writes of runs.
+/// The writes of a flush for runs.
 #[derive(Default)]
 pub(super) struct RunWrites {
     pub(super) new: Vec<NewRow>,
     pub(super) segments: Vec<Segment>,
     pub(super) heads: Vec<Head>,
     pub(super) log: Vec<u8>,
-    /// What of the log other replicas follow.
+    /// The lines for followers on other replicas.
     pub(super) followed: Vec<u8>,
     /// Rows of runs that other replicas follow are written.
     pub(super) changes_followed: bool,
@@ -130,7 +129,7 @@ pub(super) struct RunWrites {
 }
 
 impl Runs {
-    /// Adds a run of which so many events are stored.
+    /// Adds a run of which this number of events is stored.
     pub(super) fn claim(&mut self, run: &Arc<dyn Journal>, events: u64) {
         run.dirty_flag().clear();
         self.lost.remove(&run.id());
@@ -268,7 +267,7 @@ impl Runs {
 }
 
 impl RunWrites {
-    /// How many bytes of journals are written.
+    /// The number of bytes of journals to write.
     pub(super) fn bytes(&self) -> usize {
         self.log.len() + self.segments.iter().map(|segment| segment.bytes.len()).sum::<usize>()
     }

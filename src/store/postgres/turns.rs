@@ -1,5 +1,5 @@
-//! Those of this replica who wait for a place in a line to be the first one: one query for all of them. Not here: taking
-//! places and giving them up ([`super::flush`]).
+//! Waiting turns of this replica in the queues of sessions: one query for all of them. Not here: queueing and leaving
+//! ([`super::flush`]).
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -13,13 +13,13 @@ use super::reads::Reads;
 use crate::store::local::lock;
 use crate::store::{StoreError, Ticket};
 
-/// How often it is looked whether a turn has come, if no replica notifies.
+/// Interval of the search for granted turns, without notifications.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A session and a place in its line.
 type Place = (String, u64);
 
-/// One who waits for a place.
+/// A waiting caller.
 type Waiter = oneshot::Sender<Result<(), StoreError>>;
 
 /// All who wait.
@@ -42,7 +42,7 @@ impl TurnWaiters {
         receiver
     }
 
-    /// How many wait.
+    /// The number of waiting turns.
     pub(super) fn len(&self) -> usize {
         lock(&self.waiting).len()
     }
@@ -96,7 +96,7 @@ impl TurnWaiters {
                 Ok(database.rows(sql, &[(&sessions, Type::TEXT_ARRAY), (&numbers, Type::INT8_ARRAY)]).await?)
             })
             .await;
-        // All go on waiting while the database is away.
+        // While the database is away, all turns keep waiting.
         for row in rows.unwrap_or_default() {
             let place = (row.get::<_, String>(0), row.get::<_, i64>(1).cast_unsigned());
             let (is_there, is_first): (bool, bool) = (row.get(2), row.get(3));

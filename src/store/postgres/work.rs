@@ -1,4 +1,4 @@
-//! What callers ask the writer for, and the replies they wait for. Not here: how it is done ([`super::flush`]).
+//! The requests of callers to the writer, and their replies. Not here: their execution ([`super::flush`]).
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(super) enum Work {
 
 /// Documents that are written together.
 pub(super) struct DocumentsWork {
-    /// Identifies the write, to find out what became of it after a lost connection.
+    /// The id of the write, to find its result after a lost connection.
     pub(super) id: Uuid,
     pub(super) writes: Vec<DocumentWriteOwned>,
     pub(super) now: Millis,
@@ -66,14 +66,14 @@ pub(super) struct DocumentsWork {
 /// A [`DocumentWrite`] of any collection.
 pub(super) struct DocumentWriteOwned {
     pub(super) collection: String,
-    /// As it is kept.
+    /// The stored form.
     pub(super) key: String,
     pub(super) value: Option<bytes::Bytes>,
     /// -1: nothing is expected; 0: no document; otherwise a version.
     pub(super) expected: i64,
 }
 
-/// What documents that were written together came to.
+/// The result of documents that were written together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) version: Version,
@@ -105,8 +105,8 @@ impl Work {
         matches!(self, Self::Open { claim: Claim::New, .. } | Self::QueueTurn { continues: None, .. })
     }
 
-    /// True if a caller may have decided it by what the replica had, so that another one must not write it. A place in a
-    /// line is asked for before anything is decided, and of its runs a replica writes only those that it has.
+    /// Whether a caller may have decided it by the replica's state, so that another replica must not write it. A place
+    /// in a queue is requested before any decision, and of its runs a replica writes only those it has.
     pub(super) const fn follows_from_earlier(&self) -> bool {
         !matches!(self, Self::QueueTurn { continues: None, .. } | Self::Touch(_) | Self::Close(_))
     }

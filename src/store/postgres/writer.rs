@@ -27,26 +27,26 @@ use crate::store::{Health, StoreError};
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 /// The same while a caller waits.
 const URGENT_INTERVAL: Duration = Duration::from_millis(2);
-/// How long lines stay in the log: other replicas see a run that they do not follow that much later.
+/// Time that lines stay in the log: other replicas see a run that they do not follow with this delay.
 const LOG_ROTATION: Duration = Duration::from_secs(1);
-/// How often is looked whether others follow a run, where none can notify.
+/// Interval of the check for followers of a run, without notifications.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Size in bytes at which the log is emptied early.
 const MAX_LOG_BYTES: usize = 8 << 20;
-/// How long a statement of the writer may go without a result, after several that took long. The first one has a third of
-/// a lease: a connection that something in between has forgotten is made again before others take the runs over.
+/// Time after which a statement of the writer without a result fails, after several slow ones. The first statement has
+/// a third of a lease: a dead connection is replaced before others take over the runs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// The shortest time for that: with shorter leases, a slow machine is no lost connection.
 const MIN_ANSWER_LIMIT: Duration = Duration::from_secs(1);
-/// How long a flush may take before new runs are refused.
+/// Duration of a flush after which new runs are refused.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time between two attempts to write what could not be written.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
-/// For so many leases without a connection the runs are kept; then they are lost, whatever the database will say.
+/// Number of lease periods without a connection after which the replica gives up its runs.
 const MAX_LEASES: u32 = 3;
-/// How often the database is asked for the time.
+/// Interval of the query for the database's time.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
-/// The longest that a query may take whose answer the writer can do without: what is to be written does not wait longer.
+/// Timeout of a query whose answer the writer can do without. Writes wait no longer than this.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
@@ -77,9 +77,9 @@ pub(super) struct Writer {
     renewed: Instant,
     /// When the runs that other replicas follow were looked up last.
     looked: Instant,
-    /// When the database was asked for the time.
+    /// The time of the last request for the time.
     asked_time: Option<Instant>,
-    /// How many connections in a row were lost in the middle of a flush: the database may be slow, and not away.
+    /// Consecutive connections that were lost in the middle of a flush: the database may be slow, and not away.
     lost_in_flush: u32,
     /// When the first of the work came that is not written.
     arrived: Option<Instant>,
@@ -113,7 +113,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// A connection that is given up in time: without one for too long, the runs of this replica are lost.
+    /// Opens a connection. Fails early enough: without a connection for too long, the runs of this replica are lost.
     async fn connect(&self) -> Result<Database, StoreError> {
         let first = (self.inner.lease / 3).max(MIN_ANSWER_LIMIT);
         let longest = ANSWER_LIMIT.min(self.inner.lease * MAX_LEASES).max(first);
@@ -298,7 +298,7 @@ impl Writer {
 
     /// Fails the one thing that the database refuses, and nothing else.
     async fn refuse(&mut self, one: Flush, error: &StoreError) {
-        tracing::error!(%error, "the database refuses something that is to be written");
+        tracing::error!(%error, "the database refuses a write");
         one.fail(error, |run| {
             self.runs.lose(run);
             self.refused.push(run.id().0);
@@ -318,8 +318,8 @@ impl Writer {
         }
     }
 
-    /// Looks now and then whether the database has runs of this replica that it does not have: what it was answered when
-    /// it took them over may have been lost on the way. Between two flushes, so that both know the same.
+    /// Checks at intervals whether the database assigns runs to this replica that it does not have: the answer to a
+    /// takeover may have been lost. Runs between two flushes, so that both sides have the same state.
     async fn compare_held(&mut self) {
         if self.compared.elapsed() < self.inner.lease {
             return;
@@ -337,7 +337,7 @@ impl Writer {
         self.compared = Instant::now();
     }
 
-    /// The connection, made again if it is lost. `None`: there was none for too long.
+    /// The connection, opened again if it is lost. `None`: it was lost for too long.
     async fn connected(&mut self, began: Instant) -> Option<&Database> {
         while self.database.as_ref().is_none_or(Database::is_closed) {
             self.database = None;
@@ -358,12 +358,12 @@ impl Writer {
         self.database.as_ref()
     }
 
-    /// True if nothing was written for so long that the runs are lost. `began`: when it was tried first.
+    /// Whether writes have failed for so much time that the runs are lost. `began`: the time of the first attempt.
     fn was_away_too_long(&self, began: Instant) -> bool {
         self.renewed.elapsed().min(began.elapsed()) > self.inner.lease * MAX_LEASES
     }
 
-    /// How long the writer waits for an answer that it can do without. Several of them are still much less than a lease.
+    /// Timeout of a query whose answer the writer can do without. The sum of several is much less than a lease.
     fn look_timeout(&self) -> Duration {
         LOOK_TIMEOUT.min(self.inner.lease / 10)
     }
@@ -390,7 +390,7 @@ impl Writer {
         self.inner.failed();
     }
 
-    /// Another replica has taken over what this one had: it goes on as a new one, with none of its runs.
+    /// Another replica has taken over the runs of this one: it continues as a new replica without runs.
     async fn lose_all(&mut self, error: &StoreError) {
         self.runs.lose_all();
         self.inner.lost_all();
@@ -412,7 +412,7 @@ impl Writer {
                 let gave_up = database.rows(give_up, &[(&old, Type::UUID)]).await;
                 if gave_up.is_ok() && self.enter(&database).await.is_ok() {
                     self.database = Some(database);
-                    tracing::warn!(replica = %self.replica, "this gateway goes on as a new replica");
+                    tracing::warn!(replica = %self.replica, "this gateway continues as a new replica");
                     return;
                 }
             }
@@ -455,14 +455,14 @@ impl Writer {
         if let Some(database) = &self.database {
             let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
                 [(&self.inner.channel, Type::TEXT), (&kinds, Type::TEXT)];
-            // Lost ones only cost time: everyone looks for itself now and then. A notice is a transaction of its own, which
-            // need not wait for the disk: what it is about is there.
+            // A lost notification only costs time: every replica also checks at intervals. A notification is a
+            // transaction of its own, which need not wait for the disk: its data is already there.
             let sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
             let _ = timeout(self.look_timeout(), database.rows(sql, &parameters)).await;
         }
     }
 
-    /// Leaves the other replicas: nothing has to wait for a lease. What it still has is handed out.
+    /// Leaves the other replicas: they need not wait for the lease. Its remaining runs are handed out.
     pub(super) async fn leave(&mut self) {
         if let Some(database) = &self.database {
             let free = "DELETE FROM il.leases WHERE replica = $1";

@@ -37,7 +37,7 @@ impl SqliteExport {
         Ok(Self { database, connection, run: 0, document: 0, is_at_documents: false })
     }
 
-    /// How much there is. Events and bytes are not counted.
+    /// The numbers of runs and documents. Events and bytes are not counted.
     ///
     /// # Errors
     /// The file cannot be read.

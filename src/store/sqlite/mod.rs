@@ -1,12 +1,12 @@
-//! A store in a SQLite file: survives the process, and is used by one process at a time. Designed so that a running
-//! stream costs next to nothing: [`Store::touch`] queues a run once, one thread writes all new events every few
+//! A store in a SQLite file: survives the process, and is used by one process at a time. A running stream causes
+//! little load: [`Store::touch`] queues a run once, one thread writes all new events every few
 //! milliseconds in one transaction, and all journal lines of that interval are one row. Committed events may be
 //! published.
 //!
 //! `schema` has the file and its tables, `queue` the pending work, `writer` the thread and its transactions, `health`
-//! its shared state, `runs` and `documents` the writes, `retention` the deletions, `vacuum` how the file shrinks,
+//! its shared state, `runs` and `documents` the writes, `retention` the deletions, `vacuum` shrinking of the file,
 //! `private` the file permissions, `reader` the queries, `heads` the queries for lists, `readers` the threads that run
-//! them, `export` everything for another store. Not here: file access from async workers; there is none.
+//! them, `export` the copy for another store. No async worker accesses the file.
 
 mod documents;
 mod export;

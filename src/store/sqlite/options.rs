@@ -1,4 +1,4 @@
-//! How a SQLite file is opened.
+//! Settings for opening a SQLite file.
 
 use crate::metrics::StoreMetrics;
 

@@ -1,5 +1,5 @@
-//! What single principals may keep: one that has more loses its own oldest runs and documents, and no one else does.
-//! Not here: the rules for all together ([`super::retention`]).
+//! Limits of single principals in SQLite: a principal that exceeds its limit loses its own oldest runs and documents.
+//! Not here: the limits over all principals ([`super::retention`]).
 
 use rusqlite::{Params, Row};
 
@@ -81,7 +81,7 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// How many runs each owner has on a route. `None`: at all.
+    /// The number of runs of each owner on a route. `None`: on all routes.
     pub(super) fn run_shares(&self, route: Option<&str>) -> Result<Vec<(String, u64)>, QueryError> {
         match route {
             Some(route) => {
@@ -91,7 +91,7 @@ impl WriteTransaction<'_> {
         }
     }
 
-    /// How many documents of a collection each owner has.
+    /// The number of documents of each owner in a collection.
     pub(super) fn document_shares(&self, collection: &str) -> Result<Vec<(String, u64)>, QueryError> {
         self.shares(
             "SELECT owner, count(*) FROM documents WHERE collection = ?1 GROUP BY owner ORDER BY owner",
@@ -99,7 +99,7 @@ impl WriteTransaction<'_> {
         )
     }
 
-    /// How many bytes each owner has.
+    /// The bytes of each owner.
     pub(super) fn byte_shares(&self) -> Result<Vec<(String, u64)>, QueryError> {
         self.shares("SELECT owner, bytes FROM shares WHERE bytes > 0 ORDER BY owner", [])
     }

@@ -133,7 +133,7 @@ pub(super) fn owner_of(connection: &mut Connection, id: RunId) -> Result<Option<
     Ok(statement.query_row([id.0.as_bytes().as_slice()], |row| row.get(0)).optional()?)
 }
 
-/// How many documents of a collection a principal has, with all its routes and tenants.
+/// The number of documents of a principal in a collection, with all its routes and tenants.
 pub(super) fn count(connection: &mut Connection, collection: &str, principal: &str) -> Result<u64, QueryError> {
     // '0' is the character after '/'.
     let mut statement = connection.prepare_cached(

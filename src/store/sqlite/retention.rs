@@ -202,8 +202,8 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// Deletes an owner's oldest runs and then documents (`None`: any owner's), until so many bytes are freed or there is
-    /// no room in the batch. Returns the bytes freed.
+    /// Deletes an owner's oldest runs and then documents (`None`: any owner's), until this number of bytes is freed or
+    /// the batch is full. Returns the freed bytes.
     pub(super) fn free_bytes(
         &mut self,
         owner: Option<&str>,

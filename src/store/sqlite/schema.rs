@@ -140,11 +140,11 @@ const STEPS: &[&str] = &[
     ",
 ];
 
-/// How long a connection waits for a lock of another connection of this process. No lock is held for longer than a
+/// Time that a connection waits for a lock of another connection of this process. No lock is held for longer than a
 /// commit takes.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the writer waits for a lock of another process, which should not exist: the writer retries later.
+/// Time that the writer waits for a lock of another process, which should not exist: the writer retries later.
 pub(super) const WRITER_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The database file. Invariant: no other process has it open while this value lives.

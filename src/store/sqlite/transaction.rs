@@ -21,12 +21,12 @@ pub(super) trait Task: Send {
     }
 }
 
-/// What a transaction writes of a run.
+/// The written part of a run in a transaction.
 pub(super) struct Committed {
     pub(super) run: Arc<dyn Journal>,
-    /// How many events are durable.
+    /// The number of durable events.
     pub(super) events: u64,
-    /// How many of them are in segments, and not only in the log.
+    /// The number of events in segments, and not only in the log.
     pub(super) archived: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Shrinking the file: freed pages move to its end and are cut off, some with every round of retention. Not here: what
-//! is deleted ([`super::retention`]).
+//! Shrinking the file: freed pages move to its end and are cut off, some with every round of retention. Not here: the
+//! deletions ([`super::retention`]).
 
 use std::path::Path;
 

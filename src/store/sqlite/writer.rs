@@ -16,7 +16,7 @@ use super::transaction::{Committed, Task, WriteTransaction};
 use crate::metrics::StoreMetrics;
 use crate::store::StoreError;
 
-/// How long lines stay in the log before they move to segments. A run shorter than this needs no row of its own for
+/// Time that lines stay in the log before they move to segments. A run shorter than this needs no row of its own for
 /// them.
 const LOG_ROTATION_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -26,10 +26,10 @@ const MAX_LOG_BYTES: usize = 8 << 20;
 /// Time between two attempts to write what failed.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a retry waits for a lock of another process.
+/// Time that a retry waits for a lock of another process.
 const RETRY_LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How often an idle writer checks that its file still exists.
+/// Interval at which an idle writer checks that its file still exists.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The state of the writer thread.
@@ -184,7 +184,7 @@ impl Writer {
         self.write_batch(batch, last || log_is_old || self.log_size >= MAX_LOG_BYTES);
     }
 
-    /// Retries all unwritten runs at once. If there are none, checks whether anything can be written.
+    /// Retries all unwritten runs at once. Without unwritten runs, checks whether a write succeeds.
     fn retry(&mut self) {
         if self.failing.as_ref().is_some_and(|failing| failing.total)
             && self.database.check_present().is_ok()

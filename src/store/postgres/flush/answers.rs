@@ -15,7 +15,7 @@ use super::super::work::Written;
 use super::Flush;
 use crate::store::{Conflict, Journal, StoreError, Ticket, Version};
 
-/// How results are found again of a flush that was applied, but whose answer was lost.
+/// Finds the results of a flush that was applied, but whose answer was lost.
 const CLAIMED: &str = "SELECT id FROM il.runs WHERE holder = $1 AND id = ANY ($2)";
 /// One that came to rest in the same flush has no holder any more.
 const OPENED: &str = "SELECT id FROM il.runs WHERE (holder = $1 OR holder IS NULL) AND id = ANY ($2)";

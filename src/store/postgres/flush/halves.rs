@@ -8,7 +8,7 @@ use super::super::tracked::RunWrites;
 use super::Flush;
 
 impl Flush {
-    /// How many things it writes that the database may refuse because of what they are.
+    /// The number of writes that the database may refuse because of their content.
     pub(in super::super) fn items(&self) -> usize {
         self.written_runs().len() + self.documents.len() + self.queueing.len()
     }
@@ -80,7 +80,7 @@ impl Flush {
                 changes_followed: writes.changes_followed,
                 durable,
             },
-            // What was in the log is forgotten when all of it is in rows.
+            // The log is deleted when all of its lines are in rows.
             trims: false,
             claims,
             removes: Vec::new(),

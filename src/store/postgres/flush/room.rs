@@ -1,6 +1,6 @@
-//! How much of the work that waits one flush takes. After an outage there may be the ends of thousands of turns: locks for
-//! all of them at once are more than the database has room for, and it would refuse the same flush however often it is
-//! sent. Not here: dividing what is too large all the same ([`super::halves`]).
+//! The size limits of a flush. After an outage thousands of turns may have ended: locks for all of them at once exceed
+//! the lock table of the database, which would refuse the same flush however often it is sent. Not here: dividing a
+//! flush that is still too large ([`super::halves`]).
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use interlingua_core::id::RunId;
 use super::super::tracked::RunWrites;
 use super::super::work::Work;
 
-/// How many keys one flush locks, and so how many statements it has. The lock table of a database has room for 64 times its
-/// connections, for all gateways together.
+/// Maximum number of keys that one flush locks, and so of its statements. The lock table of a database has room for 64
+/// times its connections, for all gateways together.
 const MAX_KEYS: usize = 500;
-/// How many bytes one flush writes, unless a single piece of work has more.
+/// Maximum bytes of a flush, unless a single piece of work is larger.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The room that is left in a flush.
