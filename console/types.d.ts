@@ -6,7 +6,7 @@
  */
 export type Page<T> = { data: Array<T>, 
 /**
- * How many there are on all pages. `null`: they are not counted.
+ * The number of entries on all pages. `null`: not counted.
  */
 total: number | null, 
 /**
@@ -35,7 +35,7 @@ state: string,
  */
 code: string | null, created_at: number, changed_at: number, events: number, 
 /**
- * How many items are open.
+ * The number of open items.
  */
 pending: number, 
 /**
@@ -43,7 +43,7 @@ pending: number,
  */
 asks: string | null, 
 /**
- * How it began, at most 120 characters. `null`: the reader's role may not read texts.
+ * The first text, at most 120 characters. `null`: the reader's role may not read texts.
  */
 text: string | null, };
 
@@ -64,7 +64,7 @@ protocols: Array<string>,
  */
 curl: { [key in string]: string } | null, 
 /**
- * How its id is written: as it is, and by protocols that write it in another way.
+ * The forms of its id: the gateway's own, and those of protocols that write it in another way.
  */
 ids: { [key in string]: string }, session: SessionRuns, turns: Array<Turn>, 
 /**
@@ -72,11 +72,11 @@ ids: { [key in string]: string }, session: SessionRuns, turns: Array<Turn>,
  */
 request: Settings | null, 
 /**
- * What to do about the error that it ended with.
+ * Advice about its error.
  */
 advice: string | null, pending: Array<PendingItem>, 
 /**
- * What became of what it asked.
+ * The answers to its questions.
  */
 answers: Array<Answered>, 
 /**
@@ -102,7 +102,7 @@ number: number, started_at: number,
  */
 first_event_at: number | null, ended_at: number | null, 
 /**
- * How it ended. `null`: it has not.
+ * The end of the turn. `null`: it has not ended.
  */
 end: string | null, error: TurnError | null, usage: unknown, 
 /**
@@ -119,7 +119,7 @@ input: any[], };
  */
 export type TurnError = { code: string, message: string, 
 /**
- * Who has to act: `client`, `upstream` or `gateway`.
+ * The party that must act: `client`, `upstream` or `gateway`.
  */
 blame: string, 
 /**
@@ -137,7 +137,7 @@ detail: string | null,
 agent_error: string | null, };
 
 /**
- * What a request asked for besides its messages.
+ * The settings of a request beside its messages.
  */
 export type Settings = { model: string | null, user_id: string | null, tools: unknown, extra: unknown, };
 
@@ -162,7 +162,7 @@ arguments: string | null, text: string | null,
  */
 run: string, 
 /**
- * Who decided, if it was in the console of this gateway, lately.
+ * The author of the decision, if it was made recently in the console of this gateway.
  */
 by: string | null, };
 
@@ -180,7 +180,7 @@ delivered: number, };
  */
 export type PendingItem = { item: Item, 
 /**
- * What may be decided.
+ * The allowed decisions.
  */
 decisions: string[], 
 /**
@@ -196,7 +196,8 @@ owner: string, run: string,
  */
 protocol: string, 
 /**
- * How that client learns of a decision that was not its own. `null`: its agent has no route of the protocol any more.
+ * The way in which that client learns of another one's decision. `null`: its agent no longer has a route of the
+ * protocol.
  */
 learns: string | null, asked_at: number, 
 /**
@@ -205,7 +206,7 @@ learns: string | null, asked_at: number,
 expires_at: number | null, };
 
 /**
- * What is asked.
+ * A question.
  */
 export type Item = { id: string, kind: string, 
 /**
@@ -217,7 +218,7 @@ name: string,
  */
 message: string | null, 
 /**
- * As JSON text; `null` without texts.
+ * JSON text; `null` without texts.
  */
 arguments: string | null, arguments_bytes: number, reason: string | null, };
 
@@ -242,12 +243,12 @@ reload: unknown, store: StoreKind, listeners: Array<Listener>, public_url: strin
  */
 reasons: Array<Reason>, 
 /**
- * Of all routes.
+ * The protocols of all routes.
  */
 protocols: Array<string>, traffic: Array<Traffic>, warnings: Array<string>, };
 
 /**
- * How the program was built.
+ * The build of the program.
  */
 export type Build = { os: string, arch: string, 
 /**
@@ -287,7 +288,7 @@ what: string, agent?: string,
 since_s?: number, detail?: string, };
 
 /**
- * What comes in over a protocol.
+ * The traffic of a protocol.
  */
 export type Traffic = { protocol: string, 
 /**
@@ -304,7 +305,7 @@ export type Lately = {
  */
 ended: number, 
 /**
- * Those of them that failed.
+ * The number of failed ones.
  */
 failed: number, 
 /**
@@ -333,7 +334,7 @@ host: string,
  */
 state: string, 
 /**
- * Since when, as far as this gateway knows.
+ * The beginning of this state, as far as this gateway knows.
  */
 since: number, 
 /**
@@ -376,11 +377,11 @@ requests: number, retries: number, ejections: number, };
  */
 export type Route = { protocol: string, path: string, 
 /**
- * As clients reach it.
+ * The URL for clients.
  */
 url: string, 
 /**
- * How callers prove who they are, or `none`.
+ * The accepted credentials, or `none`.
  */
 auth: string, agents: Array<string>, 
 /**
@@ -392,7 +393,7 @@ settings: Record<string, unknown>,
  */
 sample: boolean, 
 /**
- * How a client writes a first request. `null`: the protocol has no sample.
+ * A client's first request. `null`: the protocol has no sample.
  */
 snippets: Snippets | null, };
 
@@ -414,12 +415,12 @@ id: string,
  */
 owner: string, 
 /**
- * Whether it goes on with the conversation so far.
+ * Whether it continues the conversation so far.
  */
 goes_on: boolean, method: string, path: string, headers: { [key in string]: string }, body: unknown, snippets: Snippets, };
 
 /**
- * Who is signed in.
+ * The signed-in person.
  */
 export type Session = { 
 /**
@@ -449,7 +450,7 @@ export type Metrics = {
  */
 window: string, 
 /**
- * How long a step is.
+ * The length of a step, in milliseconds.
  */
 step_ms: number, 
 /**
@@ -470,7 +471,7 @@ live: number,
  */
 ended: number, 
 /**
- * Those of them that failed.
+ * The number of failed ones.
  */
 failed: number, };
 
@@ -556,11 +557,11 @@ store_bytes: Array<number>, };
  */
 export type AuditEntry = { time: string, what: Action, who?: string, from?: string, target?: string, detail?: string, request?: string, 
 /**
- * How many entries of this kind the line stands for, if more than one.
+ * The number of entries of this kind that the line stands for, if more than one.
  */
 count?: number, };
 
 /**
- * What happened.
+ * The audited action.
  */
 export type Action = "key_created" | "key_revoked" | "credential_refused" | "decision" | "run_canceled" | "run_deleted" | "sign_in" | "sign_out" | "run_opened" | "drain" | "reload" | "admin_call" | "log_level" | "started" | "stopped";

@@ -1,6 +1,6 @@
-//! Who sends a request, and whether they may: credentials, rights, limits.
+//! Admission of a request: credentials, rights, limits.
 //!
-//! Not here: how credentials are verified ([`crate::callers`]), and the checks before and after ([`super::check`]).
+//! Not here: verification of credentials ([`crate::callers`]), and the checks before and after ([`super::check`]).
 
 use std::sync::Arc;
 
@@ -39,10 +39,10 @@ pub(super) struct Permits {
     _permit: Option<Permit>,
 }
 
-/// Who sends a request to an endpoint, if they may.
+/// Authenticates the caller of an endpoint and checks its rights and limits.
 ///
 /// # Errors
-/// Without valid credentials, without the right to use the route, or beyond a limit.
+/// The credentials are invalid, the caller has no right to the route, or a limit is exceeded.
 pub(super) async fn admit(
     gateway: &Gateway,
     routed: &Routed,
@@ -114,7 +114,7 @@ pub(super) fn revoked(
     Some(Box::pin(async move { caller.revoked(protocol, agent.as_deref()).await }))
 }
 
-/// What a request shows of its caller. Queries are never read: they end up in logs.
+/// The credentials of a request. Queries are never read, because they appear in logs.
 fn shown<'a>(headers: &'a HeaderMap, certificate: Option<ShownCertificate<'a>>) -> Shown<'a> {
     let authorization = credential(headers, "authorization");
     let api_key = credential(headers, "x-api-key");
@@ -137,8 +137,8 @@ fn own_certificate<'a>(gateway: &Gateway, connection: &'a ConnectionInfo) -> Opt
     connection.tls.as_ref()?.certificate.as_ref().filter(|_| is_own)
 }
 
-/// The name in the client certificate: in that of the connection, or what a trusted proxy passes on in the configured
-/// header. A name that is not the only one is none.
+/// The name in the client certificate: that of the connection, or the name that a trusted proxy passes on in the
+/// configured header. Several names count as none.
 fn certificate_name(gateway: &Gateway, head: &RequestHead, connection: &ConnectionInfo) -> Option<String> {
     let server = gateway.settings();
     let settings = server.certificates.as_ref()?;
@@ -181,7 +181,7 @@ pub(super) fn add_headers(route: &Served, limit: Option<&LimitState>, response: 
 
     let LimitState { name, quota, remaining, .. } = limit;
     let reset = seconds_rounded_up(limit.reset);
-    // What is counted at the same time has no window.
+    // Concurrent uses have no window.
     let window =
         if limit.window.is_zero() { String::new() } else { format!(";w={}", seconds_rounded_up(limit.window)) };
     set("ratelimit-policy", format!("\"{name}\";q={quota}{window}"));

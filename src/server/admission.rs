@@ -23,7 +23,7 @@ pub(super) struct Connections {
     open: Mutex<OpenConnections>,
 }
 
-/// How many connections there may be.
+/// Limits of connections.
 pub(super) struct Limits {
     pub(super) max: usize,
     pub(super) max_per_address: usize,

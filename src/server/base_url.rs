@@ -45,7 +45,7 @@ pub(super) fn requested_host(head: &RequestHead) -> Result<Option<&str>, &'stati
     Ok(target.or(host))
 }
 
-/// What trusted proxies report about the request.
+/// The request as trusted proxies describe it.
 pub(super) fn forwarded_info(gateway: &Gateway, head: &RequestHead) -> ForwardedInfo {
     let settings = gateway.settings();
     let Some(peer) = head.peer_addr.filter(|_| !settings.trusted_proxies.is_empty()) else {

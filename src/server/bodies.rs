@@ -43,7 +43,7 @@ impl Bodies {
         Self { budget, decoders: Arc::new(Semaphore::new(threads)) }
     }
 
-    /// Changes the budget. What is in memory already stays.
+    /// Changes the budget. Bodies in memory stay.
     pub(super) fn set_max(&self, max: usize) {
         self.budget.max.store(max, Ordering::Relaxed);
     }

@@ -1,9 +1,9 @@
-//! The one check of a request, by its head: before a byte of its body is read, and before a waiting client is asked to
+//! The one check of a request, by its head: before a byte of its body is read, and before a waiting client may
 //! send it (`Expect: 100-continue`). A request is checked exactly once, since some checks count it.
 //!
 //! The order, of which the first failure is reported: size of the head, host, path and method, origin, credentials,
 //! rights, rates, type and length of the body. The limits on connections, and the framing, come before
-//! ([`super::listener`]). Not here: how each check decides (`guard.rs`, `access.rs`), and how a refusal is written
+//! ([`super::listener`]). Not here: the single checks (`guard.rs`, `access.rs`), and the form of a refusal
 //! (`handle.rs`).
 
 use std::sync::Arc;
@@ -39,9 +39,9 @@ pub(super) struct Refusal {
 /// In whose format a refusal is reported.
 #[derive(Clone)]
 pub(super) enum Reporter {
-    /// That of an endpoint.
+    /// The protocol of an endpoint.
     Endpoint(Arc<Routed>),
-    /// That of the protocol of a route.
+    /// The protocol of a route.
     Route(Arc<Served>),
     /// The gateway's own, outside of all routes.
     Gateway,

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use crate::config::ServerTimeouts;
 
-/// How long a client may read the refusal of a body that it did not send in time.
+/// Time that a client has to read the refusal of a late body.
 const LATE_LINGER: Duration = Duration::from_millis(500);
 
-/// What a connection is waiting for. Shared by the socket, which sees bytes, and the service, which sees requests.
+/// The state of a connection's timeouts. Shared by the socket, which sees bytes, and the service, which sees requests.
 pub(super) struct Clock {
     timeouts: ServerTimeouts,
     phase: Cell<Phase>,
@@ -45,11 +45,11 @@ enum Phase {
     Multiplexed(Streams),
 }
 
-/// What an HTTP/2 connection is doing.
+/// The streams of an HTTP/2 connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Streams {
     open: usize,
-    /// Since when none is open.
+    /// The time since no stream is open.
     idle_since: Instant,
     /// Since when a head, or a frame other than DATA, is incomplete.
     head_since: Option<Instant>,
@@ -164,7 +164,7 @@ impl Clock {
         self.body_late.set(true);
     }
 
-    /// A head is refused before its body is asked for, which the client may still send.
+    /// A head is refused before its body is requested. The client may still send the body.
     pub(super) fn on_refusal(&self, now: Instant) {
         self.on_request(true);
         self.on_response_end(now);
@@ -273,7 +273,7 @@ pub(super) struct BodyClock {
 }
 
 impl BodyClock {
-    /// How long a client may send nothing at first.
+    /// Time that a client may send nothing at first.
     const GRACE_PERIOD: Duration = Duration::from_secs(5);
     /// The longest pause, however much has been received before.
     const MAX_PAUSE: Duration = Duration::from_secs(30);
@@ -479,7 +479,7 @@ mod tests {
         }
         assert_eq!(seconds_left(&slow, now), 30);
 
-        // 2 KiB per second are accepted for a while, but not for ever.
+        // 2 KiB per second are accepted for a limited time.
         let mut slower = BodyClock::new(TIMEOUTS.body, now);
         for _ in 0..60 {
             now += Duration::from_secs(1);

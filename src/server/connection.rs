@@ -131,7 +131,7 @@ trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
-/// What carries the bytes of HTTP.
+/// The transport of HTTP.
 enum Transport {
     Plain(Wire),
     Tls(Box<TlsStream<Wire>>),
@@ -241,7 +241,7 @@ pub(super) struct TimedBody {
     /// `None`: the request is not logged.
     log: Option<Arc<RequestLog>>,
     sent: u64,
-    /// False while it was asked for bytes and has more of them.
+    /// Whether the last read returned all available bytes.
     is_complete: bool,
 }
 

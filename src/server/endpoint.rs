@@ -15,7 +15,7 @@ use super::readiness::readiness;
 use super::{Gateway, access, handle, request_log, websocket};
 use crate::routing::OwnPath;
 
-/// Checks a request whose client waits for `100 Continue` before it sends the body. What was checked is attached to the
+/// Checks a request whose client waits for `100 Continue` before it sends the body. The result is attached to the
 /// request, for [`serve`].
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use interlingua_core::network::{self, IpNet};
 
 use crate::config::{ForwardedFamily, Host};
 
-/// What the outermost trusted proxy reported.
+/// The report of the outermost trusted proxy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ForwardedInfo {
     /// The address of the client: the first one from the right that is not a trusted proxy.

@@ -28,7 +28,7 @@ pub(super) enum Target<'a> {
     Preflight(&'a Served),
     /// `/healthz` and `/readyz`.
     Health,
-    /// What the admin listener serves.
+    /// The admin listener.
     Operators,
 }
 

@@ -36,7 +36,7 @@ use crate::{callers, clock};
 
 /// When a client should retry if too many unread responses are buffered.
 const UNSENT_RETRY_AFTER: Duration = Duration::from_secs(5);
-/// How callers can prove who they are.
+/// The challenge for requests without valid credentials.
 const CHALLENGE: &str = "Bearer realm=\"interlingua\"";
 /// The maximum number of engine calls of one exchange.
 const MAX_CALLS: usize = 256;

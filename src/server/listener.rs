@@ -37,7 +37,7 @@ use crate::tls::SharedTls;
 const BACKLOG: i32 = 4096;
 /// The maximum of actix-server.
 const MAX_WORKERS: usize = 512;
-/// How long a connection stays open after a response to an unread body or a shutdown, so that the client can read it.
+/// Time that a connection stays open after a response to an unread body or a shutdown, so that the client can read it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves a gateway on a listener.
@@ -163,10 +163,10 @@ where
     })
 }
 
-/// What is needed to set up a connection.
+/// The parts that a connection needs.
 #[derive(Clone)]
 pub(super) struct Setup {
-    /// Those in force: a reload may replace them.
+    /// The active timeouts: a reload may replace them.
     pub(super) timeouts: Arc<dyn Fn() -> ServerTimeouts + Send + Sync>,
     pub(super) tls: Option<Arc<SharedTls>>,
     pub(super) metrics: Arc<Metrics>,

@@ -22,7 +22,7 @@ pub(super) struct Messages<S = Payload> {
     payload: S,
     /// The largest message, in bytes.
     limit: usize,
-    /// How long a message may take to arrive, from its first byte.
+    /// Timeout of a message, from its first byte.
     timeout: Duration,
     /// Received bytes that have not been parsed.
     unread: BytesMut,

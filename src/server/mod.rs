@@ -65,25 +65,25 @@ pub struct Settings {
     pub workers: usize,
     /// The largest request body in bytes, unless the protocol sets its own limit.
     pub max_body: usize,
-    /// How long the gateway waits for a client.
+    /// Timeouts of clients.
     pub timeouts: ServerTimeouts,
-    /// What clients may use at the same time.
+    /// Limits of what clients use at the same time.
     pub limits: ServerLimits,
     /// The URL at which clients reach the gateway, without a trailing slash. `None` if it is not configured.
     pub public_url: Option<String>,
     /// Proxies whose forwarded headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Which headers those proxies set.
+    /// The headers that those proxies set.
     pub forwarded: ForwardedFamily,
     /// The hosts that requests may name.
     pub hosts: AllowedHosts,
     /// `None` without TLS.
     pub tls: Option<Arc<SharedTls>>,
-    /// How client certificates name callers. `None`: not at all.
+    /// The names in client certificates. `None`: certificates are not accepted.
     pub certificates: Option<Certificates>,
 }
 
-/// How far the server is on its way to its end.
+/// The progress of the server's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It serves.

@@ -1,7 +1,7 @@
-//! The log of each request: begun when its head is there, given its route and its outcome, and its id sent to the
-//! client with every answer.
+//! The log of each request: begun with its head, given its route and its outcome, and its id sent to the client with
+//! every answer.
 //!
-//! Not here: what is written ([`crate::observe`]).
+//! Not here: the form of the log ([`crate::observe`]).
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn client_trace(headers: &HeaderMap) -> Option<Trace> {
     }
     let is_of_trace = |name: &str| matches!(name, "traceparent" | "tracestate");
     let named = headers.iter().filter(|(name, _)| is_of_trace(name.as_str()));
-    // What is no text makes its header no trace, and not another one's.
+    // A header that is no text is ignored.
     let named: Vec<(&str, &str)> =
         named.map(|(name, value)| (name.as_str(), value.to_str().unwrap_or("\u{7f}"))).collect();
     Trace::read(named.iter().copied())

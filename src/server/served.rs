@@ -1,4 +1,4 @@
-//! What the server knows of a mounted protocol.
+//! The server's facts about a mounted protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::engine::Scope;
 pub struct Served {
     /// The path without a trailing slash; empty for the root.
     pub path: String,
-    /// What the adapter returned for this mount.
+    /// The adapter's mount.
     pub mounted: Mounted,
     /// The scope of engine calls. The owner is set for each request.
     pub scope: Scope,
-    /// How long a stream may be idle before a keep-alive is sent; zero for never.
+    /// Time without an event after which a stream sends a keep-alive; zero for never.
     pub heartbeat: Duration,
-    /// How callers prove who they are.
+    /// The accepted credentials.
     pub auth: Methods,
-    /// How many requests the route takes; shared by all of its mounts. `None`: any number.
+    /// The limit of the route's requests, which all of its mounts share. `None`: unlimited.
     pub rate: Option<Arc<Limiter>>,
     /// The web pages that may use the route.
     pub cors: Origins,

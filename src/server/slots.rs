@@ -1,7 +1,7 @@
-//! What clients may hold open at the same time: WebSockets, and requests that are being answered. One limit for all of
-//! them, and one for each caller.
+//! Limits of open resources of clients: WebSockets, and requests in progress. One limit for all of them, and one for
+//! each caller.
 //!
-//! Not here: connections ([`super::admission`]), and what a caller's own limits allow (`crate::callers`).
+//! Not here: connections ([`super::admission`]), and a caller's own limits (`crate::callers`).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,14 +16,14 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// A number of slots.
 pub(super) struct Slots {
-    /// What a slot is for, in the plural.
+    /// The resource, in the plural.
     what: &'static str,
     max: AtomicUsize,
     taken: AtomicUsize,
     by_holder: Mutex<HashMap<Holder, usize>>,
 }
 
-/// Whose slots are counted together.
+/// The owner of slots that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Holder {
     /// A caller, by the key of its owner.
@@ -63,10 +63,10 @@ impl Slots {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Takes a slot. `holder` and the number that it may have; `None` if only the total is limited.
+    /// Takes a slot. `holder`: the owner with its limit; `None` if only the total is limited.
     ///
     /// # Errors
-    /// If there is none left, in total or for this holder.
+    /// The total, or the limit of this owner, is exhausted.
     pub(super) fn take(self: &Arc<Self>, holder: Option<(Holder, usize)>) -> Result<Slot, Fault> {
         // From here on the slot is returned, also if it is one too many.
         let mut slot = Slot { slots: Arc::clone(self), holder: None };

@@ -1,7 +1,7 @@
-//! Encodes a streamed response. Steps are encoded only when the connection can take them. While there are none,
-//! keep-alives are written: those of the agent, and our own after an idle interval.
+//! Encodes a streamed response. Steps are encoded only when the connection can accept them. Without steps, keep-alives
+//! are written: those of the agent, and the gateway's own after an idle interval.
 //!
-//! Not here: the detection of clients that have left, in which case actix-web drops the response (see
+//! Not here: the detection of disconnected clients, in which case actix-web drops the response (see
 //! [`super::listener`]); and chunks that the client does not read ([`super::unsent`]).
 
 use std::future::poll_fn;
@@ -37,11 +37,11 @@ pub(super) struct Steps {
     heartbeat: Heartbeat,
     /// The number of the agent's keep-alives that were passed on, or superseded by output.
     keep_alives: u64,
-    /// How many more chunks are passed on without copying.
+    /// The number of further chunks that are passed on without copying.
     opening_chunks: u8,
     ended: bool,
     _open: OpenStream,
-    /// Resolves when the caller's credentials end. `None`: the stream goes on then.
+    /// Resolves when the caller's credentials end. `None`: the stream then continues.
     revoked: Option<LocalBoxFuture<'static, Fault>>,
     /// The log of the request that it answers.
     log: Option<Arc<RequestLog>>,

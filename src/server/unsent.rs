@@ -20,7 +20,7 @@ use super::stream::Steps;
 const PIECE_BYTES: usize = 32 << 10;
 /// Smaller bodies and chunks are not counted, since the connection buffers them at once. In bytes.
 const MIN_COUNTED: usize = 64 << 10;
-/// How often a paused stream checks the budget.
+/// Interval at which a paused stream checks the budget.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The budget of unread response bytes of all clients.
@@ -40,7 +40,7 @@ impl Unsent {
         Arc::new(Self { max: AtomicUsize::new(max), reserved: AtomicUsize::new(0) })
     }
 
-    /// Changes the budget. What is in memory already stays.
+    /// Changes the budget. Chunks in memory stay.
     pub(super) fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
     }

@@ -149,7 +149,7 @@ async fn handshake(request: &HttpRequest) -> Result<(HttpResponse, Session, Mess
     actix_ws::handle(request, Payload::from_request(request, &mut nothing).await?)
 }
 
-/// Who holds a WebSocket, and how many of them it may hold. `None` if only all together are limited.
+/// The owner of a WebSocket, and the number that it may have. `None` if only the total is limited.
 fn holder(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Option<(Holder, usize)> {
     let limits = gateway.settings().limits;
     if caller.is_authenticated() {

@@ -1,10 +1,10 @@
-//! What an operator can do about the error that a run ended with, and who has to.
+//! Advice for the operator about the error of a run, and the party that must act.
 //!
-//! Codes that are not the gateway's own are an agent's.
+//! Codes that are not the gateway's own belong to an agent.
 
 use interlingua_core::{Blame, FaultKind, error_class};
 
-/// Who has to act.
+/// The party that must act.
 pub(super) fn blame(code: &str) -> Blame {
     error_class::of_run_code(code).blame()
 }

@@ -1,6 +1,6 @@
-//! What became of what a run asked: the answers in its own later turns, or in the run that went on with its session.
+//! Answers to a run's questions: in its own later turns, or in the run that continued its session.
 //!
-//! Not here: what is open ([`super::pending`]), and how answers are read (`interlingua_core::answer`).
+//! Not here: open items ([`super::pending`]), and parsing of answers (`interlingua_core::answer`).
 
 use std::collections::HashSet;
 
@@ -54,7 +54,7 @@ pub(super) async fn answers(
     Ok(found)
 }
 
-/// The answers in a turn's input to what was asked and is not answered yet.
+/// The answers in a turn's input to questions that are still open.
 fn collect(
     state: &State,
     view: RunView<'_>,

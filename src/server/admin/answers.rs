@@ -1,4 +1,4 @@
-//! What all answers of the admin listener share: JSON with a status, and notes in the audit log.
+//! Shared parts of the admin listener's answers: JSON with a status, and entries of the audit log.
 
 use std::net::SocketAddr;
 

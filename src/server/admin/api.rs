@@ -1,7 +1,7 @@
-//! What each path of the admin listener answers. Reading changes nothing, and every change is in the audit log.
+//! The paths of the admin listener. Reading changes nothing, and every change is in the audit log.
 //!
-//! Only the probes, the files of the page and the sign-in itself ask for no credentials, and `/metrics` if the configuration
-//! says so. Reading needs the role to view, and every change the role to act.
+//! Only the probes, the files of the page and the sign-in itself need no credentials, and `/metrics` if the
+//! configuration says so. Reading needs the role to view, and every change the role to act.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,13 +33,13 @@ use crate::observe::{Action, AuditEntry};
 const MAX_BODY: usize = 64 * 1024;
 /// The largest body that holds a configuration, a message or the answers to open items, in bytes.
 const MAX_LARGE_BODY: usize = 1024 * 1024;
-/// How long a body may take.
+/// Timeout of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a check of a configuration may take, with its wait for others.
+/// Timeout of a check of a configuration, including its wait for others.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the paths of routes stand behind in the playground.
+/// The prefix of routes' paths in the playground.
 pub(super) const PLAYGROUND: &str = "/api/playground";
 
 /// The most audit entries in one answer.
@@ -492,7 +492,7 @@ fn naming_a_field(fault: Fault) -> Fault {
     if fault.kind == FaultKind::Invalid && fault.field.is_none() { fault.with_field("items") } else { fault }
 }
 
-/// As clients' `/readyz`, with the reasons. An agent without any server is one, too.
+/// Like clients' `/readyz`, with the reasons. An agent without any usable server is a reason.
 fn readiness(state: &State) -> HttpResponse {
     let admin = &state.admin;
     let mut reasons = overview::reasons(state);
@@ -561,7 +561,7 @@ pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionI
     if let Some(field) = &fault.field {
         body["field"] = field.to_string().into();
     }
-    // What is wrong with a decision is in its body: a parameter in the address is refused as everywhere.
+    // Errors of a decision are in its body: a parameter in the address is refused as on every path.
     let is_decision = path.ends_with("/decide") && head.uri.query().is_none() && fault.kind == FaultKind::Invalid;
     let mut response = answer_with(if is_decision { 422 } else { fault.kind.status() }, &body);
     let mut header = |name: &'static str, value: &str| {

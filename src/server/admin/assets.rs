@@ -17,7 +17,7 @@ pub(super) fn has(path: &str) -> bool {
     console::find(path.trim_start_matches('/')).is_some()
 }
 
-/// The file at a path. `None`: there is none.
+/// The file at a path, if it exists.
 pub(super) fn serve(path: &str, headers: &HeaderMap) -> Option<HttpResponse> {
     let asset = console::find(path.trim_start_matches('/'))?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -17,7 +17,7 @@ use super::streams::{Access, Gone, Pieces, Streams};
 use super::{State, run_view};
 use crate::engine::RunHandle;
 
-/// Whether an export is asked for without texts: `?mask`, or `?mask=1`.
+/// Whether an export without texts is requested: `?mask`, or `?mask=1`.
 ///
 /// # Errors
 /// Other parameters and values.

@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// A comment is sent this often, so that the page notices a connection that is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// What a page wants to follow.
+/// The parameters of a page's feed.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     runs: bool,

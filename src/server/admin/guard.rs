@@ -1,8 +1,7 @@
 //! Credentials of the admin listener: its key, a certificate of its own authorities, or the bearer of a sign-in.
 //!
-//! The host that a request names and the web page it comes from are judged before, as for clients
-//! ([`super::super::guard`]). Not here: what is asked for at which path ([`super::api`]), and signing in
-//! ([`super::sign_in`]).
+//! The host of a request and the origin of its page are checked before, as for clients ([`super::super::guard`]). Not
+//! here: the role that a path needs ([`super::api`]), and signing in ([`super::sign_in`]).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -131,8 +130,8 @@ pub(super) fn identify(state: &State, head: &RequestHead, connection: &Connectio
     Err(Fault::new(FaultKind::Unauthenticated, refusal(asks_key, asks_certificate(state))))
 }
 
-/// True while a request's credentials hold, and allow the same: a stream goes on for long. Following it is a use of the
-/// session. A page whose role has changed opens another stream, in which it sees what it may see now.
+/// Whether a request's credentials are still valid, with the same rights: a stream lasts long. Following it counts as a
+/// use of the session. A page whose role has changed opens another stream, with its new rights.
 pub(super) fn is_valid(state: &State, who: &Who) -> bool {
     let key = state.operator_key();
     if let Some(session) = &who.session {

@@ -1,6 +1,6 @@
-//! The sockets of the admin listener: with the clocks, TLS and bounds of the listener of clients.
+//! The sockets of the admin listener: with the timeouts, TLS and limits of the listener for clients.
 //!
-//! Not here: what is answered ([`super::api`]).
+//! Not here: the paths ([`super::api`]).
 
 use std::io;
 use std::net::TcpListener;
@@ -31,7 +31,7 @@ const BACKLOG: i32 = 64;
 const MAX_CONNECTIONS: usize = 2 * super::streams::MAX_STREAMS;
 /// Connections of one other machine.
 const MAX_PER_ADDRESS: usize = 16;
-/// How long operators may take. There are no WebSockets.
+/// Timeouts of operators. There are no WebSockets.
 const TIMEOUTS: ServerTimeouts = ServerTimeouts {
     head: Duration::from_secs(5),
     body: Duration::from_secs(5),
@@ -121,6 +121,6 @@ fn request_service(state: Arc<State>) -> impl RequestServices {
             Ok(ServiceResponse::new(request, response))
         }
     }));
-    // What is the operators' own is no traffic; requests to routes are.
+    // Operators' own requests are not logged as traffic; requests to routes are.
     reporting(app, move |request| playground::begin_log(&logging, request))
 }

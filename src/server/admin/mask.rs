@@ -37,7 +37,7 @@ const TEXTS: &[&str] = &[
     "tools",
 ];
 
-/// Frames of the Agent API without what is said. `kind`: the type of the message that they are about.
+/// Frames of the Agent API without messages' texts. `kind`: the type of their message.
 pub(super) fn frames(frames: &str, kind: Option<&MessageType>) -> String {
     let mut masked = String::new();
     for line in frames.split_inclusive('\n') {

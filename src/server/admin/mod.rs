@@ -1,8 +1,8 @@
-//! The listener for operators: metrics, health with reasons, the configuration in force, runs, reload, the log level.
+//! The listener for operators: metrics, health with reasons, the active configuration, runs, reload, the log level.
 //!
 //! A server of its own with one worker: the endpoints of clients and those of operators share no port, and a busy
-//! gateway still answers its operator. Not here: who may use it ([`guard`]), what each path answers ([`api`]), and its
-//! sockets ([`listener`]).
+//! gateway still answers its operator. Not here: access ([`guard`]), the paths ([`api`]), and its sockets
+//! ([`listener`]).
 
 mod advice;
 mod answered;
@@ -56,7 +56,7 @@ use crate::observe::{LogFilter, SharedObserver};
 use crate::ports::Reload;
 use crate::tls::SharedTls;
 
-/// How many wrong keys of one address are answered with 401, at once and in a minute. Then it is 429.
+/// Number of wrong keys of one address that get 401, at once and per minute. Further ones get 429.
 const MAX_WRONG_KEYS: NonZeroU32 = match NonZeroU32::new(10) {
     Some(count) => count,
     None => NonZeroU32::MIN,
@@ -65,7 +65,7 @@ const MAX_WRONG_KEYS: NonZeroU32 = match NonZeroU32::new(10) {
 /// Mounts a protocol for the agent of a name. `None`: it cannot be mounted.
 pub type MountFor = Arc<dyn Fn(&str) -> Option<Mounted> + Send + Sync>;
 
-/// What operators see and change.
+/// The parts of the gateway that operators see and change.
 pub struct Admin {
     /// The runs.
     pub engine: Engine,
@@ -83,9 +83,9 @@ pub struct Admin {
     pub tls: Option<Arc<SharedTls>>,
     /// The URL of the listener of clients, as this machine reaches it.
     pub url: String,
-    /// Who may sign in to the console.
+    /// The callers that may sign in to the console.
     pub callers: Arc<Callers>,
-    /// What a reload replaces.
+    /// The settings that a reload replaces.
     pub access: Arc<ArcSwap<AdminAccess>>,
     /// A key for this start of the gateway, which counts while no key is configured. `None`: credentials were configured at
     /// the start.
@@ -103,19 +103,19 @@ struct State {
     sessions: Sessions,
     /// The SHA-256 of the key of this start.
     start_key: Option<[u8; 32]>,
-    /// What the streams of all pages read together.
+    /// The data that the streams of all pages read together.
     shared: shared::Shared,
-    /// Who decided what here lately.
+    /// The recent decisions here, with their authors.
     deciders: pending::Deciders,
     /// The URL of this listener.
     url: String,
     /// Since when agents are in their state.
     standings: overview::Standings,
-    /// Whose runs were opened, and by whom.
+    /// The opened runs, by person.
     opened: opened::Opened,
     /// Runs that were deleted here, for pages that show them.
     deleted: summaries::Deleted,
-    /// What was counted lately.
+    /// The recent counts.
     history: Mutex<History>,
     /// Streams and exported files that are being read.
     streams: streams::Streams,
@@ -177,7 +177,7 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
     let server = listener::listen(listener, &state)?;
     let handle = server.handle();
     actix_web::rt::spawn(async move {
-        // What is sampled for the console ends with the listener.
+        // The sampling for the console ends with the listener.
         let ended = tokio::select! {
             ended = server => ended,
             never = series::sample(&state) => match never {},

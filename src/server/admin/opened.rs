@@ -1,4 +1,4 @@
-//! Who opened whose run: one entry of the audit log for a person and a run, and not one for each look at it.
+//! Runs that a person opened: the audit log has one entry for a person and a run, however often it is opened.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ use super::guard::Who;
 use crate::engine::RunHandle;
 use crate::observe::{Action, AuditEntry};
 
-/// What was opened is remembered so often. Beyond that, it is noted again.
+/// Number of remembered openings. Beyond it, an opening is recorded again.
 const MAX_OPENED: usize = 1000;
 
-/// What was opened lately.
+/// The recently opened runs.
 #[derive(Default)]
 pub(super) struct Opened(Mutex<VecDeque<(String, RunId)>>);
 

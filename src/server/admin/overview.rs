@@ -53,7 +53,7 @@ pub(super) fn gateway(state: &State) -> Gateway {
     }
 }
 
-/// What about the gateway itself keeps it from being ready.
+/// The reasons, in the gateway itself, why it is not ready.
 pub(super) fn reasons(state: &State) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if state.admin.engine.is_stopping() {
@@ -137,7 +137,7 @@ fn last_fault(state: &State, agent: &str) -> Option<LastFault> {
     Some(LastFault { at: fault.at, code: fault.code, message })
 }
 
-/// How runs ended in the last 15 minutes.
+/// The ends of runs in the last 15 minutes.
 fn lately(state: &State, of: &Of) -> Lately {
     state.history.lock().unwrap_or_else(PoisonError::into_inner).lately(of)
 }

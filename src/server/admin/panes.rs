@@ -18,10 +18,10 @@ use super::super::served::Served;
 use super::mask;
 use crate::clock;
 
-/// How often an exchange may look something up before it runs the agent.
+/// Maximum lookups of an exchange before it runs the agent.
 const MAX_LOOKUPS: usize = 8;
 
-/// How a protocol is mounted: by a route, or for the console alone.
+/// The mount of a protocol: of a route, or for the console alone.
 #[derive(Clone)]
 pub(super) enum Encoding {
     Route(Arc<Served>),
@@ -56,20 +56,20 @@ pub(super) struct Pane {
     closed: bool,
     /// Whether the response has begun.
     begun: bool,
-    /// How often it was opened again.
+    /// The number of times it was opened.
     opened: u128,
     /// True: what people and agents say is replaced. Only for the Agent API.
     masked: bool,
 }
 
-/// What a pane has written, or what it has to know before it can.
+/// The output of a pane, or the lookup it needs first.
 pub(super) enum Written {
     Frames(String),
     Asks(Call),
 }
 
 impl Pane {
-    /// A pane for a protocol. `None`: its protocol has no sample request, or the sample is none of a run.
+    /// A pane for a protocol. `None`: the protocol has no sample request, or its sample begins no run.
     pub(super) fn open(encoding: Encoding, run: RunView<'_>) -> Option<Self> {
         let (exchange, streams) = open_exchange(encoding.mounted(), run, run.run().id)?;
         Some(Self {
@@ -84,7 +84,7 @@ impl Pane {
         })
     }
 
-    /// A pane that shows the events and hides what is said.
+    /// A pane that shows the events and hides texts.
     pub(super) fn masked(self) -> Self {
         Self { masked: true, ..self }
     }
@@ -110,7 +110,7 @@ impl Pane {
         if self.masked { mask::frames(&frames, step.message().map(|(_, message)| &message.kind)) } else { frames }
     }
 
-    /// What follows once a run waits between two turns, or has ended: a whole answer, where the protocol does not stream.
+    /// The output when a run waits between two turns, or has ended: a whole answer, if the protocol does not stream.
     pub(super) fn pause(&mut self, view: RunView<'_>) -> Written {
         if self.closed {
             return Written::Frames(String::new());
@@ -123,7 +123,7 @@ impl Pane {
         Written::Frames(if self.masked { mask::frames(&frames, None) } else { frames })
     }
 
-    /// Goes on after what was asked is known.
+    /// Continues with the result of a lookup.
     pub(super) fn reply(&mut self, reply: Reply<'_>) -> Written {
         self.closed = true;
         match self.exchange.reply(reply, &mut self.out) {
@@ -133,7 +133,7 @@ impl Pane {
         }
     }
 
-    /// Goes on although what was asked for cannot be had.
+    /// Continues after a failed lookup.
     pub(super) fn fail(&mut self, fault: &Fault) -> Written {
         self.closed = true;
         match self.exchange.on_not_found(fault) {
@@ -161,7 +161,7 @@ impl Pane {
     }
 }
 
-/// What the run's client said first.
+/// The first message of the run's client.
 pub(super) fn said(view: RunView<'_>) -> String {
     let first = view.run().turns.first();
     let message = first.and_then(|turn| turn.input.iter().rev().find(|message| !message.text().is_empty()));

@@ -19,7 +19,7 @@ const MAX_ITEMS: usize = 200;
 /// Decisions that are remembered.
 const MAX_DECIDERS: usize = 1000;
 
-/// What is decided about a run's items.
+/// The decisions about a run's items.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Decisions {
@@ -39,7 +39,7 @@ struct Decided {
     payload: Option<Box<serde_json::value::RawValue>>,
 }
 
-/// Who decided which items here lately: for those who come too late.
+/// The recent decisions here with their authors, for people who decide too late.
 #[derive(Default)]
 pub(super) struct Deciders(Mutex<VecDeque<Decider>>);
 
@@ -73,12 +73,12 @@ impl Deciders {
         noted
     }
 
-    /// It came to nothing: the items can be decided again.
+    /// The decision had no effect: the items can be decided again.
     fn forget(&self, run: RunId, items: &[String]) {
         self.lock().retain(|decider| decider.run != run || !items.contains(&decider.item));
     }
 
-    /// Who decided an item.
+    /// The author of a decision about an item.
     pub(super) fn who(&self, run: RunId, item: &str) -> Option<String> {
         let known = self.lock();
         known.iter().rev().find(|one| one.run == run && one.item == item).map(|one| one.who.clone())
@@ -143,7 +143,7 @@ pub(super) async fn of_run(state: &State, run: &RunHandle, texts: bool) -> Resul
     Ok(page(state, &open, MAX_ITEMS, None, texts).await?.data)
 }
 
-/// Where an item stands among all of them: by the time it was asked, its run, and its id.
+/// The position of an item among all items: the time of its question, its run, and its id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place(Millis, RunId, String);
 
@@ -228,8 +228,8 @@ fn decisions(item: &Pending) -> Vec<Decision> {
     shown
 }
 
-/// How a client of the run's protocol learns of a decision that was not its own. `None`: its agent has no route of the
-/// protocol any more.
+/// The way in which a client of the run's protocol learns of another one's decision. `None`: its agent no longer has a
+/// route of the protocol.
 fn learns(state: &State, agent: &str, protocol: &str) -> Option<&'static str> {
     let routes = state.admin.control.routes_of(agent);
     let route = routes.iter().find(|route| route.scope.protocol == protocol)?;
@@ -283,7 +283,7 @@ pub(super) async fn decide(state: &Arc<State>, id: RunId, who: &str, body: &[u8]
             return Err(closed.filter(|_| is_late).map_or(fault, |(item, _)| too_late(state, &run, item)));
         }
     };
-    // What was noted of an earlier attempt, whose answer the agent did not take, is over.
+    // The record of an earlier attempt, which the agent did not accept, is obsolete.
     let items: Vec<String> = wanted.iter().map(|(item, _)| item.clone()).collect();
     state.deciders.forget(id, &items);
     state.deciders.note(id, &wanted, who);

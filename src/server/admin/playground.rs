@@ -1,8 +1,8 @@
-//! The console's playground: any request of a client to any route, sent by someone who is signed in and may act.
+//! The console's playground: any request of a client to any route, sent by a person with the role to act.
 //!
-//! The route's own handler answers it, in the route's protocol and within its limits. What it makes belongs to an owner
-//! that no client can be. The request loses what it has of the console: the bearer, and the page it comes from. Not here:
-//! samples of such requests ([`super::samples`]).
+//! The route's own handler answers it, in the route's protocol and within its limits. Its runs belong to an owner that
+//! no client can be. The console's own parts are removed from the request: the bearer, and the origin of the page. Not
+//! here: samples of such requests ([`super::samples`]).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::guard::{Who, is_valid};
 use super::{State, api};
 use crate::observe::{Action, AuditEntry, RequestLog};
 
-/// How often it is looked at whether someone may still read a stream.
+/// Interval of the check whether a person may still read a stream.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Names the run that a response streams.
 const RUN: HeaderName = HeaderName::from_static("x-interlingua-run");

@@ -1,8 +1,8 @@
-//! A run in several protocols at once, event by event: what the stream of a page and an exported file hold of it.
+//! A run in several protocols at once, event by event: the content of a page's stream and of an exported file.
 //!
-//! Between two turns a client of some protocols gets an end, and a client of others its whole answer. A run that waits is
-//! shown as it stands; of a run that has gone on, what it was then is made again. Not here: one protocol
-//! ([`super::panes`]), and how frames leave ([`super::streams`]).
+//! Between two turns, clients of some protocols get an end, and clients of others their whole answer. A waiting run is
+//! shown in its current state; for a continued run, its earlier states are reconstructed. Not here: one protocol
+//! ([`super::panes`]), and sending of frames ([`super::streams`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::engine::{Answer, RunHandle};
 
 /// The protocol that the page reads.
 pub(super) const AGENT_API: &str = "agent-api";
-/// How often a pane may look something up for one answer.
+/// Maximum lookups of a pane for one answer.
 const MAX_LOOKUPS: usize = 4;
 
 /// Frames by protocol.

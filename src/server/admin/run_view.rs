@@ -79,7 +79,7 @@ fn curls(state: &State, view: RunView<'_>) -> BTreeMap<&'static str, String> {
     found
 }
 
-/// How the run's id is written.
+/// The forms of the run's id.
 fn ids(state: &State, agent: &str, id: RunId) -> BTreeMap<&'static str, String> {
     let mut ids = BTreeMap::from([("id", id.to_string())]);
     for route in state.admin.control.routes_of(agent) {

@@ -37,7 +37,7 @@ fn parse(query: &str, texts: bool) -> Result<WantedRuns, Fault> {
             "session" => filter.session = Some(value),
             "owner" => wanted.query.owner = Some(value),
             "since" => filter.changed_since = Some(number("since", &value)?),
-            // Someone who may not read texts must not learn them by searching.
+            // Without the right to read texts, a person must not learn them by a search.
             "text" if texts => wanted.query.text = Some(id_in(&value).map_or(value, |id| id.to_string())),
             "text" => return Err(Fault::invalid("text", "your role may not search in texts")),
             "cursor" => filter.cursor = Some(parse_cursor(&value)?),

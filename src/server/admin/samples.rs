@@ -21,7 +21,7 @@ use crate::engine::RunHandle;
 /// The most runs of a conversation that are sent again.
 const MAX_RUNS: usize = 100;
 
-/// What someone wants to say, and where.
+/// The text and the target of a sample.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
@@ -35,11 +35,11 @@ struct Wanted {
     runs: Vec<String>,
 }
 
-/// A request to a route, whose path is that of the route and the endpoint, with its snippets. Those begin a conversation
-/// of their own: no client may go on with one of the console.
+/// A request to a route, whose path is that of the route and the endpoint, with its snippets. The snippets begin a
+/// conversation of their own: no client may continue one of the console.
 ///
 /// # Errors
-/// What cannot be read, and routes, agents and runs that do not exist.
+/// Unreadable parameters, and routes, agents and runs that do not exist.
 pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Sample, Fault> {
     let wanted: Wanted = serde_json::from_slice(body).map_err(|error| {
         let message = format!("write {{\"route\", \"protocol\", \"agent\", \"text\", \"runs\"}}: {error}");
@@ -51,7 +51,7 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Sample
 
     let owner = state.admin.callers.in_console(&who.name).owner.clone();
     let mut runs = conversation(state, &owner, &wanted.runs).await?;
-    // A route may keep its sessions apart from those of others: it cannot go on with theirs.
+    // A route may keep its sessions apart from those of others: it cannot continue theirs.
     let here = match &route.partition {
         Some(path) => owner.clone().on_route(path),
         None => owner.clone(),
@@ -83,7 +83,7 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Sample
     })
 }
 
-/// How a client writes a first request to a route. `None`: its protocol has no sample request.
+/// A client's first request to a route. `None`: its protocol has no sample request.
 pub(super) fn of_route(state: &State, route: &Served) -> Option<Snippets> {
     let agent = route.scope.agents.first()?;
     let input = SampleInput { agent: &agent.name, text: "hello", id: clock::new_id(), began: None, thread: None };
@@ -132,7 +132,7 @@ async fn conversation(state: &State, owner: &Owner, ids: &[String]) -> Result<Ve
     Ok(runs)
 }
 
-/// What was said in a run: in each turn the words of the user, and those of the agent.
+/// The messages of a run: in each turn the user's texts, and those of the agent.
 fn said(view: RunView<'_>) -> Vec<(Role, String)> {
     let run = view.run();
     let mut said = Vec::new();

@@ -1,6 +1,6 @@
-//! What was counted lately, for the console: taken once a second as long as the admin listener runs.
+//! Recent counts for the console: sampled once a second while the admin listener runs.
 //!
-//! Not here: how it is kept (`crate::metrics`).
+//! Not here: their storage (`crate::metrics`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use crate::metrics::{EndedBy, Of, Past, Sampled, Series, Window, resident_memory
 pub(super) struct View {
     /// `15m` or `24h`.
     window: &'static str,
-    /// How long a step is.
+    /// The length of a step, in milliseconds.
     step_ms: u64,
     /// When each step began, in milliseconds since 1970.
     times: Vec<u64>,
@@ -38,11 +38,11 @@ pub(super) struct Row {
     live: usize,
     /// Runs that ended in the window.
     ended: u64,
-    /// Those of them that failed.
+    /// The number of failed ones.
     failed: u64,
 }
 
-/// The window that a query asks for; without one, the shorter. `agent` or `protocol` shows only their runs.
+/// The window that a query names; by default the shorter one. `agent` or `protocol` selects their runs.
 ///
 /// # Errors
 /// Other parameters and values.
@@ -97,7 +97,7 @@ fn rows(live: HashMap<String, usize>, ended: &EndedBy) -> Vec<Row> {
 /// Takes what was counted once a second. It never ends: the one who runs the listener stops it.
 pub(super) async fn sample(state: &State) -> Infallible {
     let metrics = Arc::clone(state.admin.observer.load().metrics());
-    // What was counted before belongs to no step.
+    // Earlier counts belong to no step.
     drop(metrics.take_recent());
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -1,4 +1,4 @@
-//! Who is signed in to the console: bearers, exchanged for a key, kept in memory and lost with the process.
+//! Sessions of the console: bearers, exchanged for a key, kept in memory and lost with the process.
 //!
 //! No cookies: browsers send those to every port of a host, and with forged requests. Not here: checking keys
 //! ([`super::sign_in`]).
@@ -18,18 +18,18 @@ use crate::clock;
 use crate::config::ConsoleRole;
 use crate::tls::ClientCertificate;
 
-/// What bearers begin with, unlike keys.
+/// The prefix of bearers, which differs from that of keys.
 const PREFIX: &str = "il_console_";
-/// How long a bearer is valid at most.
+/// Maximum validity of a bearer.
 const MAX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
-/// How long it is valid without being used.
+/// Validity of an unused bearer.
 const MAX_IDLE: Duration = Duration::from_secs(30 * 60);
 /// Sign-ins at most. Beyond that, the person with the most sign-ins loses the one that was used longest ago.
 const MAX_SESSIONS: usize = 1000;
 /// Sign-ins of one person. Beyond that, the person's own that was used longest ago ends.
 const MAX_PER_PERSON: usize = 100;
 
-/// How someone proved who they are.
+/// The credentials of a session.
 #[derive(Clone)]
 pub(super) enum Proof {
     /// By the admin key with this SHA-256, or the key of this start.
@@ -95,7 +95,7 @@ impl Sessions {
         Some((bearer, who))
     }
 
-    /// Whose bearer this is. `None`: it is unknown, or over.
+    /// The owner of this bearer. `None`: the bearer is unknown or expired.
     pub(super) fn find(&self, bearer: &str, now: Instant) -> Option<SignedIn> {
         let (mut sessions, hash) = (self.lock(), hash(bearer));
         let session = sessions.get_mut(&hash)?;

@@ -1,6 +1,6 @@
-//! What the streams of all pages share: it is read once for all of them, and not for each.
+//! Data that the streams of all pages share: it is read once for all of them.
 //!
-//! Not here: what one page has been sent ([`super::summaries`]), and what a request reads for itself.
+//! Not here: the frames sent to one page ([`super::summaries`]), and data of single requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use crate::engine::OpenItems;
 
 /// Open items are read at most this often.
 const OPEN_INTERVAL: Duration = Duration::from_millis(200);
-/// The next reading comes at the earliest after so many times the time that the last one took: many open items cost more,
-/// and the listener has one worker.
+/// Minimum pause before the next reading, as a multiple of the last one's duration: many open items cost more, and the
+/// listener has one worker.
 const REST: u32 = 10;
 /// Agents, routes and traffic are looked at this often.
 pub(super) const OVERVIEW_INTERVAL: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ pub(super) struct Overview {
     pub(super) agents: Vec<Agent>,
 }
 
-/// What was read lately.
+/// The last reading.
 #[derive(Default)]
 pub(super) struct Shared {
     open: Kept<Vec<OpenItems>>,

@@ -23,7 +23,7 @@ use crate::observe::{Action, AuditEntry};
 /// By which credentials callers sign in: their keys.
 const BY_KEY: Methods = Methods { keys: true, jwt: false, certificates: false };
 
-/// What the page sends.
+/// The page's request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Key {
@@ -53,7 +53,7 @@ pub(super) async fn begin(state: &State, connection: &ConnectionInfo, body: &[u8
     Ok(answer_with(200, &Session { bearer: Some(bearer), ..view(state, &who) }))
 }
 
-/// Whose key it is.
+/// The owner of the key.
 async fn prove(state: &State, connection: &ConnectionInfo, key: &str) -> Result<(String, Proof), Fault> {
     if is_key(key, state.operator_key().as_ref()) {
         return Ok((OPERATOR.to_owned(), Proof::Operator(Sha256::digest(key).into())));
@@ -78,7 +78,7 @@ fn shown_name(name: &str) -> String {
     if name == OPERATOR { format!("{name} (key)") } else { name.to_owned() }
 }
 
-/// Who is signed in, as the page shows it.
+/// The session, as the page shows it.
 pub(super) fn view(state: &State, who: &SignedIn) -> Session {
     let role = who.role(state.operator_key().as_ref()).unwrap_or(ConsoleRole::View);
     Session { bearer: None, name: who.name.to_string(), role, until: Some(who.until) }

@@ -1,7 +1,7 @@
-//! A sample request as text to be copied: as a shell command, in Python and in TypeScript.
+//! A sample request as text to copy: as a shell command, in Python and in TypeScript.
 //!
-//! Where a protocol has an official library, the text uses it. Texts of people are literals of the language, whatever
-//! they contain. Not here: what is requested ([`super::samples`]).
+//! If a protocol has an official library, the text uses it. Texts of people are literals of the language, whatever they
+//! contain. Not here: the request itself ([`super::samples`]).
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub(super) struct Target {
     /// The URL of the mount, as clients reach it.
     pub(super) url: String,
     pub(super) protocol: &'static str,
-    /// How its callers prove who they are.
+    /// The accepted credentials.
     pub(super) auth: Methods,
 }
 
@@ -41,7 +41,7 @@ impl Target {
     }
 }
 
-/// How literals are written.
+/// The language of literals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Language {
     Python,

@@ -1,6 +1,6 @@
-//! What a page has been sent of runs, open items and the gateway, and what has changed since.
+//! The runs, open items and gateway facts that a page received, and the changes since.
 //!
-//! Not here: what a summary holds ([`super::views`]), where they come from (`crate::engine`), and the stream
+//! Not here: the content of a summary ([`super::views`]), its source (`crate::engine`), and the stream
 //! ([`super::feed`]).
 
 use std::collections::{HashMap, VecDeque};
@@ -20,8 +20,8 @@ use crate::engine::RunSummary;
 const MAX_CHANGES: usize = 200;
 /// For how long the page's knowledge of a run is remembered without a change, in milliseconds.
 const FORGET_AFTER: Millis = 60_000;
-/// The changes of this time before the latest one are looked at again, in milliseconds: a run may be written later than one
-/// that changed after it, by another gateway too, whose clock differs. What was sent before is not sent again.
+/// Milliseconds before the latest change that are read again: a run may be written later than one that changed after
+/// it, also by another gateway with another clock. Runs that were sent before are not sent again.
 const OVERLAP: Millis = 2000;
 
 /// Runs that were deleted on this listener, the latest last, and how many there were before those.
@@ -43,13 +43,13 @@ impl Deleted {
         }
     }
 
-    /// How many there were ever.
+    /// The total number so far.
     fn count(&self) -> u64 {
         let known = self.lock();
         known.0 + known.1.len() as u64
     }
 
-    /// Those after the first so many, and how many there were ever.
+    /// The runs after the first `count`, and the total number so far.
     fn since(&self, count: u64) -> (Vec<RunId>, u64) {
         let known = self.lock();
         let skipped = usize::try_from(count.saturating_sub(known.0)).unwrap_or(usize::MAX);
@@ -57,13 +57,13 @@ impl Deleted {
     }
 }
 
-/// What one page has been sent, to send what differs.
+/// The content that one page received, to send only differences.
 pub(super) struct Watch {
     runs: bool,
     texts: bool,
     /// When changes were last looked for.
     since: Millis,
-    /// Of runs that may change without a later `changed_at`: events and open items.
+    /// State of runs that may change without a later `changed_at`: events and open items.
     sent: HashMap<RunId, (Millis, u64, usize)>,
     /// The run that is open on the page, until it is gone.
     open: Option<RunId>,
@@ -83,7 +83,7 @@ impl Watch {
         Self { runs, texts, since, sent, open, deleted, pending: None, overview: None, looked_at: None }
     }
 
-    /// What has changed since the last call, as frames of a stream. Empty: nothing.
+    /// The changes since the last call, as frames of a stream. Empty without changes.
     pub(super) async fn changes(&mut self, state: &Arc<State>) -> String {
         let mut text = String::new();
         let operator = state.admin.engine.operator();
@@ -139,7 +139,7 @@ impl Watch {
         if self.texts { agent } else { agent.without_texts() }
     }
 
-    /// What was deleted since the last call.
+    /// The runs that were deleted since the last call.
     fn removed(&mut self, state: &State) -> Vec<RunId> {
         let (removed, count) = state.deleted.since(self.deleted);
         self.deleted = count;
@@ -153,7 +153,7 @@ impl Watch {
         if changed.is_empty() {
             return;
         }
-        // What is older than the oldest that fits was sent, unless that one is new, too.
+        // Runs older than the oldest one that fits were sent, unless that one is new, too.
         let oldest = found.get(MAX_CHANGES - 1);
         if has_more && oldest.is_some_and(|run| self.sent.get(&run.id) != Some(&key(run))) {
             text.push_str("event: missed\ndata: {}\n\n");

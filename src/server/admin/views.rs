@@ -1,8 +1,8 @@
-//! What the admin listener answers the console with, as types. `console/types.d.ts` is written from them, so the page's sources
-//! are checked against what is sent.
+//! The admin listener's answers to the console, as types. `console/types.d.ts` is generated from them, so that the
+//! page's sources are checked against the answers.
 //!
-//! Times are in milliseconds since 1970 unless a field says otherwise. Not here: who makes these (the other modules), and
-//! the configuration in force, which operators read as a whole.
+//! Times are in milliseconds since 1970 unless a field says otherwise. Not here: their creation (the other modules),
+//! and the active configuration, which operators read as a whole.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::metrics::Lately;
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Page<T> {
     pub(super) data: Vec<T>,
-    /// How many there are on all pages. `null`: they are not counted.
+    /// The number of entries on all pages. `null`: not counted.
     pub(super) total: Option<usize>,
     /// The `cursor` of the next page. `null`: this is the last one.
     pub(super) next: Option<String>,
@@ -47,11 +47,11 @@ pub(super) struct Summary {
     pub(super) created_at: Millis,
     pub(super) changed_at: Millis,
     pub(super) events: u64,
-    /// How many items are open.
+    /// The number of open items.
     pub(super) pending: usize,
     /// The name of the first of them.
     pub(super) asks: Option<String>,
-    /// How it began, at most 120 characters. `null`: the reader's role may not read texts.
+    /// The first text, at most 120 characters. `null`: the reader's role may not read texts.
     pub(super) text: Option<String>,
 }
 
@@ -87,16 +87,16 @@ pub(super) struct Detail {
     pub(super) protocols: Vec<&'static str>,
     /// Its client's request as a shell command, by protocol. `null` without texts.
     pub(super) curl: Option<BTreeMap<&'static str, String>>,
-    /// How its id is written: as it is, and by protocols that write it in another way.
+    /// The forms of its id: the gateway's own, and those of protocols that write it in another way.
     pub(super) ids: BTreeMap<&'static str, String>,
     pub(super) session: SessionRuns,
     pub(super) turns: Vec<Turn>,
     /// `null` without texts.
     pub(super) request: Option<Settings>,
-    /// What to do about the error that it ended with.
+    /// Advice about its error.
     pub(super) advice: Option<&'static str>,
     pub(super) pending: Vec<PendingItem>,
-    /// What became of what it asked.
+    /// The answers to its questions.
     pub(super) answers: Vec<Answered>,
     /// Receivers of its events by push, at this gateway, while it is sending to them.
     pub(super) deliveries: Vec<Delivery>,
@@ -120,7 +120,7 @@ pub(super) struct Turn {
     /// When the agent's first event came.
     pub(super) first_event_at: Option<Millis>,
     pub(super) ended_at: Option<Millis>,
-    /// How it ended. `null`: it has not.
+    /// The end of the turn. `null`: it has not ended.
     pub(super) end: Option<&'static str>,
     pub(super) error: Option<TurnError>,
     #[cfg_attr(test, ts(type = "unknown"))]
@@ -139,7 +139,7 @@ pub(super) struct Turn {
 pub(super) struct TurnError {
     pub(super) code: String,
     pub(super) message: String,
-    /// Who has to act: `client`, `upstream` or `gateway`.
+    /// The party that must act: `client`, `upstream` or `gateway`.
     pub(super) blame: &'static str,
     /// The HTTP status of the agent's answer. `null`: the agent sent no answer, or its status was no error.
     pub(super) status: Option<u16>,
@@ -150,7 +150,7 @@ pub(super) struct TurnError {
     pub(super) agent_error: Option<String>,
 }
 
-/// What a request asked for besides its messages.
+/// The settings of a request beside its messages.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Settings {
@@ -176,7 +176,7 @@ pub(super) struct Answered {
     /// The run whose request had the answer.
     #[cfg_attr(test, ts(as = "String"))]
     pub(super) run: RunId,
-    /// Who decided, if it was in the console of this gateway, lately.
+    /// The author of the decision, if it was made recently in the console of this gateway.
     pub(super) by: Option<String>,
 }
 
@@ -193,7 +193,7 @@ pub(super) struct Delivery {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct PendingItem {
     pub(super) item: Item,
-    /// What may be decided.
+    /// The allowed decisions.
     #[cfg_attr(test, ts(type = "string[]"))]
     pub(super) decisions: Vec<Decision>,
     /// JSON Schema: of an approval's arguments, or of the answer to a question.
@@ -207,14 +207,15 @@ pub(super) struct PendingItem {
     pub(super) run: RunId,
     /// The protocol of the run's client.
     pub(super) protocol: String,
-    /// How that client learns of a decision that was not its own. `null`: its agent has no route of the protocol any more.
+    /// The way in which that client learns of another one's decision. `null`: its agent no longer has a route of the
+    /// protocol.
     pub(super) learns: Option<&'static str>,
     pub(super) asked_at: Millis,
     /// `null`: not by itself.
     pub(super) expires_at: Option<Millis>,
 }
 
-/// What is asked.
+/// A question.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Item {
@@ -225,7 +226,7 @@ pub(super) struct Item {
     pub(super) name: String,
     /// `null` without texts.
     pub(super) message: Option<String>,
-    /// As JSON text; `null` without texts.
+    /// JSON text; `null` without texts.
     pub(super) arguments: Option<String>,
     pub(super) arguments_bytes: usize,
     pub(super) reason: Option<String>,
@@ -251,13 +252,13 @@ pub(super) struct Gateway {
     pub(super) ready: bool,
     /// Why it is not ready.
     pub(super) reasons: Vec<Reason>,
-    /// Of all routes.
+    /// The protocols of all routes.
     pub(super) protocols: Vec<&'static str>,
     pub(super) traffic: Vec<Traffic>,
     pub(super) warnings: Vec<String>,
 }
 
-/// How the program was built.
+/// The build of the program.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Build {
@@ -303,7 +304,7 @@ pub(super) struct Reason {
     pub(super) detail: Option<String>,
 }
 
-/// What comes in over a protocol.
+/// The traffic of a protocol.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Traffic {
@@ -324,7 +325,7 @@ pub(super) struct Agent {
     pub(super) host: String,
     /// `ready`, `failing` (every endpoint is out) or `draining`.
     pub(super) state: &'static str,
-    /// Since when, as far as this gateway knows.
+    /// The beginning of this state, as far as this gateway knows.
     pub(super) since: Millis,
     /// Why an endpoint is out.
     pub(super) reason: Option<String>,
@@ -387,9 +388,9 @@ pub(super) struct Endpoint {
 pub(super) struct Route {
     pub(super) protocol: &'static str,
     pub(super) path: String,
-    /// As clients reach it.
+    /// The URL for clients.
     pub(super) url: String,
-    /// How callers prove who they are, or `none`.
+    /// The accepted credentials, or `none`.
     pub(super) auth: String,
     pub(super) agents: Vec<String>,
     /// The other settings in force, and the protocol's own as `options`.
@@ -397,7 +398,7 @@ pub(super) struct Route {
     pub(super) settings: serde_json::Map<String, Value>,
     /// Whether requests can be made for it: in the playground, and as snippets.
     pub(super) sample: bool,
-    /// How a client writes a first request. `null`: the protocol has no sample.
+    /// A client's first request. `null`: the protocol has no sample.
     pub(super) snippets: Option<Snippets>,
 }
 
@@ -419,7 +420,7 @@ pub(super) struct Sample {
     pub(super) id: RunId,
     /// To whom its run will belong.
     pub(super) owner: String,
-    /// Whether it goes on with the conversation so far.
+    /// Whether it continues the conversation so far.
     pub(super) goes_on: bool,
     pub(super) method: &'static str,
     pub(super) path: String,
@@ -429,7 +430,7 @@ pub(super) struct Sample {
     pub(super) snippets: Snippets,
 }
 
-/// Who is signed in.
+/// The signed-in person.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Session {

@@ -1,5 +1,5 @@
-//! How many frames a client may send that bring no request on: resets (also of streams that were answered already, and
-//! of those that were never begun) and control frames. Each costs work, so that a few bytes would keep a worker busy.
+//! Limits of frames that advance no request: resets (also of streams that were answered already, and of those that were
+//! never begun) and control frames. Each costs work, so that a few bytes would keep a worker busy.
 //!
 //! Not here: streams, header lists, CONTINUATION and small DATA frames, which the HTTP/2 library limits
 //! (`http2/mod.rs`).
@@ -14,7 +14,7 @@ use super::super::clock::Clock;
 use super::frames::{Frame, FrameScanner};
 use crate::config::ServerLimits;
 
-/// How long it takes until an allowance that was used up is whole again.
+/// Time until a used allowance is complete again.
 const REFILL_TIME: Duration = Duration::from_secs(10);
 
 /// Window updates that one frame of an answer explains: for the stream and for the connection, of a client that takes
@@ -38,7 +38,7 @@ impl Allowance {
         Self { max, left: max, refilled: now }
     }
 
-    /// Takes one. False if none is left.
+    /// Uses one unit. Returns whether there was one.
     fn take(&mut self, now: Instant) -> bool {
         if self.left == 0 {
             let interval = REFILL_TIME / self.max;
@@ -53,7 +53,7 @@ impl Allowance {
     }
 }
 
-/// What one client may still send.
+/// The frames that one client may still send.
 struct Allowances {
     resets: Allowance,
     control: Allowance,

@@ -3,7 +3,7 @@
 //! Why: the HTTP/2 library hides the frames that make no request. Not here: how many of them a client may send
 //! (`floods.rs`), and how long one may take ([`super::super::clock`]).
 
-/// What a client sends first (RFC 9113, section 3.4).
+/// The length of the first bytes of a client (RFC 9113, section 3.4).
 const PREFACE_LEN: u8 = 24;
 const HEADER_LEN: usize = 9;
 
@@ -17,7 +17,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What a frame means for the work that it causes.
+/// The kind of a frame, by the work that it causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// Part of a request. The HTTP/2 library limits these.

@@ -41,11 +41,12 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// Bytes of an answer that are buffered for one stream.
 const MAX_SEND_BUFFER: usize = 32 << 10;
-/// What a head may exceed its limit by and still be refused in the protocol of its endpoint. Larger ones get a bare 431.
+/// Bytes by which a head may exceed its limit and still be refused in the protocol of its endpoint. Larger ones get a
+/// bare 431.
 const HEAD_MARGIN: usize = 8 << 10;
-/// How long a client may take to confirm that it opens no more streams.
+/// Time that a client has to confirm that it opens no more streams.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a connection may take to close.
+/// Time that a connection has to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves a connection to its end.
@@ -95,10 +96,10 @@ async fn reached(mut phase: watch::Receiver<Phase>, is_reached: fn(Phase) -> boo
     let _ = phase.wait_for(|phase| is_reached(*phase)).await;
 }
 
-/// How far a connection is on its way to its end.
+/// The progress of a connection's shutdown.
 enum Leaving {
     No,
-    /// The client was asked to open no more streams. Runs once none is open.
+    /// The client received GOAWAY. The timer runs once no stream is open.
     Asked(Option<Pin<Box<Sleep>>>),
     /// It is being closed. Runs until the client is cut off.
     Closing(Pin<Box<Sleep>>),

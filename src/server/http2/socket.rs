@@ -13,8 +13,8 @@ use tokio::time::{Instant, Sleep};
 use super::super::connection::Socket;
 use super::floods::FloodGuard;
 
-/// How long the client may take to close its side. If the gateway closed first with bytes unread, the system would
-/// discard what was sent last.
+/// Time that the client has to close its side. If the gateway closed first with bytes unread, the system would discard
+/// the last sent bytes.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Bytes that are discarded meanwhile.

@@ -29,7 +29,7 @@ use super::floods::FloodGuard;
 /// The size in bytes of the pieces that a client has to take in time: the smallest frame that every client accepts.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// What the streams of a connection share.
+/// State that the streams of a connection share.
 pub(super) struct Shared<S> {
     pub(super) gateway: Arc<Gateway>,
     pub(super) app: Rc<S>,
