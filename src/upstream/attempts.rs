@@ -1,7 +1,7 @@
-//! What is noted while a turn is begun: where it was sent, when there was a place for it, and what was sent again.
+//! A record of the attempts to begin a turn: the endpoint, the time of admission, and the retries.
 //!
-//! Shared by the engine, which chooses endpoints, and the transport, which sends. Not here: what is decided by it (nothing
-//! is), and who reads it (the access log and spans).
+//! Shared by the engine, which chooses endpoints, and the transport, which sends. No decision depends on it; the access
+//! log and spans read it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -17,14 +17,14 @@ const MAX_RETRIES: usize = 8;
 #[derive(Debug, Default)]
 pub struct Attempts(Mutex<Noted>);
 
-/// What is known of a turn's way to its agent.
+/// The record of a turn's attempts.
 #[derive(Clone, Debug, Default)]
 pub struct Noted {
     /// The URL of the endpoint that was chosen last, without user info and query. `None`: none was.
     pub endpoint: Option<String>,
     /// When there was a place for the turn at an endpoint.
     pub placed_at: Option<Instant>,
-    /// How often a request was sent again.
+    /// The number of retries.
     pub retries: u32,
     /// The first of those.
     pub first_retries: Vec<Retry>,

@@ -24,7 +24,7 @@ const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 /// The type of messages that ask a person.
 const QUESTION: &str = "mcp_approval_request";
 
-/// What to send, and how to show the answer.
+/// The request, and the display of its answer.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The agent's URL, with or without `/process`.
@@ -35,24 +35,24 @@ pub struct Question<'a> {
     pub item: Option<&'a Pending>,
     /// The session to continue. None: a new one.
     pub session: Option<&'a str>,
-    /// The key or token that proves who asks. None: no one in particular.
+    /// The caller's key or token. `None`: an anonymous request.
     pub key: Option<&'a str>,
     /// Print the frames as they come.
     pub raw: bool,
 }
 
-/// What came of a run that completed.
+/// The outcome of a completed run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The session, to continue it.
     pub session: Option<String>,
     /// The run's id.
     pub run: Option<String>,
-    /// What the run waits for, oldest first.
+    /// The pending items of the run, oldest first.
     pub pending: Vec<Pending>,
 }
 
-/// An answer that is none: what the server says of the request.
+/// A refusal: the server's text about the request.
 #[derive(Debug)]
 pub struct Refused {
     /// The HTTP status.
@@ -229,7 +229,7 @@ struct Ids {
     session_id: Option<String>,
 }
 
-/// What of the answer was printed, and how it ended.
+/// The printed part of the answer, and its end.
 #[derive(Default)]
 struct Shown {
     raw: bool,

@@ -1,9 +1,9 @@
-//! One turn with an agent, under way: the requests it sends, one after the other, and the answers as they come.
+//! One active turn with an agent: its requests, one after the other, and the answers as they arrive.
 //!
-//! The turn decides ([`AgentTurn`]); this drives it: sends what it wants sent, cuts bodies into frames and hands them
-//! over, waits the pauses it asks for, and bounds all of it in time and bytes. Sending itself is the [`Transport`]'s.
+//! The turn decides ([`AgentTurn`]); this drives it: sends its requests, cuts bodies into frames and passes them on,
+//! makes the requested pauses, and limits all of it in time and bytes. The [`Transport`] sends.
 //!
-//! Not here: connections and retries ([`super::http`]), and what becomes of a run whose agent fails (the engine).
+//! Not here: connections and retries ([`super::http`]), and runs whose agent fails (the engine).
 
 mod stop;
 
@@ -29,7 +29,7 @@ use super::pool::{Outcome, Seat};
 use super::send_error::{BEGINNING, Reach, SendCause, SendError, sanitized};
 use crate::secrets;
 
-/// An ignored frame is looked for among this many. Later, an agent has shown which protocol it speaks.
+/// Number of first frames among which an ignored frame is inspected. By then, an agent has shown its protocol.
 const INSPECTED_FRAMES: u64 = 64;
 /// A turn that sends more requests than this, or looks up and waits without end, has gone wrong.
 const MAX_REQUESTS: u32 = 10_000;
@@ -44,7 +44,7 @@ pub trait Transport: Send + 'static {
     fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, Result<StopAnswer, Fault>>;
 }
 
-/// What a request was answered with.
+/// The answer to a request.
 pub enum Reply {
     /// An answer whose body is to come.
     Answer(Box<Body>),
@@ -52,12 +52,12 @@ pub enum Reply {
     Document(Arc<[u8]>),
 }
 
-/// How an answer comes.
+/// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As an event stream.
+    /// An event stream.
     Frames,
-    /// As one JSON body.
+    /// One JSON body.
     Whole,
     /// The head does not say; the first byte of the body will.
     Unsaid,
@@ -81,8 +81,8 @@ pub struct Body {
 }
 
 impl Body {
-    /// A body that is to come. `max_event` bounds one event of a stream, or an answer that comes as one body, in bytes.
-    /// Without `timeouts` silence may last for ever.
+    /// An expected body. `max_event` limits one event of a stream, or an answer in one body, in bytes. Without
+    /// `timeouts` silence is unlimited.
     #[must_use]
     pub fn new(
         chunks: BoxStream<'static, Result<Bytes, Fault>>,
@@ -164,10 +164,10 @@ impl Body {
     }
 }
 
-/// Whether a turn goes on after an answer.
+/// Whether a turn continues after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Another request is under way: go on with [`Conversation::poll_chunk`].
+    /// Another request is in progress: continue with [`Conversation::poll_chunk`].
     Continues,
     /// Nothing more will come.
     Ended,
@@ -198,11 +198,11 @@ pub struct Conversation {
     /// The turn may take this long.
     total: Duration,
     requests: u32,
-    /// How many frames were inspected, up to [`INSPECTED_FRAMES`].
+    /// The number of inspected frames, up to [`INSPECTED_FRAMES`].
     frames: u64,
     /// Characters that were replaced before the connector could read them.
     repaired: Losses,
-    /// How the first answer begins, for the log of one that cannot be understood.
+    /// The beginning of the first answer, for the log of an unreadable one.
     beginning: Vec<u8>,
     media: String,
     /// The first frame that had no effect.
@@ -215,7 +215,7 @@ pub struct Conversation {
     is_bound: bool,
     /// The endpoint may have taken a request of it.
     is_taken: bool,
-    /// What the last request says about the endpoint, if it was not answered.
+    /// The endpoint's outcome of the last request, while it is not answered.
     unanswered: Option<Outcome>,
 }
 
@@ -290,10 +290,10 @@ impl Conversation {
 
     /// Waits for the next piece of an answer. `None`: the answer has ended properly. Safe to cancel and call again.
     ///
-    /// # Errors [`FaultKind::UpstreamTruncated`] if the connection broke, [`FaultKind::UpstreamTimeout`] if it was
-    /// silent for too long or took too long altogether, [`FaultKind::UpstreamGarbage`] if it is compressed and cannot
-    /// be unpacked; whatever stands in the way of a further request. What was fed before stays valid: see
-    /// [`fail`](Self::fail).
+    /// # Errors
+    /// [`FaultKind::UpstreamTruncated`] if the connection broke, [`FaultKind::UpstreamTimeout`] if it was silent for
+    /// too long or took too long altogether, [`FaultKind::UpstreamGarbage`] if it is compressed and cannot be unpacked,
+    /// and the errors of a further request. Earlier events stay valid: see [`fail`](Self::fail).
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
         ready!(self.poll_reading(context))?;
         match &mut self.stage {
@@ -372,7 +372,7 @@ impl Conversation {
     fn advance(&mut self) -> Result<(), Fault> {
         self.requests += 1;
         if self.requests > MAX_REQUESTS {
-            // A connector that never ends must not keep a run for ever.
+            // A connector that never ends must not keep a run without limit.
             return Err(Fault::new(FaultKind::Internal, "the agent was asked too often in one turn"));
         }
 
@@ -467,11 +467,11 @@ impl Conversation {
         self.go_on(sink)
     }
 
-    /// An answer broke off, or a further request failed: reads what is left of it, and lets the turn decide whether it
-    /// goes on.
+    /// An answer broke off, or a further request failed: reads the rest of it, and lets the turn decide whether it
+    /// continues.
     ///
     /// # Errors
-    /// The fault, if it does not.
+    /// The fault, if the turn does not continue.
     pub fn fail(&mut self, fault: Fault, sink: &mut dyn EventSink) -> Result<Flow, Fault> {
         // A last complete frame may have come before the connection went.
         let _ = self.read_rest(sink);
@@ -516,8 +516,8 @@ impl Conversation {
         Ok(if matches!(self.stage, Stage::Done) { Flow::Ended } else { Flow::Continues })
     }
 
-    /// Why an answer of which nothing was understood is none: it is in another protocol. None if nothing came that
-    /// could have been understood: the agent broke off then.
+    /// The reason why no part of an answer was understood: it is in another protocol. `None` if it contained nothing
+    /// that could have been understood: the agent broke off.
     #[must_use]
     pub fn foreign(&self) -> Option<Fault> {
         let mut lines = self.beginning.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
@@ -550,7 +550,8 @@ impl Conversation {
         self.turn.needs_history()
     }
 
-    /// What of the request the agent was not sent, and what of its answer has no place in a run.
+    /// The content of the request that the agent did not receive, and the content of its answer that a run cannot
+    /// contain.
     #[must_use]
     pub fn losses(&self) -> Losses {
         let mut losses = self.repaired.clone();
@@ -558,7 +559,7 @@ impl Conversation {
         losses
     }
 
-    /// What the connector wants back at the next turn of this session and user.
+    /// The state that the connector needs for the next turn of this session and user.
     #[must_use]
     pub fn session_state(&self) -> Option<Json> {
         self.turn.session_state()

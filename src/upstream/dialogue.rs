@@ -1,7 +1,7 @@
 //! A conversation with one agent, without an engine: for `interlingua probe --ask` and `interlingua call`.
 //!
-//! One turn after the other, in memory. It remembers what a session does: what was said, for agents that are sent it, what
-//! the connector wants back, and what the agent waits for. Not here: runs that others follow, and anything that is kept
+//! One turn after the other, in memory. It keeps the state of a session: the messages, for agents that receive the
+//! history, the connector's state, and the pending items. Not here: runs that others follow, and any storage
 //! (`crate::engine`).
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ pub struct Dialogue {
     past: Vec<Message>,
 }
 
-/// What is remembered of a conversation besides what was said.
+/// The state of a conversation beside its messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Memory {
     session: String,
@@ -48,7 +48,7 @@ pub struct Memory {
     waiting: Waiting,
 }
 
-/// What is said to the agent.
+/// The user's input.
 #[derive(Clone, Copy, Debug)]
 pub enum Spoken<'a> {
     /// A message.
@@ -67,26 +67,26 @@ pub trait Listener {
     /// Bytes of the answer, as they came.
     fn chunk(&mut self, chunk: &[u8]);
 
-    /// What they mean.
+    /// Called for each step.
     fn step(&mut self, step: Step<'_>);
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Debug)]
 pub struct TurnEnd {
-    /// How it ended.
+    /// The end of the turn.
     pub end: End,
     /// Why it failed.
     pub error: Option<RunError>,
     /// The text of its messages.
     pub text: String,
-    /// How many messages of each type it has.
+    /// The number of messages of each type.
     pub messages: BTreeMap<String, usize>,
-    /// What it waits for.
+    /// The pending items.
     pub pending: Vec<Pending>,
-    /// What was lost.
+    /// The losses of the turn.
     pub losses: Vec<Loss>,
-    /// How many frames meant nothing.
+    /// The number of frames without an effect.
     pub ignored: u64,
     /// From the request to the first event. `None`: there was none.
     pub first_event: Option<Duration>,
@@ -103,7 +103,7 @@ impl Dialogue {
         Self { upstream, agent: agent.to_owned(), sends_history, model: None, tools: None, memory, past: Vec::new() }
     }
 
-    /// One that goes on.
+    /// A dialogue that continues an earlier one.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
         self.memory = memory;
@@ -131,7 +131,7 @@ impl Dialogue {
         self
     }
 
-    /// What is remembered. `None`: it includes all that was said.
+    /// The state. `None`: the state includes all messages.
     #[must_use]
     pub fn memory(&self) -> Option<&Memory> {
         (!self.sends_history).then_some(&self.memory)
@@ -143,15 +143,15 @@ impl Dialogue {
         &self.memory.session
     }
 
-    /// What the agent waits for.
+    /// The pending items of the agent.
     pub fn pending(&self) -> Vec<Pending> {
         self.memory.waiting.open().map(|open| open.item.clone()).collect()
     }
 
-    /// Takes one turn.
+    /// Runs one turn.
     ///
     /// # Errors
-    /// If the answer is none to what the agent waits for, more answers are needed first, or the agent cannot be asked.
+    /// The answer does not match a pending item, more answers are needed first, or the agent cannot be called.
     pub async fn turn(&mut self, spoken: Spoken<'_>, listener: &mut dyn Listener) -> Result<TurnEnd, Fault> {
         let (input, answered) = self.take(spoken)?;
         let run = clock::new_id();
@@ -184,7 +184,7 @@ impl Dialogue {
         Ok(TurnEnd { pending: self.pending(), ..end })
     }
 
-    /// What is sent upstream for what was said.
+    /// The input for the upstream.
     fn take(&mut self, spoken: Spoken<'_>) -> Result<(Input, Vec<Pending>), Fault> {
         let (input, answers) = match spoken {
             Spoken::Text(text) => (vec![Message::user(text)], Vec::new()),
@@ -206,7 +206,7 @@ impl Dialogue {
         }
     }
 
-    /// Asks the agent, with the history if it cannot go on without it.
+    /// Calls the agent, with the history if it cannot continue otherwise.
     async fn begin(&self, run: RunId, input: &Input, answered: &[Pending]) -> Result<Conversation, Fault> {
         let takes_history = self.capabilities().history != HistoryNeed::KeptByAgentOnly;
         let mut with_history = self.sends_history;
@@ -272,7 +272,7 @@ impl Dialogue {
 struct Reading {
     record: Record,
     normalizer: Normalizer,
-    /// How many steps the listener has seen.
+    /// The number of steps that the listener received.
     seen: u64,
     began: Instant,
     first_event: Option<Duration>,

@@ -1,11 +1,11 @@
-//! Keeps documents that are the same for all: what agents' servers publish about them, such as cards. Fetched on demand,
-//! kept for as long as the server says, then fetched again on demand.
+//! A cache of documents that are the same for all callers: documents that agents' servers publish, such as cards.
+//! Fetched on demand, kept for the server's lifetime, then fetched again on demand.
 //!
-//! Invariants: one fetch at a time for each document; a caller waits a bounded time and gets what is kept then; a document
-//! stays until another one is fetched, or until too many others are wanted. A server that fails is asked again after a
-//! pause.
+//! Invariants: one fetch at a time for each document; a caller waits a limited time and then gets the cached document;
+//! a document stays until another one is fetched, or until too many others are requested. After a failure the next
+//! fetch waits.
 //!
-//! Not here: fetching and logging ([`super::http`]), and what such a document means (adapters and connectors).
+//! Not here: fetching and logging ([`super::http`]), and the meaning of a document (adapters and connectors).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,17 +16,17 @@ use tokio::time::{Instant, timeout};
 /// Time limits of a cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    /// How long a caller waits if nothing is cached yet.
+    /// Time that a caller waits if nothing is cached yet.
     pub(super) first: Duration,
-    /// How long a caller waits if a stale document is cached.
+    /// Time that a caller waits if a stale document is cached.
     pub(super) again: Duration,
     /// The limit of one fetch.
     pub(super) fetch: Duration,
     /// The pause after a failed fetch, if a document is kept meanwhile,
     pub(super) pause: Duration,
-    /// and if there is none.
+    /// and without a document.
     pub(super) pause_without: Duration,
-    /// How long a document is fresh if its server does not say.
+    /// Lifetime of a document without a lifetime of its server.
     pub(super) fresh: Duration,
     /// The lower limit of what the server may say,
     pub(super) min_age: Duration,
@@ -35,7 +35,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Those of documents that clients are shown.
+    /// The times for documents that clients see.
     pub(super) const DEFAULT: Self = Self {
         first: Duration::from_secs(5),
         again: Duration::from_secs(1),
@@ -50,13 +50,13 @@ impl Times {
 
 /// A fetched document.
 pub(super) struct Fetched<V> {
-    /// What is kept of it.
+    /// The cached part of it.
     pub(super) document: V,
-    /// How long it is fresh. `None`: the server does not say.
+    /// Its lifetime. `None`: the server sets none.
     pub(super) max_age: Option<Duration>,
 }
 
-/// What came of a fetch, for the log.
+/// The outcome of a fetch, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Noted<E> {
     /// It succeeded after a failure.
@@ -144,7 +144,7 @@ where
         }
         let mut seen = entry.subscribe();
         let limit = if seen.borrow().known.is_some() { self.times.again } else { self.times.first };
-        // The caller gets what is kept when the time is up; the fetch goes on.
+        // After the time limit the caller gets the cached document; the fetch continues.
         let _ = timeout(limit, seen.wait_for(|entry| !entry.fetching)).await;
         let entry = entry.borrow();
         match (&entry.known, &entry.failing) {

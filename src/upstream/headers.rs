@@ -9,7 +9,7 @@ use super::{Caller, Forwarded, Trace};
 use crate::clock;
 use crate::identity::{CALLER_HEADER, Claims, IdentityKey, TOKEN_HEADER, caller_id};
 
-/// What an agent learns of the caller.
+/// The identity of the caller that an agent receives.
 #[derive(Clone, Debug, Default)]
 pub enum Identity {
     /// Nothing.
@@ -26,7 +26,7 @@ pub enum Identity {
     },
 }
 
-/// The headers of one turn. By default there are none.
+/// The headers of one turn. Empty by default.
 #[derive(Clone, Default)]
 pub(super) struct TurnHeaders {
     pub(super) trace: Option<Trace>,
@@ -34,7 +34,7 @@ pub(super) struct TurnHeaders {
     pub(super) caller: Option<CallerHeader>,
 }
 
-/// What one agent learns of one caller.
+/// The header with the identity of one caller for one agent.
 #[derive(Clone)]
 pub(super) enum CallerHeader {
     Id(String),

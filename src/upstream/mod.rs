@@ -1,10 +1,10 @@
-//! The way to an agent, as the engine sees it: start a turn, then read its answers piece by piece.
+//! The interface to an agent for the engine: start a turn, then read its answers piece by piece.
 //!
-//! [`Upstream`] is one agent's way: [`http::HttpUpstream`] for those on the network, [`demo::DemoUpstream`] for the one
-//! in this process. A [`Conversation`] is one turn under way.
+//! [`Upstream`] is one agent: [`http::HttpUpstream`] for agents on the network, [`demo::DemoUpstream`] for the built-in
+//! one. A [`Conversation`] is one active turn.
 //!
-//! Not here: what an answer means (the connectors and [`interlingua_core::normalize`]), what becomes of a run whose
-//! agent fails, and when to stop reading because there is no follower (the engine).
+//! Not here: the meaning of an answer (the connectors and [`interlingua_core::normalize`]), runs whose agent fails, and
+//! when to stop reading because there is no follower (the engine).
 
 mod answer_words;
 mod attempts;
@@ -71,7 +71,7 @@ pub trait InProcessAgent: 'static {
     }
 }
 
-/// What a turn is started with besides its request.
+/// The context of a new turn beside its request.
 #[derive(Default)]
 pub struct Via<'a> {
     /// Its place at one of the agent's endpoints. `None`: at the first one, or the agent has none.
@@ -82,7 +82,7 @@ pub struct Via<'a> {
     pub forwarded: Forwarded,
     /// Where it is noted what is sent again.
     pub attempts: Arc<Attempts>,
-    /// Who calls. `None`: a caller that did not prove who it is.
+    /// The caller. `None`: an anonymous one.
     pub caller: Option<Caller<'a>>,
 }
 
@@ -100,7 +100,7 @@ pub struct Caller<'a> {
 /// A conversation has to be polled on the thread that started it: connections belong to the runtime of that thread, so
 /// that no wake-up ever crosses threads. A run lives on one thread.
 pub trait Upstream: Send + Sync + 'static {
-    /// What the agent takes and gives.
+    /// The agent's abilities.
     fn capabilities(&self) -> UpstreamCapabilities;
 
     /// Starts a turn. Nothing is sent before [`Conversation::begin`].
@@ -126,7 +126,8 @@ pub trait Upstream: Send + Sync + 'static {
         ready(vec![Finding::good("part of the gateway")]).boxed()
     }
 
-    /// What the agent's own server publishes about it, as far as that is known after a bounded time. None: nothing is.
+    /// A document that the agent's own server publishes, or the cached one after a limited time. `None`: the server
+    /// publishes none.
     fn published(&self, wanted: &WellKnownDocument) -> BoxFuture<'static, Option<Arc<FetchedDocument>>> {
         let _ = wanted;
         ready(None).boxed()

@@ -1,8 +1,8 @@
 //! Sends telemetry to a collector: OTLP/HTTP with Protobuf, and OTLP/gRPC.
 //!
-//! A unary call of gRPC is a POST over HTTP/2 with a length before its message, and a status behind the answer; that much
-//! is written here. Redirects are not followed, proxies of the environment not used, and of an answer no more is read
-//! than an honest collector sends. Not here: what is sent, and when again (`crate::observe`).
+//! A unary call of gRPC is a POST over HTTP/2 with a length before its message, and a status after the answer; this
+//! module writes these. Redirects are not followed, proxies of the environment not used, and the size of an answer is
+//! limited. Not here: the telemetry, and its retries (`crate::observe`).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ use crate::ports::{ExportError, Signal, TelemetryClient};
 /// The limit of one request, in all.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How soon a connection is noticed to be dead while a request is under way.
+/// Time after which a dead connection is detected while a request is in progress.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// The most bytes of an answer.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -33,7 +33,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 const USER_AGENT: &str = concat!("interlingua/", env!("CARGO_PKG_VERSION"));
 
-/// How a collector is spoken to.
+/// The protocol of a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtlpProtocol {
     /// Calls of gRPC, over HTTP/2.
@@ -135,7 +135,7 @@ fn framed(message: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// The message in the body of an answer. An empty one if there is none, or not a whole one.
+/// The message in the body of an answer. Empty if the body contains no complete message.
 fn unframed(mut body: Bytes) -> Bytes {
     match body.first_chunk() {
         Some([0, a, b, c, d]) => {

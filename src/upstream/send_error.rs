@@ -20,13 +20,13 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// Why a request was not answered with success.
 #[derive(Clone, Debug)]
 pub struct SendError {
-    /// What went wrong.
+    /// The cause of the failure.
     pub cause: SendCause,
-    /// How far the request came.
+    /// The progress of the request.
     pub reach: Reach,
 }
 
-/// What went wrong with a request.
+/// The cause of a failed request.
 #[derive(Clone, Debug)]
 pub enum SendCause {
     /// The agent could not be asked, or did not answer.
@@ -35,7 +35,7 @@ pub enum SendCause {
     Refused(Refused),
 }
 
-/// How far a request came: what may be sent again.
+/// The progress of a request, which decides whether it may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// There was no connection: not a byte of it was sent.
@@ -53,7 +53,7 @@ impl SendError {
         Self { cause: SendCause::Refused(refused), reach: Reach::Maybe }
     }
 
-    /// What went wrong, in a word or two: a code, or the status that it was answered with.
+    /// The cause in a word or two: a code, or the status of the answer.
     pub(super) fn to_reason(&self) -> String {
         match &self.cause {
             SendCause::Fault(fault) => fault.code().to_owned(),
@@ -66,7 +66,7 @@ impl SendError {
         matches!(&self.cause, SendCause::Fault(fault) if fault.kind == FaultKind::UpstreamTimeout)
     }
 
-    /// What it says about the endpoint. `is_late`: the turn has taken as long as it may.
+    /// The result for the endpoint. `is_late`: the turn has used all of its time.
     pub(super) fn outcome(&self, is_late: bool) -> Outcome {
         match &self.cause {
             SendCause::Refused(Refused { status, .. }) if (502..=504).contains(status) => {
@@ -100,7 +100,7 @@ pub struct Refused {
     pub body: String,
     /// From the header `retry-after`.
     pub retry_after: Option<Duration>,
-    /// Who was asked, and where a redirect leads, as an operator may see it.
+    /// The requested URL, and the target of a redirect, without secrets.
     pub asked: String,
 }
 
@@ -124,7 +124,7 @@ pub(super) fn sanitized(fault: Fault) -> Fault {
     fault
 }
 
-/// As much of a refusal as the log needs.
+/// The beginning of a refusal, for the log.
 fn beginning(text: &str) -> &str {
     truncated(text, BEGINNING)
 }

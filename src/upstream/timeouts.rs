@@ -1,8 +1,8 @@
-//! How long an answer may be silent, and how long it may take.
+//! Timeouts of an answer: maximum silence and total time.
 //!
-//! One timer per run, which is reset only if it fires and data has arrived meanwhile: a stream of a thousand events a
-//! second touches no timer. Silence is counted from the moment a reader begins to wait, so an answer that was not read
-//! in time does not count as silent.
+//! One timer per run, which is reset only if it fires and data arrived meanwhile: a stream of a thousand events a
+//! second touches no timer. Silence is measured from the moment a reader begins to wait, so an answer that was not read
+//! in time is not silent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};

@@ -1,7 +1,7 @@
-//! The trace a request belongs to, as its client names it: the two headers of W3C Trace Context, passed on with a span of
-//! the gateway as the parent.
+//! The trace of a request, as its client names it: the two headers of W3C Trace Context, passed on with a span of the
+//! gateway as the parent.
 //!
-//! Not here: what our spans record. What is no trace by that standard goes nowhere.
+//! Not here: the content of the gateway's spans. An invalid trace is dropped.
 
 use std::ops::Range;
 

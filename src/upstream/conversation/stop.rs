@@ -13,15 +13,15 @@ use tokio::time::timeout;
 
 use super::{Conversation, Flow};
 
-/// How long an answer is read for the id that the agent is stopped by.
+/// Time that an answer is read for the id that stops the agent.
 const ID_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What came of asking an agent to stop.
+/// The outcome of a request to stop an agent.
 #[derive(Clone, Debug)]
 pub enum Stopped {
-    /// It was asked.
+    /// The request was sent.
     Sent,
-    /// It goes on: why, as a clause.
+    /// The agent continues; the reason as a clause.
     Refused(String),
     /// It could not be asked.
     Failed(Fault),
@@ -31,7 +31,7 @@ pub enum Stopped {
     Ended,
 }
 
-/// What an agent answered when it was asked to stop.
+/// An agent's answer to a request to stop.
 pub struct StopAnswer {
     /// The HTTP status.
     pub status: u16,

@@ -1,4 +1,4 @@
-//! What the demo agent remembers of its sessions: enough to show whether it is given, or keeps, the history.
+//! The demo agent's memory of its sessions: enough to show whether it receives, or keeps, the history.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,7 +19,7 @@ pub(super) struct Memory {
 /// One session, from the user's side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
-    /// How many messages the user has written, this one included.
+    /// The number of messages of the user, including this one.
     pub(super) messages: usize,
     /// The user's first message, cut.
     pub(super) first: String,
@@ -29,7 +29,7 @@ pub(super) struct History {
 }
 
 impl Memory {
-    /// Adds what is said now, and answers all of it.
+    /// Adds the new messages, and answers all of them.
     pub(super) fn take_in(&mut self, request: &AgentRequest) -> History {
         // The gateway keeps the history: all of it is in the request.
         let has_history =
@@ -52,7 +52,7 @@ impl Memory {
     }
 }
 
-/// Whether it belongs to an answer given now: the question stands in front of it.
+/// Whether it belongs to an answer of this request: the question precedes it.
 fn answers(message: &Message) -> bool {
     matches!(message.kind, MessageType::McpApprovalRequest | MessageType::FunctionCall)
 }

@@ -33,13 +33,13 @@ use super::{Body, Conversation, Form, InProcessAgent, Reply, SendError, StopAnsw
 use memory::Memory;
 use stage::Performance;
 
-/// The pause between two pieces of text, where nothing else is said.
+/// The pause between two pieces of text, unless the request sets another.
 pub const PACE: Duration = Duration::from_millis(15);
 
 /// Nothing it says is longer, in bytes.
 const MAX_EVENT: usize = 8 * 1024 * 1024;
 
-/// What an operator may choose: `upstream = { protocol = "demo", options = { pace_ms = 0 } }`.
+/// Options of the demo agent: `upstream = { protocol = "demo", options = { pace_ms = 0 } }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DemoOptions {
@@ -66,7 +66,7 @@ impl InProcessAgent for Demo {
     }
 }
 
-/// The demo agent. It remembers the sessions it was asked in, a bounded number of them.
+/// The demo agent. It remembers a limited number of its sessions.
 pub struct DemoUpstream {
     pace: Duration,
     memory: Arc<Mutex<Memory>>,

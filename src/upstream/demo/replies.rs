@@ -1,5 +1,5 @@
-//! What the demo agent asks of people and programs, and what it does about their answers
-//! (docs/human-in-the-loop.md#canonical-form): it runs nothing that was not approved, and nothing else than what was.
+//! Questions of the demo agent for people and programs, and its reaction to their answers
+//! (docs/human-in-the-loop.md#canonical-form): it runs exactly the approved calls.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::stage::Act;
 
-/// Something to be answered before the agent goes on.
+/// An item that must be answered before the agent continues.
 pub(super) struct Item {
     pub(super) kind: PendingKind,
     pub(super) name: &'static str,

@@ -11,14 +11,14 @@ use interlingua_core::model::{Body, Content, MessageType, Role, Status, ToolCall
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// What the agent is going to do.
+/// The plan of the agent's answer.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// In this order.
     pub(super) acts: VecDeque<Act>,
     /// And then.
     pub(super) ending: Ending,
-    /// What was asked, in words, if the answer is to say what it cost.
+    /// The text of the question, if the answer reports its token usage.
     pub(super) usage: Option<usize>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Plan {
 pub(super) enum Act {
     /// A message sent in fragments.
     Say(MessageType, String),
-    /// Reasoning in so many texts, maybe none, with metadata unless it is `null`.
+    /// Reasoning in several texts, possibly none, with metadata unless it is `null`.
     Think(Vec<String>, Value),
     /// The beginning of a message that is never ended.
     Begin(String),
@@ -39,17 +39,17 @@ pub(super) enum Act {
     Call(MessageType, ToolCall),
     /// A message whose contents are there at once.
     Show(MessageType, Role, Vec<Content>),
-    /// A message of type `error`; the run goes on.
+    /// A message of type `error`; the run continues.
     Complain(&'static str, &'static str),
     Heartbeat,
     /// Nothing, for a while.
     Pause(Duration),
 }
 
-/// How the answer ends.
+/// The end of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// As such.
+    /// This end.
     As(End),
     /// With a reported failure: code and text.
     Failing(&'static str, &'static str),
@@ -100,7 +100,7 @@ impl Performance {
         Self { plan, response, began, pace, ready: VecDeque::new(), sent: 0, counting: None, scene }
     }
 
-    /// What comes next. None: the body is over.
+    /// The next frame. `None`: the body has ended.
     pub(super) fn next(&mut self) -> Option<TimedFrame> {
         loop {
             if let Some(frame) = self.ready.pop_front() {

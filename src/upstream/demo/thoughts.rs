@@ -12,7 +12,7 @@ use super::stage::Act;
 pub(super) const THOUGHT: &str =
     "The user would like to see me think. So I think about it, step by step, before I answer.";
 
-/// What only the agent can read, as models send it: Base64 of something.
+/// A value that only the agent can read, as models send it: Base64 of some bytes.
 const OPAQUE: &str = "dGhlIGRlbW8gYWdlbnQgdGhvdWdodCB0aGlz";
 
 /// The author of [`OPAQUE`]: no other agent is sent it.

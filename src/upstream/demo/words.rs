@@ -1,7 +1,7 @@
-//! What the demo agent understands: the words a message may begin with, and what each makes it do.
+//! The demo agent's commands: the words at the beginning of a message, and their effects.
 //!
-//! Words stand at the beginning of the user's last message, one or several, in any order: they are taken one after the
-//! other up to the first that is none. A message that begins with none is answered in the ordinary way.
+//! Commands are one or several words at the beginning of the user's last message, in any order: they are read one after
+//! the other up to the first other word. A message without a command gets an ordinary answer.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -79,7 +79,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(600);
 /// The longest text repeated in an ordinary answer, in characters.
 const REPEATED: usize = 2000;
 
-/// What the agent is going to do about a question.
+/// The plan for a question.
 pub(super) fn plan(asked: &TurnRequest<'_>, history: &History) -> Plan {
     let input = &asked.request.input;
     let last = input.iter().rposition(is_said);
@@ -107,12 +107,12 @@ pub(super) fn plan(asked: &TurnRequest<'_>, history: &History) -> Plan {
 struct Scenario<'a> {
     asked: &'a TurnRequest<'a>,
     history: &'a History,
-    /// What stands behind the words taken so far.
+    /// The text after the commands read so far.
     rest: &'a str,
     acts: VecDeque<Act>,
     ending: Ending,
     usage: Option<usize>,
-    /// Nothing else is to be said.
+    /// Suppresses all other output.
     silent: bool,
 }
 
@@ -178,15 +178,15 @@ impl Scenario<'_> {
     }
 }
 
-/// The first word and what stands behind it.
+/// The first word and the text after it.
 fn split(text: &str) -> (&str, &str) {
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (first, rest.trim_start())
 }
 
-/// What stands behind a word, if the text begins with it. Case and a comma behind it make no difference.
+/// The text after a word, if the text begins with the word. Case and a comma after it are ignored.
 fn taken<'t>(text: &'t str, word: &str) -> Option<&'t str> {
-    // A text of megabytes without a space is asked about every word there is: its end is looked for only once.
+    // A text of megabytes without a space is compared with every word: its end is searched only once.
     if !text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)) {
         return None;
     }

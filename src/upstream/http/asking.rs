@@ -18,7 +18,7 @@ use crate::upstream::headers::TurnHeaders;
 
 /// The most requests of one probe.
 const MAX_REQUESTS: usize = 64;
-/// As much of an answer as a probe is shown, in bytes.
+/// Bytes of an answer that a probe receives.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 /// An answer, as far as a probe is shown it.
@@ -46,7 +46,7 @@ impl Agent {
                         let took = began.elapsed().as_millis();
                         reached = Some(Finding::good(format!("reachable: {} in {took} ms", answer.status)));
                     }
-                    // What else it is asked would not reach it either.
+                    // Further requests would not reach it either.
                     Err(fault) => return vec![Finding::problem(in_words(fault))],
                 }
             }

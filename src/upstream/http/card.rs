@@ -133,7 +133,7 @@ fn candidates(base_url: &Url, paths: &[&str]) -> Vec<Url> {
     candidates
 }
 
-/// How long the answer is fresh according to the server. `None`: it does not say.
+/// The lifetime of the answer according to the server. `None`: the server sets none.
 pub(super) fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let words: Vec<String> =

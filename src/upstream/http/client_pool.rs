@@ -27,10 +27,10 @@ use url::Host;
 use crate::tls::ClientTls;
 use crate::upstream::tls;
 
-/// How long an unused connection is kept: less than the five seconds after which common servers close it, so that
-/// hardly a request meets a connection that is being closed.
+/// Time that an unused connection is kept: less than the five seconds after which common servers close it, so that a
+/// request rarely uses a connection that is being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// How many unused connections a thread keeps for one host.
+/// Number of unused connections that a thread keeps for one host.
 const POOL_SIZE: usize = 64;
 
 thread_local! {
@@ -45,7 +45,7 @@ struct Known {
     client: Client,
 }
 
-/// Who may use a client.
+/// The callers that may use a client.
 enum Whose {
     /// All agents with this limit for connections.
     All(Duration),
@@ -64,7 +64,7 @@ enum To {
     Foreign,
 }
 
-/// How connections are made.
+/// The settings of connections.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionSettings {
     /// Limit for a connection, name lookup and TLS included.
@@ -222,7 +222,7 @@ tokio::task_local! {
     static ATTEMPT: Arc<Attempt>;
 }
 
-/// How a request was sent: over a new connection or a pooled one.
+/// The connection of a request: new, or pooled.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     dialled: AtomicBool,

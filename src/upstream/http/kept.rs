@@ -1,4 +1,4 @@
-//! What is kept of the documents of one agent: those that clients are shown, and those that its connector looks up.
+//! The cached documents of one agent: those that clients see, and those that its connector looks up.
 //!
 //! Not here: fetching them ([`super::card`], [`super::lookup`]).
 
@@ -15,7 +15,7 @@ const MAX_DOCUMENTS: usize = 64;
 /// The documents of an agent's server, by the paths where they may be found.
 pub(super) type Cards = Documents<&'static [&'static str], Arc<FetchedDocument>, String>;
 
-/// As many as there are protocols that publish some.
+/// The number of protocols that publish documents.
 const MAX_CARDS: usize = 16;
 
 /// No documents yet. One that says the same as before keeps its date.
@@ -23,7 +23,7 @@ pub(super) fn no_cards() -> Cards {
     Documents::new(Times::DEFAULT, MAX_CARDS, |known, new| known.document == new.document)
 }
 
-/// A document, or that there is none.
+/// A document, or its absence.
 #[derive(Clone, Debug)]
 pub(super) enum Published {
     Document(Arc<[u8]>),

@@ -1,7 +1,8 @@
-//! Documents that connectors look up: fetched for each turn, or, if they are the same for all, kept by the rules of HTTP.
+//! Documents that connectors look up: fetched for each turn, or, if they are the same for all callers, cached by the
+//! rules of HTTP.
 //!
-//! What is kept is fetched without anything of the caller: neither its headers nor who it is. Not here: how long
-//! documents are kept ([`crate::upstream::documents`]), and the cards that clients are shown ([`super::card`]).
+//! Cached documents are fetched without the caller's headers and identity. Not here: the lifetime of documents
+//! ([`crate::upstream::documents`]), and the cards that clients see ([`super::card`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +21,9 @@ use crate::upstream::documents::{Fetched, Missing, Noted};
 use crate::upstream::headers::TurnHeaders;
 use crate::upstream::send_error::{SendCause, SendError};
 
-/// The largest document that is looked up, in bytes.
+/// The largest document, in bytes.
 const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
-/// How long it is remembered that there is no document.
+/// Time that the absence of a document is cached.
 const MISSING: Duration = Duration::from_secs(60);
 
 impl Agent {

@@ -6,16 +6,15 @@
 //! - the agent answered 503 and did not ask for a long pause: it says itself that it did not work on it;
 //! - a connection that had waited in the pool died at once, without a byte of an answer: the agent closed it while the request
 //!   was on its way;
-//! - it only looks a document up.
+//! - it only looks up a document.
 //!
-//! A request that answers what the agent asked is sent again only if no connection was made: a decision must not arrive
-//! twice. If an agent has several endpoints, the engine sends a turn that did not begin to another one, so it is not
+//! A request with answers is sent again only if no connection was made: a decision must not arrive twice. If an agent has several endpoints, the engine sends a turn that did not begin to another one, so it is not
 //! sent again here.
 //!
-//! After anything else the agent might be working on the request already, so the fault is reported. Redirects are not
+//! After any other failure the agent might be working on the request already, so the fault is reported. Redirects are not
 //! followed, proxies of the environment not used: a request goes where the operator sent it or nowhere.
 //!
-//! Not here: what is sent and what an answer means (connectors), and the requests of one turn
+//! Not here: the content of requests and the meaning of answers (connectors), and the requests of one turn
 //! ([`super::Conversation`]).
 
 mod asking;
@@ -57,9 +56,9 @@ use kept::{Cards, Lookups, no_cards, no_lookups};
 
 pub use client_pool::{ConnectionSettings, Proxy};
 
-/// How much of a refusal's body is read, in bytes.
+/// Bytes of a refusal's body that are read.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
-/// How long a refusal's body, or the answer to a stop call, is waited for.
+/// Timeout for a refusal's body, and for the answer to a stop call.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause before a retry; it doubles each time.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -69,14 +68,14 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// A pooled connection that fails sooner than this counts as closed before the request was sent.
 const STALE_CONNECTION: Duration = Duration::from_millis(500);
 
-/// How one agent is reached, apart from its protocol.
+/// The connection settings of one agent, independent of its protocol.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// The listeners of the gateway, which a card of the agent must not name.
     pub own_listeners: OwnListeners,
     /// The operator's headers, names in lower case. They override those of the protocol.
     pub headers: Vec<(String, SecretString)>,
-    /// How connections are made.
+    /// The settings of connections.
     pub connection: ConnectionSettings,
     /// Limit for the head of the answer, from the moment the connection is open.
     pub first_byte: Duration,
@@ -84,19 +83,19 @@ pub struct HttpSettings {
     pub idle: Duration,
     /// Limit for the complete answer.
     pub total: Duration,
-    /// How often a request is retried that the agent certainly did not process.
+    /// Retries of a request that the agent did not process.
     pub retries: u32,
     /// The largest event, or answer in one body, in bytes.
     pub max_event: usize,
     /// Names, in lower case, of the headers of a client's request that the agent gets.
     pub forward: Vec<String>,
-    /// What the agent learns of the caller.
+    /// The identity of the caller that the agent receives.
     pub identity: Identity,
     /// The agent's name, for the log and for tokens.
     pub agent: String,
-    /// How its endpoints are used.
+    /// The use of its endpoints.
     pub pool: PoolSettings,
-    /// How they are checked. `None`: only by the runs they get.
+    /// Health checks. `None`: an endpoint's health is judged by its runs alone.
     pub health: Option<HealthCheck>,
 }
 
@@ -120,7 +119,7 @@ impl Default for HttpSettings {
     }
 }
 
-/// How an agent's endpoints are checked.
+/// Health checks of an agent's endpoints.
 #[derive(Clone, Debug)]
 pub struct HealthCheck {
     /// The path, from the root of the endpoint's origin on; it may have a query.
@@ -245,7 +244,7 @@ struct HttpTransport {
     is_answered: Arc<AtomicBool>,
 }
 
-/// How a request is sent, and whether it may be sent again.
+/// The method and body of a request, and whether it may be sent again.
 struct Resend {
     endpoint: usize,
     is_trusted: bool,
@@ -257,7 +256,7 @@ struct Resend {
     attempts: Arc<Attempts>,
 }
 
-/// Which servers are the agent's own for a request.
+/// The servers that belong to the agent for a request.
 #[derive(Clone, Copy)]
 struct Known {
     endpoint: usize,
@@ -289,7 +288,7 @@ impl Transport for HttpTransport {
         let resend = Resend {
             endpoint: self.endpoint,
             is_trusted: request.is_trusted,
-            // What is the same for all is asked for by no one in particular.
+            // Documents that are the same for all callers are requested without a caller.
             caller: self.headers.caller.clone().filter(|_| purpose != Purpose::Published),
             is_here: agent.endpoints.len() == 1 || is_answered.load(Ordering::Relaxed),
             is_decision: self.is_decision,
@@ -437,7 +436,8 @@ impl Agent {
         let retry_after = retry_after(response.headers());
         let target = response.headers().get(header::LOCATION).and_then(|target| url.join(target.to_str().ok()?).ok());
         let body = self.beginning_of(response).await;
-        // An operator has to know who was asked, and where a redirect leads: both without what URLs may hide.
+        // The operator must see the requested URL and the target of a redirect: both without parts that may contain
+        // secrets.
         let asked = match target.filter(|_| (300..400).contains(&status)) {
             Some(target) => format!("{} answered {status}, to {}", failure::shown(url), failure::shown(&target)),
             None => format!("{} answered {status}", failure::shown(url)),
@@ -445,11 +445,11 @@ impl Agent {
         Refused { status, body, retry_after, asked }
     }
 
-    /// As much of an answer's body as is read of a refusal.
+    /// The beginning of an answer's body, up to the limit of a refusal.
     async fn beginning_of(&self, response: Response) -> String {
         let mut body = Vec::new();
         if let Ok(mut chunks) = unpacked(response) {
-            // What was read until then is used.
+            // The part that was read until then is used.
             let _ = timeout(REFUSAL_TIMEOUT.min(self.settings.idle), async {
                 while body.len() < MAX_REFUSAL_BYTES
                     && let Some(Ok(chunk)) = chunks.next().await

@@ -1,7 +1,7 @@
-//! Unpacking answers that came compressed although none was asked for, as careless proxies send them.
+//! Unpacks answers that were compressed without a request for it, as some proxies do.
 //!
-//! One step takes in what makes about 32 KiB, so memory is bounded whatever is packed. What comes out meets
-//! the same limits as an answer that was never packed; one that is made of next to nothing is refused.
+//! One step reads the input for about 32 KiB of output, so memory is limited for any input. The output has the same
+//! limits as an uncompressed answer; an answer with an extreme ratio is refused.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -28,7 +28,7 @@ pub(super) fn gzip(packed: BoxStream<'static, Result<Bytes, Fault>>) -> Gunzip {
 
 pub(super) struct Gunzip {
     packed: BoxStream<'static, Result<Bytes, Fault>>,
-    /// What has come and is not yet unpacked.
+    /// The input that is not unpacked yet.
     input: Bytes,
     decoder: MultiGzDecoder<Writer<BytesMut>>,
     state: State,
@@ -39,13 +39,13 @@ pub(super) struct Gunzip {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Unpacking,
-    /// All input is taken; what is still inside the decoder has to come out.
+    /// All input is read; the decoder still holds output.
     Flushing,
     Over,
 }
 
 impl Gunzip {
-    /// Takes in a little, or pushes out what is held. Answers what came out.
+    /// Reads some input, or writes held output. Returns the new output.
     fn step(&mut self) -> io::Result<Bytes> {
         if self.state == State::Unpacking {
             let taken = self.decoder.write(&self.input)?;

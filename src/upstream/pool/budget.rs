@@ -1,10 +1,10 @@
-//! How many retries an agent gets: a share of its requests, so that a failing agent is not asked more and more.
+//! The retry budget of an agent: a share of its requests, so that retries do not multiply the load on a failing agent.
 
 use std::time::Instant;
 
 use super::window::{SECONDS, Window};
 
-/// What the operator allows.
+/// The operator's limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetSettings {
     /// Retries per request, from 0 to 1.

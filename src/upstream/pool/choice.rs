@@ -1,4 +1,4 @@
-//! Which endpoint: two random ones and the less busy of them, or the one that a session's id points to.
+//! The choice of an endpoint: the less busy of two random ones, or the one that a session's id maps to.
 
 use sha2::{Digest, Sha256};
 

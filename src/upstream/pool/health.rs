@@ -17,7 +17,7 @@ pub struct EjectSettings {
     pub failures: u32,
     /// Or if this share of the results of ten seconds are failures, from 0 to 1.
     pub share: f64,
-    /// How long the first time. Each further time it is this much longer.
+    /// Duration of the first ejection. Each further ejection is this much longer.
     pub pause: Duration,
     /// The longest pause.
     pub longest: Duration,
@@ -31,7 +31,7 @@ impl Default for EjectSettings {
     }
 }
 
-/// How many active checks change what is thought of an endpoint.
+/// Numbers of active checks that change the state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckThresholds {
     /// Successes in a row that make it healthy.
@@ -40,7 +40,7 @@ pub struct CheckThresholds {
     pub unhealthy: u32,
 }
 
-/// What a run got when its endpoint was chosen. A result counts only if the endpoint was not ejected, and did not
+/// The state of an endpoint when a run chose it. A result is used only if the endpoint was not ejected, and did not
 /// return, since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
@@ -49,7 +49,7 @@ pub(super) struct Ticket {
     is_trial: bool,
 }
 
-/// What a run says about its endpoint.
+/// The result of a run for its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It works: also if it refuses a request, or reports a failure itself.
@@ -60,7 +60,7 @@ pub enum Outcome {
     Neutral,
 }
 
-/// How an endpoint failed.
+/// The kind of an endpoint's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No connection was made.
@@ -115,7 +115,7 @@ enum Passive {
     Trial,
 }
 
-/// What active checks say.
+/// The results of active checks.
 #[derive(Clone, Copy, Debug)]
 struct Active {
     is_healthy: bool,
@@ -132,7 +132,7 @@ pub(super) struct EndpointHealth {
     /// Failures in a row.
     row: u32,
     results: Window,
-    /// How often it was ejected lately.
+    /// The number of recent ejections.
     times: u32,
     /// Since when it has not been ejected.
     calm_since: Instant,
@@ -187,7 +187,7 @@ impl EndpointHealth {
         }
     }
 
-    /// How long until it may be tried again. `None`: it is not known.
+    /// Time until the endpoint may be tried again. `None`: unknown.
     pub(super) fn returns_in(&self, now: Instant) -> Option<Duration> {
         match self.passive {
             Passive::Out { until } => Some(until.saturating_duration_since(now)),
@@ -210,7 +210,7 @@ impl EndpointHealth {
         is_decided.then(|| self.put_back(now))
     }
 
-    /// What a run says about the endpoint.
+    /// Records the result of a run.
     pub(super) fn record(
         &mut self,
         now: Instant,

@@ -30,20 +30,20 @@ use state::{Choice, PoolState, StateSettings};
 /// When a client should try again if an agent has too many runs.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How the endpoints of an agent are used.
+/// The settings of an agent's endpoints.
 #[derive(Clone, Debug)]
 pub struct PoolSettings {
     /// Where the turns of a session go.
     pub affinity: Affinity,
     /// When endpoints are ejected.
     pub eject: EjectSettings,
-    /// How many requests are sent again.
+    /// Limits of retries.
     pub budget: BudgetSettings,
     /// The most runs of one endpoint.
     pub runs: u32,
     /// The most runs that wait for one endpoint.
     pub queue: u32,
-    /// How long they wait.
+    /// Maximum waiting time.
     pub wait: Duration,
     /// Set if there are active checks.
     pub checks: Option<CheckThresholds>,
@@ -93,14 +93,14 @@ pub struct EndpointStatus {
     pub requests: u64,
     /// Requests that were sent again after it did not take them.
     pub retries: u64,
-    /// How often it was ejected.
+    /// The number of ejections.
     pub ejections: u64,
 }
 
 /// The endpoints of one agent.
 pub struct EndpointPool {
     agent: String,
-    /// How often a turn is begun again.
+    /// Number of times that a turn is begun again.
     retries: u32,
     settings: PoolSettings,
     /// Name and shown URL of each endpoint.
@@ -203,7 +203,7 @@ impl EndpointPool {
         self.state().home(now(), key)
     }
 
-    /// How long until an endpoint may be tried again. `None`: it is not known.
+    /// Time until an endpoint may be tried again. `None`: unknown.
     #[must_use]
     pub fn returns_in(&self, key: &EndpointKey) -> Option<Duration> {
         self.state().returns_in(now(), key)
@@ -215,13 +215,13 @@ impl EndpointPool {
         self.state().withdraw_retry(now(), endpoint)
     }
 
-    /// How often a turn that no endpoint took is begun again.
+    /// Number of times that a turn which no endpoint accepted is begun again.
     #[must_use]
     pub const fn retries(&self) -> u32 {
         self.retries
     }
 
-    /// How many endpoints there are.
+    /// The number of endpoints.
     #[must_use]
     pub fn len(&self) -> usize {
         self.endpoints.len()

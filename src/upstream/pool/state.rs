@@ -1,7 +1,7 @@
-//! What is known of one agent's endpoints, and which of them a run gets: pure functions of the state, the time and a
+//! The state of one agent's endpoints, and the choice of one for a run: pure functions of the state, the time and a
 //! random number.
 //!
-//! Not here: waiting for a place, and the log ([`super`]).
+//! Not here: waiting for a permit, and the log ([`super`]).
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::choice::{Load, Random, rendezvous, two_choices};
 use super::health::{Change, CheckThresholds, EjectSettings, EndpointHealth, Outcome, Reason, Standing, Ticket};
 use super::key::EndpointKey;
 
-/// Which endpoints a run may have.
+/// The endpoints that a run may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// Any of them.
@@ -21,10 +21,10 @@ pub enum Target<'a> {
     Only(&'a EndpointKey),
 }
 
-/// What a run wants.
+/// The request of a run for an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Want<'a> {
-    /// Which endpoints it may have.
+    /// The allowed endpoints.
     pub target: Target<'a>,
     /// The endpoint that it was refused by, which it gets only if there is no other.
     pub avoid: Option<usize>,
@@ -41,7 +41,7 @@ pub enum Home {
     Gone,
 }
 
-/// How an agent's endpoints are watched.
+/// The settings of health checks and ejection.
 #[derive(Clone, Debug)]
 pub(super) struct StateSettings {
     /// The most runs of one endpoint.
@@ -69,7 +69,7 @@ pub(super) struct EndpointState {
     pub(super) ejections: u64,
 }
 
-/// What a run gets.
+/// The endpoint for a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     pub(super) index: usize,
@@ -149,7 +149,7 @@ impl PoolState {
 
         let candidates = self.candidates(now, want);
         match want.target {
-            // The memory of a session counts for more than a shorter wait.
+            // The memory of a session outweighs a shorter wait.
             Target::Session(id) => {
                 let keys = candidates.iter().map(|load| (&self.endpoints[load.index].key, load.weight));
                 candidates[rendezvous(keys, id)].index
@@ -198,7 +198,7 @@ impl PoolState {
         if is_out(&self.endpoints[index]) && !self.endpoints.iter().all(is_out) { Home::Away } else { Home::Here }
     }
 
-    /// How long until an endpoint may be tried again. `None`: it is not known.
+    /// Time until an endpoint may be tried again. `None`: unknown.
     pub(super) fn returns_in(&self, now: Instant, key: &EndpointKey) -> Option<Duration> {
         self.endpoints[self.index(key)?].health.returns_in(now)
     }
@@ -216,7 +216,7 @@ impl PoolState {
         self.endpoints[index].health.began(now, ticket)
     }
 
-    /// What a run says about its endpoint.
+    /// Records the result of a run for its endpoint.
     pub(super) fn record(&mut self, now: Instant, index: usize, ticket: Ticket, outcome: Outcome) -> Option<Change> {
         let ejected = self.endpoints.iter().filter(|endpoint| endpoint.health.is_ejected()).count();
         let may_eject = (ejected + 1) as f64 <= (self.settings.eject.most * self.endpoints.len() as f64).floor();

@@ -15,7 +15,7 @@ use crate::upstream::tls;
 pub(super) const RECEIVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most sets of addresses whose connections are kept.
 const MAX_CLIENTS: usize = 256;
-/// How long an unused connection is kept: less than the five seconds after which common servers close it.
+/// Time that an unused connection is kept: less than the five seconds after which common servers close it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Clients by the addresses they connect to.
