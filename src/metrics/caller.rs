@@ -11,7 +11,7 @@ use prometheus_client::encoding::{EncodeLabel as _, EncodeLabelSet, LabelSetEnco
 const MAX_CALLERS: usize = 1000;
 /// All callers beyond that.
 const OTHER: &str = "other";
-/// Who has proved no name.
+/// The label of callers without a proven name.
 const ANONYMOUS: &str = "anonymous";
 
 /// The label of a caller. `None`: there is no such label.

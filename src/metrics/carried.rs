@@ -1,4 +1,4 @@
-//! What is counted of translations: content that did not arrive as it was, and agents that were asked to stop.
+//! Counters of translations: content that was lost or changed, and requests to stop agents.
 
 use std::sync::Arc;
 
@@ -31,11 +31,11 @@ pub struct ContentLost {
     pub protocol: &'static str,
     /// Where: towards the client, or towards the agent.
     pub side: &'static str,
-    /// What it is.
+    /// The kind of content.
     pub kind: &'static str,
     /// Whether it was lost, or only changed.
     pub change: &'static str,
-    /// How often.
+    /// The number of occurrences.
     pub count: u32,
 }
 

@@ -1,7 +1,7 @@
-//! What is counted of turns for collectors: distributions with the bounds of the GenAI conventions.
+//! Counters of turns for collectors: distributions with the bounds of the GenAI conventions.
 //!
-//! Apart from the metrics for Prometheus, whose names and bounds are our own. Counted once a turn, under a lock. Not here:
-//! the names (`crate::observe`).
+//! Separate from the metrics for Prometheus, whose names and bounds are the gateway's own. Counted once a turn, under a
+//! lock. Not here: the names (`crate::observe`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ const TOKEN_BOUNDS: &[f64] = &[
 /// The most series. More turn up only if agents are renamed again and again.
 const MAX_SERIES: usize = 10_000;
 
-/// How values are distributed.
+/// A distribution of values.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     bounds: &'static [f64],
@@ -66,7 +66,7 @@ impl Distribution {
         &self.counts
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -78,7 +78,7 @@ impl Distribution {
         self.sum
     }
 
-    /// The smallest. Infinite if there is none.
+    /// The smallest value. Infinite without values.
     #[must_use]
     pub const fn min(&self) -> f64 {
         self.min
@@ -100,9 +100,9 @@ pub struct TurnSeries {
     pub agent: Arc<str>,
     /// The code of the failure, one of the gateway's own or `_OTHER`.
     pub error: Option<&'static str>,
-    /// How long turns took, in seconds.
+    /// Durations of turns, in seconds.
     pub duration: Distribution,
-    /// How long the agent took to its first event, in seconds.
+    /// Times to the agent's first event, in seconds.
     pub first_chunk: Distribution,
     /// Input tokens of turns.
     pub input_tokens: Distribution,
@@ -133,7 +133,7 @@ pub struct TurnEnd<'a> {
     pub agent: &'a str,
     /// The code of the failure, one of the gateway's own or `_OTHER`.
     pub error: Option<&'static str>,
-    /// How long it took.
+    /// The duration of the turn.
     pub took: Duration,
     /// Until the agent's first event.
     pub first_chunk: Option<Duration>,
@@ -144,7 +144,7 @@ pub struct TurnEnd<'a> {
 /// Protocol, agent, and code of a failure.
 type Key = (Arc<str>, Arc<str>, Option<&'static str>);
 
-/// What is counted of turns.
+/// Counters of turns.
 pub struct GenAiMetrics {
     /// When counting began, in milliseconds since 1970.
     since: u64,

@@ -1,8 +1,8 @@
-//! What was counted lately: 15 minutes by second and 24 hours by minute, in memory.
+//! Recent counts: 15 minutes by second and 24 hours by minute, in memory.
 //!
-//! What was counted is taken once a second by the keeper of the [`History`]. It is bounded: by the number of steps, and by
-//! [`MAX_NAMES`](super::recent::MAX_NAMES) agents and protocols in each. Not here: what is counted ([`super::recent`]), when it
-//! is taken, and who reads it (`crate::server`).
+//! The keeper of the [`History`] takes the counts once a second. Their size is limited by the number of steps, and by
+//! [`MAX_NAMES`](super::recent::MAX_NAMES) agents and protocols in each. Not here: the counters ([`super::recent`]),
+//! the interval, and the readers (`crate::server`).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::recent::{Buckets, Counted, Counts, EndedBy};
 use super::{DURATION_BOUNDS, FIRST_EVENT_BOUNDS};
 
-/// How far back the history goes, and how fine it is.
+/// The length of the history, and the length of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// 15 minutes by second.
@@ -36,7 +36,7 @@ impl Window {
         }
     }
 
-    /// How long a step is, in milliseconds.
+    /// The length of a step, in milliseconds.
     #[must_use]
     pub const fn step_ms(self) -> u64 {
         match self {
@@ -54,20 +54,20 @@ impl Window {
     }
 }
 
-/// Of which runs a window is shown.
+/// The runs of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Of {
     /// All of them.
     #[default]
     All,
-    /// Those of the agent of this name.
+    /// The runs of the agent of this name.
     Agent(String),
-    /// Those that began over the protocol of this name.
+    /// The runs that began over the protocol of this name.
     Protocol(String),
 }
 
 impl Of {
-    /// Their counts in a step. `None`: there are none.
+    /// Their counts in a step, if there are any.
     fn find<'a>(&self, counted: &'a Counted) -> Option<&'a Counts> {
         match self {
             Self::All => Some(&counted.all),
@@ -87,7 +87,7 @@ struct Step {
     counted: Counted,
 }
 
-/// What there is at a moment.
+/// The levels at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampled {
     /// Runs under way.
@@ -141,12 +141,12 @@ impl Ring {
     }
 }
 
-/// What was counted lately, by second and by minute.
+/// The recent counts, by second and by minute.
 #[derive(Debug)]
 pub struct History {
     seconds: Ring,
     minutes: Ring,
-    /// What was asked for since the last step.
+    /// Summaries that were requested since the last step.
     lately: HashMap<Of, Lately>,
 }
 
@@ -219,7 +219,7 @@ impl History {
         self.lately.clear();
     }
 
-    /// What is known of a window. Its latest step is still under way. Levels are always those of the whole gateway.
+    /// The counts of a window. Its latest step is incomplete. Levels are always those of the whole gateway.
     #[must_use]
     pub fn past(&self, window: Window, of: &Of) -> Past {
         let ring = if window == Window::Minutes { &self.seconds } else { &self.minutes };
@@ -233,7 +233,7 @@ impl History {
         past
     }
 
-    /// What was counted of some runs in the last 15 minutes.
+    /// A summary of the last 15 minutes of some runs.
     #[must_use]
     pub fn lately(&mut self, of: &Of) -> Lately {
         if let Some(known) = self.lately.get(of) {
@@ -265,7 +265,7 @@ impl History {
 pub struct Lately {
     /// Runs that ended.
     pub ended: u64,
-    /// Those of them that failed.
+    /// The number of failed ones.
     pub failed: u64,
     /// From the beginning of a turn to its first event in milliseconds: half of the turns were as fast.
     pub first_event_p50: Option<f64>,

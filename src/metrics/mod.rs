@@ -1,10 +1,11 @@
-//! What the gateway counts, for Prometheus.
+//! The gateway's metrics, for Prometheus.
 //!
-//! Values are counted where they arise; levels (how many runs are active now) are read at a scrape, as [`Levels`].
-//! Labels are bounded by the configuration: agents, routes, protocols, endpoints, outcomes and codes of our own. Never a
-//! run, a session or a URL. There is no global registry: several gateways can run in one process.
+//! Events are counted where they happen; levels (such as the number of active runs) are read at a scrape, as
+//! [`Levels`]. The configuration bounds the labels: agents, routes, protocols, endpoints, outcomes and the gateway's
+//! own codes. A label is never a run, a session or a URL. There is no global registry: several gateways can run in one
+//! process.
 //!
-//! Not here: who may read them (`crate::server`).
+//! Not here: access to the metrics (`crate::server`).
 
 mod caller;
 mod carried;
@@ -129,7 +130,7 @@ pub struct Metrics {
     levels: LevelGauges,
 }
 
-/// What is read at a scrape.
+/// The levels at a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
     /// Runs with a turn under way or waiting to begin, by agent.
@@ -148,7 +149,7 @@ pub struct Levels {
     pub store_bytes: u64,
     /// Runs that the store still has to write.
     pub store_owed: usize,
-    /// How this gateway stands with others that share its store. `None`: it has it for itself.
+    /// The state of this gateway among others that share its store. `None`: the store is not shared.
     pub replica: Option<ReplicaLevels>,
 }
 
@@ -165,7 +166,7 @@ pub struct UpstreamLevel {
     pub requests: u64,
     /// Requests that were sent again.
     pub retries: u64,
-    /// How often it was ejected.
+    /// The number of ejections.
     pub ejections: u64,
 }
 
@@ -184,24 +185,24 @@ struct LevelGauges {
     store_owed: Gauge,
 }
 
-/// How a run ended, for its counters.
+/// The end of a run, for its counters.
 #[derive(Clone, Copy, Debug)]
 pub struct RunEnd<'a> {
     /// The protocol of its client.
     pub protocol: &'a str,
     /// `completed`, `failed`, …
     pub outcome: &'static str,
-    /// Our code for a failure, `agent` for a code that the agent made up, empty if there is none.
+    /// The gateway's code of a failure, `agent` for a code of the agent's own, empty without a failure.
     pub code: &'static str,
-    /// Whose fault a failure is. `None`: there is none.
+    /// The party at fault. `None`: the run did not fail.
     pub blame: Option<Blame>,
-    /// Who began its last turn. `None`: they proved no name.
+    /// The caller of its last turn. `None`: a caller without a proven name.
     pub caller: Option<&'a Arc<str>>,
     /// From its first input to its end.
     pub took: Duration,
 }
 
-/// What is counted of one agent.
+/// The counters of one agent.
 pub struct AgentMetrics {
     name: Arc<str>,
     metrics: Arc<Metrics>,
@@ -233,7 +234,7 @@ impl AgentMetrics {
         self.metrics.run_duration.get_or_create(&labels).observe(end.took);
     }
 
-    /// Counts that the agent was asked to stop. `result`: what came of it.
+    /// Counts a request to stop the agent. `result`: its outcome.
     pub fn canceled(&self, result: &'static str) {
         self.metrics.carried.canceled(&self.name, result);
     }
@@ -402,7 +403,7 @@ impl Metrics {
         );
     }
 
-    /// What is counted of the agent of this name.
+    /// The counters of the agent of this name.
     #[must_use]
     pub fn agent(self: &Arc<Self>, name: &str) -> Arc<AgentMetrics> {
         let name: Arc<str> = Arc::from(name);
@@ -415,7 +416,7 @@ impl Metrics {
         })
     }
 
-    /// What was counted since this was last called, for the one that keeps the [`History`].
+    /// The counts since the last call, for the keeper of the [`History`].
     #[must_use]
     pub fn take_recent(&self) -> Counted {
         self.recent.take()
@@ -427,7 +428,7 @@ impl Metrics {
         self.recent.last_fault(agent)
     }
 
-    /// What a store counts.
+    /// The counters of a store.
     #[must_use]
     pub const fn store(&self) -> &StoreMetrics {
         &self.store
@@ -491,7 +492,7 @@ impl Metrics {
         self.telemetry_dropped.get_or_create(&[("signal", signal)]).inc_by(count);
     }
 
-    /// What is counted of turns for collectors.
+    /// The counters of turns for collectors.
     #[must_use]
     pub const fn gen_ai(&self) -> &GenAiMetrics {
         &self.gen_ai

@@ -1,5 +1,5 @@
-//! Figures of the process, under the names that all client libraries of Prometheus use. Read from `/proc` at each
-//! scrape; on systems without it there are none.
+//! Figures of the process, under the usual names of Prometheus client libraries. Read from `/proc` at each scrape;
+//! absent on systems without it.
 
 use std::fmt;
 use std::fs;

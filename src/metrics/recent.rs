@@ -1,6 +1,6 @@
-//! What was counted since it was last taken: in all, by agent and by protocol, and each agent's latest fault.
+//! Counts since they were last taken: in all, by agent and by protocol, and each agent's latest fault.
 //!
-//! Not here: what is kept of it ([`super::history`]).
+//! Not here: their storage ([`super::history`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,12 +11,12 @@ use interlingua_core::Blame;
 use super::histogram::{MAX_BOUNDS, bucket};
 use super::{DURATION_BOUNDS, FIRST_EVENT_BOUNDS};
 
-/// How runs end, in the order of [`Counts::outcomes`].
+/// The outcomes of runs, in the order of [`Counts::outcomes`].
 const OUTCOMES: [&str; 5] = ["completed", "incomplete", "failed", "canceled", "rejected"];
 /// The index of failed runs.
 const FAILED: usize = 2;
 
-/// The most agents, and the most protocols, that are counted apart. What is beyond that is part of the whole only.
+/// Maximum number of agents, and of protocols, that are counted separately. Further ones are part of the total only.
 pub(super) const MAX_NAMES: usize = 64;
 
 /// Values in the buckets of a histogram.
@@ -27,17 +27,17 @@ pub(super) type Buckets = [u32; MAX_BOUNDS + 1];
 pub struct Ended {
     /// All of them.
     pub ended: u64,
-    /// Those that failed.
+    /// The number of failed ones.
     pub failed: u64,
 }
 
-/// How many runs ended, by a name.
+/// The number of ended runs, by a name.
 pub type EndedBy = BTreeMap<String, Ended>;
 
 /// Counts by the name of an agent or a protocol.
 pub(super) type CountsBy = BTreeMap<String, Counts>;
 
-/// What was counted of some runs.
+/// The counts of some runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) outcomes: [u64; OUTCOMES.len()],
@@ -70,7 +70,7 @@ impl Counts {
     }
 }
 
-/// What was counted in a time.
+/// The counts of a period.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     pub(super) all: Counts,
@@ -118,11 +118,11 @@ pub struct LastFault {
     pub at: u64,
     /// The code, as clients get it.
     pub code: String,
-    /// What happened, in the gateway's own words. `None`: the agent said it.
+    /// The message, in the gateway's own words. `None`: the message is the agent's.
     pub message: Option<String>,
 }
 
-/// What was counted since it was last taken.
+/// The counts since they were last taken.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     counted: Mutex<Counted>,

@@ -1,6 +1,5 @@
-//! What stores count: their transactions, and of a store that several gateways share how this gateway stands with the
-//! others. The latter is reported only where there is such a store. Not here: when something is counted
-//! (`crate::store`).
+//! Counters of stores: their transactions, and for a store that several gateways share the state of this gateway among
+//! the others. The latter is reported for shared stores only. Not here: the events that are counted (`crate::store`).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +17,7 @@ use super::Histogram;
 const COMMIT_BOUNDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 0.5, 1.0, 5.0];
 const LAG_BOUNDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
 
-/// What a store counts. Clones count into the same.
+/// The counters of a store. Clones share them.
 #[derive(Clone, Debug)]
 pub struct StoreMetrics {
     pub(super) commit: Histogram,
@@ -26,7 +25,7 @@ pub struct StoreMetrics {
     shared: Arc<Shared>,
 }
 
-/// What only a store counts that several gateways share.
+/// The counters of a shared store.
 #[derive(Debug)]
 struct Shared {
     /// There is such a store.
@@ -36,11 +35,11 @@ struct Shared {
     taken_over: Counter,
     leases_lost: Counter,
     reconnects: Counter,
-    /// As they were read for the latest scrape.
+    /// The levels of the latest scrape.
     levels: Mutex<Option<ReplicaLevels>>,
 }
 
-/// How a gateway stands with the others that share its store, at a scrape.
+/// The state of a gateway among others that share its store, at a scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaLevels {
     /// False until the gateway has joined, and after it has lost its lease until it has joined again.
@@ -55,7 +54,7 @@ pub struct ReplicaLevels {
     pub following: usize,
     /// Runs that this gateway holds, and others follow.
     pub followed: usize,
-    /// Turns that wait for their place in the line of a session.
+    /// Turns that wait in the queue of a session.
     pub turns_waiting: usize,
     /// Connections to the store.
     pub connections: usize,
@@ -85,7 +84,7 @@ impl StoreMetrics {
         self.failures.inc();
     }
 
-    /// The store is one that several gateways share: what is counted of that is reported from now on.
+    /// Marks the store as shared, so that its further counters are reported.
     pub fn share(&self) {
         self.shared.is_used.store(true, Ordering::Relaxed);
     }
@@ -108,7 +107,7 @@ impl StoreMetrics {
         self.shared.leases_lost.inc();
     }
 
-    /// Counts that the connection for writing was lost and made again.
+    /// Counts a lost and restored connection for writing.
     pub fn reconnected(&self) {
         self.shared.reconnects.inc();
     }

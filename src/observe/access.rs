@@ -16,10 +16,10 @@ use super::time::time;
 use crate::metrics::Metrics;
 use crate::{clock, secrets};
 
-/// How long lines gather before they are written.
+/// Time that lines are collected before they are written.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How the access log is written.
+/// The settings of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
     /// Where it goes.
@@ -87,7 +87,7 @@ pub(super) struct Line<'a> {
     bytes_in: u64,
     bytes_out: u64,
     duration_ms: u64,
-    /// What did not arrive as it was.
+    /// The lost or changed content.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lost: Vec<LossAt>,
     #[serde(flatten)]
@@ -109,7 +109,7 @@ struct TurnFields<'a> {
     queued_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     first_event_ms: Option<u64>,
-    /// How often a request was sent to the agent again.
+    /// The number of retries of requests to the agent.
     retries: u32,
     /// Why, of the first of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]

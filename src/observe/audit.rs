@@ -23,7 +23,7 @@ const MAX_DETAIL_LEN: usize = 1024;
 /// The pause between two log lines about audit lines that could not be written.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What happened.
+/// The audited action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -81,7 +81,7 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[cfg_attr(test, ts(as = "Option<String>", optional))]
     request: String,
-    /// How many entries of this kind the line stands for, if more than one.
+    /// The number of entries of this kind that the line stands for, if more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     count: Option<u32>,
@@ -133,14 +133,14 @@ impl AuditEntry {
         self
     }
 
-    /// What it was done to: a key's id, a run, an item, a path.
+    /// The object of the action: a key's id, a run, an item, a path.
     #[must_use]
     pub fn target(mut self, target: impl Into<String>) -> Self {
         self.target = cut(target.into(), MAX_TARGET_LEN);
         self
     }
 
-    /// What else is to be known: a reason, the name of a decision.
+    /// A further fact: a reason, the name of a decision.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = cut(detail.into(), MAX_DETAIL_LEN);
@@ -172,7 +172,7 @@ impl AuditEntry {
         RefusalKind { what: self.what, who: self.who.clone(), detail: self.detail.clone() }
     }
 
-    /// How many entries this one stands for.
+    /// The number of entries that this one stands for.
     #[cfg(test)]
     pub(super) fn count(&self) -> u32 {
         self.count.unwrap_or(1)

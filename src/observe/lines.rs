@@ -14,9 +14,9 @@ use crate::metrics::Metrics;
 
 /// Lines that wait to be written. More are dropped.
 const MAX_WAITING: usize = 8192;
-/// Lines are written together up to so many bytes.
+/// Maximum bytes of lines that are written together.
 const MAX_BATCH_BYTES: usize = 64 * 1024;
-/// How often a full queue is tried again by someone who waits.
+/// Interval at which a waiting writer retries a full queue.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Where lines go.

@@ -17,7 +17,7 @@ use super::otlp::{LogEvent, Otlp};
 use super::quiet::is_quiet;
 use crate::clock;
 
-/// How much of a field is sent, in bytes.
+/// Maximum length of a field that is sent, in bytes.
 const MAX_FIELD: usize = 4096;
 
 /// Where the lines go. `None`: nowhere else.

@@ -1,5 +1,5 @@
-//! What the operator gets to know: the access log, the audit log, what collectors are sent, and the level of the log at
-//! run time.
+//! Logs for the operator: the access log, the audit log, telemetry for collectors, and the level of the log at run
+//! time.
 //!
 //! Not here: numbers (`crate::metrics`), and log lines, which all code writes with `tracing`.
 

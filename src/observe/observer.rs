@@ -17,12 +17,12 @@ use super::recent_audit::RecentAudit;
 use super::refusals::Refusals;
 use crate::metrics::{Metrics, TurnEnd};
 
-/// Which logs there are.
+/// The configured logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logs {
-    /// The access log. `None`: none is written.
+    /// The access log. `None`: no access log is written.
     pub access: Option<AccessLog>,
-    /// The file of the audit log. `None`: none is written.
+    /// The file of the audit log. `None`: no audit log is written.
     pub audit: Option<PathBuf>,
 }
 
@@ -71,13 +71,13 @@ impl Observer {
         Self { metrics, access: None, audit: None, recent, refusals, otlp: None, hides_sessions: false }
     }
 
-    /// What the gateway counts.
+    /// The gateway's metrics.
     #[must_use]
     pub const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// What sends to collectors. `None`: nothing is sent.
+    /// The sender to collectors. `None`: no telemetry is sent.
     #[must_use]
     pub const fn otlp(&self) -> Option<&Arc<Otlp>> {
         self.otlp.as_ref()
@@ -88,7 +88,7 @@ impl Observer {
         self.otlp.as_ref().and_then(|otlp| otlp.sample())
     }
 
-    /// True if spans have what is said.
+    /// Whether spans contain messages.
     pub(super) fn wants_content(&self) -> bool {
         self.otlp.as_ref().is_some_and(|otlp| otlp.wants_content())
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::Loss;
 
-/// What is known of a request.
+/// The recorded facts of a request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestParts {
     /// When it began.
@@ -16,7 +16,7 @@ pub(super) struct RequestParts {
     pub(super) started: Option<Instant>,
     /// True: its session is shown as a hash.
     pub(super) hide_session: bool,
-    /// As `x-request-id` reports it.
+    /// The id in `x-request-id`.
     pub(super) id: String,
     pub(super) method: String,
     /// Without its query.
@@ -44,7 +44,7 @@ pub(super) struct RequestParts {
     pub(super) took: Option<Duration>,
     /// True: the client left before the end of the answer.
     pub(super) client_left: bool,
-    /// What of the request is not passed on, and what of the answer its response does not show.
+    /// The content of the request that is not passed on, and the content of the answer that its response does not show.
     pub(super) losses: Vec<Loss>,
     pub(super) turn: Option<TurnPart>,
 }
@@ -62,7 +62,7 @@ pub struct ServerSpan {
     pub sampled: bool,
 }
 
-/// What became of the turn that a request began.
+/// The outcome of the turn that a request began.
 #[derive(Clone, Debug, Default)]
 pub struct TurnPart {
     /// The run's id.
@@ -83,11 +83,11 @@ pub struct TurnPart {
     pub code: Option<String>,
     /// The same if it is one of the gateway's own, else `_OTHER`.
     pub error_type: Option<&'static str>,
-    /// Whose failure it is.
+    /// The party at fault.
     pub blame: Option<&'static str>,
-    /// How many events the run has.
+    /// The number of events of the run.
     pub events: u64,
-    /// How long it waited for its session and for a place at an endpoint. `None`: it never came so far.
+    /// Time that it waited for its session and for an endpoint. `None`: it never began.
     pub queued: Option<Duration>,
     /// When it was taken up. `None`: never.
     pub began_at: Option<Instant>,
@@ -97,15 +97,16 @@ pub struct TurnPart {
     pub first_event: Option<Duration>,
     /// Tokens that the agent reported: input and output.
     pub usage: Option<(u64, u64)>,
-    /// How often a request was sent again.
+    /// The number of retries.
     pub retries: u32,
     /// The first of those: when, and why.
     pub first_retries: Vec<(Millis, String)>,
-    /// What of the request the agent was not sent, and what of its answer has no place in a run.
+    /// The content of the request that the agent did not receive, and the content of its answer that a run cannot
+    /// contain.
     pub losses: Vec<Loss>,
-    /// How many pending items it answered.
+    /// The number of pending items that it answered.
     pub answers: usize,
-    /// How many items its run or session waits for after it. `None`: it does not wait.
+    /// The number of pending items of its run or session after it. `None`: it does not wait.
     pub waits_for: Option<usize>,
     /// Why the agent stopped, in the words of the conventions.
     pub finish_reason: &'static str,
@@ -113,7 +114,7 @@ pub struct TurnPart {
     pub span: Option<u64>,
     /// The calls of tools in it. Only of traced turns.
     pub tools: Vec<ToolPart>,
-    /// What was said, if that is traced: the input and the output as JSON.
+    /// The messages, if they are traced: the input and the output as JSON.
     pub messages: Option<Box<(String, String)>>,
 }
 
@@ -147,7 +148,7 @@ impl RequestParts {
         FIXED + turn
     }
 
-    /// How many spans are made of it.
+    /// The number of its spans.
     pub(super) fn spans(&self) -> u64 {
         self.turn.as_ref().map_or(1, |turn| 2 + turn.tools.len() as u64)
     }

@@ -1,4 +1,4 @@
-//! Threads whose log lines are written, and not sent to a collector: what they say is about sending.
+//! Threads whose log lines are written, but not sent to a collector: their lines are about sending.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What this thread logs is not sent from now on.
+/// Stops sending the log lines of this thread.
 pub(super) fn silence_this_thread() {
     IS_QUIET.set(true);
 }

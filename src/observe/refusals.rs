@@ -116,7 +116,7 @@ mod tests {
         AuditEntry::new(Action::AdminCall).refused().from(IpAddr::from(number.to_be_bytes())).detail(code)
     }
 
-    /// How many refusals entries stand for.
+    /// The number of refusals that entries stand for.
     fn total(entries: &[AuditEntry]) -> u32 {
         entries.iter().map(AuditEntry::count).sum()
     }

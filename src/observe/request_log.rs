@@ -1,6 +1,6 @@
-//! What is known of one request, and of the turn it began: written when the last of those who know more has let it go.
+//! The record of one request and of the turn it began: written when its last owner drops it.
 //!
-//! The body of the response and the turn share it, so that one line has both, whichever ends later.
+//! The body of the response and the turn share it, so that one line describes both, whichever ends later.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::observer::Observer;
 use super::parts::{RequestParts, ServerSpan, TurnPart};
 use crate::clock;
 
-/// A path is logged up to so many bytes.
+/// Maximum length of a logged path, in bytes.
 const MAX_PATH: usize = 512;
 
 /// A request under way.
@@ -60,13 +60,13 @@ impl RequestLog {
         self.span().is_some_and(|span| span.sampled)
     }
 
-    /// True if its span is sent to a collector, with what is said.
+    /// Whether its span is sent to a collector with messages.
     #[must_use]
     pub fn wants_content(&self) -> bool {
         self.observer.wants_content() && self.is_sampled()
     }
 
-    /// How it came: the version of HTTP, and whether over TLS.
+    /// Sets the version of HTTP, and whether the connection uses TLS.
     pub fn set_connection(&self, version: &'static str, is_secure: bool) {
         let mut parts = self.parts();
         parts.version = version;
@@ -112,7 +112,7 @@ impl RequestLog {
         self.parts().id = id.to_owned();
     }
 
-    /// Who sent it.
+    /// Sets the client's address.
     pub fn set_client(&self, address: IpAddr) {
         self.parts().client = Some(address);
     }
@@ -164,7 +164,7 @@ impl RequestLog {
         self.parts().bytes_out += bytes;
     }
 
-    /// The end of its answer, which had so many bytes. `complete` is false if the client left before.
+    /// Records the end of its answer, with its length in bytes. `complete` is false if the client disconnected before.
     pub fn answered(&self, bytes: u64, complete: bool) {
         let took = self.started.elapsed();
         let mut parts = self.parts();
@@ -173,14 +173,15 @@ impl RequestLog {
         parts.client_left |= !complete;
     }
 
-    /// What of it is not passed on, and what of the answer its response does not show. Counts only if it began a turn.
+    /// Records the content of the request that is not passed on, and the content of the answer that its response does
+    /// not show. Ignored unless the request began a turn.
     pub fn set_losses(&self, losses: &[Loss]) {
         if !losses.is_empty() {
             self.parts().losses = losses.to_vec();
         }
     }
 
-    /// What became of its turn.
+    /// Records the outcome of its turn.
     pub fn set_turn(&self, turn: TurnPart) {
         self.parts().turn = Some(turn);
     }

@@ -31,7 +31,7 @@ const MAX_WAITING: usize = 4096;
 /// The space of a log record in the queue, about, in bytes.
 const LOG_SIZE: usize = 1024;
 
-/// What is sent, and by what.
+/// The telemetry to send, and its collectors.
 pub struct OtlpSettings {
     /// The name of this gateway.
     pub service_name: String,
@@ -39,7 +39,7 @@ pub struct OtlpSettings {
     pub traces: Option<Arc<dyn TelemetryClient>>,
     /// The share of new traces that are sent.
     pub sample: f64,
-    /// True: spans have what is said.
+    /// Whether spans contain messages.
     pub content: bool,
     /// Sends metrics, so often.
     pub metrics: Option<(Arc<dyn TelemetryClient>, Duration)>,
@@ -53,7 +53,7 @@ pub struct Otlp {
     content: bool,
     spans: Option<Queue<Arc<RequestParts>>>,
     logs: Option<Queue<LogItem>>,
-    /// Only asks for a report: what is counted is in [`Metrics`].
+    /// Requests a report: the values are in [`Metrics`].
     metrics: Option<Queue<()>>,
     /// True: another one reports the metrics now.
     is_retired: Arc<AtomicBool>,
@@ -95,7 +95,7 @@ impl Otlp {
 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("otlp".to_owned()).spawn(move || {
-            // What it has to say of itself is not sent: it would never end.
+            // Log lines of the sending thread are not sent: each would cause another.
             silence_this_thread();
             runtime.block_on(join_all(tasks));
         })?;
@@ -107,7 +107,7 @@ impl Otlp {
         self.spans.as_ref().map(|_| self.sample)
     }
 
-    /// True if spans have what is said.
+    /// Whether spans contain messages.
     pub(super) const fn wants_content(&self) -> bool {
         self.content
     }
@@ -117,7 +117,7 @@ impl Otlp {
         self.logs.is_some()
     }
 
-    /// True if turns are to be counted.
+    /// Whether turns are counted.
     pub(super) const fn sends_metrics(&self) -> bool {
         self.metrics.is_some()
     }

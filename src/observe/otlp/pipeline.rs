@@ -14,15 +14,15 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::metrics::Metrics;
 use crate::ports::{ExportError, Signal, TelemetryClient};
 
-/// What waits in one queue or is being sent, in bytes, about. More is dropped.
+/// Approximate maximum bytes of one queue, including the request in progress. Further items are dropped.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// A request has at most so many items.
+/// Maximum number of items of a request.
 const MAX_BATCH: usize = 512;
-/// A request is sent once its items have so many bytes: collectors take four times as much.
+/// Size of the items at which a request is sent: collectors accept four times as much.
 const MAX_BATCH_BYTES: usize = 1024 * 1024;
-/// How long an item waits for others at most.
+/// Maximum time that an item waits for others.
 const MAX_DELAY: Duration = Duration::from_secs(1);
-/// How often a request is tried.
+/// Maximum attempts of a request.
 const MAX_ATTEMPTS: u32 = 4;
 /// The pause before a request is sent again; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ pub(super) struct Receiver<T> {
 struct Batch<T> {
     items: Vec<T>,
     bytes: usize,
-    /// Who waits for them to be sent.
+    /// The threads that wait until they are sent.
     waiting: Vec<SyncSender<()>>,
 }
 
@@ -110,7 +110,7 @@ impl<T: Send> Receiver<T> {
         }
     }
 
-    /// Sends a request from time to time and when it is asked to, until the queue is closed.
+    /// Sends a request at intervals and on demand, until the queue is closed.
     pub(super) async fn run_every(
         mut self,
         every: Duration,
@@ -119,7 +119,7 @@ impl<T: Send> Receiver<T> {
     ) {
         loop {
             let asked = match timeout_at(Instant::now() + every, self.receiver.recv()).await {
-                // The last one was asked for before it was closed.
+                // The last request was sent before the queue was closed.
                 Ok(None) => return,
                 Ok(asked) => asked,
                 Err(_) => None,
@@ -254,7 +254,7 @@ mod tests {
         }
         assert_eq!(dropped(&metrics), 1);
 
-        // The collector never answers: what is being sent counts too.
+        // The collector never answers: the request in progress counts too.
         let sending =
             tokio::spawn(receiver.run(exporter(Vec::new(), &metrics), |batch| (Bytes::new(), batch.len() as u64)));
         tokio::time::sleep(Duration::from_millis(50)).await;

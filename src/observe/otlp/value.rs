@@ -9,7 +9,7 @@ use prost::Message as _;
 use crate::observe::conventions::{SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION};
 use crate::{clock, secrets};
 
-/// Who sends something.
+/// The origin of telemetry.
 pub(super) struct Origin {
     resource: Resource,
 }
@@ -86,7 +86,7 @@ pub(super) fn number(value: u64) -> AnyValue {
     AnyValue { value: Some(Value::IntValue(i64::try_from(value).unwrap_or(i64::MAX))) }
 }
 
-/// How much of a request a collector has not taken. The responses of all signals have the same form.
+/// The number of items that a collector rejected. The responses of all signals have the same form.
 pub(super) fn rejected(response: &[u8]) -> u64 {
     let response = ExportTraceServiceResponse::decode(response).unwrap_or_default();
     response.partial_success.map_or(0, |partial| u64::try_from(partial.rejected_spans).unwrap_or(0))
