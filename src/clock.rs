@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_time_of_the_store_is_taken_only_if_this_machine_is_surely_wrong() {
         const HOUR: i64 = 3_600_000;
-        // What was known, the store's time, and this machine's before and after: what is known then.
+        // The known time, the store's time, and this machine's time before and after; then the expected known time.
         for (before, store, sent, received, expected) in [
             (0, 10_000_000, 10_000_000, 10_000_005, 0),
             (0, 10_000_900, 10_000_000, 10_000_005, 0),

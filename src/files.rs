@@ -1,6 +1,6 @@
-//! What is known of a file without reading it: which version of it there is, and who may read it.
+//! Facts about a file without its contents: its version, and its readers.
 //!
-//! Not here: how often files are looked at, and what becomes of a change (`reload`, `callers`).
+//! Not here: the interval of checks, and the reaction to a change (`reload`, `callers`).
 
 use std::fs;
 use std::path::Path;

@@ -47,10 +47,10 @@ use crate::upstream::jwks::HttpJwksFetcher;
 use crate::upstream::push::HttpWebhookClient;
 use crate::upstream::{Forwarded, InProcessAgent, OwnListeners, Upstream};
 
-/// How long the store may take to close. Together with the engine's time after the drain, this stays within the
-/// promised five seconds.
+/// Time that the store has to close. Together with the engine's time after the drain, this stays within the promised
+/// five seconds.
 const STORE_CLOSE_TIMEOUT: Duration = Duration::from_millis(1200);
-/// How long collectors and logs may take to take the last of what is sent and written; less than the store has.
+/// Time that collectors and logs have to accept the last records; less than the store has.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// The name of a gateway without `public_url` in the tokens that it signs.
 const DEFAULT_ISSUER: &str = "interlingua";
@@ -206,7 +206,7 @@ impl Gateway {
         protocols
     }
 
-    /// What the protocols for clients carry with their default options, in the order they were added.
+    /// The capabilities of the client protocols with their default options, in the order they were added.
     #[must_use]
     pub fn client_capabilities(&self) -> Vec<(&'static str, ClientCapabilities)> {
         self.clients.iter().map(|client| (client.name, (client.capabilities)())).collect()
@@ -374,7 +374,7 @@ impl Gateway {
         self.upstreams.iter().map(|entry| entry.name).collect()
     }
 
-    /// `running`: the agent of this name until now. What is counted of it goes on.
+    /// `running`: the current agent of this name. Its counters continue.
     fn agent(
         &self,
         agent: &config::Agent,
@@ -525,7 +525,7 @@ impl Running {
         Ok(())
     }
 
-    /// What a reload replaces.
+    /// The parts that a reload replaces.
     #[must_use]
     pub fn parts(&self) -> LiveParts {
         self.parts.clone()
@@ -550,7 +550,7 @@ impl Running {
     }
 }
 
-/// What the server has to know of the settings.
+/// The settings of the server.
 fn server_settings(settings: &Settings, tls: Option<Arc<SharedTls>>) -> server::Settings {
     server::Settings {
         workers: settings.server.workers,
@@ -599,7 +599,7 @@ fn retention_rules(settings: &Settings, mounts: &[Served], callers: &Arc<Callers
     engine::RetentionRules { retention, scopes }
 }
 
-/// How much single callers may keep.
+/// Limits of the stored data of single callers.
 fn owner_bounds(callers: &Arc<Callers>) -> OwnerBoundsOf {
     let callers = Arc::clone(callers);
     OwnerBoundsOf::new(move |base_key| {

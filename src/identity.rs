@@ -1,6 +1,6 @@
-//! What agents learn of callers: ids made of names, and tokens that the gateway signs.
+//! Identities of callers for agents: ids derived from names, and tokens that the gateway signs.
 //!
-//! Not here: who calls (`callers`), and which requests say so (`upstream`).
+//! Not here: authentication (`callers`), and the requests that contain the identity (`upstream`).
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use uuid::Builder;
 pub const CALLER_HEADER: &str = "x-interlingua-caller";
 /// The header with a signed token.
 pub const TOKEN_HEADER: &str = "x-interlingua-identity";
-/// How long a token is valid, in seconds.
+/// Validity of a token, in seconds.
 pub const TOKEN_LIFETIME: u64 = 60;
 
 /// A UUID of version 8 made of texts: the same for the same texts, and another one for any others.
@@ -43,7 +43,7 @@ pub fn caller_id(agent: &str, owner: &Owner) -> String {
     derived_id(["caller", agent, owner.key()])
 }
 
-/// What a token says. The fields have the names of its claims.
+/// The claims of a token. The fields have the names of the claims.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claims {
     iss: String,
@@ -53,7 +53,7 @@ pub struct Claims {
     sub: String,
     /// The caller's name.
     name: String,
-    /// How the caller proved who it is: `key`, `jwt`, `certificate`, or `console` by signing in there.
+    /// The kind of credentials: `key`, `jwt`, `certificate`, or `console` for a person who signed in there.
     caller_kind: &'static str,
     /// By whose word. Left out where there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ struct Dated<'a> {
 }
 
 impl Claims {
-    /// What the gateway `issuer` says to `agent` about a caller of this name. `None` if the caller has not proved who it is.
+    /// The claims of the gateway `issuer` for `agent` about a caller of this name. `None` if the caller is anonymous.
     #[must_use]
     pub fn new(issuer: &str, agent: &str, owner: &Owner, name: &str) -> Option<Self> {
         let (kind, caller_issuer, _) = owner.identity()?;
@@ -111,7 +111,7 @@ impl IdentityKey {
     /// Reads a key: PKCS #8 in PEM, of the curve P-256 or Ed25519.
     ///
     /// # Errors
-    /// What is wrong, as the predicate of a sentence, without anything of the text.
+    /// The error, as the predicate of a sentence. It quotes no part of the text.
     pub fn from_pem(text: &str) -> Result<Self, &'static str> {
         const UNKNOWN: &str = "is not a private key for ES256 or EdDSA";
         let key = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).map_err(|_| {

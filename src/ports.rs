@@ -1,8 +1,8 @@
-//! What the engine and callers need of the world besides agents and stores, as traits: sending webhooks, reading the keys
-//! of token issuers, and sending telemetry. And what the admin listener needs of the configuration.
+//! Interfaces that the engine and callers use, besides agents and stores: sending webhooks, reading the keys of token
+//! issuers, and sending telemetry. Also the interface of the configuration for the admin listener.
 //!
-//! Below those who call these, and the rooms that implement them. Not here: the way to an agent
-//! ([`crate::upstream::Upstream`]) and what keeps runs ([`crate::store::Store`]).
+//! The implementations are above or beside the users of these traits. Not here: calls to agents
+//! ([`crate::upstream::Upstream`]) and storage of runs ([`crate::store::Store`]).
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub trait Reload: Send + Sync + 'static {
     /// The configuration in force.
     fn config(&self) -> Value;
 
-    /// Checks another text as if it stood in the file: errors, warnings, and the routes it would serve. Blocks: it reads
-    /// the files that the text names.
+    /// Checks another text instead of the file: errors, warnings, and the routes it would serve. Blocks: reads the
+    /// files that the text names.
     fn check(&self, text: &str) -> Value;
 
     /// The routes in force.
@@ -67,7 +67,7 @@ pub trait JwksFetcher: Send + Sync + 'static {
     fn get(&self, url: Url) -> BoxFuture<'static, Result<Bytes, String>>;
 }
 
-/// What a collector of telemetry is sent.
+/// A message to a collector of telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Spans.

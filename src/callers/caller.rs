@@ -24,7 +24,7 @@ pub struct Caller {
     pub owner: Owner,
     /// The caller's name: that of its key, of a claim of its token, or of its certificate.
     pub name: String,
-    /// What the caller uses at the moment.
+    /// The caller's current usage.
     pub usage: Arc<Usage>,
     proof: Proof,
     /// The profile, and the generation of the rules it was taken from.
@@ -32,7 +32,7 @@ pub struct Caller {
     rules: Arc<SharedRules>,
 }
 
-/// How a caller proved who it is.
+/// The credentials that proved the caller's name.
 pub(super) enum Proof {
     /// It did not.
     None,
@@ -81,7 +81,7 @@ impl Caller {
         !matches!(self.proof, Proof::None)
     }
 
-    /// What the caller may do now.
+    /// The caller's current rights.
     #[must_use]
     pub fn profile(&self) -> Arc<Profile> {
         let rules = self.rules.load();
@@ -124,7 +124,7 @@ impl Caller {
         self.may_use(protocol, agent)
     }
 
-    /// What the caller may do in the console at the moment. `None`: nothing, or its credentials have ended.
+    /// The caller's current rights in the console. `None`: it cannot sign in, or its credentials have expired.
     #[must_use]
     pub fn console_role(&self) -> Option<ConsoleRole> {
         self.check_proof(clock::machine()).ok().and_then(|()| self.profile().console())

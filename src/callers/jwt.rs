@@ -23,7 +23,7 @@ use crate::ports::JwksFetcher;
 const MAX_TOKEN_LEN: usize = 8 * 1024;
 /// The longest name of a caller, in bytes.
 const MAX_CALLER_LEN: usize = 256;
-/// How far the clocks of issuer and gateway may differ, in seconds.
+/// Accepted difference between the clocks of issuer and gateway, in seconds.
 const LEEWAY: u64 = 60;
 
 /// Header fields that would let a token choose its own key or that change what its parts mean. Refused whatever their
@@ -47,14 +47,14 @@ pub struct Signer {
     key: Arc<JwksKey>,
 }
 
-/// What a verified token says.
+/// The claims of a verified token.
 #[derive(Clone)]
 pub struct Verified {
     /// Its issuer, as configured.
     pub issuer: Arc<str>,
     /// The value of the claim that names the caller.
     pub caller: String,
-    /// What the caller may do, according to its issuer.
+    /// The scopes that the issuer granted.
     pub scopes: Vec<String>,
     /// When it is no longer valid, clock differences included.
     pub expires: Millis,

@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq as _;
 use super::reason::Reason;
 use crate::keys::{self, KeyEntry, KeyHash, KeyId, State};
 
-/// What is compared if no key has the id, so that this takes as long.
+/// Compared if no key has the id, so that the answer takes the same time.
 const NO_KEY: KeyHash = [0; 32];
 
 /// The keys of a file.

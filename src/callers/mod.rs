@@ -1,7 +1,7 @@
-//! Callers: who sends a request, what they may use, and how much of it.
+//! Callers: authentication, rights and limits.
 //!
-//! [`Callers::authenticate`] turns what a request shows into a [`Caller`]; the server and the engine ask the caller for
-//! its rights. Not here: reading headers (the server), and whose runs and documents are whose (the engine).
+//! [`Callers::authenticate`] turns the credentials of a request into a [`Caller`]; the server and the engine ask the
+//! caller for its rights. Not here: reading headers (the server), and the owners of runs and documents (the engine).
 
 mod caller;
 mod failures;
@@ -53,15 +53,15 @@ use crate::keys::{self, KeyId};
 use crate::ports::JwksFetcher;
 use crate::tls::ClientCertificate;
 
-/// How often the file of keys is looked at.
+/// Interval between two checks of the key file for changes.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// How often credentials of one address, and of one signing key, may be refused.
+/// Rate of refused credentials of one address, and of one signing key.
 const MAX_FAILURES: Rate = Rate { count: TEN, per: Duration::from_secs(1) };
 const TEN: NonZeroU32 = match NonZeroU32::new(10) {
     Some(count) => count,
     None => NonZeroU32::MIN,
 };
-/// How many of them at once.
+/// Burst of refused credentials.
 const MAX_FAILURES_AT_ONCE: u32 = 50;
 /// All callers of a gateway.
 pub struct Callers {
@@ -75,7 +75,7 @@ pub struct Callers {
     source: Mutex<Option<KeySource>>,
 }
 
-/// What a request shows of its caller; the server builds it from headers and the connection.
+/// The credentials of a request. The server reads them from headers and the connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shown<'a> {
     /// `Authorization`.
@@ -126,7 +126,7 @@ fn refuse(reason: Reason) -> Refused {
     reason.into()
 }
 
-/// No issuer is asked for keys.
+/// Fails every request for the keys of an issuer.
 struct NoIssuers;
 
 impl JwksFetcher for NoIssuers {
@@ -169,12 +169,12 @@ impl Callers {
         Arc::clone(&self.anonymous)
     }
 
-    /// Who sends a request from this address, by the methods of its route. Without a method everyone is anonymous,
-    /// whatever the request shows. Waits only for the keys of an issuer, at most five seconds.
+    /// Authenticates a request from this address by the methods of its route. Without a method every caller is
+    /// anonymous, whatever its credentials. Waits only for the keys of an issuer, at most five seconds.
     ///
     /// # Errors
-    /// [`interlingua_core::FaultKind::Unauthenticated`], in the same words whatever is wrong;
-    /// [`interlingua_core::FaultKind::RateLimited`] after many of them from one address; and
+    /// [`interlingua_core::FaultKind::Unauthenticated`], with the same text for every cause;
+    /// [`interlingua_core::FaultKind::RateLimited`] after too many of them from one address; and
     /// [`interlingua_core::FaultKind::Overloaded`] if the keys of the issuer cannot be read.
     pub async fn authenticate(
         self: &Arc<Self>,
@@ -259,15 +259,15 @@ impl Callers {
         Arc::new(Caller::new(owner, name.to_owned(), proof, &self.rules, usage))
     }
 
-    /// Someone who is signed in to the console, and tries routes there. What they make belongs to an owner of its own, which
-    /// no credentials of a client come to, and no table of `[callers]` limits it.
+    /// A person in the console who tries routes. The runs belong to an owner of its own, which no credentials of a
+    /// client resolve to and no table of `[callers]` limits.
     #[must_use]
     pub fn in_console(&self, name: &str) -> Arc<Caller> {
         self.caller(Owner::authenticated(CONSOLE, "", name), name, Proof::Console)
     }
 
-    /// The caller to whom something belongs, for what an operator does on its behalf. It proves nothing by itself, and
-    /// what it uses is counted for that caller.
+    /// The caller that owns a run, for an operator who acts on its behalf. It has no credentials, and its usage is that
+    /// of the owner.
     #[must_use]
     pub fn acting_for(&self, owner: &Owner) -> Arc<Caller> {
         match identity(owner) {
@@ -277,8 +277,8 @@ impl Callers {
         }
     }
 
-    /// Puts another configuration in force. Callers who are no longer known are refused from now on, with all their
-    /// open connections; what they use stays counted.
+    /// Activates another configuration. Callers that it does not know are refused from now on, with all their open
+    /// connections. Their usage stays counted.
     pub fn replace(&self, auth: &Auth, tables: &[CallerProfile]) {
         *self.source() = auth.keys.as_deref().map(KeySource::new);
         self.tokens.store(Arc::new(self.tokens.load().replaced(&auth.jwt)));
@@ -356,7 +356,7 @@ impl Callers {
         all
     }
 
-    /// What a caller uses, by the [base key](interlingua_core::Owner::base_key) of its owner.
+    /// A caller's usage, by the [base key](interlingua_core::Owner::base_key) of its owner.
     #[must_use]
     pub fn usage_of(&self, base_key: &str) -> Arc<Usage> {
         if base_key == Owner::ANONYMOUS {

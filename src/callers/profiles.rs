@@ -1,25 +1,24 @@
-//! What callers may do: the tables of `[callers]`, and which of them counts for whom.
+//! Rights of callers: the tables of `[callers]`, and the choice of the table for a caller.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::config::{CallerKind, CallerLimits, CallerProfile, ConsoleRole};
 
-/// The table for callers without one of their own.
+/// The table for callers without a table of their own.
 const DEFAULT: &str = "default";
 /// The table for callers of routes without authentication.
 const ANONYMOUS: &str = "anonymous";
 
-/// What a caller may do.
+/// Rights and limits of a caller.
 #[derive(Debug, Default)]
 pub struct Profile {
     /// The agents it may use. `None`: all.
     agents: Option<HashSet<String>>,
     /// The protocols it may use. `None`: all.
     protocols: Option<HashSet<String>>,
-    /// What it may do in the console. `None`: nothing.
+    /// Rights in the console. `None`: the caller cannot sign in.
     console: Option<ConsoleRole>,
-    /// How much it may use.
     pub(super) limits: Arc<CallerLimits>,
 }
 
@@ -36,7 +35,7 @@ impl Profile {
         self.agents.as_ref().is_none_or(|agents| agents.contains(agent))
     }
 
-    /// What the caller may do in the console. `None`: it may not sign in.
+    /// Rights in the console. `None`: the caller cannot sign in.
     #[must_use]
     pub const fn console(&self) -> Option<ConsoleRole> {
         self.console

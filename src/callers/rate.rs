@@ -1,4 +1,4 @@
-//! How often something may happen: a rate with a burst. Not here: whose rate it is ([`super::usage`]).
+//! Rate limits with a burst. Not here: the caller or route that a limit belongs to ([`super::usage`]).
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -62,7 +62,7 @@ impl Limiter {
         }
     }
 
-    /// How many more may come, or the time until the next one may.
+    /// Takes one unit. Returns the number of units left, or the time until the next unit is available.
     fn take(&self) -> Result<u32, Duration> {
         let taken = self.state.check();
         taken.map(|left| left.remaining_burst_capacity()).map_err(|refused| refused.wait_time_from(self.clock.now()))
@@ -80,7 +80,7 @@ impl Limiter {
     }
 }
 
-/// How many may come at once: by default as many as fit into a second.
+/// The burst: by default one second of the rate.
 fn burst_of(rate: Rate, burst: Option<u32>) -> NonZeroU32 {
     burst.and_then(NonZeroU32::new).unwrap_or_else(|| rate.per_second())
 }

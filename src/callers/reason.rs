@@ -24,7 +24,7 @@ pub enum Reason {
     Expired,
     /// The signature does not fit, or is of an algorithm that may not be used.
     Signature,
-    /// What the token says is not what the configuration asks for.
+    /// A claim of the token does not match the configuration.
     Claims,
     /// The route does not accept credentials of this kind.
     Method,

@@ -60,7 +60,7 @@ impl SharedRules {
     }
 }
 
-/// How long until a time, both in milliseconds since 1970.
+/// The duration until a time. Both times are in milliseconds since 1970.
 pub(super) fn until(time: Millis, now: Millis) -> std::time::Duration {
     std::time::Duration::from_millis(time.saturating_sub(now))
 }

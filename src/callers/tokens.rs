@@ -137,7 +137,7 @@ impl<T> Default for TokenCache<T> {
 }
 
 impl<T: Clone> TokenCache<T> {
-    /// What was kept for a token. An expired entry is removed.
+    /// The value stored for a token. An expired entry is removed.
     fn get(&self, token: TokenHash, now: Millis) -> Option<T> {
         let mut shard = self.shard(token);
         let entry = shard.get(&token)?;

@@ -1,5 +1,4 @@
-//! What one caller uses at the moment, and the bounds of that. Not here: which limits hold for a caller
-//! ([`super::profiles`]).
+//! The current usage of a caller, and its limits. Not here: the choice of the limits ([`super::profiles`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,14 +15,14 @@ use crate::config::{CallerLimits, RequestLimits};
 
 /// When a client should come again that has too much under way.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How long a usage is kept that no one holds.
+/// Time that an unused entry is kept.
 const KEPT: Duration = Duration::from_secs(600);
 /// Below this many usages no one looks for those that are not in use.
 const SWEEP_MIN: usize = 1024;
 /// A day, in milliseconds.
 const DAY: u64 = 86_400_000;
 
-/// What one caller uses at the moment. All that changes are counters: it is shared by all requests of the caller.
+/// The current usage of one caller. Only counters change: all requests of the caller share it.
 #[derive(Debug)]
 pub struct Usage {
     limits: ArcSwap<CallerLimits>,
@@ -36,7 +35,7 @@ pub struct Usage {
     used_at: AtomicU64,
 }
 
-/// What is counted while a [`Permit`] exists.
+/// A resource that is counted while a [`Permit`] exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// An answer, until its last byte.
@@ -53,7 +52,7 @@ impl Use {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Stream, Self::Socket, Self::Run, Self::Queued];
 
-    /// As limits name it.
+    /// The key of the limit in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,7 +72,7 @@ impl Use {
         }
     }
 
-    /// What there is too much of.
+    /// The resource in the words of an error.
     const fn described(self) -> &'static str {
         match self {
             Self::Stream => "answers are open",
@@ -137,7 +136,7 @@ impl Usage {
         }
     }
 
-    /// What all callers together use, and may use: as many as there are, where nothing else is said.
+    /// The usage of all callers together. A limit that is not configured is unlimited.
     #[must_use]
     pub fn shared(limits: RequestLimits) -> Self {
         Self::new(shared_limits(limits))
@@ -154,7 +153,7 @@ impl Usage {
         self.limits.load_full()
     }
 
-    /// Other limits hold from now on. What is counted stays, and so does a rate that is the same.
+    /// Replaces the limits. Counts stay, and so does the state of an unchanged rate.
     pub fn set_limits(&self, limits: &Arc<CallerLimits>) {
         if Arc::ptr_eq(&self.limits.load(), limits) {
             return;
@@ -208,7 +207,7 @@ impl Usage {
         Err(full(what, limit))
     }
 
-    /// How much of something is under way.
+    /// The number of permits for a resource.
     #[must_use]
     pub fn under_way(&self, what: Use) -> usize {
         self.count(what).load(Ordering::Relaxed)
@@ -246,7 +245,7 @@ impl Usage {
         Some(tokens.spent)
     }
 
-    /// How many tokens of a day are spent.
+    /// The tokens used on a day.
     #[must_use]
     pub fn spent_tokens(&self, day: u64) -> u64 {
         let mut tokens = self.tokens();
@@ -297,10 +296,10 @@ impl Permit {
         self.what = what;
     }
 
-    /// Counts as another use from now on.
+    /// Counts the permit as another use from now on.
     ///
     /// # Errors
-    /// [`FaultKind::RateLimited`] with the limit that was reached: it goes on to count as before.
+    /// [`FaultKind::RateLimited`] with the exceeded limit. The permit then counts as before.
     pub fn try_change_to(&mut self, what: Use) -> Result<(), Fault> {
         if self.what != what {
             // The old permit is dropped with the value it is replaced by.
@@ -323,7 +322,7 @@ pub struct UsageTable {
 }
 
 impl UsageTable {
-    /// The usage of a caller, who has these limits from now on.
+    /// The usage of a caller. Its limits are replaced by these.
     #[must_use]
     pub fn of(&self, base_key: &str, limits: &Arc<CallerLimits>) -> Arc<Usage> {
         let now = clock::now();

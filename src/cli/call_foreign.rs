@@ -35,7 +35,7 @@ const MAX_TOKEN: usize = 8 * 1024;
 /// The most that a token holds, unpacked.
 const MAX_MEMORY: u64 = 4 << 20;
 
-/// What an answer to a pending item needs: it is part of the command that is printed.
+/// The state that an answer to a pending item needs. It is part of the printed command.
 #[derive(Serialize, Deserialize)]
 struct Token {
     protocol: String,
@@ -107,7 +107,7 @@ fn settings(call: &Call, gateway: &Gateway, protocol: &str) -> anyhow::Result<Se
     let mut options = String::new();
     for option in &call.options {
         let Some((key, value)) = option.split_once('=') else { bail!("--option {option}: write KEY=VALUE") };
-        // What is no TOML value is a text.
+        // Other values are texts.
         let is_value = toml::from_str::<toml::Table>(&format!("value = {value}")).is_ok_and(|table| table.len() == 1);
         let value = if is_value { value.to_owned() } else { quoted(value) };
         let _ = write!(options, "{} = {value}, ", quoted(key.trim()));
@@ -174,14 +174,14 @@ fn report(call: &Call, protocol: &str, dialogue: &Dialogue, end: &TurnEnd) -> an
     }
 }
 
-/// What an answer in another process needs. `None`: that is too much, or all that was said.
+/// The state that an answer in another process needs. `None`: it is too large, or the dialogue is complete.
 fn token(protocol: &str, dialogue: &Dialogue) -> anyhow::Result<Option<String>> {
     let Some(memory) = dialogue.memory() else { return Ok(None) };
     let token = write_token(&Token { protocol: protocol.to_owned(), memory: memory.clone() })?;
     Ok((token.len() <= MAX_TOKEN).then_some(token))
 }
 
-/// Compressed: what is asked stands there in several forms.
+/// Compressed, since a question appears in several forms.
 fn write_token(token: &Token) -> anyhow::Result<String> {
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
     packed.write_all(&serde_json::to_vec(token)?)?;

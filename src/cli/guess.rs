@@ -1,4 +1,4 @@
-//! Which protocol a URL is of: by its path, and by the documents that servers of some protocols publish. Nothing of it
+//! Guesses the protocol of a URL, from its path and from the documents that servers of some protocols publish. No guess
 //! runs an agent.
 
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::upstream::client;
 /// The protocol of routes by default.
 pub(super) const NATIVE: &str = "agent-api";
 
-/// What a URL is of, as far as it can be known without running anything.
+/// The protocol of a URL, as far as it is known without running an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guess {
     /// This protocol.
@@ -20,7 +20,7 @@ pub(super) enum Guess {
     Unknown,
 }
 
-/// How the paths of endpoints end.
+/// Endings of the paths of endpoints.
 pub(super) const PATHS: [(&str, &str); 6] = [
     ("/responses", "responses"),
     ("/chat/completions", "chat-completions"),

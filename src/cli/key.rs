@@ -23,19 +23,19 @@ pub(super) enum Key {
     New {
         /// The caller's name, as in `[callers.NAME]` of the configuration
         caller: String,
-        /// How long the key is valid, such as 90d; by default until it is revoked
+        /// Validity of the key, such as 90d; by default until it is revoked
         #[arg(long, value_name = "TIME", value_parser = period)]
         expires: Option<Period>,
     },
     /// List the keys, without their secrets
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Revoke a key
     Revoke {
-        /// The id of the key: what is between the first two underscores
+        /// The id of the key: the part between the first two underscores
         id: String,
     },
     /// Print the public keys of the tokens that agents get with `identity = "jwt"`, as a JSON Web Key Set
@@ -106,7 +106,7 @@ fn new(config: &Path, file: &Path, caller: &str, expires: Option<Period>) -> any
     super::print(&key.text)?;
     let until = expires.map_or_else(String::new, |period| format!(", valid for {period}"));
     eprintln!("key {} of {caller}{until}: its hash is in {}", key.id, file.display());
-    eprintln!("keep the key: it is not shown again. A running gateway knows it within a second");
+    eprintln!("store the key now: it is not shown again. A running gateway accepts it within a second");
     if may_nothing(config, caller) {
         eprintln!("warning: [callers.default] allows no agents, and there is no [callers.{caller}]");
     }

@@ -1,5 +1,6 @@
 //! The log: to standard error, as text or JSON, with the secrets of the configuration masked. Its filter can be changed
-//! while the gateway is running. What it lets through of warnings and errors is sent to a collector, if there is one.
+//! while the gateway is running. Warnings and errors that pass the filter are also sent to a collector, if one is
+//! configured.
 
 use std::io::IsTerminal as _;
 

@@ -65,7 +65,7 @@ enum Command {
     Probe(probe::Probe),
     /// List the mounted routes
     Routes {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -221,7 +221,7 @@ fn serve(gateway: &Gateway, loaded: LoadedConfig, file: &Path, log: LogFilter) -
         let watching = tokio::task::spawn_local(reloader.clone().watch());
         let on_hang_up = tokio::task::spawn_local(async move {
             while hang_ups.recv().await.is_some() {
-                // What came of it is in the log.
+                // The reload logs its result.
                 let _ = reloader.reload(Trigger::Signal).await;
             }
         });

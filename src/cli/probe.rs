@@ -21,7 +21,7 @@ use crate::secrets;
 use crate::upstream::Upstream;
 use crate::upstream::dialogue::{Dialogue, Listener, Spoken, TurnEnd};
 
-/// What the second turn asks, to see whether the agent remembers the first one.
+/// The question of the second turn, which shows whether the agent remembers the first one.
 const MEMORY_QUESTION: &str = "Repeat the first words that I have said to you, word for word.";
 
 /// Ask a configured agent what it is, and say what will work. Without --ask nothing is sent that runs the agent
@@ -32,24 +32,24 @@ pub(super) struct Probe {
     /// Also take a turn with this text, and a second one to see whether the agent remembers it
     #[arg(long, value_name = "TEXT")]
     ask: Option<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// Only this endpoint, counted from 1
     #[arg(long, value_name = "NUMBER")]
     endpoint: Option<usize>,
-    /// How long each answer may take
+    /// Timeout of each answer
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = Period::parse)]
     timeout: Period,
 }
 
-/// What was found of one endpoint.
+/// The findings about one endpoint.
 struct Probed {
     url: String,
     findings: Vec<Finding>,
 }
 
-/// What a turn with the agent showed.
+/// The result of a turn with the agent.
 struct Asked {
     findings: Vec<Finding>,
     text: String,
@@ -142,7 +142,7 @@ async fn ask(upstream: &Arc<dyn Upstream>, agent: &Agent, text: &str) -> Asked {
     Asked { findings, text: first.text }
 }
 
-/// What a turn showed.
+/// The findings of a turn.
 fn said(turn: &TurnEnd) -> Vec<Finding> {
     let mut findings = Vec::new();
     let millis = |time: Duration| time.as_millis();
@@ -173,7 +173,7 @@ impl Listener for Silent {
     fn step(&mut self, _: Step<'_>) {}
 }
 
-/// What follows from the protocol and the options, and what each route makes of it.
+/// Findings that follow from the protocol and the options, and their consequences for each route.
 fn in_general(gateway: &Gateway, settings: &Settings, agent: &Agent) -> Vec<Finding> {
     let carried = &agent.upstream.capabilities;
     let mut findings = vec![Finding::good(abilities(carried))];
@@ -203,7 +203,7 @@ fn in_general(gateway: &Gateway, settings: &Settings, agent: &Agent) -> Vec<Find
     findings
 }
 
-/// What will not work for the clients of a route.
+/// Features that will not work for clients of a route.
 fn on_route(path: &str, clients: &ClientCapabilities, agent: &UpstreamCapabilities) -> Vec<Finding> {
     let mut lost = Vec::new();
     if clients.tool_declarations && !agent.client_tools {
@@ -243,7 +243,7 @@ fn on_route(path: &str, clients: &ClientCapabilities, agent: &UpstreamCapabiliti
     lost.into_iter().map(|what| Finding::note(format!("{path}: {what}"))).collect()
 }
 
-/// What the agent can do, in one sentence.
+/// The agent's abilities, in one sentence.
 fn abilities(agent: &UpstreamCapabilities) -> String {
     let mut able = vec![if agent.streaming { "streams" } else { "answers in one piece" }.to_owned()];
     if agent.client_tools {
@@ -273,7 +273,7 @@ fn abilities(agent: &UpstreamCapabilities) -> String {
     able.join("; ")
 }
 
-/// Those that are there, as a list in a sentence.
+/// The names of the present ones, as a list in a sentence.
 fn listed(all: &[(bool, &str)]) -> String {
     let there: Vec<&str> = all.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
     match there.split_last() {
@@ -293,7 +293,7 @@ fn in_words(fault: &Fault) -> String {
 fn print_lines(agent: &Agent, probed: &[Probed], general: &[Finding], asked: Option<&Asked>) -> anyhow::Result<()> {
     let mut out = String::new();
     let line = |out: &mut String, finding: &Finding| {
-        // Further lines of a finding stand below its first one.
+        // Further lines of a finding are indented below its first one.
         let text = finding.text.replace('\n', "\n         ");
         out.push_str(&format!("{:<8} {text}\n", finding.level.as_str()));
     };

@@ -27,7 +27,7 @@ pub(super) fn stop() -> std::io::Result<impl Future<Output = ()> + 'static> {
     })
 }
 
-/// SIGHUP. The handler is installed by the call itself: without one, it would end the process.
+/// SIGHUP. The call itself installs the handler: without a handler, the signal would end the process.
 pub(super) fn hang_ups() -> std::io::Result<Signal> {
     signal(SignalKind::hangup())
 }

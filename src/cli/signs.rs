@@ -26,7 +26,7 @@ const FIELDS: [(&[&str], &str); 3] =
 /// Protocols whose own probe reads nothing that only they have.
 const SILENT: [&str; 3] = ["agent-api", "ag-ui", "ag-kit"];
 
-/// What a document says about the configured protocol.
+/// Whether a document matches the configured protocol.
 enum Evidence {
     Confirms,
     Contradicts(Finding),

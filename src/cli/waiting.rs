@@ -1,4 +1,4 @@
-//! What `interlingua call` says of a run that waits: what is asked, with which arguments, and how to answer it.
+//! Output of `interlingua call` for a waiting run: the question, its arguments, and the commands that answer it.
 //!
 //! Not here: sending the answer ([`super::call`], [`super::call_foreign`]).
 
@@ -8,7 +8,7 @@ use interlingua_core::Json;
 use interlingua_core::json::Extra;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
 
-/// What a person is asked, in lines. `command`: what sends an answer, but for the answer itself.
+/// The question, in lines. `command`: the command that sends an answer, without the answer itself.
 pub(super) fn question(item: &Pending, command: Option<&str>) -> String {
     let mut lines = String::new();
     let name = printable(&item.name);
@@ -39,7 +39,7 @@ pub(super) fn question(item: &Pending, command: Option<&str>) -> String {
     lines
 }
 
-/// What can be answered.
+/// The accepted answers.
 pub(super) fn choices(item: &Pending) -> String {
     // An agent that lists nothing takes no edits, and everyone can say no.
     let may = |decision| match decision {
@@ -109,7 +109,7 @@ fn indent(lines: &mut String, before: &str, text: &str) {
     }
 }
 
-/// A text without what a terminal obeys: what is to be approved must not hide itself.
+/// Removes control characters of terminals, so that a question cannot hide its text.
 fn printable(text: &str) -> String {
     let is_hidden = |sign: char| {
         sign.is_control() || matches!(sign, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

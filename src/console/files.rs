@@ -26,7 +26,7 @@ type Found = ([u8; 32], Asset);
 /// Files by their path, compressed once.
 static FOUND: OnceLock<Mutex<HashMap<String, Found>>> = OnceLock::new();
 
-/// The file at a path without a leading slash. `None`: there is none.
+/// The file at a path without a leading slash, if it exists.
 #[must_use]
 pub(crate) fn find(path: &str) -> Option<Asset> {
     let path = if path.is_empty() { "index.html" } else { path };

@@ -1,7 +1,7 @@
-//! The files of the console: a page for operators, approvers and developers, served as they are in `console/`.
+//! The files of the console in `console/`: a page for operators, approvers and developers.
 //!
-//! Debug builds read them from the folder, so that a change shows with a reload of the page; release builds have them
-//! within. Not here: who may use the page and what it reads (`crate::server`).
+//! Debug builds read them from the folder, so that a reload of the page shows a change; release builds contain them.
+//! Not here: access to the page and its data (`crate::server`).
 
 #[cfg(feature = "console")]
 mod files;

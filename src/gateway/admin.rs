@@ -1,4 +1,4 @@
-//! Starting the listener for operators. Not here: what it serves (`crate::server`).
+//! Starts the listener for operators. Not here: its paths (`crate::server`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

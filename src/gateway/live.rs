@@ -1,7 +1,7 @@
-//! What of a running gateway a reload of the configuration replaces: prepared whole, which may fail, then stored, which
-//! cannot.
+//! The parts of a running gateway that a reload replaces. All are prepared first, which may fail, then stored, which
+//! cannot fail.
 //!
-//! Not here: how it is prepared ([`super::prepare`]), and when (`crate::reload`).
+//! Not here: their preparation ([`super::prepare`]), and the triggers of a reload (`crate::reload`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,9 +31,9 @@ pub struct LiveParts {
     pub(super) callers: Arc<Callers>,
     pub(super) routes: SharedRoutes,
     pub(super) control: Control,
-    /// How long the gateway goes on after a signal to stop, but is not ready any more.
+    /// Time between a signal to stop and the end of normal service. During this time the gateway is not ready.
     pub(super) shutdown_delay: SharedTime,
-    /// How long runs may continue after that.
+    /// Time that runs have to finish after `shutdown_delay`.
     pub(super) drain: SharedTime,
     pub(super) rates: Arc<ArcSwap<RouteRates>>,
     pub(super) admin_key: Arc<ArcSwapOption<[u8; 32]>>,
@@ -67,12 +67,12 @@ impl SharedTime {
 
 /// A configuration that can be taken.
 pub(crate) struct Prepared {
-    /// How many agents are new or have changed.
+    /// The number of new and changed agents.
     pub(crate) changed_agents: usize,
     pub(super) agents: Vec<Arc<engine::Agent>>,
-    /// Those of each agent.
+    /// The limits of each agent.
     pub(super) limits: Vec<RequestLimits>,
-    /// Of each agent: whether some client reads its own events.
+    /// For each agent: whether some client reads its own events.
     pub(super) event_readers: Vec<bool>,
     pub(super) rules: engine::RetentionRules,
     pub(super) auth: Auth,
@@ -90,7 +90,7 @@ pub(crate) struct Prepared {
 }
 
 impl LiveParts {
-    /// What callers use now.
+    /// The current usage of all callers.
     pub(crate) fn callers_in_use(&self) -> Value {
         let day = day_of(clock::now());
         let shown = self.callers.in_use().into_iter().map(|(caller, usage)| {
@@ -104,8 +104,8 @@ impl LiveParts {
         shown.collect()
     }
 
-    /// Reads the files of TLS again. Blocks. They would be read soon anyway, but who asks for a reload counts on it once
-    /// it is done.
+    /// Reads the files of TLS again. Blocks. The watcher would read them soon anyway, but after a reload the caller
+    /// expects them in use.
     pub(crate) fn reload_tls(&self) {
         for tls in [&self.tls, &self.admin_tls].into_iter().flatten() {
             tls.reload();
@@ -160,7 +160,7 @@ impl LiveParts {
         self.drain.set(drain);
         self.admin_key.store(admin_key.map(Arc::new));
         self.admin_access.store(Arc::new(admin_access));
-        // Its files were opened again, so that rotated logs are let go.
+        // The files of the observer were opened again, so that rotated logs are closed.
         self.observe(observer, caller_label);
         self.rates.store(Arc::new(rates));
         self.routes.replace(routes);

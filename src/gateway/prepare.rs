@@ -28,7 +28,7 @@ impl Named {
 }
 
 impl Gateway {
-    /// Reads a configuration file. Returns also the files that were read, whatever came of it.
+    /// Reads a configuration file. Returns the files that were read too, also after an error.
     pub(crate) fn load_watching(&self, path: &Path) -> (Result<LoadedConfig, Diagnostics>, Vec<PathBuf>) {
         let (read, looked_up) = (RefCell::new(vec![path.to_owned()]), RefCell::default());
         let process = Env::process();

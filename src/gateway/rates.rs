@@ -1,4 +1,4 @@
-//! The rates of routes: a reload that does not change one goes on counting where it was.
+//! The rates of routes. A reload keeps the state of a rate that it does not change.
 //!
 //! Not here: counting ([`crate::callers::Limiter`]), and the rates of callers.
 

@@ -1,4 +1,4 @@
-//! What a gateway does between a signal to stop and the end of its server.
+//! The steps between a signal to stop and the end of the server.
 //!
 //! Not here: signals, the engine's part ([`Engine::drain`]), and closing the store.
 
@@ -8,7 +8,7 @@ use super::live::LiveParts;
 use crate::engine::Engine;
 use crate::server::Stopper;
 
-/// How long clients may take to read the end of their responses once no run is active. An idle gateway must exit within
+/// Time that clients have to read the end of their responses after the last run ended. An idle gateway must exit within
 /// a second, whatever connections clients leave open.
 const SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(700);
 

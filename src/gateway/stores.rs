@@ -24,7 +24,7 @@ impl Gateway {
         Ok(Some(Postgres::check(&Self::postgres_options(settings)?)?))
     }
 
-    /// How the database of the settings is reached.
+    /// The connection options of the database in the settings.
     pub(crate) fn postgres_options(settings: &Settings) -> anyhow::Result<PostgresOptions> {
         let postgres = settings.store.postgres.as_ref().context("the store has no URL")?;
         options(postgres, None)

@@ -1,6 +1,6 @@
-//! The settings of agents that are reached over HTTP, from the configuration.
+//! The settings of agents that are called over HTTP, from the configuration.
 //!
-//! Not here: what they mean ([`crate::upstream::http`]), and which files they come from ([`crate::config`]).
+//! Not here: their use ([`crate::upstream::http`]), and the files they are read from ([`crate::config`]).
 
 use std::sync::Arc;
 

@@ -14,13 +14,13 @@ use jiff::Timestamp;
 use super::file::{self, MAX_FILE_LEN, read};
 use super::{NewKey, hash, hex};
 
-/// What a new file begins with.
+/// The first lines of a new file.
 const HEAD: &str = "# API keys of Interlingua. It holds hashes, no keys. Made by `interlingua key new CALLER`.\n";
 
-/// Adds a key for a caller whose name was checked; makes the file if there is none.
+/// Adds a key for a caller whose name was checked. Creates the file if it does not exist.
 ///
 /// # Errors
-/// If the file cannot be read or written, or is not a key file.
+/// The file cannot be read or written, or is not a key file.
 pub fn append(path: &Path, key: &NewKey, caller: &str, now: Millis, expires: Option<Millis>) -> Result<(), String> {
     change(path, |text| {
         let mut text = if text.is_empty() { HEAD.to_owned() } else { text };
@@ -84,12 +84,12 @@ fn change(path: &Path, edit: impl FnOnce(String) -> Result<String, String>) -> R
     let old = read_file(path).map_err(|error| failed("read", error))?;
     file::parse(&old).map_err(|error| format!("{shown} cannot be used: {error}"))?;
     let new = edit(old)?;
-    // What is written must be readable, whatever the old text looked like.
+    // The new text must be readable, whatever the old text looked like.
     file::parse(&new).map_err(|error| format!("{shown} cannot be changed: {error}"))?;
     replace(path, &new).map_err(|error| failed("write", error))
 }
 
-/// The text of a file; empty if there is none.
+/// The text of a file; empty if the file does not exist.
 fn read_file(path: &Path) -> io::Result<String> {
     let file = match File::open(path) {
         Ok(file) => file,

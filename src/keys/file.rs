@@ -1,4 +1,4 @@
-//! The file of keys: what it may hold, and reading it.
+//! The key file: its format, and reading it.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! API keys: `il_<id>_<secret>`, and the file with their hashes.
 //!
-//! The secret has 256 random bits, so a plain hash of it is as good as a slow one. Not here: who may use what
+//! The secret has 256 random bits, so a plain hash protects it as well as a slow one. Not here: rights of callers
 //! (`callers`), and the command line.
 
 mod edit;

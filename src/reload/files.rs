@@ -9,7 +9,7 @@ use crate::files::{Version, version};
 /// Files, and the version of each that was read last.
 pub(super) struct Watched {
     files: Vec<(PathBuf, Option<Version>)>,
-    /// What the last poll found, if that differs.
+    /// The versions that the last poll found, if they differ.
     changed: Option<Vec<Option<Version>>>,
 }
 

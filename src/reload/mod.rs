@@ -26,10 +26,10 @@ use crate::gateway::{Gateway, LiveParts, Named};
 use crate::observe::{Action, AuditEntry};
 use crate::{clock, ports};
 
-/// How often files are looked at.
+/// Interval between two checks of the files.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What made the gateway reload.
+/// The cause of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// SIGHUP.
@@ -50,14 +50,14 @@ impl Trigger {
     }
 }
 
-/// What a reload came to.
+/// The result of a reload.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     /// The keys whose change needs a restart: they stay as they were.
     pub restart: Vec<&'static str>,
-    /// What the configuration was warned of.
+    /// The warnings about the configuration.
     pub warnings: Diagnostics,
-    /// How many agents are new or have changed.
+    /// The number of new and changed agents.
     pub changed_agents: usize,
 }
 
@@ -73,7 +73,7 @@ struct Applied {
     at: Millis,
 }
 
-/// How the last attempt ended.
+/// The result of the last reload.
 #[derive(Clone)]
 struct LastReload {
     at: Millis,
@@ -115,10 +115,10 @@ impl Reloader {
         }))
     }
 
-    /// Reads the configuration again and takes all of it.
+    /// Reads the configuration again and activates it as a whole.
     ///
     /// # Errors
-    /// What is wrong with it; the configuration before stays in force.
+    /// The errors of the configuration. The previous configuration stays active.
     pub async fn reload(&self, trigger: Trigger) -> Result<Reloaded, Diagnostics> {
         let _serial = self.0.serial.lock().await;
         let inner = Arc::clone(&self.0);
@@ -244,7 +244,7 @@ fn keep_what_needs_restart(new: &mut Settings, running: &Settings) -> Vec<&'stat
     new.store.kind = running.store.kind;
     new.store.path.clone_from(&running.store.path);
     new.store.postgres.clone_from(&running.store.postgres);
-    // As a whole: a key that is left out for certificates is asked for until those are.
+    // Compared as a whole: without a configured key, a certificate is required, and the other way round.
     if listens(new) != listens(running) || tls(new) != tls(running) {
         new.admin.clone_from(&running.admin);
     } else if let Some(admin) = new.admin.as_mut().filter(|_| loses_key) {

@@ -131,7 +131,7 @@ fn agent(agent: &Agent) -> Value {
     })
 }
 
-/// What an agent learns of callers, with the key that verifies it.
+/// The identity that an agent receives, with the key that verifies it.
 fn identity(identity: &Identity) -> Value {
     let key = match identity {
         Identity::Jwt(key) => Some(key.public()),
@@ -165,7 +165,7 @@ fn route(mount: &Mount, secrets: &Masks) -> Value {
     })
 }
 
-/// How callers of a route prove who they are; `none` if anyone may use it.
+/// The accepted credentials of a route; `none` for a route without authentication.
 fn methods(auth: Methods) -> Vec<&'static str> {
     let known = [("keys", auth.keys), ("jwt", auth.jwt), ("certificates", auth.certificates)];
     let named: Vec<&str> = known.into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name).collect();

@@ -11,7 +11,6 @@ use super::table::{MountPoint, OWN_PATHS, Paths, RouteEndpoints, Table};
 /// Requests that two routes would answer, or that are for the gateway itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
-    /// What overlaps.
     pub(crate) kind: OverlapKind,
     /// The index of the mount that comes first in the file.
     pub(crate) first: usize,
@@ -23,7 +22,7 @@ pub(crate) struct Overlap {
     pub(crate) requests: Vec<String>,
 }
 
-/// What overlaps.
+/// The kind of an overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverlapKind {
     /// A route with the gateway's own paths.

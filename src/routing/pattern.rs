@@ -11,7 +11,7 @@ use interlingua_core::Method;
 use interlingua_core::exchange::{Endpoint, Recognizes};
 use percent_encoding::percent_decode_str;
 
-/// What routing has to know of an endpoint of a protocol.
+/// The method and path of an endpoint of a protocol.
 #[derive(Clone, Debug)]
 pub struct EndpointPattern {
     /// The HTTP method.
@@ -65,7 +65,7 @@ impl Pattern {
     /// Parses a path with a leading slash.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence that begins with the path.
+    /// The error, as the end of a sentence that begins with the path.
     pub(super) fn parse(path: &str) -> Result<Self, &'static str> {
         let Some(inner) = path.strip_prefix('/') else { return Err("does not begin with a slash") };
         let mut pattern = Self { segments: Vec::new(), names: Vec::new() };
@@ -136,7 +136,7 @@ impl Pattern {
         })
     }
 
-    /// The shortest path that both patterns match. `None` if there is none.
+    /// The shortest path that both patterns match, if there is one.
     fn shortest_common(&self, other: &Self) -> Option<String> {
         let (mut ones, mut others) = (self.segments.iter(), other.segments.iter());
         let (mut names, mut other_names) = (self.names.iter(), other.names.iter());

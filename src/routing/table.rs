@@ -31,7 +31,7 @@ pub(crate) struct MountPoint<R> {
     pub(crate) protocol: String,
     /// The endpoints of the protocol, in its order.
     pub(crate) endpoints: Vec<EndpointPattern>,
-    /// What the table returns for requests of this mount.
+    /// The result for requests of this mount.
     pub(crate) route: R,
 }
 

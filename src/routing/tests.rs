@@ -370,7 +370,7 @@ fn the_order_of_endpoints_decides_nothing_about_whether_they_can_be_routed() {
     }
 }
 
-/// How specific a match is, segment by segment: the smallest one wins.
+/// The specificity of a match, segment by segment: the smallest one wins.
 type Rank = Vec<(u8, usize)>;
 
 /// A simple matcher of one complete pattern.

@@ -11,7 +11,7 @@ use webpki::EndEntityCert;
 
 use super::shared::{LoadedTls, SharedTls};
 
-/// How long a verification holds, in seconds.
+/// Validity of a verification, in seconds.
 const VERIFIED_FOR: u64 = 60;
 
 /// The last verification.
@@ -79,7 +79,7 @@ impl ClientCertificate {
         }
     }
 
-    /// How long it is certainly valid, at most a minute. `None` if it is not.
+    /// The remaining validity, at most a minute. `None` if the certificate is not valid.
     fn valid_for(&self) -> Option<Duration> {
         let (loaded, now) = (self.tls.load(), UnixTime::now());
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);

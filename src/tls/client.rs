@@ -72,7 +72,7 @@ impl ClientTls {
         (**config).clone()
     }
 
-    /// True if a text can be the name of a server in TLS. Addresses are none.
+    /// Whether a text can be the name of a server in TLS. IP addresses cannot.
     #[must_use]
     pub fn is_server_name(text: &str) -> bool {
         matches!(ServerName::try_from(text), Ok(ServerName::DnsName(_)))

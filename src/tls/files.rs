@@ -46,9 +46,9 @@ pub enum TlsFile {
 /// Why a file cannot be used. Holds nothing of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFileError {
-    /// Which file it is.
+    /// The file with the error.
     pub file: TlsFile,
-    /// What is wrong with it, as the predicate of a sentence.
+    /// The error, as the predicate of a sentence.
     pub reason: String,
     path: PathBuf,
 }
@@ -80,14 +80,14 @@ impl TlsFiles {
     }
 }
 
-/// What the files hold.
+/// The contents of the files.
 pub(super) struct Contents {
     cert: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,
 }
 
-/// What a server needs to accept connections.
+/// The material that a server needs to accept connections.
 pub(super) struct Parsed {
     pub(super) config: ServerConfig,
     /// Verifies the certificates of clients. `None` if they are not asked for one.

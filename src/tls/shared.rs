@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::files::{Contents, Parsed, TlsFileError, TlsFiles, read_file};
 
-/// How often the files are read.
+/// Interval between two reads of the files.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The configuration for new connections. Shared by the listener and what reloads it.
@@ -46,7 +46,7 @@ pub enum TlsReload {
     Unchanged,
     /// New connections use the new files.
     Replaced,
-    /// The files cannot be used: what was in force stays.
+    /// The files are unusable: the previous ones stay in use.
     Kept(TlsFileError),
 }
 
@@ -128,7 +128,7 @@ impl SharedTls {
         }
     }
 
-    /// Reloads the files when they change, for ever.
+    /// Reloads the files when they change. Never returns.
     pub async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;

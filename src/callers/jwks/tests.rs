@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A network of scripted answers, by URL. What is not there cannot be reached.
+/// A network of scripted answers, by URL. Other URLs are unreachable.
 #[derive(Default)]
 struct Network {
     answers: Mutex<Vec<(String, String)>>,

@@ -63,7 +63,7 @@ impl Keys {
         }
     }
 
-    /// What the issuer publishes.
+    /// The issuer's key set.
     fn jwks(&self) -> Value {
         let es256 = self.es256.public_key().as_ref();
         let es384 = self.es384.public_key().as_ref();
