@@ -24,8 +24,8 @@ const PAGES: [&str; 5] =
 /// The URL of the gateway in the README.
 const BASE: &str = "http://127.0.0.1:8080";
 
-/// How a response contains the id of its run: a background task, a native response, an OpenAI response, a message of
-/// Anthropic, an A2A task.
+/// Forms of a run's id in responses: a background task, a native response, an OpenAI response, a message of Anthropic,
+/// an A2A task.
 const RUN_IDS: [(&str, &str); 5] = [
     (r#""task_id":""#, ""),
     (r#""id":""#, "response_"),

@@ -96,7 +96,7 @@ const SKIPPED: &[&str] = &[
     "tests/transcripts",
 ];
 
-/// What core and adapters must not use: runtimes, network, files, processes, clocks, randomness.
+/// Paths that core and adapters must not use: runtimes, network, files, processes, clocks, randomness.
 const IMPURE: &[&str] = &[
     "tokio::",
     "actix",

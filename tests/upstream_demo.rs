@@ -338,7 +338,7 @@ async fn a_long_reply_is_paced_and_streamed_as_it_is_produced() {
     assert_eq!(text(&run_text("long 20000 0").await).split_whitespace().count(), 20_000);
 }
 
-/// What a client of a protocol gets of a run: the data of each frame that is JSON.
+/// A client's view of a run: the data of each frame that is JSON.
 fn streamed<A: ProtocolAdapter>(path: &str, body: &Value, record: &Record) -> Vec<Value> {
     let mounted = A::mount(&testkit::mount("/at", &["demo"]), A::Options::default()).expect("the options are valid");
     let (endpoint, _) = testkit::endpoint(&mounted, "POST", path).expect("an endpoint");

@@ -15,7 +15,7 @@ use crate::monsters::{self, Bomb};
 use crate::server::Server;
 use crate::{Rig, http};
 
-/// How long a bomb may go on: longer than every limit of the configuration.
+/// Maximum duration of a bomb: longer than every limit of the configuration.
 const LIMIT: Duration = Duration::from_secs(20);
 const MEBIBYTE: f64 = 1_048_576.0;
 
@@ -49,9 +49,9 @@ protocol = "responses"
 path = "/v1"
 "#;
 
-/// What became of a bomb.
+/// The outcome of a bomb.
 struct Outcome {
-    /// What the client received, or nothing.
+    /// The bytes that the client received, or nothing.
     received: String,
     took: f64,
     /// Bytes that the gateway grew by at most.

@@ -19,9 +19,9 @@ use crate::Rig;
 use crate::check::Check;
 use crate::gateway::{FAST_DEMO, Gateway};
 
-/// How often the files are replaced.
+/// Number of times that the files are replaced.
 const ROTATIONS: usize = 20;
-/// How long a right pair may take to be shown. The gateway reads the files every two seconds.
+/// Time until a valid pair must be in use. The gateway reads the files every two seconds.
 const SOON: Duration = Duration::from_secs(6);
 const CLIENTS: usize = 8;
 

@@ -18,16 +18,16 @@ const RUNS: usize = 8000;
 const CLIENTS: usize = 16;
 /// Sockets at the admin listener that send nothing.
 const SILENT_SOCKETS: usize = 64;
-/// How much later than without collectors a run may end.
+/// Maximum duration of a run, as a multiple of its duration without collectors.
 const MAX_RATIO: f64 = 2.0;
 const MAX_GROWTH: u64 = 32 * 1024 * 1024;
 /// SIGTERM to exit: `drain` and five seconds.
 const MAX_STOP: Duration = Duration::from_millis(5001);
 
-/// What a collector does with a connection.
+/// A collector's handling of a connection.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// There is none.
+    /// No collector listens.
     Absent,
     /// Accepts it, and does nothing.
     Hang,
@@ -62,7 +62,7 @@ fn collector(mode: Mode) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// How a gateway did.
+/// The measurements of a gateway.
 struct Measured {
     /// The 99th percentile of a run, from connection to end.
     p99: Duration,

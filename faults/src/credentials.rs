@@ -1,5 +1,6 @@
-//! Ten thousand wrong keys a second, in every form a key can be wrong in: none is let in, and callers with keys notice
-//! nothing. What they notice is compared with as many harmless requests, since the rig and the gateway share the machine.
+//! Ten thousand wrong keys a second, in every form a key can be wrong in: each is refused, and callers with keys see no
+//! difference. Their latency is compared with that under as many harmless requests, since the rig and the gateway share
+//! the machine.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -35,7 +36,7 @@ access_log = { format = "json", path = "access.jsonl" }
 audit = "audit.jsonl"
 "#;
 
-/// What those who try have seen.
+/// The answers to the attempts.
 #[derive(Default)]
 struct Tried {
     sent: AtomicU64,

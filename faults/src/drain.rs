@@ -1,5 +1,5 @@
-//! SIGTERM with a thousand open streams: none is cut inside the grace, those that outlast it end in their protocol, the
-//! whole takes no longer than the drain and five seconds, and a gateway with nothing to do is gone in a second.
+//! SIGTERM with a thousand open streams: each continues during the grace period, the remaining ones end in their protocol,
+//! the whole takes no longer than the drain and five seconds, and an idle gateway exits within a second.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,10 +19,10 @@ const IDLE: usize = 200;
 /// Streams wait for little: a thread each needs little.
 const STACK: usize = 128 * 1024;
 
-/// What the first word of a stream looks like, in any of the protocols.
+/// The first word of a stream in any of the protocols.
 const WORDS: [&str; 3] = ["\"delta\":true", "output_text.delta", "artifactUpdate"];
 
-/// How a stream ended, as its client saw it.
+/// The end of a stream, as its client saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Completed,

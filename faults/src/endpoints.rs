@@ -17,10 +17,10 @@ use crate::{Rig, http};
 /// Runs per second while one endpoint fails, and while all are gone.
 const RATE: u32 = 1000;
 const RATE_WITHOUT_ENDPOINTS: u32 = 200;
-/// How long one endpoint fails, and how long all are gone.
+/// Duration of the failure of one endpoint, and of all.
 const FAILING: Duration = Duration::from_secs(8);
 const GONE: Duration = Duration::from_secs(60);
-/// What a run takes an endpoint.
+/// The duration of a run at an endpoint.
 const WORK: Duration = Duration::from_millis(5);
 /// Concurrent clients.
 const CLIENTS: usize = 48;
@@ -47,7 +47,7 @@ protocol = "agent-api"
 path = "/agents/{agent}"
 "#;
 
-/// What an endpoint does with a request.
+/// An endpoint's handling of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Mode {

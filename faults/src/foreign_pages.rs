@@ -1,5 +1,6 @@
-//! What a page of a foreign origin, a page under a rebound name and a foreign WebSocket get, on every path and method of
-//! every protocol, of the gateway itself and of the admin listener: a refusal that the page cannot even read.
+//! Requests of a page of a foreign origin, of a page under a rebound name and of a foreign WebSocket, on every path and
+//! method of every protocol, of the gateway itself and of the admin listener: each gets a refusal that the page cannot
+//! read.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -38,7 +39,7 @@ listen = "{admin}"
 upstream = { protocol = "demo", options = { pace_ms = 0 } }
 "#;
 
-/// What was asked, and what should not have been answered as it was.
+/// The requests, and those whose answer was wrong.
 #[derive(Default)]
 struct Seen {
     asked: usize,

@@ -1,4 +1,4 @@
-//! What agents of the rig say in the Agent API, as text. Not here: who says it (`server.rs`).
+//! Frames of the Agent API that agents of the rig send. Not here: the agents (`server.rs`).
 
 /// The head of an event stream in chunks.
 pub(crate) const EVENTS: &str =

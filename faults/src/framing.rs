@@ -1,5 +1,5 @@
-//! Every ambiguous form of HTTP/1.1 that the tests of behaviour know, against the shipped binary: none is served twice, none
-//! runs the agent twice, and no hidden request is served.
+//! Every ambiguous form of HTTP/1.1 that the behaviour tests know, against the shipped binary: no request is served
+//! twice, none runs the agent twice, and no hidden request is served.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 use crate::server::{self, Server};
 use crate::{Rig, frames, http};
 
-/// How long the gateway may be silent before a form counts as answered.
+/// Time of silence after which a form counts as answered.
 const SILENCE: Duration = Duration::from_millis(700);
 /// Forms at the same time.
 const CLIENTS: usize = 24;
@@ -94,7 +94,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     ])
 }
 
-/// Everything that the gateway answers to a form and to the request behind it.
+/// All answers of the gateway to a form and to the request after it.
 fn answers(address: SocketAddr, form: &Form, number: usize) -> String {
     let mut received = Vec::new();
     let mut exchange = || -> std::io::Result<()> {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::Rig;
 use crate::http;
 
-/// How long the gateway may take to become ready.
+/// Time that the gateway has to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Routes for the scenarios, in front of the demo agent: `/agents/demo` (Agent API), `/v1` (Responses), `/a2a/demo`.
@@ -62,7 +62,7 @@ impl Gateway {
         Self::start_in(rig, tempfile::tempdir()?, file, answers)
     }
 
-    /// The same in a folder that holds further files already. It has started once `is_ready`, which is asked for its
+    /// Starts it in a folder that contains further files already. It has started once `is_ready` returns true for its
     /// address.
     pub(crate) fn start_in(
         rig: &Rig,
@@ -79,7 +79,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Makes an API key for a caller, as an operator does. The gateway knows it within a second.
+    /// Makes an API key for a caller, like an operator. The gateway accepts it within a second.
     pub(crate) fn new_key(&self, caller: &str) -> Result<String> {
         let mut command = Command::new(&self.binary);
         let made = command.current_dir(self.folder.path()).args(["key", "new", caller]).output()?;

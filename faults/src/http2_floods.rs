@@ -24,11 +24,11 @@ tls = { cert = "cert.pem", key = "key.pem" }
 timeouts = { head = "3s", body = "3s", write = "3s", idle = "5s" }
 "#;
 
-/// How long a flood may go on.
+/// Maximum duration of a flood.
 const SOON: f64 = 2.0;
-/// How long a client that takes one byte at a time may stay: `timeouts.write` and a second.
+/// Maximum duration of a client that reads one byte at a time: `timeouts.write` and a second.
 const WRITE_TIMEOUT: f64 = 3.0 + 1.0;
-/// How long others are measured without floods, and with them.
+/// Duration of the measurement of others, without floods and with them.
 const MEASURED: Duration = Duration::from_secs(6);
 const ATTACKERS: usize = 2;
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -45,7 +45,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What is sent on one connection: something first, then these frames again and again.
+/// The frames on one connection: first some, then these again and again.
 struct Flood {
     name: &'static str,
     first: Vec<u8>,
@@ -193,7 +193,7 @@ fn send(address: SocketAddr, client: &Arc<ClientConfig>, flood: &Flood) -> Resul
         number += 50;
         closed = raw.stream.write_all(&batch).is_err();
     }
-    // What it says, up to its end.
+    // Its frames, up to its end.
     while raw.next()?.is_some() {}
     Ok(started.elapsed().as_secs_f64())
 }
@@ -214,7 +214,7 @@ fn one_byte_at_a_time(address: SocketAddr, client: &Arc<ClientConfig>) -> Result
     }
 }
 
-/// How many runs there are.
+/// The number of runs.
 fn runs(address: SocketAddr, client: &Arc<ClientConfig>) -> Result<usize> {
     let mut client = ClientConfig::clone(client);
     client.alpn_protocols.clear();

@@ -1,5 +1,5 @@
-//! An issuer of tokens whose keys are gone, slow, huge, elsewhere, rotated or without the key that is asked for, under load:
-//! who cannot be verified stays outside, in bounded time, and who was verified before notices nothing.
+//! An issuer of tokens whose keys are missing, slow, huge, elsewhere, rotated or without the requested key, under load:
+//! unverifiable callers are refused in bounded time, and verified callers see no difference.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,11 +27,11 @@ const BROKEN: [Answers; 7] = [
 const TOGETHER: usize = 50;
 /// Clients of the load.
 const CLIENTS: usize = 4;
-/// How long a request may wait for keys, with a margin for a busy machine.
+/// Maximum time that a request waits for keys, with a margin for a busy machine.
 const MAX_WAIT: f64 = 7.0;
 /// Where forgers are: an address with many failures is refused for a while, whatever it shows.
 const FORGERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// How often keys may be asked for.
+/// Minimum interval between two requests for keys.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 const HEAD: &str = r#"
@@ -59,7 +59,7 @@ fn ask_from(source: Ipv4Addr, address: SocketAddr, token: &str) -> Result<u16> {
     Ok(http::send_from(source, address, &request)?.status)
 }
 
-/// What became of requests while the keys were never read.
+/// The outcome of requests while the keys were never read.
 #[derive(Default)]
 struct Outside {
     let_in: usize,
@@ -137,7 +137,7 @@ struct Load {
     tried: AtomicU64,
 }
 
-/// The issuer breaks, and rotates its keys, while known callers and forgers go on.
+/// The issuer breaks, and rotates its keys, while known callers and forgers continue.
 fn under_load(rig: &Rig) -> Result<Vec<Check>> {
     let issuer = Issuer::start()?;
     let gateway = start(rig, &issuer)?;
@@ -185,14 +185,14 @@ fn rotate(address: SocketAddr, issuer: &Issuer, first: &str, old_is_valid: &Atom
         thread::sleep(Duration::from_secs(2));
     }
     issuer.answer(Answers::Well);
-    // What is under way with a broken issuer ends first.
+    // Requests that are in progress with a broken issuer end first.
     thread::sleep(Duration::from_secs(6));
 
     issuer.rotate(2)?;
     let rotated = until(address, &issuer.token("bob"), 200)?;
     let without_id = f64::from(u8::from(ask(address, &issuer.token_without_id("eve"))? == 200));
 
-    // The old key is withdrawn: what it signed counts no more as soon as the gateway knows.
+    // The old key is withdrawn: its signatures are invalid as soon as the gateway reads the keys.
     old_is_valid.store(false, Ordering::Relaxed);
     issuer.rotate(1)?;
     let replaced = until(address, &issuer.token("bob"), 200)?;

@@ -1,5 +1,5 @@
-//! Clients that leave before the first byte of their answer and in the middle of it: how soon the connection to the agent
-//! is closed, and that runs which do not depend on a client go on.
+//! Clients that disconnect before the first byte of their answer and in the middle of it: the time until the connection
+//! to the agent is closed, and the completion of runs that do not depend on a client.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -19,11 +19,11 @@ use crate::{Rig, http};
 
 /// Clients that leave: one half before the first byte, the other half in the middle.
 const LEAVING: usize = 1000;
-/// Clients whose runs go on.
+/// Clients whose runs continue.
 const DURABLE: usize = 200;
 /// Clients at a time.
 const AT_ONCE: usize = 8;
-/// How long the agent takes after a client of a durable run may have left.
+/// Duration of the agent's work after a client of a durable run may have disconnected.
 const WORK: Duration = Duration::from_millis(200);
 
 const CONFIGURATION: &str = r#"
@@ -160,7 +160,7 @@ fn each(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     })
 }
 
-/// How soon the agent's connection is closed once the client has left.
+/// The time until the agent's connection is closed after the client disconnected.
 fn closings(gateway: SocketAddr, name: &str, reads: bool, closed: &Closed) -> Result<Vec<Check>> {
     closed.lock().expect("no agent panics").clear();
     let left: Mutex<Vec<(usize, Instant)>> = Mutex::default();
@@ -194,7 +194,7 @@ fn closings(gateway: SocketAddr, name: &str, reads: bool, closed: &Closed) -> Re
     ])
 }
 
-/// Clients leave in the middle of runs that go on without them. Returns how many of these completed.
+/// Clients disconnect in the middle of durable runs. Returns the number of completed runs.
 fn durable(gateway: SocketAddr) -> Result<usize> {
     each(DURABLE, |number| {
         let request = http::request("POST", "/durable/friday/process", &[], &body(&format!("durable {number}")));
@@ -212,7 +212,7 @@ fn durable(gateway: SocketAddr) -> Result<usize> {
     }
 }
 
-/// How many runs have this status.
+/// The number of runs with this status.
 fn count(gateway: SocketAddr, status: &str) -> Result<usize> {
     let (mut found, mut cursor) = (0, String::new());
     loop {

@@ -1,4 +1,4 @@
-//! What `bombs.rs` sends: from clients and from agents, packed, nested, numerous, or without end.
+//! The bombs of `bombs.rs`: from clients and from agents, packed, nested, numerous, or without end.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const ENDLESS: Duration = Duration::from_secs(20);
 #[derive(Clone)]
 pub(crate) struct Bomb {
     pub(crate) name: &'static str,
-    /// What an error may look like: a status line or a code.
+    /// Accepted errors: a status line or a code.
     pub(crate) expected: &'static [&'static str],
     first: Vec<u8>,
     repeated: Vec<u8>,
@@ -64,7 +64,7 @@ impl Bomb {
         })
     }
 
-    /// How many bytes of it were written.
+    /// The number of bytes written.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }

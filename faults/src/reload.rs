@@ -17,8 +17,8 @@ const CLIENTS: usize = 50;
 const ADMIN_KEY: &str = "an-admin-key-of-at-least-32-characters";
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Requests, and reloads after them, until memory is measured first: the store and caches are filled by then, and the
-/// allocator has what so many connections at once need.
+/// Requests, and reloads after them, before memory is measured first: by then the store and caches are filled, and the
+/// allocator has memory for all connections.
 const WARM_UP_REQUESTS: u64 = 20_000;
 const WARM_UP: u64 = 500;
 const WARM_UP_LIMIT: Duration = Duration::from_secs(60);

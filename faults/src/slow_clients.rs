@@ -44,14 +44,14 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(5);
 const SLOW_SENDERS: usize = 1_700;
 /// Number of stalled readers in the phase that measures the memory of one.
 const STALLED: usize = 500;
-/// The answer that they do not read: so many deltas of so many bytes, 40 MiB in all.
+/// The answer that they do not read: this number of deltas of this size, 40 MiB in all.
 const DELTAS: usize = 640;
 const DELTA_BYTES: usize = 64 << 10;
 /// Number of readers of the whole run as one document.
 const WHOLE: usize = 20;
 /// Rounds without and with stalled readers.
 const ROUNDS: usize = 3;
-/// How long others are measured in each. Stalled readers stay a little longer.
+/// Duration of a measurement of others. Stalled readers stay a little longer.
 const ROUND: Duration = Duration::from_millis(3500);
 /// Pause between two bytes of a slow sender.
 const BYTE_INTERVAL: Duration = Duration::from_millis(200);
@@ -143,7 +143,7 @@ fn hello() -> Vec<u8> {
     http::request("POST", "/agents/demo/process", &[], r#"{"input":[{"role":"user","content":"echo hello"}]}"#)
 }
 
-/// Those who drip a first head, a later head and a body, all at once, next to well-behaved clients.
+/// Clients that send a first head, a later head and a body one byte at a time, next to well-behaved clients.
 fn drips(gateway: &Gateway) -> Result<Vec<Check>> {
     let address = gateway.address;
     let hello = hello();

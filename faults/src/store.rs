@@ -18,9 +18,9 @@ use crate::{Rig, http, stream};
 const RUNS: usize = 1000;
 /// Concurrent clients.
 const CLIENTS: usize = 16;
-/// Duration of the outage. Clients go on until it is over.
+/// Duration of the outage. Clients continue until it is over.
 const OUTAGE: Duration = Duration::from_secs(60);
-/// How long a client that is refused comes again.
+/// Time that a refused client retries.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum file size while the disk is full, in bytes.
 const MAX_FILE_BYTES: u64 = 6 << 20;

@@ -43,7 +43,7 @@ impl Frame {
     }
 }
 
-/// What arrived of an answer.
+/// The received part of an answer.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     /// The body, as far as it came.
@@ -68,7 +68,7 @@ pub(crate) fn read(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<Fram
     Ok((answer.status, answer.frames()))
 }
 
-/// Sends a request and reads until the connection ends, or no event has arrived for this long. Heartbeats are none.
+/// Sends a request and reads until the connection ends, or no event arrived for this time. Heartbeats do not count.
 pub(crate) fn read_while_active(address: SocketAddr, request: &[u8], silence: Duration) -> Result<Answer> {
     let mut connection = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
     connection.set_read_timeout(Some(silence))?;

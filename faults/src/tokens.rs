@@ -13,7 +13,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as 
 
 use crate::server::{self, Server};
 
-/// How an issuer answers when it is asked for its keys.
+/// An issuer's answer to a request for its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answers {
     Well,
@@ -47,7 +47,7 @@ struct State {
     answers: Answers,
     /// Every key that was ever made.
     keys: Vec<Key>,
-    /// How many of the last ones are published.
+    /// The number of latest keys that are published.
     published: usize,
 }
 
@@ -109,7 +109,7 @@ impl Issuer {
         self.shared.state().answers = answers;
     }
 
-    /// How often its keys were asked for.
+    /// The number of requests for its keys.
     pub(crate) fn asked(&self) -> u64 {
         self.shared.asked.load(Ordering::Relaxed)
     }

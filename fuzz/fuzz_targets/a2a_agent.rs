@@ -27,7 +27,7 @@ fn read(bytes: &[u8], cut: usize, options: u8) -> Record {
     let options: UpstreamOptions = serde_json::from_str(&options).expect("options");
     let connector = A2aUpstream::connect("http://agent/", options).expect("a URL");
     let mut turn = turn(&*connector);
-    // If it is asked again, the task is gone.
+    // The answer to a further request: the task is gone.
     let gone = r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Task not found"}}"#;
     drive(&mut *turn, std::iter::once(answer(bytes, cut, breaks_off)).chain((0..32).map(|_| Answer::body(gone)))).record
 }

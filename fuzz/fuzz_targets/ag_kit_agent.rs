@@ -12,7 +12,7 @@ use interlingua_core::{Json, Record};
 use interlingua_fuzz::{answer, hostile_agent, recorded};
 use libfuzzer_sys::fuzz_target;
 
-/// What recorded servers do not send.
+/// Answers that recorded servers do not send.
 const SEEDS: &[&[u8]] = &[
     b"data: {\"type\":\"interrupt\",\"id\":\"i\",\"payload\":{\"action_requests\":[{\"name\":\"a\",\"args\":{}},{\"name\":\"b\"}],\"review_configs\":[]}}\n\ndata: [DONE]\n\n",
     b"{\"error\":\"Server error\",\"details\":\"away\"}",

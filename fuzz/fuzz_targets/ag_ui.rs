@@ -26,7 +26,7 @@ const SEEDS: &[&[u8]] = &[
 static MOUNTED: LazyLock<Mounted> =
     LazyLock::new(|| AgUi::mount(&testkit::mount("/ag-ui", &["demo"]), Options::default()).expect("it mounts"));
 
-/// What every event has, once.
+/// The fields that every event has, once.
 #[derive(serde::Deserialize)]
 struct Head {
     #[serde(rename = "type")]

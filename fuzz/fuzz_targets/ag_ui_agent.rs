@@ -11,7 +11,7 @@ use interlingua_core::testkit::drive;
 use interlingua_fuzz::{answer, hostile_agent, recorded, turn};
 use libfuzzer_sys::fuzz_target;
 
-/// What recorded servers do not send.
+/// Answers that recorded servers do not send.
 const SEEDS: &[&[u8]] = &[
     b"data: {\"type\":\"TOOL_CALL_CHUNK\",\"toolCallId\":\"a\",\"toolCallName\":\"f\",\"delta\":\"{\"}\n\ndata: {\"type\":\"TOOL_CALL_CHUNK\",\"toolCallId\":\"b\",\"toolCallName\":\"f\",\"delta\":\"1}\"}\n\ndata: {\"type\":\"STATE_SNAPSHOT\",\"snapshot\":{\"messages\":[{\"tool_calls\":[{\"id\":\"b\",\"args\":{}}]}]}}\n\ndata: {\"type\":\"TOOL_CALL_RESULT\",\"toolCallId\":\"b\",\"content\":[{\"type\":\"image\",\"source\":{\"type\":\"url\",\"value\":\"u\"}}]}\n\ndata: {\"type\":\"MESSAGES_SNAPSHOT\",\"messages\":[{\"id\":\"x\",\"role\":\"assistant\",\"content\":\"a\",\"toolCalls\":[{\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]}\n\ndata: {\"type\":\"RUN_FINISHED\",\"outcome\":{\"type\":\"success\",\"pendingToolCallIds\":[\"a\"]}}\n\n",
     b"data: {\"type\":\"CUSTOM\",\"name\":\"on_interrupt\",\"value\":\"{\\\"action_requests\\\":[{\\\"name\\\":\\\"a\\\"},{\\\"name\\\":\\\"b\\\"}]}\"}\n\ndata: {\"type\":\"RUN_FINISHED\"}\n\n",

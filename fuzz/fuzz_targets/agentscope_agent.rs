@@ -12,7 +12,7 @@ use interlingua_core::testkit::{Answer, drive, recorded_exchanges};
 use interlingua_fuzz::{hostile_agent, transcripts, turn};
 use libfuzzer_sys::fuzz_target;
 
-/// What the recorded service does not send.
+/// Answers that recorded servers do not send.
 const SEEDS: &[&[u8]] = &[
     b"data: {\"id\":\"1\",\"type\":\"REPLY_START\",\"reply_id\":\"r\"}\n\ndata: {\"id\":\"2\",\"type\":\"DATA_BLOCK_START\",\"reply_id\":\"r\",\"block_id\":\"b\",\"media_type\":\"image/png\"}\n\ndata: {\"id\":\"3\",\"type\":\"DATA_BLOCK_DELTA\",\"reply_id\":\"r\",\"block_id\":\"b\",\"data\":\"aA==\"}\n\ndata: {\"id\":\"4\",\"type\":\"TOOL_RESULT_DATA_DELTA\",\"reply_id\":\"r\",\"tool_call_id\":\"c\",\"media_type\":\"audio/wav\",\"url\":\"http://x\"}\n\ndata: {\"id\":\"5\",\"type\":\"REPLY_END\",\"reply_id\":\"r\",\"finished_reason\":\"exceed_max_iters\"}\n\n",
 ];

@@ -11,7 +11,7 @@ use interlingua_core::testkit::drive;
 use interlingua_fuzz::{answer, hostile_agent, recorded, turn};
 use libfuzzer_sys::fuzz_target;
 
-/// What recorded servers do not send.
+/// Answers that recorded servers do not send.
 const SEEDS: &[&[u8]] = &[
     b"data: {\"choices\":[{\"index\":1,\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1}}}]}},{\"index\":0,\"delta\":{\"content\":\"<thi\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"nk>a</think>b\",\"audio\":{\"data\":\"YQ==\",\"transcript\":\"a\"}}}]}\n\ndata: {\"choices\":[{\"delta\":{\"executed_tools\":[{\"index\":0,\"name\":\"s\",\"output\":\"o\"}],\"annotations\":[1]},\"finish_reason\":\"eos\"}]}\n\ndata: [DONE]\n\n",
     b"[{\"error\":{\"code\":429,\"message\":\"try again in 1s\"}}]",

@@ -1,5 +1,5 @@
 //! A hostile agent behind the human-in-the-loop service: bodies through the connector's turn and the normalizer, as the
-//! answer to a call and as what became of one whose connection broke. Whatever it sends, the record follows the grammar.
+//! answer to a call and as the status after a broken connection. For any input, the record follows the grammar.
 #![no_main]
 
 use interlingua_core::connector::UpstreamAdapter;
@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
     let mut turn = turn(&*connector);
     let broken = Answer::Fault(Fault::new(FaultKind::UpstreamTruncated, "the connection broke"));
     let answer = Answer::Body(bytes);
-    // What is asked after it gets an answer that is none.
+    // The answers to requests after an invalid answer.
     let rest = [answer, Answer::body("{}"), Answer::body("{}")];
     let answers = (options & 1 == 1).then_some(broken).into_iter().chain(rest);
     let record = drive(&mut *turn, answers).record;

@@ -13,7 +13,7 @@ use interlingua_responses::connect::Background;
 use interlingua_responses::{ResponsesUpstream, UpstreamOptions};
 use libfuzzer_sys::fuzz_target;
 
-/// How often the server gives its answer.
+/// Number of times that the server gives its answer.
 const ANSWERS: usize = 40;
 
 /// Everything that the description has, and deviations.
@@ -53,7 +53,7 @@ fn read(bytes: &[u8], cut: usize, background: Background) -> Driven {
         Some(b'{' | b'[' | b'<') => Answer::Body(bytes.to_vec()),
         _ => Answer::Stream(bytes.chunks(cut).map(<[u8]>::to_vec).collect()),
     };
-    // An answer that is never finished is asked for again and again, until the server has forgotten it.
+    // An answer that never finishes is polled until the server has deleted it.
     let mut forgotten = Fault::new(FaultKind::UpstreamRefused, "gone");
     forgotten.upstream_status = Some(404);
     let forgotten = std::iter::repeat_n(Answer::Fault(forgotten), ANSWERS);

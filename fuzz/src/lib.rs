@@ -67,7 +67,7 @@ pub fn turn(connector: &dyn Connector) -> Box<dyn AgentTurn> {
     connector.turn(&TurnRequest::new(&request, &Json::null(), &[])).expect("it can be expressed")
 }
 
-/// What bytes are by their beginning: a body, or a stream in pieces of this size, whose connection breaks or not.
+/// The answer that bytes encode: a body, or a stream in pieces of this size, whose connection breaks or not.
 pub fn answer(bytes: &[u8], cut: usize, breaks_off: bool) -> Answer {
     let pieces = || bytes.chunks(cut).map(<[u8]>::to_vec).collect();
     match bytes.first() {

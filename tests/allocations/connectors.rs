@@ -1,5 +1,5 @@
-//! No connector allocates for a text delta: once a stream flows, reading more of it costs no heap memory but that of the
-//! record, which grows by doubling. Not here: what is written for clients (`encoders`).
+//! No connector allocates for a text delta: once a stream is open, further reads cost no heap memory except that of the
+//! record, which grows by doubling. Not here: output for clients (`encoders`).
 
 use allocation_counter::measure;
 use delta_rig::connectors::{self, Reading};
@@ -12,7 +12,7 @@ use interlingua_testing_agents::deltas::protocols;
 
 use crate::{DELTAS, FIRST};
 
-/// The most allocations of a record for so many deltas: it keeps them in blocks, and its text doubles.
+/// Maximum allocations of a record for this number of deltas: it keeps them in blocks, and its text doubles.
 const MAX_OF_RECORD: u64 = 64;
 
 /// Counts texts and keeps nothing.

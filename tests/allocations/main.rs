@@ -1,13 +1,13 @@
-//! Once a stream flows, a delta costs no heap memory: neither in the connector that reads it nor in the exchange that
+//! Once a stream is open, a delta costs no heap memory: neither in the connector that reads it nor in the exchange that
 //! writes it for a client.
 //!
-//! The counting allocator belongs to this binary alone, and counts for each thread. Not here: nanoseconds
-//! (`cargo xtask bench micro`).
+//! The counting allocator belongs to this binary alone, and counts for each thread. Not here: nanoseconds (`cargo xtask
+//! bench micro`).
 
 mod connectors;
 mod encoders;
 
-/// How many deltas pass before allocations count, so that buffers have their size and the message is open.
+/// Number of deltas before allocations are counted, so that buffers have their size and the message is open.
 const FIRST: usize = 10_000;
-/// How many deltas pass then.
+/// Number of deltas that are counted.
 const DELTAS: usize = 10_000;

@@ -207,7 +207,7 @@ impl Fixture {
         id
     }
 
-    /// Waits until no run is active and none is in memory.
+    /// Waits until all runs have ended and left memory.
     async fn assert_settled(&self, what: &str) {
         let settled = async {
             while self.engine.working() > 0 || self.engine.active_count() > 0 {

@@ -1,6 +1,6 @@
-//! What callers see of keys and limits, on every protocol: refusals, rates, and open connections whose key is revoked.
+//! Keys and limits as callers see them, on every protocol: refusals, rates, and open connections whose key is revoked.
 //!
-//! Not here: how keys are verified (`src/callers`), and what is whose (`owners.rs`).
+//! Not here: verification of keys (`src/callers`), and ownership (`owners.rs`).
 
 use std::path::Path;
 use std::time::Duration;

@@ -27,7 +27,7 @@ fn process(upstream: &Upstream, observe: &str) -> (tempfile::TempDir, Process) {
     (folder, process)
 }
 
-/// The lines once there are so many.
+/// Waits for this number of lines.
 async fn lines(folder: &tempfile::TempDir, count: usize) -> Vec<Value> {
     let path = folder.path().join("access.jsonl");
     let lines = poll_until("the lines", async || {

@@ -1,4 +1,4 @@
-//! The admin listener: what it answers, and that it answers no one else.
+//! The admin listener: its answers, and its refusals.
 
 use serde_json::{Value, json};
 

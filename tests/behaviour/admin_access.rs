@@ -1,6 +1,6 @@
 //! The sockets of the admin listener: TLS, client certificates instead of the key, and clients that are slow or many.
 //!
-//! Not here: what it answers, and pages of other origins (`admin.rs`).
+//! Not here: its answers, and pages of other origins (`admin.rs`).
 
 use std::path::Path;
 use std::time::{Duration, Instant};

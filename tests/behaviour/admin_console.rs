@@ -1,4 +1,4 @@
-//! What the console of the admin listener answers, and to whom. Not here: the page in a browser (the suite `console`).
+//! The console's API and the rights to it. Not here: the page in a browser (the suite `console`).
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ impl Stand {
         Self { process: Process::spawn(command), folder }
     }
 
-    /// A key of a caller, which the gateway knows within a second.
+    /// A key of a caller, which the gateway accepts within a second.
     pub(crate) async fn key_of(&self, caller: &str) -> String {
         let key = new_key(self.folder.path(), caller);
         tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
@@ -185,7 +185,7 @@ async fn a_decision_is_taken_once_and_the_agent_goes_on() {
     let pending = stand.ask("GET", "/api/pending", &bearer, &Value::Null).await.json();
     assert_eq!(pending["total"], 0, "{pending}");
 
-    // What was asked shows what became of it, wherever the answer is.
+    // A question shows its answer, in whichever run the answer is.
     let detail = stand.ask("GET", &format!("/api/runs/{id}"), &bearer, &Value::Null).await.json();
     let answer = &detail["answers"][0];
     assert_eq!(
@@ -259,7 +259,7 @@ async fn texts_are_for_those_who_may_read_them() {
         assert_eq!(hidden.status, 200, "{path}");
         assert!(!hidden.text().contains("private"), "{path}: {}", hidden.text());
     }
-    // What is left is the structure, and how long each text is.
+    // Only the structure and the length of each text are shown.
     for path in [format!("/api/runs/{id}/export"), format!("/api/runs/{id}/export?mask")] {
         let bearer = if path.ends_with("mask") { &act } else { &view };
         let file = stand.ask("GET", &path, bearer, &Value::Null).await.json();

@@ -1,5 +1,5 @@
-//! The stream of changes of the console: what it holds, for whom, and how it resumes. Not here: the page that follows it
-//! (the suite `console`).
+//! The console's stream of changes: its content for each role, and resuming. Not here: the page that follows it (the
+//! suite `console`).
 
 use serde_json::{Value, json};
 

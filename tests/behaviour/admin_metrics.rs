@@ -1,4 +1,4 @@
-//! What the admin listener says of the last minutes and hours. Not here: the screen in a browser (the suite `console`).
+//! The admin listener's series of the last minutes and hours. Not here: the screen in a browser (the suite `console`).
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! The playground of the console: every route through the admin listener, for those who may act, as an owner of its own.
-//! Not here: the page in a browser (the suite `console`), and how snippets are written.
+//! The playground of the console: every route through the admin listener, for persons with the role to act, as an owner
+//! of its own. Not here: the page in a browser (the suite `console`), and the form of snippets.
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,7 +42,8 @@ impl Stand {
         format!("Bearer {}", answer.json()["bearer"].as_str().expect("a bearer"))
     }
 
-    /// The bearer of a caller, whose key the gateway knows within a second. Wrong keys are counted, so it asks seldom.
+    /// The bearer of a caller, whose key the gateway accepts within a second. Wrong keys are counted, so retries are
+    /// rare.
     async fn bearer_of(&self, caller: &str) -> String {
         let key = new_key(self.folder.path(), caller);
         let body = json!({ "key": key }).to_string();

@@ -9,7 +9,7 @@ use crate::support::http::{Exchange, request};
 use crate::support::pairs::MOUNTS;
 use crate::support::poll_until;
 
-/// What the demo agent is asked for.
+/// The commands for the demo agent.
 const SCRIPTS: &[&str] = &[
     "hello",
     "echo it's \"me\" \u{1f642}",
@@ -121,7 +121,7 @@ async fn what_a_client_sent_is_repeated_as_it_sent_it() {
     assert_eq!(frames(&stand, &bearer, &run, "a2a").await, got.text());
 }
 
-/// The events of a run up to its end, as a stream shows them while they happen: what is written later is added.
+/// The events of a run up to its end, as a live stream shows them: later additions are appended.
 async fn followed(stream: &mut Exchange) -> Vec<Value> {
     let mut events: Vec<Value> = Vec::new();
     let is_last = |events: &[Value]| events.last().is_some_and(|event| event["kind"] == "run_finished");

@@ -1,7 +1,8 @@
-//! AG-UI through the running gateway: an agent of the same protocol behind it, threads whose history changes, streams that
-//! are taken up again, and clients that leave.
+//! AG-UI through the running gateway: an agent of the same protocol behind it, threads whose history changes, resumed
+//! streams, and clients that disconnect.
 //!
-//! Not here: what every protocol does (`pairs`, `cuts`, `matrix`), and the official clients (`tests/conformance`).
+//! Not here: the behaviour of every protocol (`pairs`, `cuts`, `matrix`), and the official clients
+//! (`tests/conformance`).
 
 use serde_json::{Value, json};
 
@@ -49,7 +50,7 @@ fn kept(events: &[Value]) -> Vec<Value> {
         .collect()
 }
 
-/// What an agent of this protocol says, in every form that it has.
+/// An agent's answer with every form of this protocol.
 fn said() -> Vec<Value> {
     vec![
         json!({ "type": "STATE_SNAPSHOT", "snapshot": { "count": 1, "list": [] } }),

@@ -1,4 +1,4 @@
-//! What a web page can do with a gateway on the machine of its visitor: nothing, unless a route lists its origin.
+//! Attacks of a web page on a gateway on the machine of its visitor: all fail, unless a route lists the page's origin.
 //!
 //! The requests are those that a page can send without a preflight (Fetch standard, «CORS-safelisted»): fetches with
 //! simple content types, forms, links, images, frames, WebSockets, and all of them under a rebound DNS name. Not here:
@@ -81,7 +81,7 @@ fn assert_refused(what: &str, answer: &Response) {
 async fn a_page_of_another_origin_can_neither_write_nor_read_nor_open_a_socket() {
     let gateway = gateway("").await;
 
-    // Fetches and forms: with the origin that browsers add, with `null`, and without one.
+    // Fetches and forms: with the browser's origin, with `null`, and with no origin.
     for (path, body) in posts() {
         for media in [
             "text/plain",

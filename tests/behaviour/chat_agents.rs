@@ -1,4 +1,4 @@
-//! Agents that speak Chat Completions, behind routes of other protocols: what they say, what they call, and how they fail.
+//! Agents that speak Chat Completions, behind routes of other protocols: their texts, their calls, and their failures.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn last_messages(upstream: &Upstream) -> Value {
     upstream.requests().pop().expect("a request").json()["messages"].clone()
 }
 
-/// What the server has to get after the tool of [`call_reply`] was run.
+/// The server's expected request after the tool of [`call_reply`] was run.
 fn expected_round_trip(user: &str) -> Value {
     let call = json!({ "id": "call_1", "type": "function", "function": { "name": "weather", "arguments": "{\"city\":\"Paris\"}" } });
     json!([

@@ -1,5 +1,5 @@
-//! Stored completions of Chat Completions: which runs they are, whose, their lists and pages, their metadata, and what
-//! becomes of them, in both stores and after a restart.
+//! Stored completions of Chat Completions: the runs they show, their owners, their lists and pages, their metadata, and
+//! their deletion, in both stores and after a restart.
 //!
 //! Not here: other operations on the resources of other callers ([`crate::ownership`]).
 

@@ -11,7 +11,7 @@ use crate::support::gateway::{DEMO, Gateway, user_turn};
 use crate::support::http::{Exchange, Response};
 use crate::support::pairs::{MOUNTS, ROUTES, posts};
 
-/// What can be wrong with a request, in the order in which it is judged.
+/// The possible errors of a request, in the order of their checks.
 const ORDER: [Wrong; 7] =
     [Wrong::Head, Wrong::Host, Wrong::Path, Wrong::Method, Wrong::Origin, Wrong::Type, Wrong::Length];
 

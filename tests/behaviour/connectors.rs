@@ -1,7 +1,7 @@
-//! What the gateway promises to every connector: what it is given of a turn, when it gets the history, and in which
-//! requests the outputs of calls come.
+//! The gateway's promises to every connector: the input of a turn, when it contains the history, and the requests that
+//! contain the outputs of calls.
 //!
-//! Not here: what the connectors of real protocols make of it (their own tests).
+//! Not here: the connectors of real protocols (their own tests).
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn agent(upstream: &Upstream, own: &str, options: &str) -> String {
     )
 }
 
-/// What the agent says, and that it is done.
+/// A complete answer of the agent.
 fn says(text: &str) -> Reply {
     Reply::frames([json!({ "text": text }).to_string(), json!({ "end": "completed" }).to_string()])
 }

@@ -1,8 +1,8 @@
-//! What an agent learns of a caller, and what neither side gets of the other: headers of callers, headers of agents,
-//! paths beside an agent's own.
+//! The caller's identity for agents, and the separation of both sides: headers of callers, headers of agents, paths
+//! beside an agent's own.
 //!
-//! Not here: headers that are forwarded by name ([`super::forwarding`]), and what a token says of each kind of caller
-//! (`src/identity.rs`).
+//! Not here: headers that are forwarded by name ([`super::forwarding`]), and the claims of a token for each kind of
+//! caller (`src/identity.rs`).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

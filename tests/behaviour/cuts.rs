@@ -48,7 +48,7 @@ const AGENTS: [Agent; 3] = [
     },
 ];
 
-/// How a connection breaks, and after how many bytes of the stream.
+/// The form of a broken connection, and the number of bytes of the stream before it.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     reset: bool,
@@ -56,7 +56,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// As a client says it, so that the agent reads it in whatever protocol it is asked.
+    /// The client's text, which the agent reads in any protocol.
     fn word(self) -> String {
         format!("cut-{}-{}-here", if self.reset { "reset" } else { "close" }, self.at)
     }
@@ -183,7 +183,7 @@ async fn an_agent_that_lets_its_task_be_taken_up_completes_it_in_every_protocol(
     });
     let gateway = agent.behind_a_gateway(&upstream).await;
 
-    // Before the first frame the gateway does not know the task; what was sent before a reset may be lost.
+    // Before the first frame the gateway does not know the task; bytes before a reset may be lost.
     let first = agent.frames()[0].end;
     let cuts: Vec<Cut> = agent.cuts().into_iter().filter(|cut| cut.at >= first && !cut.reset).collect();
     try_all(&gateway, &cuts, Ending::Completed).await;

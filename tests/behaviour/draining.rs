@@ -1,5 +1,5 @@
-//! An agent that drains: what it refuses, in every protocol, and what goes on. Not here: a gateway that stops
-//! (`stopping.rs`).
+//! A draining agent: the requests it refuses, in every protocol, and those that continue. Not here: a gateway that
+//! stops (`stopping.rs`).
 
 use serde_json::{Value, json};
 

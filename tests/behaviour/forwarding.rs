@@ -1,4 +1,4 @@
-//! What an agent gets of a client's headers: those that its configuration names, and nothing else.
+//! Forwarded client headers: exactly those that the agent's configuration names.
 
 use serde_json::Value;
 

@@ -13,12 +13,12 @@ use crate::support::framing::{self, Form, mark};
 use crate::support::gateway::{Gateway, agent};
 use crate::support::upstream::Upstream;
 
-/// How long the gateway may be silent before a form counts as answered.
+/// Time of silence after which a form counts as answered.
 const SILENCE: Duration = Duration::from_millis(700);
 /// Forms that are sent at the same time.
 const TOGETHER: usize = 24;
 
-/// Everything that the gateway answers to a form and to a canary behind it, until it closes or is silent.
+/// All answers of the gateway to a form and to a canary after it, until it closes or is silent.
 async fn answer(address: SocketAddr, form: &Form, index: usize) -> String {
     let mut stream = TcpStream::connect(address).await.expect("the gateway listens");
     // The gateway may refuse and close before it has read everything.

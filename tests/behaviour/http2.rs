@@ -55,7 +55,7 @@ impl Setup {
         Raw::connect(self.gateway.address, &self.client, settings).await
     }
 
-    /// How many runs there are.
+    /// The number of runs.
     async fn runs(&self) -> Value {
         self.connect().await.send("GET", "/agents/demo/runs", &[], b"").await.json()["total"].clone()
     }
@@ -196,7 +196,7 @@ async fn refusals_have_the_form_of_the_protocol() {
     let filler = "x".repeat(20_000);
     assert_eq!(send("GET", "/agents/demo/runs", &[("x-filler", &filler)], b"").await.0, 431);
 
-    // The connection goes on, and nothing of this was run.
+    // The connection continues, and no request of these was run.
     assert_eq!(setup.runs().await, 0);
     assert_eq!(connection.send("GET", "/healthz", &[], b"").await.status, 200);
     let head = connection.send("HEAD", "/healthz", &[], b"").await;

@@ -1,5 +1,4 @@
-//! API keys: who is let in, over every protocol and however the request is sent, and what becomes of a key that is
-//! revoked.
+//! API keys: admission over every protocol and in every form of a request, and revoked keys.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What clients may use at the same time: each bound of the server refuses with its code, says when to come back, and
-//! admits the next client once another one has left.
+//! Limits of concurrent clients: each limit of the server refuses with its code, names the time of a retry, and admits
+//! the next client once another one has disconnected.
 //!
 //! Not here: connections and slow clients (`slow_clients.rs`), bodies (`bodies.rs`), and the limits of single callers.
 

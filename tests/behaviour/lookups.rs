@@ -78,7 +78,7 @@ async fn only_an_allowed_host_gets_the_agents_credentials_and_none_learns_of_the
         let asked = fixture.server.requests().pop().expect("a request");
         let header = |name: &str| asked.headers.get(name).map(String::as_str);
         assert_eq!(header("x-agent"), credentials, "{options}");
-        // What is kept for all is not asked for by one of them.
+        // Documents that all callers share are requested without a caller.
         assert_eq!((header("x-tenant"), header("traceparent")), (None, None));
         let agent = fixture.agent.requests().pop().expect("a request");
         assert_eq!(agent.headers.get("x-tenant").map(String::as_str), Some("acme"));

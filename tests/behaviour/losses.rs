@@ -74,7 +74,7 @@ async fn a_run_that_is_shown_again_loses_nothing_more() {
     }
 }
 
-/// The user of a session whose client named none is an id that the gateway made, which no one misses.
+/// Without a user from the client, the session's user is a generated id, whose loss does not matter.
 #[tokio::test]
 async fn only_a_user_that_a_client_named_can_be_lost() {
     let delta = json!({ "index": 0, "delta": { "content": "hi" }, "finish_reason": "stop" });

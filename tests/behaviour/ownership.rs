@@ -1,9 +1,9 @@
-//! What is not yours does not exist: every operation of every protocol, on the resources of another caller, answers word
-//! for word as for what never was, in each store, over each route, and after a restart. Another caller is one with
-//! another key, one of the same name by a token, one without credentials, and the caller herself on a route or in a
-//! tenant whose sessions are apart.
+//! Foreign resources do not exist: every operation of every protocol, on the resources of another caller, answers word
+//! for word as for resources that never existed, in each store, over each route, and after a restart. Another caller is
+//! one with another key, one of the same name by a token, an anonymous one, and the caller herself on a route or in a
+//! tenant with separate sessions.
 //!
-//! Not here: what an agent remembers (`memory.rs` beside this), credentials that are refused.
+//! Not here: the memory of an agent (`memory.rs` beside this), refused credentials.
 
 mod memory;
 mod operations;
@@ -46,7 +46,7 @@ fn auth(issuers: &[&Issuer]) -> String {
     format!("{AUTH}jwt = [{}]\n", issuers.join(", "))
 }
 
-/// What belongs to Ann.
+/// Ann's resources.
 struct Anns {
     ended: Vec<Interrupt>,
     running: Vec<(Protocol, Interrupt)>,
@@ -193,7 +193,7 @@ const SPELLINGS: [fn(&str) -> String; 6] = [
     |id| id.replacen('-', "%2D", 1),
 ];
 
-/// An answer without what is made again for each request: ids and times. What the request named is the same in both.
+/// An answer without values that each request generates: ids and times. The values of the request are the same in both.
 fn masked(answer: &Response, asked: &Values) -> String {
     let mut text = format!("{}\n", answer.status);
     let mut headers: Vec<String> = Vec::new();
@@ -261,7 +261,7 @@ struct Other<'a> {
     gateway: Gateway,
     /// In front of the paths of all operations.
     base: &'a str,
-    /// How many of Ann's runs in each state every operation is tried with.
+    /// Number of Ann's runs in each state for every operation.
     runs: usize,
     /// True if it tries all operations, and has lists of its own.
     all: bool,

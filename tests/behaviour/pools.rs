@@ -81,7 +81,7 @@ impl Remembering {
         self.upstream.requests().len()
     }
 
-    /// How many decisions it took.
+    /// The number of decisions it received.
     fn decided(&self) -> usize {
         self.decided.load(Ordering::Relaxed)
     }
@@ -403,7 +403,7 @@ async fn every_protocol_says_in_its_own_words_that_a_home_is_away() {
         }
         assert_eq!(other.count(), 0, "{client:?}: the other one knows nothing of it");
 
-        // The item is open until it is answered where it was asked.
+        // The item stays open until it is answered at the endpoint that asked.
         home.set_down(false);
         let done = poll_until("the home to be back", async || {
             let answer = client.answer(&gateway, &asked, Decision::Accept).await.expect("it can be answered");

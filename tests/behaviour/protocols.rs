@@ -1,5 +1,5 @@
-//! What every client protocol promises alike, each in its own words: who is refused and how, what becomes of a run whose
-//! client leaves or reads slowly, and how an agent's silence ends. And the list of protocols that all such tests use.
+//! Behaviour that every client protocol shares, each in its own words: refusals, runs whose client disconnects or reads
+//! slowly, and the end after an agent's silence. And the list of protocols that all such tests use.
 //!
 //! Not here: agents that break off (`cuts.rs`), rates (`rates.rs`), one protocol with another (`pairs.rs`).
 
@@ -122,7 +122,7 @@ async fn a_client_that_leaves_in_the_middle_stops_its_run_unless_the_route_lets_
     for client in ALL_PROTOCOLS {
         let gateway = Gateway::with_config(&format!("{MEMORY}{SLOW}{ROUTES}")).await;
         drop(begin(&gateway, client, "s", "long 60 20").await);
-        // Tasks, and runs whose state is asked for, do not depend on a connection.
+        // Tasks, and polled runs, do not depend on a connection.
         let outlasts = [Protocol::A2a, Protocol::Hitl].contains(&client);
         let status = if outlasts { "completed" } else { "canceled" };
         wait_for_status(&gateway, &only_run(&gateway).await, &format!("{client:?} to leave"), status).await;

@@ -1,6 +1,6 @@
-//! How much one caller may use, and all together: what is refused beyond it, in which words, and when there is room again.
+//! Limits of one caller, and of all together: the refusals beyond them, their words, and recovery.
 //!
-//! Not here: rates and their headers, and what the store deletes (`tests/store/retention.rs`).
+//! Not here: rates and their headers, and deletions of the store (`tests/store/retention.rs`).
 
 use std::time::Duration;
 
@@ -207,7 +207,7 @@ async fn who_stores_more_than_the_own_bound_loses_their_own_oldest() {
     assert_eq!(bob.get("/agents/friday/runs").await.json()["total"], 5);
 }
 
-/// How many of these paths a caller finds.
+/// The number of these paths that a caller finds.
 async fn found(caller: &Gateway, paths: &[String]) -> usize {
     let mut found = 0;
     for path in paths {

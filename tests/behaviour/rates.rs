@@ -27,7 +27,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-/// How each protocol calls it.
+/// The name of a rate limit in each protocol.
 fn words(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::AgentApi | Protocol::AgUi => "\"code\":\"RATE_LIMIT_EXCEEDED\"",

@@ -1,7 +1,7 @@
-//! Clients that send all of their conversation with each request: which session they go on with, what the agent gets of
-//! what they send, and what is kept of it.
+//! Clients that send their whole conversation with each request: the session that is continued, the messages that the
+//! agent receives, and the stored ones.
 //!
-//! Not here: how real protocols compare what they are sent (their own tests).
+//! Not here: the comparison of messages in real protocols (their own tests).
 
 use interlingua::store::{Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ fn calls(text: &str, id: &str) -> Reply {
     Reply::frames(frames.map(|frame| frame.to_string()))
 }
 
-/// An agent that calls the tool when it is asked to look, always by the same id.
+/// An agent that calls the tool when the user says so, always with the same id.
 fn looking() -> Upstream {
     Upstream::with_handler(|request| match texts(&request.json()).pop() {
         Some(text) if text.starts_with("look") => calls(&format!("I {text}"), "call_0"),
@@ -74,7 +74,7 @@ fn output(id: &str, text: &str) -> Value {
     json!({ "type": "function_call_output", "role": "tool", "content": [{ "type": "data", "data": data }] })
 }
 
-/// What the agent has got of the texts of a turn.
+/// The texts of a turn that the agent received.
 fn texts(turn: &Value) -> Vec<String> {
     let messages = turn["messages"].as_array().expect("messages");
     let text = |message: &Value| match message["output"][1].as_str() {
@@ -96,7 +96,7 @@ struct Client {
     agent: &'static str,
     session: Option<&'static str>,
     history: Vec<Value>,
-    /// What its protocol shows of the last answer.
+    /// The last answer in the form of its protocol.
     last: Option<String>,
     /// Further fields of its requests.
     with: Value,
@@ -162,14 +162,14 @@ async fn a_client_without_a_name_begins_a_session_with_what_it_says_was_said() {
     assert_eq!((&turn["history"], &turn["new"]), (&json!([1, 3]), &json!([0, 3, 4])));
     let ids = turn["ids"].clone();
 
-    // Any other client of the same owner can go on in that session, without the instructions.
+    // Any other client of the same owner can continue that session, without the instructions.
     let session = answer["session"].as_str().expect("a session").to_owned();
     gateway.run_turn("doll", &user_turn_in(&session, "four")).await.expect_completed();
     let turn = last(&upstream);
     assert_eq!(texts(&turn), ["one", "two", "it is late", "three", "re: three", "four"]);
     assert_eq!(turn["ids"][0], ids[1], "a message has one id");
 
-    // This client goes on from what it knows, in a session of its own.
+    // This client continues its own history, in a session of its own.
     let other = client.text(&gateway, "five").await;
     assert_ne!(other["session"], session.as_str());
     assert_eq!(texts(&last(&upstream)), ["be brief", "one", "two", "it is late", "three", "re: three", "five"]);
@@ -202,7 +202,7 @@ async fn an_agent_that_remembers_gets_only_what_is_new() {
     assert_eq!(texts(&last(&upstream)).len(), 7);
     assert_ne!(last(&upstream)["session"], session);
 
-    // Both go on, each in its session.
+    // Both continue, each in its session.
     assert_eq!(edited.text(&gateway, "six").await["session"], third["session"]);
     assert_eq!(texts(&last(&upstream)), ["six"]);
     assert_eq!(client.text(&gateway, "seven").await["session"], "s");

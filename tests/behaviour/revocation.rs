@@ -1,5 +1,5 @@
-//! Credentials that end while something of their caller is under way, for each kind of credentials and each way to end:
-//! a turn that waits is not begun, and streams end with them or go on, as `revoke_streams` says.
+//! Credentials that end during an active request of their caller, for each kind of credentials and each way to end: a
+//! waiting turn is not begun, and streams end with them or continue, according to `revoke_streams`.
 //!
 //! Not here: WebSockets (`access.rs`), push notifications (`a2a_push.rs`), and later requests (`keys.rs`, `tokens.rs`).
 
@@ -25,10 +25,10 @@ use crate::support::upstream::Upstream;
 
 const RUNS: &str = "/agents/friday/runs";
 const PROCESS: &str = "/agents/friday/process";
-/// How long credentials last that end by themselves: long enough to start two requests on a busy machine.
+/// Validity of credentials that expire: long enough to start two requests on a busy machine.
 const LIFETIME: u64 = 10;
 
-/// How credentials end.
+/// The end of credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     KeyRevoked,
@@ -38,7 +38,7 @@ enum End {
     AuthorityReplaced,
 }
 
-/// Who sends requests, and how.
+/// A client with its credentials.
 struct Client {
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,

@@ -1,7 +1,7 @@
-//! What collectors are sent (OTLP): spans with the right parents and attributes, metrics, log records; and that a
-//! collector which does not answer costs nothing but what it was to get.
+//! Telemetry for collectors (OTLP): spans with the right parents and attributes, metrics, log records; and a collector
+//! that does not answer, which loses only its own telemetry.
 //!
-//! Not here: what parsers of others make of it (`tests/conformance/operations`).
+//! Not here: other programs that read it (`tests/conformance/operations`).
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ async fn ask(gateway: &Gateway, headers: &[(&str, &str)], body: &Value) -> u16 {
     gateway.open("POST", path, &headers, body.to_string().as_bytes()).await.response().await.status
 }
 
-/// What an HTTP collector got, once it got so many spans.
+/// The records of an HTTP collector, once it received this number of spans.
 async fn spans(collector: &Upstream, count: usize) -> Received {
     poll_until("the spans", async || Some(received(collector)).filter(|got| got.spans.len() >= count)).await
 }
@@ -366,7 +366,7 @@ fn metric_points(
     }
 }
 
-/// What the gateway counted as dropped, of each signal.
+/// The gateway's count of dropped items, for each signal.
 async fn dropped(process: &Process) -> Vec<u64> {
     let text = process.operate("GET", "/metrics", &[], b"").await.text().to_owned();
     let of = |signal: &str| {
@@ -480,7 +480,7 @@ async fn warnings_are_sent_with_the_span_they_belong_to() {
     let access = got.logs.iter().find(|log| log.event_name == "interlingua.access").expect("the line");
     assert_eq!(access.span_id, got.span("POST").span_id);
 
-    // What was not sent yet is sent at the end.
+    // Unsent items are sent at the end.
     ask_process(&process, "fail").await;
     process.terminate();
     process.wait().await;

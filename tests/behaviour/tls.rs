@@ -284,7 +284,7 @@ async fn the_binary_says_https_keeps_the_old_pair_and_repeats_no_key() {
     assert!(health.status.success(), "{}", String::from_utf8_lossy(&health.stderr));
     assert_eq!(health.stdout, b"ready\n");
 
-    // A key of another certificate: the old pair goes on, and the log says so once.
+    // A key of another certificate: the old pair stays in use, and one log line says so.
     let old = std::fs::read_to_string(path.join("key.pem")).expect("a file");
     let other = authority.server();
     std::fs::write(path.join("key.pem"), &other.key).expect("a file");

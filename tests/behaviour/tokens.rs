@@ -1,5 +1,5 @@
-//! Tokens of issuers, and names in certificates: who is let in, over every protocol, and what becomes of it when the
-//! issuer is gone. The table of bad tokens is in `src/callers/jwt/tests.rs`.
+//! Tokens of issuers, and names in certificates: admission over every protocol, and a missing issuer. The table of bad
+//! tokens is in `src/callers/jwt/tests.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn routes() -> String {
     ROUTES.replace("protocol = \"a2a\"\n", &format!("protocol = \"a2a\"\n{card}\n"))
 }
 
-/// An operation of every protocol that answers 200 to those who may use it.
+/// An operation of every protocol that answers 200 to allowed callers.
 const READS: [&str; 3] = ["/agents/demo/runs", "/v1/models", "/a2a/demo/tasks"];
 
 async fn gateway(issuer: &Issuer, more: &str) -> Gateway {

@@ -1,7 +1,8 @@
-//! Clients that send all of their conversation with each request, after `kill -9`: the conversation goes on in its
-//! session, what is open can be answered, nothing is executed twice, and who was cut off gets a whole answer.
+//! Clients that send their whole conversation with each request, after `kill -9`: the conversation continues in its
+//! session, open items can be answered, no turn is executed twice, and a client whose stream was cut gets a whole
+//! answer.
 //!
-//! Not here: which session such a client goes on with (`tests/behaviour/resent.rs`).
+//! Not here: the session that such a client continues (`tests/behaviour/resent.rs`).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,7 @@ struct Client {
     protocol: Protocol,
     messages: Vec<Value>,
     turns: usize,
-    /// What it answers by AG-UI's own field.
+    /// The answer in AG-UI's own field.
     resume: Value,
 }
 
@@ -134,7 +135,7 @@ impl Client {
         }
     }
 
-    /// Approves what was asked last, in words where the protocol has no other form.
+    /// Approves the last question, in words where the protocol has no other form.
     fn approve(&mut self) {
         if self.protocol == Protocol::AgUi {
             assert!(!self.resume.is_null(), "an interrupt was shown: {:?}", self.messages);
@@ -348,7 +349,7 @@ async fn a_client_that_was_cut_off_in_the_middle_gets_a_whole_answer_and_goes_on
             let text = text_of(protocol, &answer);
             assert!(text.starts_with("two:1 ") && text.trim_end().ends_with("two:20"), "{protocol:?}: {text}");
 
-            // What it has been sent since is what it goes on with, once.
+            // It continues with the received answer, once.
             let whole = json!({ "role": "assistant", "content": text });
             if protocol == Protocol::AgUi {
                 client.take_events(&frames(answer.text()));

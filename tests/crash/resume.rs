@@ -41,7 +41,7 @@ enum Protocol {
     A2a,
 }
 
-/// What a client received before the process died.
+/// The bytes that a client received before the process died.
 struct Cut {
     protocol: Protocol,
     /// Milliseconds between two words.

@@ -25,11 +25,11 @@ pub(crate) enum Form {
     FirstJson,
     /// Some text, then an error in the agent's protocol.
     MidStream,
-    /// As JSON with status 200.
+    /// JSON with status 200.
     Body,
-    /// As plain text with status 200.
+    /// Plain text with status 200.
     PlainBody,
-    /// As a page for people with status 200.
+    /// A page for people with status 200.
     PageBody,
 }
 
@@ -102,7 +102,7 @@ impl Connector {
             Form::FirstEvent | Form::MidStream if self.has_codes => row.coded,
             Form::FirstEvent | Form::MidStream => row.text,
             Form::FirstJson | Form::Body => row.inside,
-            // Its stream is asked for again until it is given up.
+            // Its stream is requested again until the turn gives up.
             Form::PlainBody if self.name == "agentscope" => K::UpstreamGarbage,
             Form::PlainBody => error_class::of_text(&text).unwrap_or(K::UpstreamGarbage),
             Form::PageBody => K::UpstreamGarbage,

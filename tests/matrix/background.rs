@@ -11,7 +11,7 @@ use crate::stand::{AGENT, Stand};
 use crate::support::poll_until;
 use crate::{Choice, is_whole};
 
-/// What is played: each kind of content that may be read later, and each end.
+/// The scenarios: each kind of content that may be read later, and each end.
 const SCENARIOS: [&str; 9] = [
     "text",
     "two-messages",
@@ -92,7 +92,7 @@ impl Trial<'_> {
         self.background.polled(answer.text(), talk)
     }
 
-    /// What came of a turn, once it is over: asked for, or streamed by clients that cannot ask.
+    /// The outcome of an ended turn: polled, or streamed by clients that cannot poll.
     async fn outcome(&self, talk: &mut Talk) -> Shown {
         if self.background.poll(talk).is_none() {
             return self.follow("", talk).await.expect("what cannot be asked for is streamed");
@@ -109,7 +109,7 @@ impl Trial<'_> {
         Some(self.client.read(200, &self.background.join(read, &rest), &mut talk.clone()))
     }
 
-    /// A turn whose agent waits: it is asked for, streamed, cut, and streamed again.
+    /// A turn whose agent waits: it is polled, streamed, cut, and streamed again.
     async fn look_while_it_works(&self) {
         let scenario = paused();
         let named = self.named(&scenario);
@@ -141,7 +141,7 @@ impl Trial<'_> {
         assert_words(&shown, &named);
     }
 
-    /// A turn that is asked for once it is over, and streamed then, from any event on.
+    /// A turn that is polled after its end, and then streamed from any event on.
     async fn look_when_it_is_over(&self, scenario: &Scenario) {
         let named = self.named(scenario);
         let stayed = self.stand.play(self.client, scenario, None).await;
@@ -182,7 +182,7 @@ fn has_failed(shown: &Shown) -> Option<bool> {
     shown.end.map(|end| matches!(end, End::Failed | End::Refused(_)))
 }
 
-/// What is read as a whole may be in another order.
+/// A whole answer may have another order.
 fn sorted(items: &[Item]) -> Vec<Item> {
     let mut items = items.to_vec();
     items.sort();

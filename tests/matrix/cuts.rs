@@ -10,7 +10,7 @@ use crate::play::Played;
 use crate::stand::Stand;
 use crate::{Choice, is_whole};
 
-/// What is cut: each kind of frame that agents write.
+/// The scenarios: each kind of frame that agents write.
 const SCENARIOS: [&str; 6] = ["text", "reasoning", "parallel-agent-tools", "client-tool", "approval-accept", "usage"];
 
 /// Cuts answers of this agent.
@@ -51,7 +51,7 @@ async fn cut(stand: &Stand, client: &dyn ScriptedClient, scenario: &Scenario, wr
     }
 }
 
-/// Where an answer of so many chunks is cut.
+/// The positions of cuts in an answer of this number of chunks.
 fn places(chunks: usize) -> Vec<usize> {
     if is_whole() {
         return (0..chunks).collect();
@@ -63,7 +63,7 @@ fn places(chunks: usize) -> Vec<usize> {
     some
 }
 
-/// What is wrong with a cut answer, compared with the whole.
+/// The errors of a cut answer, compared with the whole answer.
 fn judge(whole: &Played, cut: &Played) -> Option<String> {
     let (whole, cut) = (&whole.turns[0].shown, &cut.turns[0].shown);
     let text = |items: &[interlingua_core::testkit::scenario::Item]| -> String {

@@ -1,5 +1,5 @@
-//! Clients that leave in the middle of an answer, and clients that cancel it. The agent's turn is stopped, in the form its
-//! protocol has for that, or goes on where the client's protocol says so.
+//! Clients that disconnect in the middle of an answer, and clients that cancel it. The agent's turn is stopped in the
+//! form of its protocol, or continues if the client's protocol says so.
 //!
 //! Not here: turns that no client waits for (`background`).
 
@@ -11,7 +11,7 @@ use crate::stand::{AGENT, Stand};
 use crate::support::http::Exchange;
 use crate::support::poll_until;
 
-/// An agent that works on for ever.
+/// An agent that never finishes.
 fn endless() -> Scenario {
     let agent = vec![AgentAct::Text(&["So far."]), AgentAct::Hang];
     Scenario {

@@ -1,5 +1,5 @@
-//! What the gateway says it lost: the field `lost` of the request's line in its access log, which has the same as its
-//! log line `content lost`.
+//! The losses that the gateway reports: the field `lost` of the request's line in its access log, which equals its log
+//! line `content lost`.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    /// What a gateway needs in its configuration.
+    /// The configuration that this needs.
     pub(crate) const CONFIG: &'static str = "[observe]\naccess_log = { format = \"json\", path = \"access.jsonl\" }";
 
     /// The log of the gateway in this folder.
@@ -45,7 +45,7 @@ impl AccessLog {
         Self { path: folder.join("access.jsonl") }
     }
 
-    /// What was lost in a request, once it is over.
+    /// The losses of an ended request.
     pub(crate) async fn lost_in(&self, request: &str) -> Vec<Reported> {
         let line = poll_until("the request to be over", async || {
             let text = std::fs::read_to_string(&self.path).unwrap_or_default();

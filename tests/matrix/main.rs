@@ -30,7 +30,7 @@ use oracle::judge;
 use stand::Stand;
 use table::Table;
 
-/// What is played. By the environment: all, or one client, agent or scenario.
+/// The selected cells, by an environment variable: all, or one client, agent or scenario.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choice(Vec<String>);
 
@@ -76,7 +76,7 @@ async fn contents(protocol: &str) {
     let mut table = Table::default();
     let mut wrong = Vec::new();
     let clients = interlingua_testing_clients::all();
-    // What is large takes long: one client for each agent is all that CI has time for.
+    // Large scenarios take long: in CI one client for each agent plays them.
     let with_large = AGENTS.iter().position(|name| *name == protocol).unwrap_or(0) % clients.len();
     for (place, client) in clients.iter().enumerate().filter(|(_, client)| choice.client(client.protocol())) {
         for scenario in scenarios().iter().filter(|scenario| choice.scenario(scenario.name)) {

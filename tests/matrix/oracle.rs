@@ -12,7 +12,7 @@ use crate::play::{Played, PlayedTurn};
 /// The most that is reported of the beginning of a line, and of its end, in characters. Some contents are large.
 const MAX_REPORTED: usize = 4 << 10;
 
-/// What became of a kind of content.
+/// The change of a kind of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
     Carried,
@@ -20,14 +20,14 @@ pub(crate) enum Fate {
     Lost,
 }
 
-/// What became of the contents of a scenario.
+/// The changes of a scenario's contents.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// Of each kind that the scenario has, with the direction: it was sent, or shown.
+    /// For each kind in the scenario, with the direction: sent, or shown.
     pub(crate) fates: BTreeMap<ContentKind, BTreeSet<(&'static str, Fate)>>,
     /// In what ways contents were changed or lost.
     pub(crate) how: BTreeMap<ContentKind, BTreeSet<Reported>>,
-    /// What must not be.
+    /// The errors.
     pub(crate) wrong: Vec<String>,
     /// Calls that the agent has asked about.
     asked: BTreeSet<String>,
@@ -77,7 +77,7 @@ fn judge_end(turn: &Turn, played: &PlayedTurn) -> Vec<String> {
     if fits { Vec::new() } else { vec![format!("{:?} is shown as {shown:?}", turn.ending)] }
 }
 
-/// What was reported as lost and arrives in both directions.
+/// Kinds that were reported as lost and arrive in both directions.
 fn lost_and_there(turn: &Turn, played: &PlayedTurn) -> Vec<String> {
     let nothing = Vec::new();
     let received = played.received.as_ref().unwrap_or(&nothing);
@@ -96,7 +96,7 @@ fn lost_and_there(turn: &Turn, played: &PlayedTurn) -> Vec<String> {
 }
 
 impl Verdict {
-    /// Notes what became of a kind, in this or another turn.
+    /// Records the change of a kind, in this or another turn.
     fn note(&mut self, kind: ContentKind, fate: (&'static str, Fate), how: BTreeSet<Reported>) {
         self.fates.entry(kind).or_default().insert(fate);
         self.how.entry(kind).or_default().extend(how);
@@ -139,7 +139,7 @@ impl Verdict {
         }
 
         let is_extra = |kind: &ContentKind| match kind {
-            // What is shown in words instead of its own form is in the text.
+            // Content that is shown in words instead of its own form is part of the text.
             ContentKind::Text => !is_any_changed,
             // Only some turns ask for it, and tools may be sent again with each.
             ContentKind::History | ContentKind::ToolDeclaration => false,

@@ -10,28 +10,28 @@ use crate::losses::Reported;
 use crate::stand::{AGENT, Stand};
 use crate::support::http::Exchange;
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 pub(crate) struct Played {
     pub(crate) turns: Vec<PlayedTurn>,
     /// So many chunks the agent's longest answer had.
     pub(crate) chunks: usize,
 }
 
-/// What came of one turn.
+/// The outcome of one turn.
 #[derive(Debug)]
 pub(crate) struct PlayedTurn {
-    /// What the client was shown.
+    /// The items that the client received.
     pub(crate) shown: Shown,
-    /// What the agent received. `None`: no request reached it.
+    /// The items that the agent received. `None`: no request reached it.
     pub(crate) received: Option<Vec<Item>>,
-    /// What the gateway said it lost.
+    /// The losses that the gateway reported.
     pub(crate) reported: BTreeSet<Reported>,
     /// The answers as they came.
     pub(crate) answers: Vec<String>,
 }
 
 impl Stand {
-    /// Plays a scenario. It stops early if the client has nothing to answer: what it should have answered was lost.
+    /// Plays a scenario. It stops early if the client has no item to answer, because the question was lost.
     pub(crate) async fn play(&self, client: &dyn ScriptedClient, scenario: &Scenario, cut: Option<Cut>) -> Played {
         let play = self.stage.open(scenario.clone(), cut);
         let mut talk = Talk::new(AGENT, &format!("{}-{}-{play}", client.protocol(), scenario.name), play);
@@ -47,7 +47,7 @@ impl Stand {
         Played { turns, chunks: self.stage.chunks(play) }
     }
 
-    /// Plays one turn. A client that is asked one by one is asked the rest of the turn before in its course.
+    /// Plays one turn. A client that receives questions one by one answers those of the previous turn during it.
     async fn play_turn(
         &self,
         client: &dyn ScriptedClient,
@@ -116,7 +116,7 @@ pub(crate) async fn read_events(open: &mut Exchange, has_all: impl Fn(&str) -> b
     text
 }
 
-/// What is sent together: all at once, or each answer alone.
+/// The requests: all acts at once, or each answer alone.
 fn requests(client: &dyn ScriptedClient, acts: &[ClientAct]) -> Vec<Vec<ClientAct>> {
     let is_alone = acts.iter().filter(|act| act.answers().is_some()).count() > 1
         && acts.iter().any(|act| client.answers_alone(act));

@@ -1,4 +1,4 @@
-//! A gateway with one scripted agent behind it and a route for every client protocol in front.
+//! A gateway with one scripted agent behind it and a route for every client protocol in front of it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ pub(crate) struct Stand {
 /// The agent's name in the configuration.
 pub(crate) const AGENT: &str = "played";
 
-/// How a gateway is set up.
+/// The settings of a gateway.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     /// Runs are kept in a file, not in memory.
     pub(crate) has_file: bool,
-    /// The agent has so many endpoints, which share what they remember.
+    /// The number of the agent's endpoints, which share their memory.
     pub(crate) endpoints: usize,
 }
 
@@ -130,7 +130,7 @@ impl Stand {
         client.decisions.contains(&decision) && self.capabilities.decisions.contains(&decision)
     }
 
-    /// Whether the agent can do this as the gateway knows it.
+    /// Whether the agent can do this, according to the gateway.
     fn asks(&self, act: &AgentAct) -> bool {
         match act {
             AgentAct::ClientCall(_) => self.capabilities.client_tools,

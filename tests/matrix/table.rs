@@ -1,5 +1,5 @@
-//! `docs/matrix.md`: what became of each kind of content in each pair, as it was played. One section for each protocol of
-//! agents; each test compares its own.
+//! `docs/matrix.md`: the change of each kind of content in each pair, as it was played. One section for each protocol
+//! of agents; each test compares its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ const HEAD: &str = "# Matrix\n\n\
     - *no*: it does not arrive. The number says why; the gateway's log says so, too, in a line `content lost`.\n\
     - –: one of the two protocols has no word for it.\n";
 
-/// What was found for one agent.
+/// The findings for one agent.
 #[derive(Default)]
 pub(crate) struct Table {
     cells: BTreeMap<(ContentKind, &'static str), Cell>,
@@ -35,7 +35,7 @@ struct Cell {
 }
 
 impl Table {
-    /// Adds what became of a scenario.
+    /// Adds the findings of a scenario.
     pub(crate) fn add(&mut self, client: &'static str, verdict: &Verdict) {
         for (kind, fates) in &verdict.fates {
             let cell = self.cells.entry((*kind, client)).or_default();
@@ -115,7 +115,7 @@ impl Cell {
     }
 }
 
-/// How a section begins.
+/// The beginning of a section.
 const MARK: &str = "## Agents that speak `";
 
 /// The sections of the file, by their agents.

@@ -1,7 +1,8 @@
-//! What is no pair of protocols of its own: agents that say the same in other forms or to other settings, clients that use
-//! their protocol in other ways, runs kept in a file, and agents with several endpoints. Each is tried with one client.
+//! Variants that are no pair of protocols of their own: agents that answer in other forms or with other settings,
+//! clients that use their protocol in other ways, runs in a file, and agents with several endpoints. Each is tried with
+//! one client.
 //!
-//! Not here: tables. What arrives in another form than by default is in the documents of each connector.
+//! Not here: tables. The pages of the protocols describe contents that arrive in another form than by default.
 
 use interlingua_core::testkit::scenario::{Scenario, find, scenarios};
 use interlingua_testing_clients::ScriptedClient;
@@ -10,7 +11,7 @@ use crate::oracle::judge;
 use crate::stand::{Setup, Stand};
 use crate::{Choice, is_whole};
 
-/// What CI plays of what is about the gateway more than about a protocol.
+/// The scenarios for CI of variants that concern the gateway more than a protocol.
 const SOME: [&str; 9] = [
     "text",
     "parallel-agent-tools",

@@ -13,7 +13,7 @@ use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::poll_until;
 use crate::support::upstream::Upstream;
 
-/// How many requests each gateway gets.
+/// Number of requests to each gateway.
 const REQUESTS: usize = 12;
 
 #[tokio::test]

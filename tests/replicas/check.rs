@@ -1,4 +1,5 @@
-//! `interlingua check` with a store in a database: what is there, or why it cannot be used. It changes nothing.
+//! `interlingua check` with a store in a database: its contents, or the reason why it is unusable. The command changes
+//! nothing.
 
 use std::path::Path;
 

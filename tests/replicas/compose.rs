@@ -185,7 +185,7 @@ fn the_files_fit_each_other() {
     assert!(seconds(value(&compose, "x-gateway", "stop_grace_period")) >= delay + drain + 5);
     assert!(balancer.contains("check inter 1s") && balancer.contains("fall 2") && delay > 2);
 
-    // What is mounted is there.
+    // Mounted files exist.
     let mounts = compose.lines().filter_map(|line| line.trim().strip_prefix("- ./")?.split(':').next());
     let mounts: Vec<_> = mounts.collect();
     assert_eq!(mounts.len(), 2);

@@ -1,4 +1,4 @@
-//! Turns that one gateway has in line for a run that another one drives.
+//! Turns that one gateway has queued for a run that another one drives.
 //!
 //! Not here: turns of new runs in one session (`main`).
 

@@ -30,7 +30,7 @@ use support::process::Process;
 use support::transcript::Transcript;
 use support::upstream::Upstream;
 
-/// How long a gateway may be silent before others take its runs over.
+/// Time without a connection after which other gateways take over a gateway's runs.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// A database, and an agent behind all gateways.

@@ -1,5 +1,5 @@
-//! `interlingua store migrate`: what a gateway with a SQLite file has kept, two gateways on PostgreSQL go on with. The
-//! real binary, killed in the middle of a run. Not here: what stores keep (`tests/store`).
+//! `interlingua store migrate`: two gateways on PostgreSQL continue the data of a gateway with a SQLite file. The real
+//! binary, killed in the middle of a run. Not here: the stored data (`tests/store`).
 
 use std::path::Path;
 use std::process::Output;
@@ -28,7 +28,7 @@ fn write_config(folder: &Path, upstream: &Upstream, store: &str) {
 const SQLITE: &str = "kind = \"sqlite\"\n";
 const POSTGRES: &str = "kind = \"postgres\"\nurl = { file = \"url\" }\nlease = \"2s\"\nconnections = 3\n";
 
-/// An agent that asks before it removes something, hangs when it is asked to, and says what it was sent otherwise.
+/// An agent that asks before it removes a file, hangs on request, and otherwise repeats its input.
 fn upstream() -> Upstream {
     Upstream::with_handler(|request| {
         let body = request.json();

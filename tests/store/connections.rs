@@ -1,5 +1,5 @@
-//! How the store in PostgreSQL connects: encrypted or not, to one of several hosts, through poolers. Not here: the forms of
-//! URLs, which are tested with their parser.
+//! Connections of the store in PostgreSQL: encrypted or not, to one of several hosts, through poolers. Not here: the
+//! forms of URLs, which are tested with their parser.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

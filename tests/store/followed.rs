@@ -1,5 +1,5 @@
-//! What the store in PostgreSQL writes for replicas that follow runs: one row for all of them, and notices. Not here: what
-//! followers see, which is the same in every shared store.
+//! Writes of the store in PostgreSQL for replicas that follow runs: one row for all of them, and notifications. Not
+//! here: the followers' view, which is the same in every shared store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ async fn lines_of_all_runs_that_are_followed_are_one_row_of_each_flush() {
     assert!(rows < WORDS as u64 / 2, "{rows} rows of a run: not one for each flush");
 }
 
-/// What replicas notify each other of.
+/// The notifications between replicas.
 async fn notices(database: &Database<'_>) -> UnboundedReceiver<String> {
     let (client, mut connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     let (sender, notices) = unbounded_channel();

@@ -132,7 +132,7 @@ impl ActiveRun {
         Arc::clone(self) as Arc<dyn Journal>
     }
 
-    /// What the store has of it when it is opened: nothing at first, everything afterwards.
+    /// The stored part of it when it is opened: nothing at first, everything afterwards.
     pub(crate) fn claim(&self) -> Claim {
         if self.known.swap(true, Ordering::SeqCst) {
             Claim::Existing { events: self.stored().record.len() }

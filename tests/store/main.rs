@@ -72,7 +72,7 @@ fn postgres_options(url: &str) -> PostgresOptions {
     }
 }
 
-/// What holds where no other process uses the store.
+/// The rules for a store that no other process uses.
 macro_rules! test_contract_of_one {
     ($($module:ident: $($test:ident),+;)+) => {
         mod a_memory_store_of_one_process {

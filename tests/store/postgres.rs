@@ -1,5 +1,5 @@
-//! What the store in PostgreSQL does beyond the contract: with texts that the database does not keep, with what it
-//! refuses, and with what replicas leave behind. Not here: the contract, and several replicas.
+//! Behaviour of the store in PostgreSQL beyond the contract: texts that the database cannot store, refused writes, and
+//! leftovers of replicas. Not here: the contract, and several replicas.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ async fn names_and_keys_that_are_too_long_are_refused_at_once() {
     let (owner, session) = (&longest[..1200], &longest[1200..]);
     open_run(store, &RunSpec { owner, session, ..RunSpec::default() }, RunState::Running, 1).await;
 
-    // What is looked for may have any length.
+    // A search text may have any length.
     assert_eq!(store.get("sessions", &long).await.unwrap(), None);
     assert_eq!(store.latest(Vec::new(), long.clone(), long).await.unwrap(), None);
 }
@@ -175,7 +175,7 @@ async fn what_the_database_refuses_fails_alone() {
         assert!(runs[&3].is_lost() && !runs[&2].is_lost() && !running.is_lost());
     }
 
-    // What a run had before goes on.
+    // The run's earlier part continues.
     store.settle(&running.journal()).await.unwrap();
     assert!(!running.is_lost());
     running.until_durable(running.stored().record.len()).await;

@@ -1,5 +1,5 @@
-//! What is written in PostgreSQL over connections that are cut in the middle, and what is noticed of other replicas whose
-//! notifications are lost. Not here: processes that die (`shared`).
+//! Writes in PostgreSQL over connections that are cut in the middle, and changes of other replicas whose notifications
+//! are lost. Not here: processes that die (`shared`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ fn shared(store: &Arc<dyn Store>) -> &dyn Shared {
     store.shared().expect("several replicas can use it")
 }
 
-/// What is there of a round after none of its calls, after each one that [`Round::parts`] counts, and after all. They are
-/// in one flush, unless the writer begins one before the last of them has come.
+/// The parts of a round in the database: after none of its calls, after each one that [`Round::parts`] counts, and
+/// after all. They are in one flush, unless the writer begins one before the last call.
 const STEPS: [&str; 5] = ["0|0|0|0", "0|1|0|0", "0|1|0|1", "2|1|0|1", "2|1|1|1"];
 
 /// All that is written in one round.
@@ -69,7 +69,7 @@ impl Round {
         held.until_durable(held.stored().record.len()).await;
     }
 
-    /// How many of the parts are in the database, as seen at one moment.
+    /// The number of parts in the database, as seen at one moment.
     fn parts(&self, database: &Database<'_>) -> String {
         let (number, new, old) = (self.number, id(u128::from(2 * self.number + 1)), id(u128::from(2 * self.number)));
         let counts = format!(
@@ -109,7 +109,7 @@ async fn a_flush_that_is_cut_anywhere_is_applied_as_a_whole_and_once() {
             assert_eq!(round.parts(&database), STEPS[0]);
             proxy.cut_after(direction, usize::try_from(cut).unwrap());
             tokio::join!(round.write(&store, &held), async {
-                // What is there meanwhile is what whole flushes wrote, and does not become less.
+                // The parts meanwhile come from whole flushes, and their number never shrinks.
                 let mut seen = 0;
                 for _ in 0..2 {
                     let parts = round.parts(&database);

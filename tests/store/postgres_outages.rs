@@ -1,5 +1,5 @@
-//! What a store in PostgreSQL does with all that comes while the database is away or does not answer, and that it keeps its
-//! lease when the database is there. Not here: connections that are cut in the middle of a flush (`postgres_cuts`).
+//! Calls to a store in PostgreSQL while the database is away or does not answer, and the lease while the database is
+//! there. Not here: connections that are cut in the middle of a flush (`postgres_cuts`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ async fn what_is_asked_of_a_fenced_replica_is_not_written_by_the_one_that_comes_
     store.open(&run.journal(), Claim::New).await.unwrap();
     run.start();
     let first = shared(&store).queue_turn("s", None, 9).await.unwrap().unwrap();
-    // Joining again takes its time, and in it callers go on as before.
+    // Joining again takes time, during which callers continue as before.
     database
         .sql(
             "CREATE FUNCTION public.slowly() RETURNS trigger LANGUAGE plpgsql AS

@@ -1,5 +1,5 @@
-//! Versions of the schema in PostgreSQL: made once by many gateways that start at once, brought up to date with what is in
-//! it, read by gateways of the version before, and refused if it is newer. Not here: what is stored.
+//! Versions of the schema in PostgreSQL: made once by many gateways that start at once, migrated with their content,
+//! read by gateways of the previous version, and refused if they are newer. Not here: the stored data.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ async fn a_newer_schema_is_used_if_it_can_be_read_and_refused_otherwise() {
     database.sql("INSERT INTO interlingua.migrations (version, reader) VALUES (99, 5)").unwrap();
     let refused = try_open(&database).await.err().unwrap();
     assert!(matches!(refused, StoreError::NewerSchema { found: 99, .. }), "{refused}");
-    // One that runs goes on.
+    // A running store continues.
     store.put("c", "k", Bytes::new(), Expect::Any, 1).await.unwrap().unwrap();
 }
 

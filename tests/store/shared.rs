@@ -20,9 +20,9 @@ use interlingua_core::event::End;
 use crate::live::{ActiveRun, RunSpec, id};
 use crate::replicas::{Hub, Replica};
 
-/// What several processes share: makes the processes, and knows the time.
+/// The shared part of several processes: makes the processes, and has the time.
 pub(crate) trait Fabric: Send + Sync {
-    /// How long a process may be silent before others may fence it.
+    /// Time without a connection after which others may fence a process.
     fn lease(&self) -> Duration;
     /// A new process, which is connected.
     fn join(&self) -> BoxFuture<'_, Process>;
@@ -30,11 +30,11 @@ pub(crate) trait Fabric: Send + Sync {
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()>;
 }
 
-/// What can happen to a process.
+/// The faults of a process.
 pub(crate) trait Fate: Send + Sync {
     /// It stands still: its calls wait, and what it does meanwhile does not reach the store.
     fn pause(&self);
-    /// It goes on, and learns what has happened.
+    /// The process continues, and learns of the changes.
     fn resume(&self);
     /// It cannot reach the store.
     fn cut_off(&self);

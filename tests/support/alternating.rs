@@ -25,10 +25,10 @@ use super::replicas::Hub;
 /// The file with the URL of the database, in the folder of the configuration.
 const URL_FILE: &str = "url-of-the-test-database";
 
-/// How long a gateway may be silent. Longer than any test is slow.
+/// Time without a connection after which a gateway is fenced. Longer than any slow test.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Tests that run with one gateway in any case, each with what of it is its own.
+/// Tests that always run with one gateway, each with the reason.
 pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     // Each gateway fetches documents by itself, and keeps them.
     ("a2a_card::a_card_is_searched_below_the_agent_url_then_at_the_root_then_under_the_old_path", "fetches of cards"),
@@ -74,7 +74,7 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     ("upstream_tls::a_tunnel_that_the_proxy_refuses_has_sent_nothing", "what it knows of endpoints"),
     // Connections and addresses: here another process stands before it.
     ("a2a_push::the_gateway_itself_is_never_accepted_as_a_receiver", "its address"),
-    // Streams of runs that other gateways go on with end without an error.
+    // Streams of runs that other gateways continue end without an error.
     ("a2a::a_subscription_to_a_waiting_task_is_closed_with_an_error_on_shutdown", "its end"),
     ("ends::upstream_connections_are_reused", "its connections to agents"),
     ("protocols::a_client_that_reads_nothing_is_disconnected_and_its_run_stopped", "its connections to clients"),
@@ -85,7 +85,7 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     ("ag_ui::a_thread_goes_on_and_begins_again_when_its_history_is_another", "the memory of the demo agent"),
 ];
 
-/// What two gateways share.
+/// The store that two gateways share.
 pub enum Shared {
     Hub(Arc<Hub>),
     Database(Database<'static>),

@@ -1,4 +1,4 @@
-//! Callers with keys, for tests of who may see and use what.
+//! Callers with keys, for tests of rights.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 

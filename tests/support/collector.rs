@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 
 use super::upstream::{ReceivedRequest, Reply, Upstream};
 
-/// What the collector got, in all requests so far.
+/// The records of the collector, in all requests so far.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
     pub spans: Vec<Span>,
@@ -35,7 +35,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Adds a request. Panics if it is none of its path.
+    /// Adds a request. Panics if its path is unknown.
     pub fn add(&mut self, path: &str, body: &[u8]) {
         self.raw.extend_from_slice(body);
         if path.contains("trace") {
@@ -65,7 +65,7 @@ impl Received {
     }
 }
 
-/// What an HTTP collector got.
+/// The records of an HTTP collector.
 pub fn received(collector: &Upstream) -> Received {
     let mut received = Received::default();
     for request in collector.requests() {
@@ -103,12 +103,12 @@ pub fn body(record: &LogRecord) -> String {
     record.body.as_ref().and_then(show).unwrap_or_default()
 }
 
-/// How a gRPC collector answers.
+/// The answer of a gRPC collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// With a message and a status behind it.
+    /// A message and a status after it.
     Good,
-    /// With this status behind a message, or in front if there is none.
+    /// This status after a message, or before it if there is no message.
     Status { code: u16, in_front: bool },
     /// Never.
     Silence,

@@ -1,7 +1,7 @@
-//! How answers end, read strictly in each protocol: an answer has exactly one ending, and a failure is one that no client
-//! takes for success.
+//! Ends of answers, read strictly in each protocol: an answer has exactly one end, and no client can take a failure for
+//! success.
 //!
-//! Not here: which endings are expected.
+//! Not here: the expected ends.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
@@ -24,7 +24,7 @@ pub struct Failure {
     pub openai: (&'static str, &'static str),
     /// The type of Anthropic's API.
     pub anthropic: &'static str,
-    /// True if the stream ends while the run goes on: nothing in it is closed.
+    /// Whether the stream ends while the run continues, so that nothing in it is closed.
     pub interrupts: bool,
 }
 
@@ -58,15 +58,15 @@ pub const REVOKED: Failure = Failure {
     interrupts: true,
 };
 
-/// How an answer ended.
+/// The end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Completed,
     Failed,
 }
 
-/// Reads the only ending of an answer in the client's protocol. Panics if there is none, more than one, or another failure
-/// than this.
+/// Reads the only end of an answer in the client's protocol. Panics if the answer has no end, more than one, or another
+/// failure than this.
 pub fn ending(client: Protocol, answer: &Response, failure: &Failure) -> Ending {
     if answer.status != 200 {
         expect_refusal(client, answer, failure);

@@ -1,6 +1,6 @@
 //! Every endpoint of every client protocol, as the adapters declare them below the mounts of [`super::paths::MOUNTS`].
 //!
-//! Not here: what is sent to them.
+//! Not here: the requests.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 

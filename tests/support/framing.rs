@@ -236,15 +236,15 @@ pub fn all() -> Vec<Form> {
 }
 
 impl Form {
-    /// The form, marked by its number, and a request behind it that asks for `/canary-NUMBER` and ends the connection.
+    /// The form, marked by its number, and a request after it for `/canary-NUMBER` that ends the connection.
     pub fn with_canary(&self, number: usize) -> Vec<u8> {
         let canary = format!("GET /canary-{number} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         let sent = [&self.bytes, canary.as_bytes()].concat();
         replaced(&sent, MARK.as_bytes(), mark(number).as_bytes())
     }
 
-    /// What is wrong with everything that was answered to [`with_canary`](Self::with_canary): the request behind the form
-    /// was served twice, or the hidden one was.
+    /// The error in the answers to [`with_canary`](Self::with_canary): the request after the form was served twice, or
+    /// the hidden one was served.
     pub fn is_misread(&self, number: usize, received: &str) -> bool {
         // What answers an unknown path quotes it. A hidden request has its own line in the answer.
         let canaries = received.matches(&format!("/canary-{number}'")).count();

@@ -1,5 +1,4 @@
-//! What may stand between the gateway and an agent: a server that speaks TLS, and a proxy. Both notice what they were
-//! sent.
+//! Servers between the gateway and an agent: a server that speaks TLS, and a proxy. Both record their requests.
 //!
 //! Each has its own thread. Not here: the agent behind them ([`super::upstream`]).
 

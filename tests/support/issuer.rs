@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How the issuer answers.
+/// The issuer's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// As it should.
+    /// The correct answer.
     Well,
     /// Not at all, until the client leaves.
     Never,
@@ -41,7 +41,7 @@ pub struct Issuer {
 struct Shared {
     url: String,
     state: Mutex<State>,
-    /// How often the keys were asked for.
+    /// The number of requests for the keys.
     asked: AtomicUsize,
 }
 
@@ -78,7 +78,7 @@ impl Issuer {
         self.shared.state().answers = answers;
     }
 
-    /// How often the keys were asked for.
+    /// The number of requests for the keys.
     pub fn asked(&self) -> usize {
         self.shared.asked.load(Ordering::Relaxed)
     }

@@ -142,7 +142,7 @@ pub async fn latest(gateway: &Gateway, session: &str) -> Value {
     .await
 }
 
-/// What the latest run of a session waits for.
+/// The pending items of a session's latest run.
 pub async fn interrupt_of(gateway: &Gateway, session: &str) -> Interrupt {
     let run = latest(gateway, session).await["id"].as_str().expect("an id").to_owned();
     let full = gateway.run("demo", &run).await;
@@ -317,7 +317,7 @@ impl Protocol {
     }
 }
 
-/// What starts a long run.
+/// The text that starts a long run.
 const LONG: &str = "long 5000 20";
 
 /// A decision in the JSON shape that most protocols use.

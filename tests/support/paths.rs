@@ -1,7 +1,7 @@
-//! The routes of a gateway that serves all protocols as the shipped configuration does, and every path of it, with
-//! parameters filled in by `x`.
+//! The routes of a gateway that serves all protocols like the shipped configuration, and every path of it, with `x` for
+//! parameters.
 //!
-//! Shared by the tests of behaviour, which check that none is missing, and the fault runs (`faults/`).
+//! Shared by the behaviour tests, which check that every path is listed, and the fault runs (`faults/`).
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 

@@ -1,8 +1,8 @@
-//! A protocol of the tests, on both sides, for what the gateway promises to every connector: what it is given of a turn,
-//! what is asked of it, and what is made of what it says. Its options set what it can do.
+//! A protocol of the tests, on both sides, for the gateway's promises to every connector: the input of a turn, the
+//! requests, and the handling of its events. Its options set its abilities.
 //!
-//! A request to the agent is the turn as the connector got it; the agent answers with frames that name one thing each:
-//! `{"text"}`, `{"call": [id, name]}`, `{"task": id}`, `{"lose": kind}`, `{"event": …}`, `{"end": "completed"}`.
+//! A request to the agent is the turn as the connector received it; the agent answers with frames that name one event
+//! each: `{"text"}`, `{"call": [id, name]}`, `{"task": id}`, `{"lose": kind}`, `{"event": …}`, `{"end": "completed"}`.
 //!
 //! Not here: protocols that exist.
 
@@ -34,7 +34,7 @@ pub const PUPPET: &str = "puppet";
 /// The agents' half.
 pub struct PuppetUpstream;
 
-/// What an agent can do.
+/// The abilities of an agent.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PuppetOptions {

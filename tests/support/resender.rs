@@ -54,7 +54,7 @@ struct Body {
     history: Vec<Value>,
     #[serde(default)]
     input: Vec<Value>,
-    /// What the client's history ends with, as [`shown`] shows it.
+    /// The end of the client's history, in the form of [`shown`].
     last: Option<String>,
     #[serde(default)]
     begins_again: bool,

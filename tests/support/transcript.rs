@@ -90,12 +90,12 @@ impl Transcript {
         }
     }
 
-    /// The error code of the terminal frame; empty if there is none.
+    /// The error code of the terminal frame; empty without an error.
     pub fn code(&self) -> &str {
         str_field(&self.last["error"], "code")
     }
 
-    /// The error message of the terminal frame; empty if there is none.
+    /// The error message of the terminal frame; empty without an error.
     pub fn error_message(&self) -> &str {
         str_field(&self.last["error"], "message")
     }

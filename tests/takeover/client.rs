@@ -1,4 +1,4 @@
-//! A client whose answer may break off, stall or end, at any moment. Not here: what is expected of the answer.
+//! A client whose answer may break off, stall or end, at any moment. Not here: the expected answer.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Client {
         self.task.is_finished()
     }
 
-    /// What it has received so far.
+    /// The bytes received so far.
     pub(crate) fn received(&self) -> Received {
         self.received.lock().expect("no panic").clone()
     }

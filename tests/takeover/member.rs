@@ -1,4 +1,4 @@
-//! A gateway that is one of several in this process, and the store that they share. Not here: what is sent to them.
+//! A gateway that is one of several in this process, and their shared store. Not here: the requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::support::paths::ROUTES;
 use crate::support::replicas::{Hub, Replica};
 use crate::support::upstream::Upstream;
 
-/// How long a replica may be silent. The tests move the clock instead of waiting for it.
+/// Time without a connection after which a replica is fenced. The tests move the clock instead of waiting.
 pub(crate) const LEASE: Duration = Duration::from_secs(600);
 
 /// Several gateways, and the agent behind them.
@@ -57,7 +57,7 @@ impl Stand {
         Member::start(self.hub.join(), self.config.clone()).await
     }
 
-    /// What was not renewed for a lease is taken over, by the second gateway and the third at once.
+    /// Runs whose lease was not renewed are taken over, by the second gateway and the third at once.
     pub(crate) async fn take_over(&self) {
         self.hub.advance(LEASE);
         let survivors = || self.members.iter().skip(1).take(2);

@@ -1,6 +1,6 @@
-//! Receivers of pushes that are named, replaced and removed on other gateways than the one that sends to them, and that
-//! go on to get what happens when that one is lost: one sender, each event once and in order, the last ones perhaps again
-//! after a loss.
+//! Push receivers that are registered, replaced and removed on other gateways than the one that sends to them, and that
+//! continue to receive after that gateway is lost: one sender, each event once and in order, the last ones possibly
+//! again after a loss.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::support::upstream::{Reply, Upstream};
 
 /// Longer than a gateway takes to look whether it still sends, and to try again.
 const A_WHILE: Duration = Duration::from_millis(2500);
-/// What a receiver gets of a run that says hello.
+/// The notifications of a run that says hello.
 const ALL: [&str; 4] = ["task SUBMITTED", "WORKING", "hello", "COMPLETED"];
 
 async fn stand(agent: Upstream) -> Stand {
@@ -154,7 +154,7 @@ async fn receivers_of_a_killed_gateway_get_the_end_from_another_one() {
     stand.members[0].replica.kill();
     stand.take_over().await;
     let mut received = until_last(&receiver, "FAILED").await;
-    // What was sent last may be sent once more, and an artifact's end has no text.
+    // The last notification may be sent once more, and an artifact's end has no text.
     received.dedup();
     received.retain(|notification| !notification.is_empty());
     assert_eq!(received, ["task SUBMITTED", "WORKING", "hello", "FAILED"]);

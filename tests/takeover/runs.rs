@@ -59,8 +59,8 @@ async fn a_run_that_three_gateways_follow_is_stopped_on_a_fourth() {
     }
 }
 
-/// An agent is not read beyond a bound while the store cannot be reached, and its run goes on once that is over: a store that
-/// several gateways share is waited for as long as the run is this one's.
+/// An agent is not read beyond a limit while the store is unreachable, and its run continues after the outage: with a
+/// shared store, a run waits as long as this gateway owns it.
 #[tokio::test]
 async fn an_agent_that_says_much_during_an_outage_is_waited_for() {
     let piece = "x".repeat(100_000);
@@ -84,7 +84,7 @@ async fn an_agent_that_says_much_during_an_outage_is_waited_for() {
     assert_eq!(stand.members[1].events(&run).await.len(), frames.len());
 }
 
-/// A task is stopped on another gateway while its turn comes to a pause: it may be no one's, or anyone's, by then.
+/// A task is stopped on another gateway while its turn pauses: by then any gateway, or none, may own it.
 #[tokio::test]
 async fn a_task_is_stopped_on_another_gateway_whenever_it_comes_to_a_pause() {
     let agent = Upstream::with_handler(|request| approval_request(&last_input_text(&request.json())));

@@ -1,6 +1,6 @@
-//! A fault at every step of a turn: each call of the store before it begins and after it is done, each event before it is
-//! written, each commit before its gateway learns of it. Whatever the step, the run has one end, the same on all gateways;
-//! the agent is called at most once; its session goes on; and no client has seen what is not stored.
+//! A fault at every step of a turn: each call of the store before it begins and after it is done, each event before it
+//! is written, each commit before its gateway learns of it. At any step, the run has one end, the same on all gateways;
+//! the agent is called at most once; its session continues; and no client has seen events that are not stored.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::support::poll_until;
 use crate::support::replicas::Fault;
 use crate::support::upstream::Upstream;
 
-/// How long a turn may still take steps after its client has its end.
+/// Time that a turn may still take steps after its client received the end.
 const AFTERWARDS: Duration = Duration::from_millis(150);
 /// More steps than a turn has.
 const MAX_STEPS: usize = 400;
 
-/// What is sent to the gateway that fails.
+/// The request to the gateway that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Api {
     Agent,
@@ -38,7 +38,7 @@ enum Plot {
     Answer,
 }
 
-/// What happens to the gateway.
+/// The fault of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Killed,
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// An agent that asks for an approval if it is asked to, and otherwise repeats what it was sent.
+/// An agent that asks for an approval on request, and otherwise repeats its input.
 fn agent() -> Upstream {
     Upstream::with_handler(|request| {
         let body = request.json();
@@ -200,7 +200,7 @@ fn is_end(frame: &Value) -> bool {
     frame["object"] == "response" && frame["status"].as_str().is_some_and(|status| ends.contains(&status))
 }
 
-/// What a client of the Agent API has received is what is stored.
+/// The events that a client of the Agent API received are the stored ones.
 fn expect_stored(received: &Received, stored: &[Value], what: &str) {
     for frame in &received.frames {
         let is_stored = stored.iter().any(|known| known == frame);
@@ -248,7 +248,7 @@ async fn play(stand: &mut Stand, client: Api, plot: Plot, kind: Kind, step: usiz
     Some(reached)
 }
 
-/// Lets the other gateways go on, and checks what there is.
+/// Lets the other gateways continue, and checks the result.
 async fn settle(
     stand: &mut Stand,
     scene: &Scene,

@@ -1,8 +1,8 @@
-//! Which file of a crate imports which, read from their `use` lines and from paths in their code.
+//! The imports between the files of a crate, read from their `use` lines and from paths in their code.
 //!
 //! An import of a name that a file only re-exports counts as an import of the file that declares it, and a re-export by
-//! itself is no import: a module's front file may show what its children declare. Tests inside a file are not read. Not
-//! here: what may import what (`tests/tidy.rs`).
+//! itself is no import: a module's front file may show its children's declarations. Tests inside a file are not read.
+//! Not here: the allowed imports (`tests/tidy.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -66,7 +66,7 @@ fn without_strings(code: &str) -> String {
     code.split('"').step_by(2).collect::<Vec<_>>().join("\"\"")
 }
 
-/// What is wrong with a line, and what to write instead.
+/// The violation in a line, with a suggestion.
 fn complaint(source: &Source, line: &str) -> Option<String> {
     let words = words(line);
     let find = |list: &[(&str, &str)], words: &[String]| {

@@ -13,7 +13,7 @@ use interlingua_core::{Endpoint, Out, Record};
 use interlingua_native::Native;
 use interlingua_responses::Responses;
 
-/// How many deltas the connection takes at once.
+/// Number of deltas that the connection takes at once.
 pub const TAKEN: usize = 100;
 
 /// A request whose answer is a stream, as a client of this protocol sends it.
@@ -166,7 +166,7 @@ pub enum Kind {
     Arguments,
 }
 
-/// A run with so many deltas of one text in an open message.
+/// A run with this number of deltas of one text in an open message.
 #[must_use]
 pub fn record(kind: Kind, text: &str, count: usize) -> Record {
     let mut record = testkit::started();

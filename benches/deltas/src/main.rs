@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! delta-rig list                  the names of all subjects, one per line
-//! delta-rig SUBJECT COUNT         reads or writes so many deltas of each text after 1,000 others
+//! delta-rig SUBJECT COUNT         reads or writes COUNT deltas of each text after 1,000 others
 //! ```
 //!
 //! A subject is `read PROTOCOL` or `write PROTOCOL` with its form, as `list` prints it.

@@ -105,7 +105,7 @@ fn of_messages(fields: &str, script: Script) -> String {
 /// The client of a protocol.
 ///
 /// # Panics
-/// If none is known: a mistake in a table of this program.
+/// No client has this name, which is a mistake in a table of this program.
 pub(crate) fn client(protocol: &str) -> &'static Client {
     let found = CLIENTS.iter().find(|client| client.protocol == protocol);
     found.unwrap_or_else(|| panic!("no client speaks {protocol:?}"))

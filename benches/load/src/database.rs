@@ -1,5 +1,5 @@
-//! The PostgreSQL server that gateways are measured with, and what of it is measured. It writes durably, as in production.
-//! Not here: starting one, which `interlingua-testing-postgres` does.
+//! The PostgreSQL server that gateways are measured with, and its measurements. It writes durably, as in production.
+//! Not here: starting a server, which `interlingua-testing-postgres` does.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use interlingua_testing_postgres::{Database, Options, Server};
 
-/// How many commits are averaged.
+/// Number of commits in an average.
 const COMMITS: u32 = 300;
 
 /// The server of this process. Its supervisor stops it when the process ends.
@@ -38,7 +38,7 @@ pub(crate) fn cpu_seconds() -> Result<f64> {
     Ok(server()?.cpu_time()?.as_secs_f64())
 }
 
-/// How long one commit takes, one after the other.
+/// Duration of one commit, one after the other.
 pub(crate) fn commit_time(database: &Database<'_>) -> Result<Duration> {
     database.sql("CREATE TABLE IF NOT EXISTS commits (n int, took float8)")?;
     database.sql(&format!(

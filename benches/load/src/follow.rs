@@ -31,7 +31,7 @@ pub(crate) struct Following {
     pub(crate) here: u16,
     pub(crate) there: u16,
     pub(crate) streams: usize,
-    /// How many of them are followed on the other gateway.
+    /// The number of them that are followed on the other gateway.
     pub(crate) followed: usize,
     pub(crate) script: Script,
 }
@@ -109,8 +109,8 @@ pub(crate) async fn follow(load: Following) -> Result<()> {
     Ok(())
 }
 
-/// Resumes an ended run of so many events in its middle, on another gateway, one time after the other. Prints how long it
-/// takes until the first event has come, in microseconds.
+/// Resumes an ended run with this number of events in its middle, on another gateway, one time after the other. Prints
+/// the time until the first event, in microseconds.
 pub(crate) async fn resume(here: u16, there: u16, events: usize, times: usize) -> Result<()> {
     let (named, name) = oneshot::channel();
     let load = Following { here, there, streams: 1, followed: 0, script: Script::Burst { deltas: events } };

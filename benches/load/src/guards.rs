@@ -1,5 +1,5 @@
-//! What protects a gateway that is measured: keys, tokens, TLS, with the limits and logs of one that is put on the internet.
-//! Made for each process, in its folder.
+//! The protection of a measured gateway: keys, tokens, TLS, with the limits and logs of a gateway on the internet. Made
+//! for each process, in its folder.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ access_log = { format = "json", path = "access.jsonl" }
 limits = { rate = "1000000/s", burst = 1000000, streams = 100000, runs = 100000 }
 "#;
 
-/// What protects a gateway.
+/// The protection of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
     Keys,
@@ -41,7 +41,7 @@ pub(crate) enum Guard {
     TlsAndKeys,
 }
 
-/// What a client needs to be let in.
+/// The credentials of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
     /// The value of `Authorization`; empty for none.

@@ -134,7 +134,7 @@ fn with_postgres(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates
 }
 
-/// What is measured of several gateways.
+/// The measurements of several gateways.
 fn plan(options: &Options<'_>) -> replicas::Plan {
     replicas::Plan {
         streams: options.streams.unwrap_or(500),

@@ -21,14 +21,14 @@ use crate::table::{self, median};
 
 /// The lease of the gateways.
 const LEASE: Duration = Duration::from_secs(5);
-/// How far behind the stream of the gateway that drives a run its followers elsewhere may be, 99 of 100 events.
+/// Maximum delay of followers elsewhere behind the stream of the gateway that drives a run, for 99 of 100 events.
 const LONGEST_LAG_MS: f64 = 50.0;
-/// How long CPU time is counted while nothing happens.
+/// Duration of the measurement of idle CPU time.
 const QUIET: Duration = Duration::from_secs(20);
 /// Runs in the store for the rounds of housekeeping.
 const KEPT_RUNS: u32 = 100_000;
 
-/// What is measured, and how often.
+/// The measurements, and their repetitions.
 pub(crate) struct Plan {
     pub(crate) streams: usize,
     /// Streams on each gateway while nothing happens.
@@ -95,7 +95,7 @@ fn following(
     Running::start_reading("follow", &mut command)
 }
 
-/// How much later events come on the gateway that does not drive the runs, and what following costs.
+/// The delay of events on a gateway that does not drive the runs, and the cost of following.
 fn lag(setup: &Setup, plan: &Plan, rows: &mut Vec<Vec<String>>) -> Result<()> {
     let pair = Pair::start(setup)?;
     let script = Script::Paced { deltas: plan.deltas, every: Duration::from_millis(20) };
@@ -134,7 +134,7 @@ fn lag(setup: &Setup, plan: &Plan, rows: &mut Vec<Vec<String>>) -> Result<()> {
     Ok(())
 }
 
-/// How long after a kill the runs have ended on the other gateway.
+/// The time after a kill until the runs have ended on the other gateway.
 fn takeover(setup: &Setup, plan: &Plan, rows: &mut Vec<Vec<String>>) -> Result<()> {
     let mut seconds = Vec::new();
     for _ in 0..plan.rounds {
@@ -156,7 +156,7 @@ fn takeover(setup: &Setup, plan: &Plan, rows: &mut Vec<Vec<String>>) -> Result<(
     Ok(())
 }
 
-/// How soon a long run is resumed on the gateway that has not driven it.
+/// The time until a long run is resumed on a gateway that did not drive it.
 fn resume(setup: &Setup, plan: &Plan, rows: &mut Vec<Vec<String>>) -> Result<()> {
     let pair = Pair::start(setup)?;
     let (mut half, mut worst) = (Vec::new(), Vec::new());
@@ -173,7 +173,7 @@ fn resume(setup: &Setup, plan: &Plan, rows: &mut Vec<Vec<String>>) -> Result<()>
     Ok(())
 }
 
-/// What a process has.
+/// A value of a process's status.
 fn status(id: u32, name: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
     let line = status.lines().find(|line| line.starts_with(name)).with_context(|| format!("no {name}"))?;

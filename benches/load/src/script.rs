@@ -80,7 +80,7 @@ impl FromStr for Script {
 pub(crate) struct Frames {
     deltas: Deltas,
     run: u64,
-    /// How many deltas there were.
+    /// The number of deltas so far.
     written: usize,
 }
 
@@ -91,12 +91,12 @@ impl Frames {
         Ok(Self { deltas, run, written: 0 })
     }
 
-    /// How many frames a run has besides its deltas.
+    /// The number of frames of a run beside its deltas.
     pub(crate) fn others(&self) -> usize {
         self.deltas.others()
     }
 
-    /// What stands before the first delta.
+    /// The frames before the first delta.
     pub(crate) fn begin(&self) -> Vec<String> {
         self.deltas.begin(self.run)
     }
@@ -106,7 +106,7 @@ impl Frames {
         self.deltas.delta(self.run, self.written - 1)
     }
 
-    /// What stands after the last delta.
+    /// The frames after the last delta.
     pub(crate) fn end(&self) -> Vec<String> {
         self.deltas.end(self.run, self.written)
     }

@@ -16,7 +16,7 @@ use crate::guards::{Guard, Pass};
 use crate::processes::Running;
 use crate::upstream;
 
-/// How long a process may take to respond to its first request.
+/// Time that a process has to respond to its first request.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,7 +92,7 @@ pub(crate) struct Target {
     pub(crate) running: Option<Running>,
     /// From the start of the process to its first 200 response.
     pub(crate) ready_after: Duration,
-    /// What its clients need.
+    /// The credentials for its clients.
     pub(crate) pass: Pass,
     /// The database that is its own. Dropped, and deleted, after the process has ended.
     _database: Option<Database<'static>>,
@@ -158,7 +158,7 @@ impl Target {
         let started = Instant::now();
         let mut running = Running::start(&between.name(), &mut command, &folder.join("log"))?;
 
-        // TLS is asked for nothing here: a handshake would be the client's.
+        // With TLS no request is sent: the handshake needs a client.
         while !(if is_secure { TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() } else { responds(port, path) })
         {
             running.still_runs().with_context(|| format!("see {}", folder.join("log").display()))?;

@@ -84,10 +84,10 @@ impl Chunked {
     }
 }
 
-/// How much of a frame says what it is, in bytes.
+/// Number of bytes of a frame that determine its kind.
 const MAX_START: usize = 256;
 
-/// What the start of a frame with content has, by protocol.
+/// Text in the start of a frame with content, by protocol.
 const CONTENTS: &[&str] = &[
     "\"object\":\"content\"",
     "\"artifactUpdate\":",
@@ -97,7 +97,7 @@ const CONTENTS: &[&str] = &[
     "\"text_delta\"",
 ];
 
-/// What the start of the frame has that completes an answer, by protocol. In the Agent API it is a status.
+/// Text in the start of the frame that completes an answer, by protocol. In the Agent API it is a status.
 const ENDS: &[&str] =
     &["\"TASK_STATE_COMPLETED\"", "\"response.completed\"", "data: [DONE]", "\"RUN_FINISHED\"", "\"message_stop\""];
 
@@ -114,7 +114,7 @@ pub(crate) struct Events {
     pub(crate) ended: Option<Ended>,
 }
 
-/// How a stream of events ended.
+/// The end of a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Ended {
     Completed,
@@ -138,7 +138,7 @@ impl Events {
             let fields: [&[u8]; 3] = [b"data: ", b"event: ", b"id: "];
             self.count += usize::from(fields.iter().any(|field| frame.starts_with(field)));
             if self.count > count {
-                // Responses have an end, and behind it the mark that other protocols end with.
+                // A stream of Responses has an end, and then the mark that other protocols end with.
                 if self.ended.is_some() && frame != b"data: [DONE]" {
                     bail!("an event follows the terminal one");
                 }
@@ -155,7 +155,7 @@ impl Events {
     }
 }
 
-/// What a frame is, by its start: content, or an end. Object and status precede long fields.
+/// The kind of a frame, by its start: content, or an end. Object and status precede long fields.
 fn classify(start: &[u8]) -> (bool, Option<Ended>) {
     let contains = |what: &str| memmem::find(start, what.as_bytes()).is_some();
     let ended = if CONTENTS.iter().any(|content| contains(content)) {

@@ -1,5 +1,5 @@
-//! The agent of the cluster, in the Agent API: it answers a text with words that are known beforehand, and counts how
-//! often it is asked each text, so that a turn that is executed twice is seen.
+//! The agent of the cluster, in the Agent API: it answers a text with known words, and counts the requests for each
+//! text, so that a turn that is executed twice is detected.
 //!
 //! Not here: other agents of the rig.
 
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use crate::frames::{EVENTS, closing, data, delta, opening, response};
 use crate::server::{Request, Server, chunk};
 
-/// What the agent is asked: the text of a request is this, in words.
+/// The task of a request. The text of a request is this, in words.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    /// What distinguishes it from all others.
+    /// The unique key of the task.
     pub(crate) key: String,
     /// Number of deltas in the answer.
     pub(crate) words: usize,
@@ -68,7 +68,7 @@ impl Agent {
         self.server.url("/process")
     }
 
-    /// How often it was asked each text, by [`Task::key`].
+    /// The number of requests for each text, by [`Task::key`].
     pub(crate) fn asked(&self) -> HashMap<String, usize> {
         locked(&self.asked).clone()
     }
@@ -108,12 +108,12 @@ pub(crate) fn asking(id: &str) -> String {
     format!("ask {id}")
 }
 
-/// What is counted for a decision that reached the agent.
+/// The count's key for a decision that reached the agent.
 pub(crate) fn decided(id: &str) -> String {
     format!("decision {id}")
 }
 
-/// If a request has to do with an approval: what is counted, and the answer.
+/// The count's key and the answer, for a request about an approval.
 fn decision(body: &[u8]) -> Option<(String, String)> {
     let parsed: Value = serde_json::from_slice(body).ok()?;
     let last = parsed["input"].as_array()?.last()?;

@@ -14,7 +14,7 @@ use crate::{http, stream};
 
 /// For how long a client reads a stream without frames.
 const SILENCE: Duration = Duration::from_secs(4);
-/// How long a client tries to reach the end of a run.
+/// Time that a client tries to reach the end of a run.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Time between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -71,7 +71,7 @@ impl Protocol {
     }
 }
 
-/// What a client saw of one run.
+/// A client's view of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) protocol: Protocol,
@@ -105,7 +105,7 @@ pub(crate) fn run(protocol: Protocol, task: Task, addresses: &[SocketAddr], rand
     seen
 }
 
-/// Begins a run and reads its stream there, until no frame came for so long, without resuming it.
+/// Begins a run and reads its stream there, until no frame arrived for this time, without resuming it.
 pub(crate) fn begin_at(address: SocketAddr, protocol: Protocol, task: Task, silence: Duration) -> Seen {
     let mut seen = Seen { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() };
     match read_while_active(address, &protocol.start(&seen.task), silence) {

@@ -20,7 +20,7 @@ use crate::check::Check;
 use crate::{Rig, http};
 
 const MIX: Mix = Mix { clients: 24, words: (5, 40), pace: Duration::from_millis(50) };
-/// As libfaketime takes them.
+/// Offsets in the form of libfaketime.
 const CLOCKS: [&str; 2] = ["+3600s", "-3600s"];
 /// Long enough for a round of the gateway that deletes what is old: a hundred runs bring it forward.
 const TIME: Duration = Duration::from_secs(30);
@@ -73,7 +73,7 @@ fn library() -> Result<PathBuf> {
     paths.find(|path| path.exists()).context("libfaketime.so.1 was not found below /usr/lib")
 }
 
-/// How many gateways have another hour than this machine, by the header `Date`.
+/// The number of gateways with another hour than this machine, by the header `Date`.
 fn apart(cluster: &Cluster) -> Result<usize> {
     let mut dates = Vec::new();
     for address in cluster.addresses() {

@@ -1,6 +1,6 @@
 //! Several gateways on one database, each behind a proxy of its own.
 //!
-//! Not here: what is done to them, and what clients ask them.
+//! Not here: faults, and requests of clients.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::gateway::Gateway;
 use crate::stream::Frame;
 use crate::{Rig, http};
 
-/// How long a gateway may be silent before others take its runs over.
+/// Time without a connection after which other gateways take over the runs of a gateway.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
 /// Routes in front of the agent `demo`. A client that leaves does not cancel its run: it comes back elsewhere.
@@ -65,7 +65,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a server, and so many gateways one after the other.
+    /// Starts a server, and this number of gateways one after the other.
     pub(crate) fn start(rig: &Rig, replicas: usize, options: &Options) -> Result<Self> {
         let (server, agent) = (Server::start(options)?, Agent::start()?);
         let mut cluster = Self {
@@ -135,12 +135,12 @@ impl Cluster {
         self.replicas.iter().map(|replica| replica.gateway.address).collect()
     }
 
-    /// How many gateways the database knows as active.
+    /// The number of gateways that are active according to the database.
     pub(crate) fn active(&self) -> Result<usize> {
         Ok(self.sql("SELECT count(*) FROM interlingua.replicas WHERE state = 'active'")?.parse()?)
     }
 
-    /// Waits until the database knows so many gateways as active and no run is held by another one.
+    /// Waits until this number of gateways is active according to the database and no other one owns a run.
     pub(crate) fn wait_settled(&self, active: usize, limit: Duration) -> Result<Duration> {
         let started = Instant::now();
         let lost = "SELECT count(*) FROM interlingua.runs r LEFT JOIN interlingua.replicas p ON p.id = r.holder

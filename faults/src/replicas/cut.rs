@@ -1,6 +1,6 @@
-//! One gateway is cut off from the store: what it asks gets lost, or the answers, or its connections are closed and new
-//! ones refused; shorter than the lease and longer. The others go on; it says no second end, and serves again when the
-//! way is free.
+//! One gateway is cut off from the store: its requests are lost, or the answers, or its connections are closed and new
+//! ones refused; for less than the lease and for longer. The others continue; it sends no second end, and serves again
+//! when the connection works.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,14 +18,14 @@ use crate::Rig;
 use crate::check::Check;
 
 const MIX: Mix = Mix { clients: 16, words: (5, 60), pace: Duration::from_millis(100) };
-/// Clients that stay at the gateway that is cut off, with answers that go on for longer than the cut.
+/// Clients that stay at the isolated gateway, with answers that last longer than the cut.
 const STAYING: usize = 4;
 const WORDS: usize = 120;
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(9);
 /// From the free way to the end of a new run there.
 const MAX_BACK: Duration = Duration::from_secs(10);
-/// After this time the gateway knows that it is cut off, and refuses a new run within the next.
+/// Time after which the gateway knows that it is cut off, and refuses a new run.
 const KNOWN: Duration = Duration::from_millis(3500);
 const MAX_REFUSAL: Duration = Duration::from_secs(1);
 

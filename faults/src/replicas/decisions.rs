@@ -21,7 +21,7 @@ use crate::http;
 use crate::stream::{Frame, read_while_active};
 
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long someone tries to give a decision.
+/// Time that a client tries to send a decision.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Pairs of people at work.
@@ -30,10 +30,10 @@ pub(crate) struct Deciders {
     pairs: Vec<JoinHandle<Vec<Decided>>>,
 }
 
-/// What became of one approval.
+/// The outcome of one approval.
 struct Decided {
     id: String,
-    /// How many of the two were answered that their decision was taken.
+    /// The number of decisions, of the two, that were accepted.
     taken: usize,
     /// Answers that no one must get.
     wrong: Vec<String>,

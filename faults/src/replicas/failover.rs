@@ -1,5 +1,5 @@
-//! The primary dies, and its synchronous standby takes over: gateways have both in their URL, and find the one that takes
-//! writes. What was committed is there.
+//! The primary dies, and its synchronous standby takes over: gateways have both in their URL, and find the one that
+//! accepts writes. Committed data is there.
 //!
 //! Not here: a standby that is behind, which may lose commits.
 
@@ -17,7 +17,7 @@ use crate::Rig;
 use crate::check::Check;
 
 const MIX: Mix = Mix { clients: 24, words: (20, 120), pace: Duration::from_millis(100) };
-/// How long it takes until someone has noticed that the primary is gone.
+/// Time until the failure of the primary is detected.
 const NOTICED: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {

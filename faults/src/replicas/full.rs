@@ -1,5 +1,5 @@
-//! The database takes no writes: it is set to read-only, and the disk of its tables is full. Then it takes them again.
-//! What was acknowledged stays, runs under way go on, and all gateways recover by themselves.
+//! The database accepts no writes: it is set to read-only, and the disk of its tables is full. Then it accepts them
+//! again. Acknowledged data stays, active runs continue, and all gateways recover by themselves.
 //!
 //! Not here: SQLite on a full disk (`store.rs`).
 
@@ -19,7 +19,7 @@ use crate::check::Check;
 use crate::http;
 
 const MIX: Mix = Mix { clients: 24, words: (20, 100), pace: Duration::from_millis(100) };
-/// How long nothing can be written. Runs that are not written within 10 s may fail.
+/// Duration of the outage. Runs that are not written within 10 s may fail.
 const OUTAGE: Duration = Duration::from_secs(7);
 /// A gateway refuses new runs once the database has failed for two seconds.
 const GRACE: Duration = Duration::from_secs(3);
@@ -95,7 +95,7 @@ fn fail(rig: &Rig, name: &str, options: &Options, fault: Step, repair: Step) -> 
     let all = load.stop()?;
     let named = |what: &str| format!("{what} ({name})");
     let mut checks = vec![
-        // A full disk has room left in pages that are there already: some gateway may go on for a while.
+        // A full disk has room left in existing pages: some gateway may continue for a while.
         Check::at_least(named("gateways that refuse new runs meanwhile"), refused as f64, 1.0, ""),
         Check::at_most(named("all gateways ready again after"), recovered.as_secs_f64(), 5.0, "s"),
         Check::at_most(named("gateways that lost their runs"), cluster.log_lines(LOST).len() as f64, 0.0, ""),

@@ -14,7 +14,7 @@ use super::agent::Task;
 use super::client::{self, Protocol, Seen};
 use super::random::Random;
 
-/// What clients ask for.
+/// The requests of clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     pub(crate) clients: usize,
@@ -74,7 +74,7 @@ impl Load {
 pub(crate) struct Staying(Vec<JoinHandle<Seen>>);
 
 impl Staying {
-    /// Begins so many runs at the same time, with answers of so many words.
+    /// Begins this number of runs at the same time, with answers of this number of words.
     pub(crate) fn start(address: SocketAddr, key: &str, clients: usize, words: usize) -> Self {
         let clients = (0..clients).map(|number| {
             let task = Task { key: format!("{key}-{number}"), words, pace: Duration::from_millis(100) };

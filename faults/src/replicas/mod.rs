@@ -1,9 +1,9 @@
 //! Scenarios with several gateways on one PostgreSQL database: each is a real process that reaches the database through
-//! a proxy of its own, in front of one scripted agent that counts what it is asked.
+//! a proxy of its own, in front of one scripted agent that counts its requests.
 //!
 //! A scenario starts a [`cluster::Cluster`] and a [`load::Load`] of clients that begin runs and resume them elsewhere,
-//! breaks something, ends the load and lets [`oracle::check`] compare what clients saw with what each gateway says
-//! afterwards.
+//! injects a fault, ends the load and calls [`oracle::check`], which compares the clients' views with the answers of
+//! each gateway afterwards.
 //!
 //! Not here: the store alone (`tests/store`), and single runs on several gateways (`tests/replicas`).
 
@@ -36,12 +36,12 @@ use anyhow::{Result, ensure};
 use self::client::Seen;
 use crate::http;
 
-/// What the log says of a gateway whose runs others take over.
+/// The log line of a gateway whose runs others take over.
 const LOST: &str = "this gateway loses the runs that it has";
-/// How long gateways may take to write again after the database is back.
+/// Time that gateways have to write again after the database is back.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 
-/// How many runs ended because their gateway lost them.
+/// The number of runs that ended because their gateway lost them.
 fn interrupted(all: &[Seen]) -> usize {
     let last = all.iter().filter_map(|seen| seen.frames.last());
     last.filter(|frame| frame.data.contains("GATEWAY_RESTARTED")).count()

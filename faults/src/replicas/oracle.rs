@@ -1,7 +1,7 @@
-//! What must hold after every fault: compares what clients saw with what each gateway says afterwards, and with what the
-//! agent was asked.
+//! Properties that hold after every fault: compares the clients' views with the answers of each gateway afterwards, and
+//! with the agent's requests.
 //!
-//! Not here: how long something may take, which each scenario says itself.
+//! Not here: time limits, which each scenario has.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::stream::{Frame, read};
 
 /// Runs that are read at the same time.
 const READERS: usize = 4;
-/// How many differences are printed of each kind.
+/// The number of printed differences of each kind.
 const MAX_SHOWN: usize = 3;
 
 /// Differences of each kind.
@@ -32,7 +32,7 @@ struct Found {
     differing: Mutex<Vec<String>>,
     /// Answers that no client must get.
     wrong: Mutex<Vec<String>>,
-    /// Texts that the agent was asked more than once.
+    /// Texts that the agent received more than once.
     twice: Mutex<Vec<String>>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn is_completed(seen: &Seen) -> bool {
     seen.frames.last().is_some_and(Frame::is_completed)
 }
 
-/// What a client sees by itself.
+/// Checks the view of one client by itself.
 fn check_seen(seen: &Seen, found: &Found) {
     for wrong in &seen.wrong {
         add(&found.wrong, wrong.clone());
@@ -146,7 +146,8 @@ fn compare_one(address: SocketAddr, seen: &Seen, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// How many of these streams, which may have been closed before their end, are no beginning of what a gateway says now.
+/// The number of these streams, which may have been closed before their end, that are no prefix of a gateway's current
+/// answer.
 pub(crate) fn not_beginnings(cluster: &Cluster, all: &[Seen]) -> Result<usize> {
     let mut differing = 0;
     for seen in all {

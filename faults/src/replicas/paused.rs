@@ -1,5 +1,6 @@
-//! A gateway is stopped with SIGSTOP while its clients stay: shorter than the lease, after which everything goes on, and
-//! longer, after which others have ended its runs. Woken, it says no second end, joins under a new id and serves again.
+//! A gateway is stopped with SIGSTOP while its clients stay: for less than the lease, after which everything continues,
+//! and for longer, after which others have ended its runs. After SIGCONT it sends no second end, joins under a new id
+//! and serves again.
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::Rig;
 use crate::check::Check;
 
 const MIX: Mix = Mix { clients: 16, words: (5, 60), pace: Duration::from_millis(100) };
-/// Clients that stay at the paused gateway, with answers that go on for longer than the pause.
+/// Clients that stay at the paused gateway, with answers that last longer than the pause.
 const STAYING: usize = 8;
 const WORDS: usize = 100;
 /// From waking to the end of a new run.
@@ -42,7 +43,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     thread::sleep(Duration::from_secs(1));
     paused.pause()?;
     let taken_over = cluster.wait_settled(2, LEASE * 5);
-    // The agent's answers go on meanwhile, for the gateway to find when it wakes.
+    // The agent's answers continue meanwhile, and the gateway reads them when it continues.
     thread::sleep(LEASE);
     paused.unpause()?;
     let taken_over = taken_over?;

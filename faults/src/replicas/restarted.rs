@@ -1,5 +1,5 @@
-//! PostgreSQL is restarted under load: orderly, by a crash, and by a crash after which it is away for longer than a lease.
-//! Runs that were under way go on: no gateway takes them over, since all were without the database.
+//! PostgreSQL is restarted under load: orderly, by a crash, and by a crash after which it is away for longer than a
+//! lease. Active runs continue: no gateway takes them over, since all gateways lost the database.
 //!
 //! Not here: another server that takes over (`failover.rs`).
 
@@ -18,7 +18,7 @@ use crate::check::Check;
 
 const MIX: Mix = Mix { clients: 24, words: (20, 120), pace: Duration::from_millis(100) };
 
-/// How the server stops, and for how long it is away.
+/// The way the server stops, and the duration of its absence.
 struct Outage {
     stop: fn(&Server) -> Result<()>,
     away: Duration,
@@ -32,7 +32,7 @@ const OUTAGES: [Outage; 3] = [
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let mut random = Random::seeded();
-    // What was committed has to be there after a crash.
+    // Committed data must be there after a crash.
     let cluster = Cluster::start(rig, 3, &Options::durable())?;
     thread::sleep(LEASE);
     let load = Load::start(&cluster.addresses(), MIX, &mut random);

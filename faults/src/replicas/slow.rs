@@ -1,7 +1,7 @@
-//! The way to the database is slow for all gateways, then slower, then as before: streams stall and go on, and no gateway
-//! takes the runs of another one over.
+//! The connection to the database is slow for all gateways, then slower, then as before: streams stall and continue,
+//! and no gateway takes over another one's runs.
 //!
-//! Not here: a way that is cut (`cut.rs`).
+//! Not here: a cut connection (`cut.rs`).
 
 use std::thread;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::Rig;
 use crate::check::Check;
 
 const MIX: Mix = Mix { clients: 24, words: (5, 40), pace: Duration::from_millis(50) };
-/// How long everything on the way is held back, one way. A statement and its answer take twice as long.
+/// Delay of all traffic, one way. A statement and its answer take twice as long.
 const DELAYS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(150)];
-/// How long each delay lasts.
+/// Duration of each delay.
 const TIME: Duration = Duration::from_secs(12);
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {

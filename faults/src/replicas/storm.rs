@@ -17,7 +17,7 @@ use crate::Rig;
 use crate::check::Check;
 
 const DURATION: Duration = Duration::from_secs(120);
-/// For a long run: goes on until so many gateways were killed.
+/// For a long run: the number of gateways to kill.
 const KILLS: &str = "INTERLINGUA_FAULTS_KILLS";
 const REPLICAS: usize = 3;
 /// Clients that resume by number, clients of A2A, and pairs of people who decide: 200 together.

@@ -22,7 +22,7 @@ use crate::server::{Server, answer};
 use crate::stream::{Answer, read_while_active};
 
 const SILENCE: Duration = Duration::from_secs(4);
-/// How long a client follows a task, and the receiver waits for the last notifications.
+/// Time that a client follows a task, and that the receiver waits for the last notifications.
 const LIMIT: Duration = Duration::from_secs(60);
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -37,7 +37,7 @@ pub(crate) struct Tasks {
     _receiver: Server,
 }
 
-/// What a client saw of one task.
+/// A client's view of one task.
 struct Seen {
     task: Task,
     id: String,
@@ -202,7 +202,7 @@ fn await_last(received: &Received, all: &[Seen]) -> HashMap<String, Vec<Value>> 
 /// The notifications of a task as positions: 0 is the task, 1 that it works, then the words, and last the end.
 struct Order {
     is_broken: bool,
-    /// How often something came again.
+    /// The number of repeated notifications.
     again: usize,
 }
 
@@ -215,7 +215,8 @@ impl Order {
             // A task that failed need not have got to its last word.
             let is_end = first == end;
             let skips = !is_end || seen.end.as_ref().is_some_and(|end| end.ends_with("COMPLETED"));
-            // Also after a step back: who goes on sending there sends everything from there on, and no one else sends.
+            // Also after a step back: a sender that continues there sends everything from there, and it is the only
+            // sender.
             order.is_broken |= skips && first > last.unwrap_or(0) + 1;
             order.again += usize::from(last.is_some_and(|last| first <= last));
             last = Some(to);

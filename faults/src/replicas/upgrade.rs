@@ -1,8 +1,8 @@
 //! Two gateways behind HAProxy, with the configuration of `examples/replicas`, are replaced one after the other under
-//! load, several times. No request fails: streams under way end on their gateway, new requests go to the other one, and
-//! who follows a run from the gateway that stops goes on at the other one.
+//! load, several times. No request fails: open streams end on their gateway, new requests use the other one, and a
+//! follower of a run on the stopping gateway continues at the other one.
 //!
-//! Not here: what single clients do meanwhile (`visitors.rs`).
+//! Not here: single clients during the upgrade (`visitors.rs`).
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,12 +24,12 @@ const HAPROXY: &str = include_str!("../../../examples/replicas/haproxy.cfg");
 const SERVERS: [&str; 2] = ["172.30.77.11:8080", "172.30.77.12:8080"];
 const SERVER: &str = "shutdown_delay = \"3s\"\ndrain = \"20s\"\ntrusted_proxies = [\"127.0.0.1\"]\n\
                       limits = { connections_per_address = 20000 }";
-/// How often each gateway is replaced.
+/// Number of replacements of each gateway.
 const ROUNDS: usize = 3;
 const MIX: Mix = Mix { clients: 16, words: (5, 60), pace: Duration::from_millis(50) };
 /// The delay, the longest run, and the time to close everything.
 const LONGEST_STOP: Duration = Duration::from_secs(3 + 15 + 5);
-/// How long the balancer takes to use a gateway again.
+/// Time until the balancer uses a gateway again.
 const NOTICED: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
@@ -80,7 +80,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// How many did not begin, or did not complete.
+/// The number of runs that did not begin, or did not complete.
 fn failed(what: &str, all: &[Seen]) -> f64 {
     let failed: Vec<_> = all.iter().filter(|seen| seen.id.is_none() || !oracle::is_completed(seen)).collect();
     for seen in failed.iter().take(3) {

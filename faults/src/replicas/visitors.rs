@@ -16,15 +16,15 @@ use super::agent::Task;
 use super::client::{Protocol, Seen};
 use crate::stream::{self, Frame};
 
-/// Of each kind.
+/// Clients of each kind.
 const CLIENTS: usize = 4;
 /// A run that outlasts the delay of a gateway that stops.
 const LONG: (usize, Duration) = (80, Duration::from_millis(100));
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a long run may be followed.
+/// Maximum time that a long run is followed.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What they got.
+/// The answers to the clients.
 #[derive(Default)]
 pub(crate) struct Visited {
     pub(crate) answers: usize,

@@ -131,7 +131,7 @@ impl A2a {
         if let Ending::Refused(status) = play.turn.ending {
             return Reply::complete(status, JSON, r#"{"detail":"not now"}"#);
         }
-        // An answer goes on with the task that asked.
+        // An answer continues the task with the question.
         let asked = message["taskId"].as_str().filter(|id| !id.is_empty());
         let is_new = asked.is_none();
         let task = asked.map_or_else(|| format!("task_{}_{}", play.mark.play, play.mark.turn), str::to_owned);

@@ -289,7 +289,7 @@ impl Answer {
         self.list(json!({ "role": "assistant", "content": "", "toolCalls": [listed] }));
     }
 
-    /// What a node asks with `interrupt()`.
+    /// The question of a node's `interrupt()`.
     fn ask(&mut self, play: &Play<'_>, ask: &Ask) {
         self.asked.push(match ask {
             Ask::Approval(call) => {

@@ -158,7 +158,7 @@ fn base64_of(data: &str) -> &str {
     data.strip_prefix("data:").and_then(|url| url.split_once(";base64,")).map_or(data, |(_, base64)| base64)
 }
 
-/// An output or a decision that answers what was asked in the turn before.
+/// An output or a decision that answers a question of the previous turn.
 fn answered(play: &Play<'_>, data: &Value) -> Vec<Item> {
     let id = data["call_id"].as_str().or(data["approval_request_id"].as_str()).unwrap_or_default();
     if !id.starts_with(&play.mark.to_string()) {

@@ -104,7 +104,7 @@ fn not_found() -> Reply {
     Reply::complete(404, JSON, r#"{"detail":"Not Found"}"#)
 }
 
-/// Starts a reply, or lets one go on. What comes of it, only the stream says.
+/// Starts a reply, or continues one. Only the stream contains its events.
 fn chat(sessions: &mut HashMap<String, Session>, request: &ReceivedRequest, stage: &Stage) -> Reply {
     let body = request.json();
     let input = &body["input"];
@@ -195,7 +195,7 @@ impl Session {
         event.to_string()
     }
 
-    /// What happens in the session: all of the reply, or its end alone if it was read before.
+    /// The events of the session: all of the reply, or its end alone if it was read before.
     fn stream(&mut self, stage: &Stage) -> Reply {
         let played = self.mark.and_then(|mark| stage.at(mark));
         let Some(play) = played.filter(|_| self.last.is_none()) else {
@@ -352,7 +352,7 @@ fn pieces_of(kind: &str, block: &str, pieces: &[&str]) -> Vec<Value> {
     frames
 }
 
-/// A call as it stands in a message, and where it is asked about.
+/// A call as a message contains it, and as a question refers to it.
 fn asked(play: &Play<'_>, call: &Call, state: &str) -> Value {
     json!({
         "type": "tool_call", "id": play.id(call.name), "name": call.tool, "input": call.whole(), "state": state,

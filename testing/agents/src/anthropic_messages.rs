@@ -15,10 +15,10 @@ pub(crate) struct AnthropicMessages {
     pub(crate) dialect: Dialect,
 }
 
-/// How servers differ in what they write.
+/// Differences between servers in their output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// As Anthropic writes.
+    /// The original.
     #[default]
     Anthropic,
     /// LiteLLM: the cost at the end alone, no pings, every block with the same index, a call's arguments in one piece.
@@ -94,7 +94,7 @@ fn blocks(message: &Value) -> Vec<Value> {
     }
 }
 
-/// What the original refuses.
+/// The errors of the original.
 fn check(body: &Value) -> Result<(), String> {
     for (field, is_there) in [
         ("model", body["model"].is_string()),
@@ -143,7 +143,7 @@ fn check(body: &Value) -> Result<(), String> {
     open.first().map_or(Ok(()), |call| Err(format!("`tool_use` ids without `tool_result` blocks: {call}")))
 }
 
-/// What the model thought in the turn before, if a result of a call of it comes with this one.
+/// The model's reasoning of the previous turn, if this request contains the result of one of its calls.
 fn thoughts_before(play: &Play<'_>, stage: &Stage) -> Option<String> {
     let turn = play.mark.turn.checked_sub(1)?;
     let before = stage.peek(Mark { turn, ..play.mark })?.turn.agent;
@@ -154,7 +154,7 @@ fn thoughts_before(play: &Play<'_>, stage: &Stage) -> Option<String> {
     })
 }
 
-/// A model that thinks goes on only if its thoughts before a call come back with the result of it.
+/// A model with reasoning continues only if its reasoning before a call is sent back with the call's result.
 fn check_thoughts(body: &Value, thoughts: Option<&str>) -> Result<(), String> {
     let Some(thoughts) = thoughts else { return Ok(()) };
     let messages = body["messages"].as_array().into_iter().flatten();

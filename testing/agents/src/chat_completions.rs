@@ -17,10 +17,10 @@ pub(crate) struct ChatCompletions {
     pub(crate) dialect: Dialect,
 }
 
-/// How servers differ in what they write.
+/// Differences between servers in their output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// As OpenAI writes, with the thoughts of DeepSeek.
+    /// OpenAI's form, with the reasoning of DeepSeek.
     #[default]
     OpenAi,
     /// vLLM: other words for thoughts, empty lists of calls in each piece, the cost with every piece.
@@ -115,7 +115,7 @@ fn refusal(status: u16, code: &str, message: &str) -> Reply {
     Reply::complete(status, &[("content-type", "application/json")], json!({ "error": error }).to_string())
 }
 
-/// What a strict server refuses.
+/// The errors of a strict server.
 fn check(body: &Value) -> Result<(), String> {
     if body["model"].as_str().is_none_or(str::is_empty) {
         return Err("you must provide a model parameter".to_owned());

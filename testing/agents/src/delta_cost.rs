@@ -1,10 +1,10 @@
-//! What a text delta costs in a connector, from the bytes of the stream to the record, beside the reader of the Agent API in
-//! core: the harness of the benchmarks in `adapters/*/benches/connect.rs`.
+//! The cost of a text delta in a connector, from the bytes of the stream to the record, beside the reader of the Agent
+//! API in core: the harness of the benchmarks in `adapters/*/benches/connect.rs`.
 //!
-//! Both read the same texts, and take turns: what else the machine does changes both alike.
+//! Both read the same texts, and take turns, so that other load on the machine affects both alike.
 //!
-//! Not here: allocations, which a test counts (`tests/allocations`), encoding for clients, and the path through a socket,
-//! which `cargo xtask bench load` measures.
+//! Not here: allocations, which a test counts (`tests/allocations`), encoding for clients, and the path through a
+//! socket, which `cargo xtask bench load` measures.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ use crate::deltas::deltas;
 /// Texts of deltas: one token, more of them, and what JSON escapes.
 pub const TEXTS: [&str; 3] = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""];
 
-/// How much of a stream arrives at once, in bytes.
+/// The size of one read, in bytes.
 const CHUNK: usize = 16 * 1024;
 /// The maximum size of a frame, in bytes.
 const MAX_FRAME: usize = 1 << 20;
-/// How many deltas a stream has.
+/// The number of deltas in a stream.
 const DELTAS: usize = 10_000;
-/// How often each stream is read.
+/// The number of reads of each stream.
 const SAMPLES: usize = 100;
 
 /// A turn whose answer is a stream that has just begun. `earlier`: bodies of the answers before it.

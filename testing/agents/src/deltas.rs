@@ -5,10 +5,10 @@
 
 use std::fmt::Write as _;
 
-/// How one protocol writes an answer of one text.
+/// The frames of an answer with one text, in one protocol.
 ///
-/// In frames, `$TEXT` is the text of a delta in JSON without its quotes, `$ALL` that of all deltas, `$N` the number of the
-/// frame in its stream, and `$RUN` twelve digits that differ from run to run.
+/// In frames, `$TEXT` is the text of a delta in JSON without its quotes, `$ALL` the text of all deltas, `$N` the number
+/// of the frame in its stream, and `$RUN` twelve digits that differ between runs.
 struct Format {
     protocol: &'static str,
     /// Bodies of the answers to requests that come before the one for the stream.
@@ -19,7 +19,7 @@ struct Format {
     blank_line: &'static str,
 }
 
-/// What all formats have alike.
+/// The fields that all formats share.
 const PLAIN: Format = Format { protocol: "", earlier: &[], begin: &[], delta: "", end: &[], blank_line: "\n\n" };
 
 const AGENT_API: Format = Format {
@@ -203,7 +203,7 @@ impl Deltas {
         self.delta.write(run, self.begin.len() + number, "")
     }
 
-    /// The frames after the last of so many deltas.
+    /// The frames after the last delta.
     #[must_use]
     pub fn end(&self, run: u64, deltas: usize) -> Vec<String> {
         let all = self.text.repeat(deltas);
@@ -211,13 +211,13 @@ impl Deltas {
         self.end.iter().zip(numbers).map(|(frame, number)| frame.write(run, number, &all)).collect()
     }
 
-    /// How many frames a stream has besides its deltas.
+    /// The number of frames beside the deltas.
     #[must_use]
     pub fn others(&self) -> usize {
         self.begin.len() + self.end.len()
     }
 
-    /// The start of a stream with so many deltas: all but its end.
+    /// The start of a stream with this number of deltas: all frames except its end.
     #[must_use]
     pub fn stream(&self, deltas: usize) -> Vec<u8> {
         let mut stream = self.begin(1).concat();

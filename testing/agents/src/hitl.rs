@@ -175,7 +175,7 @@ fn message(kind: &str, content: &str) -> Value {
 
 /// The answer to a call of the service.
 fn answer(play: &Play<'_>, user: &mut User, interrupt: fn(&Call) -> Value) -> Value {
-    // The id of the session stands in the next answer to a question, and so identifies its turn.
+    // The next answer to a question contains the id of the session, which identifies its turn.
     let mut answer = json!({
         "session_id": play.id("session"), "status": "completed", "timestamp": f64::from(user.clock), "message": null,
         "result": null, "interrupt_data": null,

@@ -4,19 +4,19 @@
 //! # How to write one
 //!
 //! One file per protocol, written from the protocol's own text and from recorded servers, never from an adapter of the
-//! gateway: an error that stands on both sides would cancel out.
+//! gateway: an error on both sides would cancel out.
 //!
 //! 1. Implement [`ScriptedAgent`]. Its [`answer`](ScriptedAgent::answer) gets each request of the gateway and finds out
 //!    with [`Stage::play`] which turn of which scenario it belongs to: the last mark in its bytes, or in a path that has
 //!    an id of the agent's own making.
 //! 2. Say with [`Play::received`] what the request has for the agent, as items: the user's words without their mark
-//!    ([`Play::words`]), media, declared tools, outputs, decisions, instructions, temperature. Only what is new: items of
-//!    earlier turns do not count, but say [`Play::remembers`] if they stand in the request or if the request names the
+//!    ([`Play::words`]), media, declared tools, outputs, decisions, instructions, temperature. Only new items: items of
+//!    earlier turns do not count, but say [`Play::remembers`] if the request contains them or names the
 //!    session, context or response of an earlier turn.
 //! 3. Write each act of the turn as frames ([`Reply::frame`]): one chunk each, so that a test can cut between any two.
 //!    Ids of calls and questions are [`Play::id`], so that the answer to them carries the mark of the next turn.
 //! 4. Write the ending: errors, also the body of a refused request, have the protocol's own form.
-//! 5. Say with [`speaks`](ScriptedAgent::speaks) which acts the protocol has no word for. They are not tried.
+//! 5. Say with [`speaks`](ScriptedAgent::speaks) which acts the protocol cannot express. They are not tried.
 //! 6. Name it in [`all`], and write a stream of text deltas for benchmarks in [`deltas`].
 //!
 //! Not here: scenarios, and what clients are shown.
@@ -54,7 +54,7 @@ pub trait ScriptedAgent: Send + Sync + 'static {
     /// The name of the protocol in `gateway.toml`.
     fn protocol(&self) -> &'static str;
 
-    /// What is appended to the address of the server to make the agent's URL.
+    /// The path that is appended to the server's address.
     fn path(&self) -> &'static str;
 
     /// Further lines of `[agents.X.upstream]`.
@@ -177,7 +177,7 @@ impl<A: ScriptedAgent> ScriptedAgent for Configured<A> {
     }
 }
 
-/// Puts an agent on a socket. Where a play is to be cut, its reply is.
+/// Serves an agent on a socket, and cuts the replies of plays that have a cut.
 pub fn serve(agent: Arc<dyn ScriptedAgent>, stage: Arc<Stage>) -> Upstream {
     Upstream::with_handler(move |request| {
         stage.keep_request(request);
@@ -188,7 +188,7 @@ pub fn serve(agent: Arc<dyn ScriptedAgent>, stage: Arc<Stage>) -> Upstream {
 /// The agent of this protocol.
 ///
 /// # Panics
-/// If there is none.
+/// No agent has this name.
 #[must_use]
 pub fn find(protocol: &str) -> Arc<dyn ScriptedAgent> {
     let found = all().into_iter().find(|agent| agent.protocol() == protocol);

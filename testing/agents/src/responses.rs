@@ -1,5 +1,5 @@
-//! A server of the Responses API that keeps its responses, as SMG and OpenAI do: a request goes on from the response it
-//! names, and is refused if that is unknown or if a call in it has no output.
+//! A server of the Responses API that keeps its responses, as SMG and OpenAI do: a request continues the response it
+//! names, and is refused if that response is unknown or contains a call without an output.
 //!
 //! Not here: servers that deviate from the description (the connector's own tests).
 
@@ -110,7 +110,7 @@ fn response_id(play: &Play<'_>) -> String {
     format!("resp_{}_{}", play.mark.play, play.mark.turn)
 }
 
-/// Refuses what a server that keeps its responses cannot go on from.
+/// Refuses a request that a server with stored responses cannot continue.
 fn goes_on(play: &Play<'_>, body: &Value) -> Result<(), Reply> {
     let Some(previous) = body["previous_response_id"].as_str() else { return Ok(()) };
     if play.noted("session").as_deref() != Some(previous) {
@@ -186,7 +186,7 @@ fn user_part(play: &Play<'_>, part: &Value) -> Option<Item> {
     })
 }
 
-/// An output or a decision that answers what was asked in the turn before.
+/// An output or a decision that answers a question of the previous turn.
 fn answered(play: &Play<'_>, item: &Value) -> Vec<Item> {
     let id = item["call_id"].as_str().or(item["approval_request_id"].as_str()).unwrap_or_default();
     if !id.starts_with(&play.mark.to_string()) {
@@ -211,7 +211,7 @@ struct Answer {
     waiting: Vec<String>,
     usage: Value,
     response: Value,
-    /// What the next request names to go on: this response, or its conversation.
+    /// The response or the conversation that the next request names.
     session: String,
 }
 

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-/// How long a test waits for an expected event before it fails.
+/// Time that a test waits for an expected event before it fails.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The scripted reply to one request.
@@ -38,7 +38,7 @@ enum Step {
     Pause(Duration),
     /// Stays silent until the client disconnects.
     Hang,
-    /// The bytes so many times, each time as one HTTP chunk.
+    /// The bytes, repeated, each time as one HTTP chunk.
     Repeat(Vec<u8>, usize),
     /// Repeats the bytes until the client disconnects.
     Flood(Vec<u8>),
@@ -141,7 +141,7 @@ impl Reply {
         self.step(Step::Flood(bytes.into()))
     }
 
-    /// The bytes so many times, each time as one HTTP chunk. Only one copy is in memory.
+    /// The bytes, repeated, each time as one HTTP chunk. Only one copy is in memory.
     pub fn repeat(self, bytes: impl Into<Vec<u8>>, times: usize) -> Self {
         self.step(Step::Repeat(bytes.into(), times))
     }
@@ -161,13 +161,13 @@ impl Reply {
         self.step(Step::Done)
     }
 
-    /// How many chunks of body it has.
+    /// The number of chunks of the body.
     #[must_use]
     pub fn chunks(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step, Step::Chunk(_))).count()
     }
 
-    /// The same reply with only so many chunks of its body. After them the connection is closed, or reset.
+    /// The same reply with only this number of chunks of its body. After them the connection is closed, or reset.
     #[must_use]
     pub fn cut_after(mut self, chunks: usize, is_reset: bool) -> Self {
         let mut left = chunks;
@@ -198,7 +198,7 @@ pub struct ReceivedRequest {
     pub path: String,
     /// Headers, with names in lower case.
     pub headers: HashMap<String, String>,
-    /// As it was sent.
+    /// The body as received.
     pub body: Vec<u8>,
 }
 

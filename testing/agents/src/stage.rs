@@ -1,6 +1,7 @@
-//! What is being played: which scenario a request belongs to, what the agent has received, and where answers are cut.
+//! The state of a test's plays: the scenario of each request, the content that the agent received, and the cuts of
+//! answers.
 //!
-//! Not here: how a protocol says it.
+//! Not here: the form of a protocol.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -33,7 +34,7 @@ struct Playing {
     received: HashMap<u32, Vec<Item>>,
     /// Bodies of requests that are no larger than [`MAX_KEPT`].
     requests: Vec<Value>,
-    /// What an agent noted, by name: the sessions of its protocol.
+    /// Values that an agent stored, by name: the sessions of its protocol.
     notes: HashMap<String, String>,
     /// Cuts the next answer.
     cut: Option<Cut>,
@@ -67,7 +68,7 @@ impl Stage {
         format!("gate of play {play}")
     }
 
-    /// What the agent received in a turn of a play. `None`: no request reached it.
+    /// The content that the agent received in a turn of a play. `None`: no request reached it.
     pub fn received(&self, mark: Mark) -> Option<Vec<Item>> {
         self.playing(mark.play, |playing| playing.received.get(&mark.turn).cloned()).flatten()
     }
@@ -109,7 +110,7 @@ impl Stage {
         found.map(|(play, _)| Mark { play: *play, turn: 0 })
     }
 
-    /// How many chunks the longest answer of a play had, uncut.
+    /// The number of chunks of a play's longest answer, without cuts.
     pub fn chunks(&self, play: u32) -> usize {
         self.playing(play, |playing| playing.chunks).unwrap_or(0)
     }
@@ -135,7 +136,7 @@ impl Stage {
         Some(Play { stage: self, mark, turn: turn.flatten()? })
     }
 
-    /// The reply, cut where the play it belongs to is to be cut.
+    /// The reply, cut according to its play.
     pub(crate) fn cut(&self, reply: Reply) -> Reply {
         let mut plays = self.plays.lock().expect("no player panics");
         let Some(playing) = plays.values_mut().find(|playing| playing.is_current) else { return reply };
@@ -157,7 +158,7 @@ pub struct Play<'a> {
     stage: &'a Stage,
     /// Its place.
     pub mark: Mark,
-    /// What happens in it.
+    /// The turn's acts.
     pub turn: Turn,
 }
 
@@ -207,7 +208,7 @@ impl Play<'_> {
         self.stage.playing(self.mark.play, |playing| playing.notes.insert(name.to_owned(), value.to_owned()));
     }
 
-    /// What was noted.
+    /// A stored value.
     #[must_use]
     pub fn noted(&self, name: &str) -> Option<String> {
         self.stage.playing(self.mark.play, |playing| playing.notes.get(name).cloned()).flatten()

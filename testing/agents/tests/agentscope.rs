@@ -13,7 +13,7 @@ use interlingua_core::testkit::scenario::{self, Mark};
 use interlingua_testing_agents::{Stage, find, serve};
 use serde_json::{Value, json};
 
-/// What the service reports of its own accord, and of its model.
+/// Events that the service sends about itself and its model.
 const BESIDES: [&str; 4] = ["HINT_BLOCK", "CUSTOM", "MODEL_CALL_START", "MODEL_CALL_END"];
 
 /// Sends a request, and reads its answer until it has one of these texts or ends.
@@ -36,7 +36,7 @@ fn ask(address: SocketAddr, method: &str, path: &str, body: &str, until: &[&str]
     }
 }
 
-/// The events in a stream, without those that stand beside a reply. Pieces of one block count once.
+/// The events in a stream, without those that are no part of a reply. Pieces of one block count once.
 fn events(stream: &str) -> Vec<Value> {
     let data = stream.lines().filter_map(|line| line.strip_prefix("data: "));
     let mut events: Vec<Value> = data.map(|data| serde_json::from_str(data).expect("JSON")).collect();
@@ -63,7 +63,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// What the scripted service writes in the first turn of a scenario.
+/// The events of the scripted service in the first turn of a scenario.
 fn written(name: &str) -> Vec<Value> {
     let stage = Arc::new(Stage::default());
     let play = stage.open(scenario::find(name), None);

@@ -58,7 +58,7 @@ fn shapes(stream: &str) -> Vec<Shape> {
     shapes
 }
 
-/// What a recorded server has and a scripted one lacks.
+/// Shapes that a recorded server has and a scripted one lacks.
 fn missing(recorded: &[Shape], written: &[Shape], allowed: &[&str]) -> Vec<String> {
     let names = |shapes: &[Shape]| shapes.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if names(recorded) != names(written) {
@@ -69,7 +69,7 @@ fn missing(recorded: &[Shape], written: &[Shape], allowed: &[&str]) -> Vec<Strin
         for (path, kind) in recorded {
             let own = written.get(path).map_or("missing", String::as_str);
             let is_same = own == kind || kind == "null" || own == "null";
-            // What is `null` has no fields.
+            // `null` has no fields.
             let is_below_null = written.iter().any(|(above, kind)| kind == "null" && path.starts_with(above.as_str()));
             if !is_same && !is_below_null && !allowed.contains(&path.as_str()) {
                 wrong.push(format!("{event}: {path} is {own}, not {kind}"));
@@ -79,7 +79,7 @@ fn missing(recorded: &[Shape], written: &[Shape], allowed: &[&str]) -> Vec<Strin
     wrong
 }
 
-/// What an agent answers to a request with this body: the body of its answer.
+/// An agent's answer to a request with this body: the body of its answer.
 fn answer(protocol: &str, scenario: &str, path: &str, request: impl Fn(&str) -> Value) -> String {
     let stage = Arc::new(Stage::default());
     let play = stage.open(scenario::find(scenario), None);
@@ -130,7 +130,7 @@ fn responses_are_those_of_smg() {
         });
         let body = String::from_utf8(recorded[name].body.clone()).expect("UTF-8");
         let allowed = [
-            // The scripted model of that recording repeats the name of a call, and says how reasoning goes on.
+            // The scripted model of that recording repeats the name of a call, and marks continued reasoning.
             ".name",
             ".item.status",
             ".item.summary[].status",

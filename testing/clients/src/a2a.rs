@@ -28,7 +28,7 @@ impl ScriptedClient for A2a {
     }
 
     fn leaves_at(&self) -> Option<&'static str> {
-        // Such a stream stays open: the agent may go on by itself after the login.
+        // Such a stream stays open: the agent may continue by itself after the login.
         Some("TASK_STATE_AUTH_REQUIRED")
     }
 

@@ -40,7 +40,7 @@ impl ScriptedClient for AgUi {
     }
 
     fn route_settings(&self) -> &'static str {
-        // And routes with other settings: runs that go on without their clients, and other histories that count.
+        // And routes with other settings: runs that continue without their clients, and other authoritative histories.
         "[[routes]]\nprotocol = \"ag-ui\"\npath = \"/ag-ui-kept/{agent}\"\non_disconnect = \"detach\"\n\
          [[routes]]\nprotocol = \"ag-ui\"\npath = \"/ag-ui-delta/{agent}\"\n\
          options = { history = \"delta\", start = \"on_upstream\" }\n\
@@ -173,7 +173,7 @@ impl Background for AgUi {
     }
 }
 
-/// What is open: a call of the client's. Of an interrupt it is the schema of its answer.
+/// An open call of the client. For an interrupt, the value is the schema of its answer.
 const CALL: &str = "call";
 
 /// The client's name of the run of a turn.

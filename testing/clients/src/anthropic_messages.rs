@@ -1,8 +1,8 @@
-//! Clients of Anthropic Messages: a coding agent that streams, names its session, sends the whole conversation with each
-//! request, blocks as they came, and declares functions by which it is asked; and two others.
+//! Clients of Anthropic Messages: a coding agent that streams, names its session, sends the whole conversation with
+//! each request, returns blocks unchanged, and declares functions for questions; and two others.
 //!
-//! Here: requests, and what is kept of an answer. `answer` puts a message together, `shown` says what it is. Not here: what
-//! a route refuses, whose errors are only read.
+//! Here: requests, and the stored part of an answer. `answer` assembles a message, `shown` reads its content. Not here:
+//! the refusals of a route, whose errors are only read.
 
 mod answer;
 mod shown;
@@ -20,16 +20,16 @@ const REQUEST_INPUT: &str = "request_input";
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnthropicMessages {
-    /// It streams, names its session, and is asked by calls of functions.
+    /// It streams, names its session, and receives questions as calls of functions.
     CodingAgent,
-    /// It takes answers as a whole, names nothing, and is asked in words.
+    /// It reads whole answers, names no session, and receives questions as text.
     Plain,
-    /// It goes on in threads: later requests have what is new alone (the beta `message-threads-2026-08-12`).
+    /// It continues threads: later requests contain only new messages (the beta `message-threads-2026-08-12`).
     Threads,
 }
 
 impl AnthropicMessages {
-    /// False: it is asked in words.
+    /// Whether it receives questions as calls. Otherwise as text.
     fn has_functions(self) -> bool {
         self != Self::Plain
     }
@@ -215,7 +215,7 @@ fn output(act: &ClientAct) -> String {
     }
 }
 
-/// What a person says who is asked in words.
+/// The text of a person who answers a question.
 fn word(act: &ClientAct) -> &'static str {
     match act {
         ClientAct::Decide(_, Decision::Accept) => "approve",

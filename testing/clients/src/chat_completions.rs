@@ -1,5 +1,5 @@
-//! A client of OpenAI Chat Completions that streams, asks for usage, sends the whole conversation with each request, and
-//! answers in words what a person is asked; and one that takes answers as a whole.
+//! A client of OpenAI Chat Completions that streams, requests usage, sends the whole conversation with each request,
+//! and answers questions in text; and one that reads whole answers.
 
 use interlingua_core::loss::ContentKind as K;
 use interlingua_core::pending::Decision;
@@ -197,7 +197,7 @@ impl Answer {
         }
     }
 
-    /// What a message has besides calls, or a delta adds.
+    /// The content of a message without calls, or the content that a delta adds.
     fn beside_calls(&mut self, delta: &Value) {
         let piece = |name: &str| delta[name].as_str().unwrap_or_default();
         self.content.push_str(piece("content"));
@@ -260,7 +260,7 @@ impl Answer {
     }
 }
 
-/// The text, and a question at its end: what is asked stands in lines whose last one is its marker.
+/// The text, and a question at its end: lines whose last one is a marker.
 fn content_items(content: &str, items: &mut Vec<Item>) -> Vec<Open> {
     let marker = content.lines().last().and_then(|line| line.strip_prefix('[')?.strip_suffix(']')?.split_once(' '));
     let Some((kind @ ("approval" | "question"), id)) = marker else {

@@ -38,7 +38,7 @@ pub trait ScriptedClient: Send + Sync + 'static {
     /// Whether a client of this protocol can do this.
     fn can(&self, act: &ClientAct) -> bool;
 
-    /// Whether it is asked one such question at a time, and answers each in a request of its own.
+    /// Whether it receives one such question at a time, and answers each in a request of its own.
     fn answers_alone(&self, act: &ClientAct) -> bool {
         let _ = act;
         false
@@ -49,7 +49,7 @@ pub trait ScriptedClient: Send + Sync + 'static {
         None
     }
 
-    /// Whether its run goes on when it leaves.
+    /// Whether its run continues when it disconnects.
     fn leaves_runs_behind(&self) -> bool {
         false
     }
@@ -60,7 +60,7 @@ pub trait ScriptedClient: Send + Sync + 'static {
         None
     }
 
-    /// How it has a turn worked on without a connection. `None`: its protocol cannot.
+    /// Its form of a background turn. `None`: its protocol has none.
     fn background(&self) -> Option<&dyn Background> {
         None
     }
@@ -88,10 +88,10 @@ pub trait Background {
     /// Asks what has become of it. `None`: its protocol cannot, and has it streamed.
     fn poll(&self, talk: &Talk) -> Option<Request>;
 
-    /// What it says. `None`: the agent is still at work.
+    /// The polled answer. `None`: the agent is still working.
     fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown>;
 
-    /// What only a stream shows, and no poll.
+    /// Content that a stream shows and a poll does not.
     fn streamed_only(&self) -> &'static [ContentKind] {
         &[]
     }
@@ -147,24 +147,24 @@ impl Request {
     }
 }
 
-/// What a client knows of its conversation.
+/// The client's state of its conversation.
 #[derive(Clone, Debug)]
 pub struct Talk {
     /// The agent's name.
     pub agent: String,
     /// The session, as the client names it.
     pub session: String,
-    /// Which turn is next.
+    /// The next turn.
     pub mark: Mark,
     /// The id of the last answer, in the protocol's form. Empty: none yet.
     pub last: String,
     /// Items that wait for this client, in order: ids of calls, approvals and questions.
     pub open: Vec<Open>,
-    /// How many messages of the conversation were read before, where answers repeat them.
+    /// The number of messages of the conversation that were read before, for answers that repeat them.
     pub seen: usize,
     /// All messages so far, in the protocol's form, where a client sends the whole conversation with each request.
     pub said: Vec<serde_json::Value>,
-    /// What a front end shares with its agent, where the protocol has that. `null`: nothing yet.
+    /// The state that a front end shares with its agent, if the protocol has one. `null`: none yet.
     pub state: serde_json::Value,
     /// The client's tools, in the protocol's form, where a client declares them with each request.
     pub declared: Vec<serde_json::Value>,
@@ -202,7 +202,7 @@ impl Talk {
     /// The open item with this number.
     ///
     /// # Panics
-    /// If there is none.
+    /// No open item has this number.
     #[must_use]
     pub fn open(&self, number: usize) -> &Open {
         self.open.get(number).unwrap_or_else(|| panic!("nothing waits at place {number}: {:?}", self.open))
@@ -218,18 +218,18 @@ pub struct Open {
     pub what: String,
 }
 
-/// What a client was shown in a turn.
+/// The content that a client received in a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// In the order in which it came.
     pub items: Vec<Item>,
-    /// How it ended.
+    /// The end of the turn.
     pub end: Option<End>,
     /// The protocol's code of an error.
     pub code: String,
 }
 
-/// How a turn ended, as its client can tell.
+/// The end of a turn, as its client can see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Well, or with a question.

@@ -1,4 +1,4 @@
-//! A client of OpenAI Responses that streams, goes on by the previous response's id, and reads the items as they are
+//! A client of OpenAI Responses that streams, continues by the previous response's id, and reads the items as they are
 //! done.
 
 use interlingua_core::loss::ContentKind as K;

@@ -14,7 +14,7 @@ use crate::folder;
 /// The oldest major version that the gateway supports.
 pub const OLDEST: u32 = 14;
 
-/// What to do where nothing may be installed.
+/// Advice for a machine without permission to install packages.
 const ADVICE: &str = "install PostgreSQL (Debian: apt-get install postgresql), or set INTERLINGUA_POSTGRES_BIN to the \
                       folder with its programs";
 
@@ -27,10 +27,10 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// The newest installed version, which is installed with apt if there is none. Found once per process.
+    /// The newest installed version. Without one, installs it with apt. Found once per process.
     ///
     /// # Errors
-    /// There is none, and it cannot be installed: says what to do.
+    /// No version exists, and none can be installed: the error says what to do.
     pub fn installed() -> Result<&'static Self> {
         static FOUND: OnceLock<Result<Binaries, String>> = OnceLock::new();
         let found = FOUND.get_or_init(|| find_or_install().map_err(|error| format!("{error:#}")));

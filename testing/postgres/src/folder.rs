@@ -1,6 +1,6 @@
 //! Folders of servers below the target folder, and the user they belong to.
 //!
-//! Not here: what is in them.
+//! Not here: the files in them.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::chown;

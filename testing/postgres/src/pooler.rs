@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// For how long a client keeps a connection to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolMode {
-    /// As long as it is connected: everything works.
+    /// For the whole connection: every feature works.
     Session,
     /// For one transaction: no notifications, and nothing else that belongs to a session.
     Transaction,

@@ -1,6 +1,7 @@
-//! A TCP proxy whose connections can be cut, stalled and forgotten, one way or both ways, at once or after a number of bytes.
+//! A TCP proxy whose connections can be cut, stalled and forgotten, one way or both ways, at once or after a number of
+//! bytes.
 //!
-//! Not here: what is sent through it.
+//! Not here: the traffic through it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -38,7 +39,7 @@ struct State {
     server: SocketAddr,
     /// By direction: nothing passes, and connections stay open.
     stalled: [bool; 2],
-    /// How many connections there were so far.
+    /// The number of connections so far.
     accepted: u64,
     /// So many of them, the first ones, are forgotten.
     forgotten: u64,
@@ -124,7 +125,7 @@ impl Proxy {
         self.shared.change(|state| state.forgotten = state.accepted);
     }
 
-    /// Ends [`Proxy::stall`] in both directions: what was held back arrives now.
+    /// Ends [`Proxy::stall`] in both directions: the held bytes arrive now.
     pub fn flow(&self) {
         self.shared.change(|state| state.stalled = [false; 2]);
     }
@@ -139,7 +140,7 @@ impl Proxy {
         self.shared.change(|state| state.allowance[direction as usize] = Some(bytes));
     }
 
-    /// How many bytes have passed in a direction.
+    /// The number of bytes that passed in a direction.
     #[must_use]
     pub fn passed(&self, direction: Direction) -> u64 {
         self.shared.lock().passed[direction as usize]

@@ -22,7 +22,7 @@ use crate::supervisor::{Supervisor, words};
 /// The administrator of every server, who needs no password.
 pub const ADMIN: &str = "postgres";
 
-/// How long a server may take to start. After a crash it first replays its log.
+/// Time that a server has to start. After a crash it first replays its log.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// Other processes may take the port between finding it and listening on it.
 const START_ATTEMPTS: u32 = 5;
@@ -44,7 +44,7 @@ const SETTINGS: [(&str, &str); 8] = [
 const FAST: [(&str, &str); 4] =
     [("fsync", "off"), ("full_page_writes", "off"), ("max_wal_size", "'256MB'"), ("autovacuum_naptime", "'10s'")];
 
-/// How a server is set up.
+/// Settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     durable: bool,
@@ -61,7 +61,7 @@ impl Options {
         Self::default()
     }
 
-    /// As in production: every commit is on the disk.
+    /// Settings of production: every commit is on the disk.
     #[must_use]
     pub fn durable() -> Self {
         Self { durable: true, ..Self::default() }
@@ -253,7 +253,7 @@ impl Server {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Stops it as a crash of the server does, without writing anything; what was committed is on the disk.
+    /// Stops the server like a crash, without writing; committed data is on the disk.
     ///
     /// # Errors
     /// It is not running.
@@ -307,7 +307,7 @@ impl Server {
         self.folder.join("data/postmaster.pid")
     }
 
-    /// As `pg_ctl` finds out.
+    /// Whether `pg_ctl` reports it as ready.
     fn is_ready(&self) -> bool {
         let lines = std::fs::read_to_string(self.pid_file()).unwrap_or_default();
         lines.lines().nth(7).is_some_and(|status| matches!(status.trim(), "ready" | "standby"))

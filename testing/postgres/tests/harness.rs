@@ -1,4 +1,5 @@
-//! What tests and fault scenarios rely on: servers start, break as they should, and leave nothing behind.
+//! The properties of the harness that tests and fault scenarios rely on: servers start, fail in the requested way, and
+//! leave nothing behind.
 
 // An error here fails the test.
 #![allow(clippy::unwrap_used)]
@@ -116,7 +117,7 @@ fn client(proxy: &Proxy) -> TcpStream {
     stream
 }
 
-/// What arrives before the client's time limit.
+/// The bytes that arrive before the client's time limit.
 fn read(stream: &mut TcpStream, count: usize) -> Option<usize> {
     let mut buffer = vec![0; count];
     stream.read(&mut buffer).ok()

@@ -1,4 +1,4 @@
-//! How streams and connections over HTTP/2 end: clients that leave or do not read, and a gateway that stops.
+//! Ends of streams and connections over HTTP/2: clients that disconnect or do not read, and a gateway that stops.
 
 use std::time::{Duration, Instant};
 

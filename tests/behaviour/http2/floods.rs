@@ -92,7 +92,7 @@ async fn heads_without_an_end_and_heads_that_unpack_end_the_connection() {
         let mut raw = setup.raw(&[]).await;
         let _ = raw.send(&frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &block)).await;
         if references == 12 {
-            // A bare 431, and the connection goes on.
+            // A bare 431, and the connection continues.
             let refused = raw.next_of(kind::HEADERS).await.expect("an answer");
             assert_ne!(refused.flags & END_STREAM, 0);
             raw.send(&get(3, "/healthz")).await.expect("a request");

@@ -1,6 +1,6 @@
-//! All operations of all protocols, with placeholders for what may belong to someone.
+//! All operations of all protocols, with placeholders for resources of a caller.
 //!
-//! Not here: who sends them, and what they have to answer ([`super`]).
+//! Not here: their senders, and the expected answers ([`super`]).
 
 use std::collections::BTreeSet;
 

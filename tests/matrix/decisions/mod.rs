@@ -29,7 +29,7 @@ use crate::Choice;
 use crate::play::read;
 use crate::stand::{AGENT, Stand};
 
-/// How long one answer may take before its cell fails.
+/// Timeout of one answer, after which its cell fails.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// New words in an answer that make a reason.
 const MIN_WORDS: usize = 3;

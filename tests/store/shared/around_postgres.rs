@@ -16,7 +16,7 @@ use crate::live::id;
 /// Short, since tests wait for it; long compared to what a busy machine takes to renew one.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// How many connections a process reads with.
+/// Number of a process's connections for reading.
 const READERS: usize = 2;
 
 /// Processes that share a database.
@@ -28,7 +28,7 @@ pub(crate) struct AroundPostgres {
 /// The store of a process, with its link.
 type Linked = (Arc<dyn Store>, Arc<Link>);
 
-/// How a process reaches the database.
+/// A process's connection to the database.
 struct Link {
     proxy: Proxy,
     is_up: AtomicBool,
@@ -73,7 +73,7 @@ impl Fabric for AroundPostgres {
             // A little more: the lease of one that has renewed it at this moment is over, too.
             tokio::time::sleep(time + Duration::from_millis(20)).await;
 
-            // However busy the machine is, those who can be reached have been seen now: every write renews the lease.
+            // All connected processes have been seen by now, on any machine: every write renews the lease.
             let processes = self.processes.lock().unwrap().clone();
             let reachable = processes.iter().filter(|(_, link)| link.is_up.load(Ordering::SeqCst));
             let _ = join_all(reachable.map(|(store, _)| store.signal(id(u128::MAX), Signal::Cancel))).await;

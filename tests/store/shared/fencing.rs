@@ -1,4 +1,4 @@
-//! What happens to a process that the others have not seen for a lease, and to what it had.
+//! A process that the others have not seen for a lease, and its runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(crate) async fn every_write_of_a_fenced_process_is_refused(fabric: &dyn Fabr
     assert!(other.lease("key", "another", Duration::MAX).await.unwrap(), "its leases are free");
     assert!(other.lease("other key", "another", Duration::MAX).await.unwrap());
 
-    // What it lost stays lost, and it goes on with what is new.
+    // Lost runs stay lost, and new ones work.
     fenced.touch(&run.journal());
     assert_fenced!(fenced.settle(&run.journal()));
     assert_eq!(*other.load(id(1)).await.unwrap().unwrap(), before);
@@ -205,7 +205,7 @@ pub(crate) async fn a_process_that_is_fenced_lets_its_last_writes_be_seen(fabric
     let sent = run.stored();
     fenced.fate.kill();
 
-    // What was under way is there, or will never be.
+    // Each write in progress is stored now, or never will be.
     fabric.pass(fabric.lease()).await;
     let recovered = recover(&other, 1).await;
     assert!(recovered.contains(&id(1)));

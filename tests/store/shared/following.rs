@@ -1,4 +1,4 @@
-//! What others see of a run that one process holds.
+//! A run of one process, as other processes see it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who holds a run, who may write it, and what others see of it.
+//! Owners of runs: the right to write, and the view of other processes.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use interlingua_core::journal;
 
 use super::Core;
 
-/// How long a change may go unnoticed that the hub does not note.
+/// Time that a change may stay undetected which the hub does not report.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 struct Followed {
@@ -60,7 +60,7 @@ impl Followed {
         None
     }
 
-    /// What is new. `None`: nothing is.
+    /// The new part, if there is one.
     fn read(&mut self, stored: &StoredRun) -> Result<Option<RunUpdate>, StoreError> {
         let (length, mut lines) = (stored.record.len(), Vec::new());
         if length < self.next && self.info.is_some() {

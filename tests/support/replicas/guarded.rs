@@ -1,5 +1,5 @@
-//! A run's journal as the inner store sees it: it stands still while its replica is not connected, and for ever once the
-//! replica is fenced. Not here: which journals there are (`node`).
+//! A run's journal as the inner store sees it: frozen while its replica is not connected, and permanently once the
+//! replica is fenced. Not here: the list of journals (`node`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -15,7 +15,7 @@ use super::node::{BACKGROUND, Node};
 
 pub(super) struct Guarded {
     pub(super) journal: Arc<dyn Journal>,
-    /// Which of the holds of a run this is.
+    /// The number of this hold among the holds of a run.
     pub(super) hold: u64,
     hub: Weak<Hub>,
     node: Weak<Node>,
@@ -30,12 +30,12 @@ pub(super) struct Guarded {
 
 #[derive(Default)]
 struct State {
-    /// What the inner store sees instead of the run.
+    /// The run's state for the inner store while it is frozen.
     frozen: Option<Arc<(Record, RunInfo)>>,
     is_lost: bool,
-    /// What the inner store has reported while the replica could not learn of it.
+    /// The inner store's reports while the replica could not receive them.
     held_back: (u64, u64),
-    /// What the inner store saw last.
+    /// The last state that the inner store saw.
     seen: Option<(u64, RunState)>,
 }
 

@@ -1,5 +1,4 @@
-//! What a database server is otherwise: which replicas there are, what each of them holds, and what time it is. Not here:
-//! a replica's connection (`node`).
+//! The part of a database server: the replicas, their runs, and the time. Not here: a replica's connection (`node`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +15,7 @@ use super::guarded::{Guarded, is_working};
 use super::lines::Lines;
 use super::node::Node;
 
-/// How many runs one call of `recover` hands out.
+/// Number of runs that one call of `recover` hands out.
 const RECOVERED_AT_ONCE: usize = 8;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -32,14 +31,14 @@ pub struct Hub {
     pub(super) turns: watch::Sender<u64>,
     /// Counts commits.
     pub(super) commits: watch::Sender<u64>,
-    /// What is touched has to be settled, so that others can load it.
+    /// Touched runs must be settled, so that others can load them.
     settles: bool,
     _directory: Option<tempfile::TempDir>,
 }
 
 #[derive(Default)]
 struct State {
-    /// How far the clock was moved.
+    /// The offset of the clock.
     moved: Duration,
     last_member: u64,
     members: BTreeMap<u64, Member>,
@@ -49,7 +48,7 @@ struct State {
     orphans: Vec<(Millis, RunId)>,
     lines: Lines,
     leases: HashMap<String, Lease>,
-    /// How often each run was changed.
+    /// The number of changes of each run.
     changes: HashMap<RunId, u64>,
 }
 
@@ -61,13 +60,13 @@ struct Member {
     is_fenced: bool,
 }
 
-/// Who has a run.
+/// The owner of a run.
 struct Run {
     /// The replica that holds it, and by which hold. 0: it was handed out, and not opened yet.
     holder: Option<(u64, u64)>,
     /// It waits for the replica that takes it over.
     is_orphan: bool,
-    /// How many events it has. `None`: it grows.
+    /// The number of its events. `None`: it grows.
     length: Option<u64>,
 }
 
@@ -112,7 +111,7 @@ impl Hub {
         Arc::new(Replica::new(Arc::clone(self)))
     }
 
-    /// How long a replica may be silent before others may fence it.
+    /// Time without a connection after which others may fence a replica.
     pub fn lease(&self) -> Duration {
         self.lease
     }
@@ -193,7 +192,7 @@ impl Hub {
         true
     }
 
-    /// True if there is such a run, no matter who has it.
+    /// Whether the run exists, whichever replica owns it.
     pub(super) fn knows(&self, id: RunId) -> bool {
         lock(&self.state).runs.contains_key(&id)
     }
@@ -340,7 +339,7 @@ impl Hub {
         if state.leases.get(key).is_some_and(is_other) {
             return false;
         }
-        // Longer than the clock goes: for ever.
+        // Beyond the range of the clock: unlimited.
         let lease = Lease { holder: holder.to_owned(), member, until: now.checked_add(ttl) };
         state.leases.insert(key.to_owned(), lease);
         true
@@ -371,7 +370,7 @@ impl Hub {
         self.commits.send_modify(|count| *count += 1);
     }
 
-    /// How often a run was changed.
+    /// The number of changes of a run.
     pub(super) fn changes(&self, id: RunId) -> u64 {
         lock(&self.state).changes.get(&id).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! The lines for the turns of sessions. Not here: who waits for its turn (`store`).
+//! The queues of sessions' turns. Not here: the waiting callers (`store`).
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ impl Lines {
         self.by_session.values().any(|line| line.iter().skip(1).any(|place| place.continues == Some(run)))
     }
 
-    /// How many places are before this one. `None`: it is not in line.
+    /// The number of places before this one. `None`: it is not queued.
     pub(super) fn before(&self, ticket: &Ticket) -> Option<usize> {
         self.by_session.get(&ticket.session)?.iter().position(|place| place.number == ticket.number)
     }

@@ -1,14 +1,12 @@
-//! A shared store for several engines in one process: a [`Hub`] is what a database server is otherwise, and each
-//! [`Replica`] is what a process that uses it has. Tests make replicas stop, lose their connection and die, and move the
-//! clock.
+//! A shared store for several engines in one process: a [`Hub`] replaces a database server, and each [`Replica`] a
+//! process that uses it. Tests make replicas stop, lose their connection and die, and move the clock.
 //!
-//! What is stored is in one inner store that the hub owns. With a file ([`Hub::on_file`]) replicas read from each other
-//! only what is committed, as from a database. With [`interlingua::store::Memory`] they read each other's memory.
+//! The hub owns one inner store with all data. With a file ([`Hub::on_file`]) replicas read only committed data from
+//! each other, as from a database. With [`interlingua::store::Memory`] they read each other's memory.
 //!
-//! `hub` has the members, the holders of runs and the clock, `lines` the lines for turns, `node` one replica's connection,
-//! `guarded` a run's journal as the inner store sees it, `followed` runs that others hold, `steps` when faults come,
-//! `store` the store's methods.
-//! Not here: the tests.
+//! `hub` has the members, the owners of runs and the clock, `lines` the queues of turns, `node` one replica's
+//! connection, `guarded` a run's journal as the inner store sees it, `followed` runs of other replicas, `steps` the
+//! times of faults, `store` the store's methods. Not here: the tests.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses only part of it")]
 
@@ -33,7 +31,7 @@ pub struct Replica {
     core: Core,
 }
 
-/// What the calls of a replica work on.
+/// The state that the calls of a replica use.
 #[derive(Clone)]
 struct Core {
     hub: Arc<Hub>,
@@ -51,7 +49,7 @@ impl Replica {
         self.core.disconnect(Link::Paused);
     }
 
-    /// The process goes on. If it was fenced meanwhile, it learns of it now.
+    /// The process continues. If it was fenced meanwhile, it learns of it now.
     pub fn resume(&self) {
         self.core.reconnect(Link::Paused);
     }

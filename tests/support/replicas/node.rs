@@ -17,7 +17,7 @@ use super::guarded::Guarded;
 use super::hub::{Hub, lock};
 use super::steps::Steps;
 
-/// Runs what has to go on when the caller has dropped its future, or has no runtime.
+/// Runs tasks that continue when the caller has dropped its future, or has no runtime.
 pub(super) static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let handle = runtime.handle().clone();
@@ -36,7 +36,7 @@ pub(super) enum Link {
     Closed,
 }
 
-/// What a call does.
+/// The kind of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A replica that was fenced may read, under its new id.
@@ -50,7 +50,7 @@ struct Gate {
     is_fenced: bool,
 }
 
-/// A call that waits until its replica goes on, with the id under which it goes through. `None`: the replica is fenced.
+/// A call that waits until its replica continues, with the id for the call. `None`: the replica is fenced.
 type Deferred = Box<dyn FnOnce(u64, bool) + Send>;
 
 pub(super) struct Node {
@@ -62,7 +62,7 @@ pub(super) struct Node {
     journals: Mutex<HashMap<usize, Arc<Guarded>>>,
     mail: Mutex<Mail>,
     pub(super) steps: Steps,
-    /// Places in line that are to be given up once the store can be reached.
+    /// Queue places to give up once the store is reachable.
     left: Mutex<Vec<Ticket>>,
 }
 
@@ -142,7 +142,7 @@ impl Node {
         journals.insert(address(&journal.journal), Arc::clone(journal));
     }
 
-    /// The run is no one's. A replica that is not connected learns of its last commit first.
+    /// Releases the run. A replica that is not connected first learns of its last commit.
     pub(super) fn let_go(&self, journal: &Arc<Guarded>) {
         journal.is_released.store(true, Ordering::SeqCst);
         if !journal.is_frozen() {
@@ -249,7 +249,7 @@ pub(super) fn in_background<T: Send + 'static>(
 }
 
 impl Core {
-    /// Starts a call now, or when the replica goes on.
+    /// Starts a call now, or when the replica continues.
     pub(super) fn call<T: Send + 'static>(
         &self,
         name: &'static str,
@@ -267,7 +267,7 @@ impl Core {
         })
     }
 
-    /// A call that is none of a run's steps: those of housekeeping.
+    /// A housekeeping call, which is no step of a run.
     pub(super) fn call_beside<T: Send + 'static>(
         &self,
         kind: Kind,
@@ -339,7 +339,7 @@ impl Core {
         })
     }
 
-    /// A fenced replica goes on under a new id.
+    /// A fenced replica continues under a new id.
     fn rejoin(&self) -> u64 {
         let mut gate = self.node.write();
         if gate.is_fenced {
@@ -384,7 +384,7 @@ impl Core {
             journals.into_iter().partition(|journal| journal.is_released.load(Ordering::SeqCst));
         released.iter().for_each(|journal| self.node.drop_journal(journal));
 
-        // What was called first is done first.
+        // Calls run in their order.
         loop {
             let next = lock(&self.node.deferred).pop_front();
             if let Some(start) = next {

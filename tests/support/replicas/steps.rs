@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::hub::lock;
 use super::node::Link;
 
-/// What a replica's link becomes at a step.
+/// The state of a replica's connection at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Pause,

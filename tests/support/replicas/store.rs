@@ -1,4 +1,4 @@
-//! The methods of a replica's store. Not here: whether a call goes through (`node`), and who may write what (`hub`).
+//! The methods of a replica's store. Not here: connections (`node`), and the rights to write (`hub`).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -239,7 +239,7 @@ impl Store for Replica {
             return done(Err(StoreError::Closed));
         }
         in_background(async move {
-            // What it has reported is written; the others have the store still.
+            // Its reported changes are written; the others still use the store.
             core.hub.inner.flush().await?;
             core.node.lose_all();
             core.hub.take_over(member).await

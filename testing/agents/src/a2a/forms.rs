@@ -18,7 +18,7 @@ pub(crate) struct Form {
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
-/// What is asked for.
+/// The operation of a request.
 pub(super) struct Call {
     /// The JSON-RPC method of version 1.0.
     pub(super) method: &'static str,

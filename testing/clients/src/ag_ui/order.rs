@@ -1,7 +1,7 @@
-//! The order of events as the official client's verifier enforces it, their required fields, and what the reducer behind
-//! it depends on: it adds to a message or a call that it knows already.
+//! The order of events that the official client's verifier enforces, their required fields, and the assumptions of its
+//! reducer: it adds only to messages and calls that it knows.
 //!
-//! Not here: what the events mean (`reader`).
+//! Not here: the meaning of events (`reader`).
 
 use std::collections::BTreeSet;
 
@@ -9,21 +9,21 @@ use serde_json::Value;
 
 use crate::frames::{list, text};
 
-/// What is open in a stream, and what was.
+/// The open and closed parts of a stream.
 pub(super) struct Order {
     is_v1: bool,
     is_started: bool,
     is_ended: bool,
-    /// Of each kind, by the names of its events and its id.
+    /// The open parts, by the names of their events and their ids.
     open: BTreeSet<(&'static str, String)>,
-    /// What has begun in this stream or an earlier one, and must not begin again.
+    /// The parts that began in this stream or an earlier one, and must not begin again.
     begun: BTreeSet<(&'static str, String)>,
     /// Calls with a result.
     answered: BTreeSet<String>,
 }
 
 impl Order {
-    /// Of a client that knows these messages.
+    /// The order for a client that knows these messages.
     pub(super) fn after(said: &[Value], is_v1: bool) -> Self {
         let (mut begun, mut answered) = (BTreeSet::new(), BTreeSet::new());
         for message in said {

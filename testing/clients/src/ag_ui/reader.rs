@@ -1,5 +1,5 @@
-//! What the events of a run show, and the messages that they leave in the conversation, as the official client's reducer
-//! makes them.
+//! The content of a run's events, and the messages that they leave in the conversation, as the official client's
+//! reducer builds them.
 //!
 //! Not here: the order of events (`order`).
 
@@ -17,7 +17,7 @@ pub(super) struct Reader {
     messages: Vec<Value>,
     /// So many of its messages may be no part of the thread: their run has failed.
     failed: usize,
-    /// What was shown, in order. `None`: the place of a call, whose kind the end says.
+    /// The shown items, in order. `None`: the place of a call whose kind the end determines.
     items: Vec<Option<Item>>,
     /// The id of a message that is shown, and its place.
     texts: Vec<(String, usize)>,
@@ -36,7 +36,7 @@ struct Call {
 }
 
 impl Reader {
-    /// Of a client in this conversation.
+    /// The reader of a client in this conversation.
     pub(super) fn after(talk: &Talk) -> Self {
         Self {
             messages: talk.said.clone(),
@@ -171,7 +171,7 @@ impl Reader {
         }
     }
 
-    /// What it showed, by its last event. What waits for the client is noted, and what was said.
+    /// The shown content, by the last event. Records the items that wait for the client, and the messages.
     pub(super) fn end(mut self, last: &Value, talk: &mut Talk) -> Shown {
         talk.open.clear();
         let outcome = &last["outcome"];

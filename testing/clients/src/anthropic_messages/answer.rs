@@ -26,7 +26,7 @@ const ERRORS: [(&str, &[u16]); 10] = [
 /// A message.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// As a whole answer has it, but for its blocks. Null: it has not begun.
+    /// The message of a whole answer without its blocks. Null: it has not begun.
     message: Value,
     pub(super) blocks: Vec<Value>,
     /// The last block may grow.
@@ -111,7 +111,7 @@ impl Answer {
             "text" => *block == json!({ "type": "text", "text": "" }),
             "thinking" => *block == json!({ "type": "thinking", "thinking": "", "signature": "" }),
             "tool_use" => block["input"] == json!({}),
-            // What is no block of this protocol is found when the message is whole.
+            // Invalid blocks are found when the message is complete.
             _ => true,
         };
         assert!(is_empty, "some clients lose what stands in the start of a block that grows: {event}");
@@ -221,7 +221,7 @@ impl Answer {
         assert!(details.is_null(), "only a refusal has details: {message}");
     }
 
-    /// Its id, if it can be gone on from: the SDKs go on neither from an error nor from a refusal.
+    /// Its id, if it can be continued: the SDKs continue neither an error nor a refusal.
     pub(super) fn id(&self) -> &str {
         let is_continued = self.error.is_null() && self.reason() != "refusal";
         self.message["id"].as_str().filter(|_| is_continued).unwrap_or_default()
@@ -232,7 +232,7 @@ impl Answer {
         self.message["stop_reason"].as_str().unwrap_or_default()
     }
 
-    /// What the agent said when it declined.
+    /// The agent's text when it declined.
     pub(super) fn refusal(&self) -> &str {
         self.message["stop_details"]["explanation"].as_str().unwrap_or_default()
     }
@@ -248,7 +248,7 @@ impl Answer {
         self.blocks.iter().filter(move |block| block["type"] == kind)
     }
 
-    /// What is sent back: the blocks as they came. Of an answer that failed, its texts.
+    /// The content to send back: the blocks unchanged. For a failed answer, its texts.
     pub(super) fn kept(&self) -> Vec<&Value> {
         let is_kept = |block: &&Value| self.error.is_null() || block["type"] == "text";
         self.blocks.iter().filter(is_kept).collect()
@@ -311,7 +311,7 @@ fn check_citation(citation: &Value) {
     assert!(citation.get("title").is_some_and(|title| title.is_string() || title.is_null()), "{citation}");
 }
 
-/// What the original takes as the name of a tool.
+/// Whether the original accepts the name of a tool.
 fn is_name(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=128).contains(&name.len()) && name.bytes().all(is_letter)

@@ -1,6 +1,6 @@
-//! What a message shows: its blocks as contents of the scenarios, and its end.
+//! The content of a message: its blocks as contents of the scenarios, and its end.
 //!
-//! Not here: whether the message keeps the protocol (`answer`).
+//! Not here: the rules of the protocol (`answer`).
 
 use interlingua_core::loss::ContentKind as K;
 use interlingua_core::testkit::scenario::Item;
@@ -11,7 +11,7 @@ use super::{REQUEST_APPROVAL, REQUEST_INPUT};
 use crate::frames::{list, text};
 use crate::{End, Open, Shown, Talk};
 
-/// What a message shows, and what of it waits for the client.
+/// The content of a message, and the items that wait for the client.
 pub(super) fn shown(answer: &Answer, talk: &mut Talk) -> Shown {
     let mut items = Vec::new();
     for block in &answer.blocks {
