@@ -23,7 +23,7 @@ use interlingua_core::{AuthScheme, Owner, ProtocolAdapter};
 use url::Url;
 
 pub use self::live::LiveParts;
-pub(crate) use self::prepare::Named;
+pub(crate) use self::prepare::NamedSources;
 
 use self::live::SharedTime;
 use self::rates::RouteRates;
@@ -38,14 +38,14 @@ use crate::engine::{self, Engine, Scope};
 use crate::metrics::Metrics;
 use crate::observe::{Action, AuditEntry, forward_logs};
 use crate::ports::WebhookClient;
-use crate::server::{self, AdminServer, Served};
+use crate::server::{self, AdminServer, ServedRoute};
 use crate::store::{OwnerBounds, OwnerBoundsOf, Retention, Store, StoreError};
 use crate::tls::SharedTls;
 use crate::upstream::demo::Demo;
 use crate::upstream::http::{Endpoint, HttpUpstream};
 use crate::upstream::jwks::HttpJwksFetcher;
 use crate::upstream::push::HttpWebhookClient;
-use crate::upstream::{Forwarded, InProcessAgent, OwnListeners, Upstream};
+use crate::upstream::{ForwardedHeaders, InProcessAgent, OwnListeners, Upstream};
 
 /// Time that the store has to close. Together with the engine's time after the drain, this stays within the promised
 /// five seconds.
@@ -422,8 +422,8 @@ impl Gateway {
         settings: &Settings,
         callers: &Callers,
         running: &RouteRates,
-    ) -> anyhow::Result<(Vec<Served>, RouteRates)> {
-        let mut routes: Vec<Served> = Vec::new();
+    ) -> anyhow::Result<(Vec<ServedRoute>, RouteRates)> {
+        let mut routes: Vec<ServedRoute> = Vec::new();
         let mut rates = RouteRates::default();
         for configured in settings.mounts() {
             let rate = rates.of(&configured.route, running);
@@ -433,7 +433,7 @@ impl Gateway {
             let mount = core_mount(&configured, &settings.auth.jwt);
             let mut mounted = (client.mount)(&mount, &configured.route.options).map_err(anyhow::Error::msg)?;
             let any_origin = if mounted.any_origin { Origins::Any } else { Origins::default() };
-            routes.push(Served {
+            routes.push(ServedRoute {
                 scope: Scope {
                     owner: Owner::anonymous(),
                     caller: callers.anonymous(),
@@ -441,7 +441,7 @@ impl Gateway {
                     path: mount.path.as_str().into(),
                     trace: None,
                     request: None,
-                    forwarded: Forwarded::named(
+                    forwarded: ForwardedHeaders::named(
                         configured.agents.iter().flat_map(|agent| &agent.upstream.forward).map(String::as_str),
                     ),
                     connection: None,
@@ -571,7 +571,7 @@ fn server_settings(settings: &Settings, tls: Option<Arc<SharedTls>>) -> server::
 }
 
 /// The retention rules: those of the settings for all runs, and those of routes for their own runs.
-fn retention_rules(settings: &Settings, mounts: &[Served], callers: &Arc<Callers>) -> engine::RetentionRules {
+fn retention_rules(settings: &Settings, mounts: &[ServedRoute], callers: &Arc<Callers>) -> engine::RetentionRules {
     let mut retention = Retention {
         age: settings.store.retention.age,
         runs: settings.store.retention.runs,
@@ -584,7 +584,7 @@ fn retention_rules(settings: &Settings, mounts: &[Served], callers: &Arc<Callers
         bounds: owner_bounds(callers),
     };
     let mut scopes = Vec::new();
-    for Served { scope, mounted, .. } in mounts {
+    for ServedRoute { scope, mounted, .. } in mounts {
         if let (Some(route), Some(keep)) = (&scope.route, mounted.retention) {
             // A route with `{agent}` in its path has one mount per agent.
             if !retention.routes.iter().any(|(known, _)| **known == **route) {

@@ -61,7 +61,7 @@ pub struct Claims {
 }
 
 #[derive(Serialize)]
-struct Dated<'a> {
+struct DatedToken<'a> {
     #[serde(flatten)]
     claims: &'a Claims,
     iat: u64,
@@ -143,7 +143,7 @@ impl IdentityKey {
     #[must_use]
     pub fn sign(&self, claims: &Claims, now: u64, id: &str) -> String {
         let head = json!({ "alg": self.algorithm(), "kid": self.id, "typ": "JWT" });
-        let body = Dated { claims, iat: now, exp: now + TOKEN_LIFETIME, jti: id };
+        let body = DatedToken { claims, iat: now, exp: now + TOKEN_LIFETIME, jti: id };
         let body = serde_json::to_string(&body).expect("claims are texts and numbers");
         let mut token = format!("{}.{}", encode(head.to_string()), encode(body));
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
-use interlingua_core::public_address::{Policy, Refused};
+use interlingua_core::public_address::{Policy, RefusedAddress};
 use interlingua_core::push::PushRequest;
 use serde_json::Value;
 use url::Url;
@@ -42,7 +42,7 @@ pub trait Reload: Send + Sync + 'static {
 /// Sends to receivers that clients have named.
 pub trait WebhookClient: Send + Sync + 'static {
     /// Resolves the URL's host and checks every address of it against the policy.
-    fn check_url(&self, url: &str, policy: &Policy) -> BoxFuture<'static, Result<(), Refused>>;
+    fn check_url(&self, url: &str, policy: &Policy) -> BoxFuture<'static, Result<(), RefusedAddress>>;
 
     /// Sends one request, to an address that is checked as part of the same connection attempt. Resolves when the
     /// receiver has accepted it.

@@ -21,7 +21,7 @@ use interlingua::config::{
 };
 use interlingua_core::Method;
 use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::capability::{Asks, ClientCapabilities, HistoryNeed, UpstreamCapabilities};
+use interlingua_core::capability::{AskKinds, ClientCapabilities, HistoryNeed, UpstreamCapabilities};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -82,7 +82,7 @@ struct NoOptions {}
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only that it is required matters")]
-struct Required {
+struct RequiredOptions {
     region: String,
 }
 
@@ -157,7 +157,7 @@ fn protocols() -> Protocols {
         let mut capabilities = UpstreamCapabilities::default();
         capabilities.client_tools = true;
         capabilities.decisions = ALL_DECISIONS;
-        capabilities.asks = Asks::ALL;
+        capabilities.asks = AskKinds::ALL;
         capabilities.wants_model = options.model.is_none();
         capabilities.protocol_events = Some("curious");
         capabilities.keeps_unread_events = options.events;
@@ -183,7 +183,7 @@ fn protocols() -> Protocols {
         .upstream(curious)
         .upstream(upstream)
         .upstream(stateless)
-        .upstream(UpstreamProtocol::new::<Required>("picky").built_in())
+        .upstream(UpstreamProtocol::new::<RequiredOptions>("picky").built_in())
 }
 
 fn read(source: &str, name: &str) -> Result<(Settings, Diagnostics), Diagnostics> {

@@ -36,7 +36,7 @@ const KILLED_AFTER: [u64; 4] = [40, 150, 350, 90];
 
 /// Everything that the clients of all processes received.
 #[derive(Default)]
-struct Observed {
+struct ClientRecords {
     /// Runs whose end a client saw: agent and frames.
     ended: BTreeMap<String, (String, Vec<String>)>,
     /// Runs that were cut off: agent and the frames until then.
@@ -52,7 +52,7 @@ struct Observed {
 }
 
 /// Runs a turn and records its frames until the response or the process ends. True if the response ended.
-async fn stream(process: &Process, received: &Mutex<Observed>, agent: &str, body: &Value) -> bool {
+async fn stream(process: &Process, received: &Mutex<ClientRecords>, agent: &str, body: &Value) -> bool {
     let request = http::request("POST", &format!("/agents/{agent}/process"), JSON, body.to_string().as_bytes());
     let Ok(mut socket) = TcpStream::connect(process.address).await else { return false };
     if tokio::io::AsyncWriteExt::write_all(&mut socket, &request).await.is_err() {
@@ -116,7 +116,7 @@ fn value(frame: &str) -> Value {
 }
 
 /// Runs a turn without streaming and records the response. True if it arrived.
-async fn collect_response(process: &Process, received: &Mutex<Observed>, body: &Value) -> bool {
+async fn collect_response(process: &Process, received: &Mutex<ClientRecords>, body: &Value) -> bool {
     let Some(answer) = answer(process, "/agents/friday/process", body).await else { return false };
     let id = value(&answer)["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
     received.lock().expect("no client panics").collected.insert(id, answer);
@@ -161,7 +161,7 @@ async fn replay(process: &Process, agent: &str, id: &str) -> Vec<String> {
 }
 
 /// Checks that everything that clients received is still true.
-async fn check_observed(process: &Process, received: &mut Observed) {
+async fn check_observed(process: &Process, received: &mut ClientRecords) {
     for (id, (agent, frames)) in &received.ended {
         assert_eq!(&replay(process, agent, id).await, frames, "run {id} differs from its stream");
         let run = get(process, &format!("/agents/{agent}/runs/{id}")).await;
@@ -248,7 +248,12 @@ fn start(folder: &Path) -> Process {
 }
 
 /// Runs all clients until the process is gone.
-async fn load(process: Arc<Process>, received: Arc<Mutex<Observed>>, round: usize, finished: Arc<tokio::sync::Notify>) {
+async fn load(
+    process: Arc<Process>,
+    received: Arc<Mutex<ClientRecords>>,
+    round: usize,
+    finished: Arc<tokio::sync::Notify>,
+) {
     let mut clients = tokio::task::JoinSet::new();
     for client in 0..STREAMS {
         let (process, received, finished) = (Arc::clone(&process), Arc::clone(&received), Arc::clone(&finished));
@@ -327,7 +332,7 @@ async fn everything_that_clients_received_survives_kill_9() {
         closing_frames(&words.concat()).iter().fold(received, |reply, frame| reply.frame(frame)).done()
     });
     let folder = folder(&upstream);
-    let received = Arc::new(Mutex::new(Observed::default()));
+    let received = Arc::new(Mutex::new(ClientRecords::default()));
     let mut pending: Option<(String, String)> = None;
 
     for (round, after) in KILLED_AFTER.into_iter().enumerate() {

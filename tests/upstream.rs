@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use interlingua::upstream::http::{Endpoint, HttpSettings, HttpUpstream};
-use interlingua::upstream::{Conversation, Stopped, Upstream, Via};
+use interlingua::upstream::{Conversation, SendOptions, StopOutcome, Upstream};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Fault, FaultKind, Json};
@@ -44,7 +44,7 @@ impl Client {
         let request = AgentRequest { session_id: Some("s1".to_owned()), ..AgentRequest::default() };
         let state = Json::null();
         let request = TurnRequest::new(&request, &state, &[]);
-        self.upstream.start(&request, Via::default()).expect("it can be expressed")
+        self.upstream.start(&request, SendOptions::default()).expect("it can be expressed")
     }
 
     async fn open(&self) -> Result<Conversation, Fault> {
@@ -553,9 +553,9 @@ async fn a_stop_request_is_sent_to_the_agent() {
     let agent = scripted::Upstream::in_order([Reply::complete(200, &[], "{}"), Reply::complete(500, &[], "")]);
     let client = Client::to(agent.url("/process"));
     let stopped = client.start().stop().expect("it has the route").await;
-    assert!(matches!(stopped, Stopped::Sent), "{stopped:?}");
+    assert!(matches!(stopped, StopOutcome::Sent), "{stopped:?}");
     let stopped = client.start().stop().expect("it has the route").await;
-    assert!(matches!(&stopped, Stopped::Refused(why) if why.contains("500")), "{stopped:?}");
+    assert!(matches!(&stopped, StopOutcome::Refused(why) if why.contains("500")), "{stopped:?}");
 
     let requests = agent.requests();
     assert_eq!((requests[0].path.as_str(), requests[0].body.as_slice()), ("/stop", br#""s1""#.as_slice()));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use interlingua::upstream::demo::DemoUpstream;
-use interlingua::upstream::{Upstream, Via};
+use interlingua::upstream::{SendOptions, Upstream};
 use interlingua_ag_ui::AgUi;
 use interlingua_anthropic_messages::AnthropicMessages;
 use interlingua_chat_completions::ChatCompletions;
@@ -40,7 +40,7 @@ async fn run_turn(agent: &DemoUpstream, request: &AgentRequest, answered: &[Pend
     let mut sink = Sink { record, normalizer: Normalizer::new(64 << 20) };
     let state = Json::null();
     let request = TurnRequest::new(request, &state, answered);
-    let mut conversation = agent.start(&request, Via::default()).expect("the demo agent always responds");
+    let mut conversation = agent.start(&request, SendOptions::default()).expect("the demo agent always responds");
     conversation.begin().await.expect("no network");
     while let Some(chunk) = conversation.chunk().await.expect("no network") {
         conversation.feed(&chunk, &mut sink).expect("no frame is too large");
@@ -327,7 +327,7 @@ async fn a_long_reply_is_paced_and_streamed_as_it_is_produced() {
     let pending_item = request(vec![Message::user("long 100000 600000")]);
     let state = Json::null();
     let request = TurnRequest::new(&pending_item, &state, &[]);
-    let mut conversation = agent.start(&request, Via::default()).expect("the demo agent always responds");
+    let mut conversation = agent.start(&request, SendOptions::default()).expect("the demo agent always responds");
     conversation.begin().await.expect("no network");
 
     // The frames before the first delta arrive at once; the rest is not awaited.

@@ -3,7 +3,7 @@
 //!
 //! Steps: a protocol's form becomes an [`Answer`] ([`native`] finds those in canonical messages). [`Waiting`] contains
 //! the open items and decides whether the answer is allowed now. [`decide`] checks the answer against its item.
-//! [`Decided::message`] makes the message for the upstream.
+//! [`CheckedDecision::message`] makes the message for the upstream.
 //!
 //! Not here: the pending items of a run ([`crate::pending`]), the right to answer (the engine), clocks.
 
@@ -18,7 +18,7 @@ mod text;
 mod waiting;
 
 pub use arguments::{has_arguments, same_arguments};
-pub use decide::{AnswerError, Decided, decide};
+pub use decide::{AnswerError, CheckedDecision, decide};
 pub use native::native;
 pub use schema::{SchemaMismatch, fits};
 pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, PLAIN_DECISIONS, offer};

@@ -33,7 +33,7 @@ pub struct UpstreamCapabilities {
     /// The agent's reasoning is separate from its answer.
     pub reasoning: bool,
     /// The questions that the agent can ask.
-    pub asks: Asks,
+    pub asks: AskKinds,
     /// The way in which outputs of the client's calls reach the agent.
     pub tool_outputs: ToolOutputs,
     /// Requests name each message by an id that stays the same in later turns.
@@ -61,7 +61,7 @@ impl Default for UpstreamCapabilities {
             resume: false,
             usage: false,
             reasoning: false,
-            asks: Asks::default(),
+            asks: AskKinds::default(),
             tool_outputs: ToolOutputs::Each,
             message_ids: false,
             protocol_events: None,
@@ -73,7 +73,7 @@ impl Default for UpstreamCapabilities {
 
 /// Questions that an agent can ask, or that a protocol can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Asks {
+pub struct AskKinds {
     /// Approval of a call.
     pub approval: bool,
     /// An answer to a question.
@@ -82,7 +82,7 @@ pub struct Asks {
     pub auth: bool,
 }
 
-impl Asks {
+impl AskKinds {
     /// Everything.
     pub const ALL: Self = Self { approval: true, input: true, auth: true };
 }
@@ -122,7 +122,7 @@ pub struct ClientCapabilities {
     /// Reasoning goes out apart from the answer.
     pub reasoning: bool,
     /// The questions that this protocol can show.
-    pub asks: Asks,
+    pub asks: AskKinds,
     /// Its clients read events of this protocol that the model has no word for.
     pub protocol_events: Option<&'static str>,
     /// Its clients are shown such events of any protocol, as data.
@@ -145,7 +145,7 @@ impl Default for ClientCapabilities {
             resume: false,
             usage: false,
             reasoning: false,
-            asks: Asks::default(),
+            asks: AskKinds::default(),
             protocol_events: None,
             any_protocol_events: false,
             names_model: false,

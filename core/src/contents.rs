@@ -11,11 +11,11 @@ use crate::pending::PendingKind;
 use crate::run::{Message, Run, Slot};
 
 /// The change of a kind of content in a protocol, with its description. `None`: it is shown unchanged.
-pub type Fate = Option<(Change, &'static str)>;
+pub type ContentChange = Option<(Change, &'static str)>;
 
 /// A content of a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
+pub struct FoundContent<'a> {
     /// The kind of the content.
     pub kind: ContentKind,
     /// The message of the content. `None`: it belongs to the turn as a whole.
@@ -24,7 +24,7 @@ pub struct Found<'a> {
     pub slot: Option<&'a Slot>,
 }
 
-impl Found<'_> {
+impl FoundContent<'_> {
     /// True if it is media with its bytes inline, not by a URL.
     #[must_use]
     pub fn is_inline(&self) -> bool {
@@ -41,7 +41,7 @@ impl Found<'_> {
 
 /// The part of an answer that its client receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum LossScope {
     /// To its end.
     Whole,
     /// A stream that ended with an error.
@@ -50,7 +50,7 @@ pub enum Extent {
     ErrorOnly,
 }
 
-impl Extent {
+impl LossScope {
     /// The part for an answer that failed or not, and was streamed or not.
     #[must_use]
     pub const fn new(has_failed: bool, is_streamed: bool) -> Self {
@@ -63,7 +63,7 @@ impl Extent {
 
     /// The change of a kind of content beyond this part. `None`: the part contains it.
     #[must_use]
-    pub const fn fate(self, kind: ContentKind) -> Fate {
+    pub const fn fate(self, kind: ContentKind) -> ContentChange {
         match (self, kind) {
             (Self::Whole, _) | (_, ContentKind::ErrorCode) => None,
             (Self::UntilError, ContentKind::Usage) => Some((Change::Lost, "an answer that failed has no usage")),
@@ -74,7 +74,7 @@ impl Extent {
 }
 
 /// Records the change of each content of the last turn.
-pub fn note(run: &Run, losses: &mut Losses, fate: impl Fn(&Found<'_>) -> Fate) {
+pub fn note(run: &Run, losses: &mut Losses, fate: impl Fn(&FoundContent<'_>) -> ContentChange) {
     each(run, |found| match fate(&found) {
         Some((Change::Lost, how)) => losses.lost(found.kind, how),
         Some((Change::Changed, how)) => losses.changed(found.kind, how),
@@ -83,7 +83,7 @@ pub fn note(run: &Run, losses: &mut Losses, fate: impl Fn(&Found<'_>) -> Fate) {
 }
 
 /// Goes through the contents of the last turn.
-pub fn each<'r>(run: &'r Run, mut found: impl FnMut(Found<'r>)) {
+pub fn each<'r>(run: &'r Run, mut found: impl FnMut(FoundContent<'r>)) {
     let Some(turn) = run.turns.len().checked_sub(1) else { return };
     let mut texts = 0;
     for message in run.messages_of(turn) {
@@ -91,19 +91,19 @@ pub fn each<'r>(run: &'r Run, mut found: impl FnMut(Found<'r>)) {
         for slot in &message.slots {
             if let Some(kind) = kind_of(message, slot) {
                 has_text |= kind == ContentKind::Text;
-                found(Found { kind, message: Some(message), slot: Some(slot) });
+                found(FoundContent { kind, message: Some(message), slot: Some(slot) });
             }
             if has_annotations(slot, message) {
-                found(Found { kind: ContentKind::Annotation, message: Some(message), slot: Some(slot) });
+                found(FoundContent { kind: ContentKind::Annotation, message: Some(message), slot: Some(slot) });
             }
         }
         texts += usize::from(has_text);
         if has_text && texts > 1 {
-            found(Found { kind: ContentKind::Structure, message: Some(message), slot: None });
+            found(FoundContent { kind: ContentKind::Structure, message: Some(message), slot: None });
         }
     }
 
-    let mut whole = |kind| found(Found { kind, message: None, slot: None });
+    let mut whole = |kind| found(FoundContent { kind, message: None, slot: None });
     for item in run.pending() {
         match item.kind {
             PendingKind::Tool => {}

@@ -15,9 +15,9 @@ const MAX_HELD: usize = 32 << 20;
 /// assert!(held.add(usize::MAX).is_err());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held(usize);
+pub struct BufferedBytes(usize);
 
-impl Held {
+impl BufferedBytes {
     /// Counts further bytes.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn what_is_held_back_is_bounded() {
-        let mut held = Held::default();
+        let mut held = BufferedBytes::default();
         assert!(held.add(MAX_HELD).is_ok());
         assert_eq!(held.add(1).map_err(|fault| fault.kind), Err(FaultKind::UpstreamTooLarge));
         assert!(held.add(usize::MAX).is_err(), "and does not wrap");

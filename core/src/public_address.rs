@@ -127,19 +127,19 @@ pub struct Policy {
     /// Allowed ports. Empty: any port above 0.
     pub ports: Vec<u16>,
     /// Non-public addresses that are allowed.
-    pub allow: Vec<Allowed>,
+    pub allow: Vec<AddressException>,
 }
 
 /// An exception: a network, or a host name with whatever it resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Allowed {
+pub enum AddressException {
     /// The addresses of a network.
     Network(IpNet),
     /// A host name in lower case.
     Name(String),
 }
 
-impl FromStr for Allowed {
+impl FromStr for AddressException {
     type Err = String;
 
     /// Parses `10.1.0.0/16`, `10.1.2.3`, `fd00::/8` or `hooks.internal`. An error is a message for the operator.
@@ -158,7 +158,7 @@ impl FromStr for Allowed {
     }
 }
 
-impl Allowed {
+impl AddressException {
     fn covers(&self, host: &str, address: IpAddr) -> bool {
         match (self, address) {
             (Self::Name(name), _) => name == host,
@@ -169,7 +169,7 @@ impl Allowed {
     }
 }
 
-impl fmt::Display for Allowed {
+impl fmt::Display for AddressException {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network(network) => network.fmt(f),
@@ -178,20 +178,20 @@ impl fmt::Display for Allowed {
     }
 }
 
-impl<'de> Deserialize<'de> for Allowed {
+impl<'de> Deserialize<'de> for AddressException {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
     }
 }
 
-impl Serialize for Allowed {
+impl Serialize for AddressException {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl JsonSchema for Allowed {
+impl JsonSchema for AddressException {
     fn inline_schema() -> bool {
         true
     }
@@ -221,7 +221,7 @@ pub struct Destination {
 /// Why a URL is not allowed. Does not reveal what a name resolved to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum RefusedAddress {
     /// Not a valid absolute URL.
     InvalidUrl,
     /// The scheme is not allowed.
@@ -234,7 +234,7 @@ pub enum Refused {
     Host,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InvalidUrl => "must be an absolute URL",
@@ -251,19 +251,19 @@ impl Policy {
     ///
     /// # Errors
     /// Why the URL is not allowed.
-    pub fn destination(&self, url: &str) -> Result<Destination, Refused> {
+    pub fn destination(&self, url: &str) -> Result<Destination, RefusedAddress> {
         let destination = Destination::parse(url)?;
         if !destination.tls && !self.allow_http {
-            return Err(Refused::Scheme);
+            return Err(RefusedAddress::Scheme);
         }
 
         let port = destination.port;
         if port == 0 || (!self.ports.is_empty() && !self.ports.contains(&port)) {
-            return Err(Refused::Port);
+            return Err(RefusedAddress::Port);
         }
 
         match destination.address {
-            Some(address) if !self.allows(&destination.host, address) => Err(Refused::Host),
+            Some(address) if !self.allows(&destination.host, address) => Err(RefusedAddress::Host),
             _ => Ok(destination),
         }
     }
@@ -277,17 +277,22 @@ impl Policy {
     /// True if the name is allowed whatever it resolves to.
     #[must_use]
     pub fn allows_name(&self, host: &str) -> bool {
-        self.allow.iter().any(|allowed| matches!(allowed, Allowed::Name(name) if name == host))
+        self.allow.iter().any(|allowed| matches!(allowed, AddressException::Name(name) if name == host))
     }
 
     /// Checks all addresses that a name resolved to; one disallowed address is enough to fail. The gateway itself is
     /// always disallowed.
     ///
     /// # Errors
-    /// [`Refused::Host`]
-    pub fn check_resolved(&self, host: &str, addresses: &[SocketAddr], own: &OwnAddresses) -> Result<(), Refused> {
+    /// [`RefusedAddress::Host`]
+    pub fn check_resolved(
+        &self,
+        host: &str,
+        addresses: &[SocketAddr],
+        own: &OwnAddresses,
+    ) -> Result<(), RefusedAddress> {
         let good = |address: &SocketAddr| self.allows(host, address.ip()) && !own.contains(*address);
-        if !addresses.is_empty() && addresses.iter().all(good) { Ok(()) } else { Err(Refused::Host) }
+        if !addresses.is_empty() && addresses.iter().all(good) { Ok(()) } else { Err(RefusedAddress::Host) }
     }
 }
 
@@ -319,30 +324,33 @@ impl OwnAddresses {
 }
 
 impl Destination {
-    fn parse(url: &str) -> Result<Self, Refused> {
+    fn parse(url: &str) -> Result<Self, RefusedAddress> {
         // Browsers repair tabs, backslashes and missing slashes. They are refused here, because parsers must not
         // disagree.
         if url.len() > 8192 || url.bytes().any(|byte| byte <= b' ' || byte == b'\\' || byte >= 0x7f) {
-            return Err(Refused::InvalidUrl);
+            return Err(RefusedAddress::InvalidUrl);
         }
 
-        let (scheme, rest) = url.split_once("://").ok_or(Refused::InvalidUrl)?;
+        let (scheme, rest) = url.split_once("://").ok_or(RefusedAddress::InvalidUrl)?;
         let tls = match scheme.to_ascii_lowercase().as_str() {
             "https" => true,
             "http" => false,
-            _ => return Err(Refused::Scheme),
+            _ => return Err(RefusedAddress::Scheme),
         };
 
         let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
         if authority.contains('@') {
-            return Err(Refused::UserInfo);
+            return Err(RefusedAddress::UserInfo);
         }
 
         let (host, port) = match authority.strip_prefix('[') {
             Some(inner) => {
-                let (host, after) = inner.split_once(']').ok_or(Refused::InvalidUrl)?;
-                let port =
-                    if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(Refused::InvalidUrl)?) };
+                let (host, after) = inner.split_once(']').ok_or(RefusedAddress::InvalidUrl)?;
+                let port = if after.is_empty() {
+                    None
+                } else {
+                    Some(after.strip_prefix(':').ok_or(RefusedAddress::InvalidUrl)?)
+                };
                 return Self::at_v6(tls, host, port);
             }
             None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
@@ -352,7 +360,7 @@ impl Destination {
         let host = host.strip_suffix('.').unwrap_or(&host);
         if host.is_empty() || host.len() > 253 || !host.bytes().all(is_name_byte) || host.contains("..") {
             // Percent signs are refused too: some parsers decode them and others do not.
-            return Err(Refused::InvalidUrl);
+            return Err(RefusedAddress::InvalidUrl);
         }
 
         let port = parse_port(tls, port)?;
@@ -364,13 +372,13 @@ impl Destination {
         }
 
         // A host that ends in a number is an IPv4 address or invalid.
-        let address = IpAddr::V4(legacy_v4(host).ok_or(Refused::InvalidUrl)?);
+        let address = IpAddr::V4(legacy_v4(host).ok_or(RefusedAddress::InvalidUrl)?);
         Ok(Self { tls, host: address.to_string(), address: Some(address), port })
     }
 
-    fn at_v6(tls: bool, host: &str, port: Option<&str>) -> Result<Self, Refused> {
+    fn at_v6(tls: bool, host: &str, port: Option<&str>) -> Result<Self, RefusedAddress> {
         // A zone (`%eth0`) fails to parse. It would name a local link anyway.
-        let address: Ipv6Addr = host.parse().map_err(|_| Refused::InvalidUrl)?;
+        let address: Ipv6Addr = host.parse().map_err(|_| RefusedAddress::InvalidUrl)?;
 
         let port = parse_port(tls, port)?;
         Ok(Self { tls, host: address.to_string(), address: Some(IpAddr::V6(address)), port })
@@ -381,11 +389,13 @@ const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }
 
-fn parse_port(tls: bool, port: Option<&str>) -> Result<u16, Refused> {
+fn parse_port(tls: bool, port: Option<&str>) -> Result<u16, RefusedAddress> {
     match port {
         None | Some("") => Ok(if tls { 443 } else { 80 }),
-        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().map_err(|_| Refused::Port),
-        Some(_) => Err(Refused::InvalidUrl),
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().map_err(|_| RefusedAddress::Port)
+        }
+        Some(_) => Err(RefusedAddress::InvalidUrl),
     }
 }
 

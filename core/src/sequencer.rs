@@ -20,18 +20,18 @@ use crate::step::Step;
 pub struct MessageSequencer {
     open: Option<u32>,
     /// Held steps by message index, and so in the order in which the messages started.
-    held: BTreeMap<u32, Vec<Held>>,
+    held: BTreeMap<u32, Vec<HeldStep>>,
 }
 
 /// A step without the run, which comes with the next step.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldStep {
     sequence: u64,
     at: Millis,
     event: Event,
 }
 
-impl Held {
+impl HeldStep {
     const fn from_step(step: &Step<'_>) -> Self {
         Self { sequence: step.sequence, at: step.at, event: step.event }
     }
@@ -69,12 +69,12 @@ impl MessageSequencer {
         };
 
         if self.open.is_some_and(|open| open != message) {
-            self.held.entry(message).or_default().push(Held::from_step(&step));
+            self.held.entry(message).or_default().push(HeldStep::from_step(&step));
             return;
         }
 
         self.open = Some(message);
-        let ends = Held::from_step(&step).ends_message();
+        let ends = HeldStep::from_step(&step).ends_message();
         emit(step);
         if ends {
             self.open = None;

@@ -2,7 +2,7 @@
 //!
 //! Such servers refuse a call without an output after it, an output without its call, and further text of the assistant
 //! before the outputs. Clients and agents of other protocols send all of these. [`Transcript::read`] iterates over the
-//! input once, gathers each uninterrupted turn of the assistant into one [`Passage`], pairs calls with outputs, and
+//! input once, gathers each uninterrupted turn of the assistant into one [`TranscriptPart`], pairs calls with outputs, and
 //! leaves out and counts the halves of pairs.
 //!
 //! Not here: the messages of any protocol (the connectors), and the selection of earlier turns (the engine).
@@ -42,8 +42,8 @@ use crate::pending::{Decision, Pending};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Transcript<'a> {
-    /// The messages, in order. Every [`Stretch`] in it has entries.
-    pub passages: Vec<Passage<'a>>,
+    /// The messages, in order. Every [`AssistantTurn`] in it has entries.
+    pub passages: Vec<TranscriptPart<'a>>,
     /// The number of calls that were left out because they have no output.
     pub open_calls: u32,
     /// The number of outputs that were left out because no call before them waits for them.
@@ -54,14 +54,14 @@ pub struct Transcript<'a> {
 
 /// An uninterrupted part of one side.
 #[derive(Clone, Debug)]
-pub enum Passage<'a> {
+pub enum TranscriptPart<'a> {
     /// Instructions.
     System(Entry<'a>),
     /// Words of the user, or of anyone else who is neither the assistant nor the system.
     User(Entry<'a>),
     /// The assistant's texts and calls until another role speaks, or until its calls were answered. The outputs follow
     /// it directly, whatever was between them and their calls.
-    Assistant(Stretch<'a>),
+    Assistant(AssistantTurn<'a>),
     /// Decisions about what the agent asked approval for: `mcp_approval_response`.
     Decision(Entry<'a>),
 }
@@ -84,12 +84,12 @@ impl Deref for Entry<'_> {
 
 /// One uninterrupted turn of the assistant, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Stretch<'a> {
+pub struct AssistantTurn<'a> {
     /// Not empty.
     pub parts: Vec<Part<'a>>,
 }
 
-/// A part of a [`Stretch`].
+/// A part of a [`AssistantTurn`].
 #[derive(Clone, Debug)]
 pub enum Part<'a> {
     /// A message of type `reasoning`.
@@ -124,7 +124,7 @@ pub enum OpenCalls<'p> {
     KeptIf(&'p dyn Fn(&Message) -> bool),
 }
 
-impl<'a> Stretch<'a> {
+impl<'a> AssistantTurn<'a> {
     /// The messages of type `reasoning`.
     pub fn reasoning(&self) -> impl Iterator<Item = Entry<'a>> {
         self.parts.iter().filter_map(|part| if let Part::Reasoning(entry) = part { Some(*entry) } else { None })
@@ -306,7 +306,7 @@ impl<'a> Reader<'a> {
                 self.transcript.asked.extend(entry.asked().map(|item| (item.id, item.name)));
                 self.part(Part::Asked(entry));
             }
-            MessageType::McpApprovalResponse => self.passage(Passage::Decision(entry)),
+            MessageType::McpApprovalResponse => self.passage(TranscriptPart::Decision(entry)),
             MessageType::Heartbeat | MessageType::Error | MessageType::McpListTools | MessageType::ProtocolEvent => {}
             _ => self.said(entry),
         }
@@ -315,13 +315,13 @@ impl<'a> Reader<'a> {
     fn said(&mut self, entry: Entry<'a>) {
         match &entry.role {
             Some(Role::Assistant) => self.part(Part::Said(entry)),
-            Some(Role::System) => self.passage(Passage::System(entry)),
-            Some(Role::Other(word)) if &**word == "developer" => self.passage(Passage::System(entry)),
-            _ => self.passage(Passage::User(entry)),
+            Some(Role::System) => self.passage(TranscriptPart::System(entry)),
+            Some(Role::Other(word)) if &**word == "developer" => self.passage(TranscriptPart::System(entry)),
+            _ => self.passage(TranscriptPart::User(entry)),
         }
     }
 
-    fn passage(&mut self, passage: Passage<'a>) {
+    fn passage(&mut self, passage: TranscriptPart<'a>) {
         self.is_open = false;
         self.transcript.passages.push(passage);
     }
@@ -330,14 +330,14 @@ impl<'a> Reader<'a> {
     fn add(&mut self, part: Part<'a>) -> (usize, usize) {
         let passages = &mut self.transcript.passages;
         if self.is_open
-            && let Some(Passage::Assistant(stretch)) = passages.last_mut()
+            && let Some(TranscriptPart::Assistant(stretch)) = passages.last_mut()
         {
             stretch.parts.push(part);
             let place = stretch.parts.len() - 1;
             return (passages.len() - 1, place);
         }
 
-        passages.push(Passage::Assistant(Stretch { parts: vec![part] }));
+        passages.push(TranscriptPart::Assistant(AssistantTurn { parts: vec![part] }));
         self.is_open = true;
         (passages.len() - 1, 0)
     }
@@ -375,7 +375,7 @@ impl<'a> Reader<'a> {
         };
 
         self.is_open &= passage + 1 != self.transcript.passages.len();
-        if let Some(Passage::Assistant(stretch)) = self.transcript.passages.get_mut(passage)
+        if let Some(TranscriptPart::Assistant(stretch)) = self.transcript.passages.get_mut(passage)
             && let Some(Part::Call(call)) = stretch.parts.get_mut(part)
         {
             call.output = Some((entry, output));
@@ -386,7 +386,7 @@ impl<'a> Reader<'a> {
     fn finish(mut self, keeps: impl Fn(&PairedCall<'a>) -> bool) -> Transcript<'a> {
         let mut left_out = 0;
         self.transcript.passages.retain_mut(|passage| {
-            let Passage::Assistant(stretch) = passage else { return true };
+            let TranscriptPart::Assistant(stretch) = passage else { return true };
             stretch.parts.retain(|part| match part {
                 Part::Call(call) if call.output.is_none() && !keeps(call) => {
                     left_out += 1;
@@ -431,12 +431,12 @@ mod tests {
             .passages
             .iter()
             .map(|passage| match passage {
-                Passage::System(entry) => format!("system:{}", entry.text()),
-                Passage::User(entry) => format!("user:{}", entry.text()),
-                Passage::Assistant(stretch) => {
+                TranscriptPart::System(entry) => format!("system:{}", entry.text()),
+                TranscriptPart::User(entry) => format!("user:{}", entry.text()),
+                TranscriptPart::Assistant(stretch) => {
                     format!("[{}]", stretch.parts.iter().map(part).collect::<Vec<_>>().join(" "))
                 }
-                Passage::Decision(entry) => transcript.in_words(*entry).join(" "),
+                TranscriptPart::Decision(entry) => transcript.in_words(*entry).join(" "),
             })
             .collect();
         format!("{} -{} -{}", passages.join(" | "), transcript.open_calls, transcript.unmatched_outputs)
@@ -487,7 +487,10 @@ mod tests {
         let data = r#"{"id":"p","name":"send","arguments":"{\"to\":1}","interrupt":{"message":"May I?"}}"#;
         let item = Pending::parse(&Json::parse(data).expect("JSON")).expect("an item");
         let request = item.request().expect("a request");
-        let reject = answer::Decided { text: Some("not today".into()), ..answer::Decided::new(Decision::Reject) };
+        let reject = answer::CheckedDecision {
+            text: Some("not today".into()),
+            ..answer::CheckedDecision::new(Decision::Reject)
+        };
         let answer = reject.message(&item, true);
 
         let input = [request, answer];

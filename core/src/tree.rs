@@ -23,7 +23,7 @@ use crate::json::{Extra, Json};
 use crate::json_string;
 use place::{Location, Step};
 
-pub use check::{Bounds, Exceeded, check, check_upstream, exceeded};
+pub use check::{Bounds, ExceededLimit, check, check_upstream, exceeded};
 
 /// The type of a JSON value, determined by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

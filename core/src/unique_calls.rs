@@ -36,7 +36,7 @@ pub struct UniqueCalls(Box<dyn Connector>);
 
 /// Stored state of a session.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredState {
     call_ids: CallIds,
     /// The agent's ids of the last turn's calls without an output. A turn that brings a decision may announce them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -59,9 +59,9 @@ impl Connector for UniqueCalls {
 
     fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault> {
         // Without renamed calls, the state is that of the connector alone.
-        let stored = request.session_state.decode::<Stored>();
+        let stored = request.session_state.decode::<StoredState>();
         let (call_ids, open, state) = match stored {
-            Some(Stored { call_ids, open, connector }) => (call_ids, open, connector),
+            Some(StoredState { call_ids, open, connector }) => (call_ids, open, connector),
             None => (CallIds::default(), Vec::new(), request.session_state.clone()),
         };
 
@@ -484,6 +484,6 @@ impl AgentTurn for UniqueCallsTurn {
             return inner;
         }
         let connector = inner.unwrap_or_else(|| self.state.clone());
-        Some(Json::from_serialize(&Stored { call_ids: ids.clone(), open, connector }))
+        Some(Json::from_serialize(&StoredState { call_ids: ids.clone(), open, connector }))
     }
 }

@@ -5,7 +5,7 @@ use interlingua_core::model::{ContentType, MessageType, Role, Status};
 use serde_json::json;
 
 /// A transcript with the ids and times in it.
-struct Recorded {
+struct RecordedTranscript {
     text: &'static str,
     response: String,
     message: String,
@@ -13,7 +13,7 @@ struct Recorded {
     completed_at: u64,
 }
 
-fn recorded(text: &'static str) -> Recorded {
+fn recorded(text: &'static str) -> RecordedTranscript {
     let frames: Vec<serde_json::Value> = text
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))
@@ -22,7 +22,7 @@ fn recorded(text: &'static str) -> Recorded {
 
     let last = frames.last().expect("it has frames");
     let word = |value: &serde_json::Value| value.as_str().expect("an id").to_owned();
-    Recorded {
+    RecordedTranscript {
         text,
         response: word(&frames[0]["id"]),
         message: word(&frames[2]["id"]),

@@ -4,7 +4,7 @@
 use interlingua_core::RunId;
 use interlingua_core::call::{Delivery, RetentionOwner, RunInfo, RunState};
 use interlingua_core::event::{End, Event};
-use interlingua_core::journal::{JournalError, VERSION, Written, extend, read, write};
+use interlingua_core::journal::{JournalError, SerializedValue, VERSION, extend, read, write};
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{
     AgentRequest, Body, Content, ContentType, File, Message, MessageType, Role, Sampling, Status, Stop,
@@ -382,8 +382,8 @@ proptest! {
             tags,
             retention: keeper.map(|(route, remembered)| RetentionOwner { route, remembered }),
         };
-        let text = serde_json::to_vec(&Written(&info)).unwrap();
-        let Written(read): Written<RunInfo> = serde_json::from_slice(&text).unwrap();
+        let text = serde_json::to_vec(&SerializedValue(&info)).unwrap();
+        let SerializedValue(read): SerializedValue<RunInfo> = serde_json::from_slice(&text).unwrap();
         prop_assert_eq!(read, info);
     }
 }
@@ -394,11 +394,11 @@ fn metadata_written_before_routes_had_retention_settings_is_read() {
         "delivery":"stream","stored":true,"request":{"input":[],"id":null,"session_id":null,"user_id":null,
         "model":null,"temperature":null,"top_p":null,"frequency_penalty":null,"presence_penalty":null,
         "max_tokens":null,"stop":null,"n":null,"seed":null,"tools":null,"extra":{}},"labels":null}"#;
-    let Written(read): Written<RunInfo> = serde_json::from_str(written).unwrap();
+    let SerializedValue(read): SerializedValue<RunInfo> = serde_json::from_str(written).unwrap();
     assert_eq!((read.state, read.retention), (RunState::Waiting, None));
 
     let stored = written.replace("null}", r#"null,"keeper":{"route":"/a2a/{agent}","later":1}}"#);
-    let Written(read): Written<RunInfo> = serde_json::from_str(&stored).unwrap();
+    let SerializedValue(read): SerializedValue<RunInfo> = serde_json::from_str(&stored).unwrap();
     assert_eq!(read.retention, Some(RetentionOwner { route: "/a2a/{agent}".into(), remembered: false }));
 }
 

@@ -272,7 +272,7 @@ enum Closing {
 #[derive(Clone, Debug)]
 struct IntendedContent {
     value: IntendedValue,
-    streamed: Streamed,
+    streamed: StreamedMessage,
     /// The end of the content is sent.
     completed: bool,
 }
@@ -287,7 +287,7 @@ enum IntendedValue {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Streamed {
+enum StreamedMessage {
     Fragments,
     Snapshots,
     Not,
@@ -310,30 +310,32 @@ impl IntendedContent {
     /// The frames without their envelopes: true for a fragment, and the content.
     fn frames(&self) -> Vec<(bool, Value)> {
         let texts = |pieces: &[String], kind: &str| match self.streamed {
-            Streamed::Fragments => pieces.iter().map(|piece| (true, json!({ "type": kind, kind: piece }))).collect(),
-            Streamed::Snapshots => {
+            StreamedMessage::Fragments => {
+                pieces.iter().map(|piece| (true, json!({ "type": kind, kind: piece }))).collect()
+            }
+            StreamedMessage::Snapshots => {
                 let ends = 1..=pieces.len();
                 ends.map(|end| (false, json!({ "type": kind, kind: pieces[..end].concat() }))).collect()
             }
-            Streamed::Not => Vec::new(),
+            StreamedMessage::Not => Vec::new(),
         };
         let call = |id: &str, arguments: &str| json!({ "type": "data", "data": { "call_id": id, "name": "f", "arguments": arguments } });
         match &self.value {
             IntendedValue::Text(pieces) => texts(pieces, "text"),
             IntendedValue::Refusal(pieces) => texts(pieces, "refusal"),
             IntendedValue::Call { id, arguments } => match self.streamed {
-                Streamed::Fragments => arguments.iter().map(|piece| (true, call(id, piece))).collect(),
+                StreamedMessage::Fragments => arguments.iter().map(|piece| (true, call(id, piece))).collect(),
                 // Some runtimes send the arguments parsed so far, closed: not a prefix of the next snapshot.
-                Streamed::Snapshots => {
+                StreamedMessage::Snapshots => {
                     let partly = [String::new(), "{}".to_owned(), format!("{}}}", arguments[0]), arguments.concat()];
                     partly.iter().map(|arguments| (false, call(id, arguments))).collect()
                 }
-                Streamed::Not => Vec::new(),
+                StreamedMessage::Not => Vec::new(),
             },
             IntendedValue::Image(_) | IntendedValue::Data(_) => match self.streamed {
-                Streamed::Fragments => vec![(true, self.complete())],
-                Streamed::Snapshots => vec![(false, self.complete()), (false, self.complete())],
-                Streamed::Not => Vec::new(),
+                StreamedMessage::Fragments => vec![(true, self.complete())],
+                StreamedMessage::Snapshots => vec![(false, self.complete()), (false, self.complete())],
+                StreamedMessage::Not => Vec::new(),
             },
         }
     }
@@ -427,7 +429,7 @@ fn conversation() -> impl Strategy<Value = Conversation> {
             for (index, content) in message.contents.iter_mut().enumerate() {
                 make_unique(content, number, index);
                 let closed = matches!(message.closed, Some(Closing::Full | Closing::Indexed));
-                if content.streamed == Streamed::Not && !content.completed && !closed {
+                if content.streamed == StreamedMessage::Not && !content.completed && !closed {
                     content.completed = true;
                 }
             }
@@ -515,6 +517,11 @@ fn call() -> impl Strategy<Value = IntendedContent> {
     })
 }
 
-fn streamed() -> impl Strategy<Value = Streamed> {
-    select(vec![Streamed::Fragments, Streamed::Fragments, Streamed::Snapshots, Streamed::Not])
+fn streamed() -> impl Strategy<Value = StreamedMessage> {
+    select(vec![
+        StreamedMessage::Fragments,
+        StreamedMessage::Fragments,
+        StreamedMessage::Snapshots,
+        StreamedMessage::Not,
+    ])
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use eventsource_stream::Eventsource;
 use futures_util::{FutureExt, StreamExt, stream};
-use interlingua_core::sse::{DecodeError, Decoder, Frame, Leftover};
+use interlingua_core::sse::{DecodeError, Decoder, Frame, IncompleteEvent};
 use proptest::prelude::*;
 
 const LIMIT: usize = 1 << 20;
@@ -37,7 +37,7 @@ const CORPUS: &[&[u8]] = &[
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Received {
+struct ReceivedEvent {
     event: Option<String>,
     id: Option<String>,
     retry: Option<Duration>,
@@ -48,7 +48,7 @@ struct Received {
 /// The complete outcome of decoding a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Account {
-    frames: Vec<Received>,
+    frames: Vec<ReceivedEvent>,
     error: Option<DecodeError>,
     leftover: String,
     lines: u64,
@@ -73,7 +73,7 @@ fn decode<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Accou
                 }
             };
             let last_event_id = decoder.last_event_id().to_owned();
-            account.frames.push(Received { last_event_id, ..received });
+            account.frames.push(ReceivedEvent { last_event_id, ..received });
         }
         assert!(chunk.is_empty(), "a chunk is used up");
         assert!(decoder.memory() <= 3 * limit.max(1024), "{} bytes after {largest}", decoder.memory());
@@ -86,8 +86,8 @@ fn decode<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Accou
     account
 }
 
-fn to_received(frame: Frame<'_>) -> Received {
-    Received {
+fn to_received(frame: Frame<'_>) -> ReceivedEvent {
+    ReceivedEvent {
         event: frame.event.map(str::to_owned),
         id: frame.id.map(str::to_owned),
         retry: frame.retry,
@@ -182,7 +182,7 @@ fn invalid_values_are_ignored() {
     let account = decode_unsplit(b"id: a\0b\nretry: +5\nretry: 1e3\nretry:\nevent: \xFF\nid: \xFF\ndata: x\n\n");
     assert_eq!(
         account.frames,
-        [Received { event: None, id: None, retry: None, data: b"x".to_vec(), last_event_id: String::new() }]
+        [ReceivedEvent { event: None, id: None, retry: None, data: b"x".to_vec(), last_event_id: String::new() }]
     );
     assert_eq!(account.retry, None);
 }
@@ -194,7 +194,7 @@ fn comments_and_events_without_data_count_as_activity_but_are_not_frames() {
     assert_eq!(decoder.decode(&mut input), Ok(None));
     assert_eq!((decoder.lines(), decoder.comments()), (7, 2));
     assert_eq!((decoder.last_event_id(), decoder.retry()), ("4", Some(Duration::from_millis(9))));
-    assert_eq!(decoder.finish(), Leftover::Nothing);
+    assert_eq!(decoder.finish(), IncompleteEvent::Nothing);
 }
 
 #[test]
@@ -242,8 +242,8 @@ fn a_truncated_event_is_available() {
     let mut input: &[u8] = b"event: delta\ndata: hel";
     assert_eq!(decoder.decode(&mut input), Ok(None));
     let cut = Frame { event: Some("delta"), data: b"hel", ..Frame::default() };
-    assert_eq!(decoder.finish(), Leftover::Truncated(cut));
-    assert_eq!(decoder.finish(), Leftover::Nothing, "returned only once");
+    assert_eq!(decoder.finish(), IncompleteEvent::Truncated(cut));
+    assert_eq!(decoder.finish(), IncompleteEvent::Nothing, "returned only once");
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn an_endless_line_uses_no_more_than_the_limit() {
         assert!(sent <= 64 * 1024);
         assert_eq!(error.to_string(), "an event of the stream is larger than 65536 bytes");
         assert_eq!(decoder.memory(), 0, "freed");
-        assert_eq!(decoder.finish(), Leftover::Nothing);
+        assert_eq!(decoder.finish(), IncompleteEvent::Nothing);
     }
 }
 

@@ -5,11 +5,11 @@ pub(crate) struct Check {
     name: String,
     value: f64,
     unit: &'static str,
-    bound: Bound,
+    bound: CheckBound,
 }
 
 #[derive(Clone, Copy)]
-enum Bound {
+enum CheckBound {
     AtMost(f64),
     AtLeast(f64),
     /// Informative, without a limit.
@@ -19,17 +19,17 @@ enum Bound {
 impl Check {
     /// Passes if the value is at most `bound`.
     pub(crate) fn at_most(name: impl Into<String>, value: f64, bound: f64, unit: &'static str) -> Self {
-        Self { name: name.into(), value, unit, bound: Bound::AtMost(bound) }
+        Self { name: name.into(), value, unit, bound: CheckBound::AtMost(bound) }
     }
 
     /// Passes if the value is at least `bound`.
     pub(crate) fn at_least(name: impl Into<String>, value: f64, bound: f64, unit: &'static str) -> Self {
-        Self { name: name.into(), value, unit, bound: Bound::AtLeast(bound) }
+        Self { name: name.into(), value, unit, bound: CheckBound::AtLeast(bound) }
     }
 
     /// An informative value without a limit.
     pub(crate) fn info(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
-        Self { name: name.into(), value, unit, bound: Bound::None }
+        Self { name: name.into(), value, unit, bound: CheckBound::None }
     }
 
     /// The same under another name.
@@ -39,9 +39,9 @@ impl Check {
 
     fn passes(&self) -> bool {
         match self.bound {
-            Bound::AtMost(bound) => self.value <= bound,
-            Bound::AtLeast(bound) => self.value >= bound,
-            Bound::None => true,
+            CheckBound::AtMost(bound) => self.value <= bound,
+            CheckBound::AtLeast(bound) => self.value >= bound,
+            CheckBound::None => true,
         }
     }
 }
@@ -52,9 +52,9 @@ pub(crate) fn print(checks: &[(&str, Check)]) -> bool {
         .iter()
         .map(|(scenario, check)| {
             let bound = match check.bound {
-                Bound::AtMost(bound) => format!("≤ {} {}", figure(bound), check.unit),
-                Bound::AtLeast(bound) => format!("≥ {} {}", figure(bound), check.unit),
-                Bound::None => String::new(),
+                CheckBound::AtMost(bound) => format!("≤ {} {}", figure(bound), check.unit),
+                CheckBound::AtLeast(bound) => format!("≥ {} {}", figure(bound), check.unit),
+                CheckBound::None => String::new(),
             };
             let value = format!("{} {}", figure(check.value), check.unit);
             let verdict = if check.passes() { "" } else { "FAILED" };

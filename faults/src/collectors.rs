@@ -63,7 +63,7 @@ fn collector(mode: Mode) -> Result<SocketAddr> {
 }
 
 /// The measurements of a gateway.
-struct Measured {
+struct Measurement {
     /// The 99th percentile of a run, from connection to end.
     p99: Duration,
     failed: usize,
@@ -107,7 +107,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / 1024.0 / 1024.0
 }
 
-fn measure(rig: &Rig, observe: &str, with_sockets: bool) -> Result<Measured> {
+fn measure(rig: &Rig, observe: &str, with_sockets: bool) -> Result<Measurement> {
     let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let routes = ROUTES.replace("protocol = \"demo\" }", "protocol = \"demo\", options = { pace_ms = 0 } }");
     let file = format!(
@@ -131,7 +131,7 @@ fn measure(rig: &Rig, observe: &str, with_sockets: bool) -> Result<Measured> {
 
     let dropped = if observe.is_empty() { 0 } else { count_dropped(admin)? };
     let stopped = gateway.stop(Duration::from_secs(20))?;
-    Ok(Measured { p99, failed, growth, dropped, stopped })
+    Ok(Measurement { p99, failed, growth, dropped, stopped })
 }
 
 /// Asks so often. Returns how long each run took, and how many failed.

@@ -38,7 +38,7 @@ audit = "audit.jsonl"
 
 /// The answers to the attempts.
 #[derive(Default)]
-struct Tried {
+struct AttemptResults {
     sent: AtomicU64,
     refused: AtomicU64,
     /// Refused with 429, for there were too many.
@@ -56,7 +56,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
 
     // The first round warms what is cached.
     beside(gateway.address, &valid, Duration::from_secs(1), |_| Ok(()))?;
-    let (wrong, harmless) = (Tried::default(), Tried::default());
+    let (wrong, harmless) = (AttemptResults::default(), AttemptResults::default());
     let (mut alone, mut calm, mut attacked, mut before) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for round in 0..ROUNDS {
         alone.push(p99(beside(gateway.address, &valid, ROUND, |_| Ok(()))?.0));
@@ -94,7 +94,7 @@ fn attack<'a>(
     address: SocketAddr,
     key: &'a str,
     wrong: bool,
-    tried: &'a Tried,
+    tried: &'a AttemptResults,
 ) -> impl FnOnce(&AtomicBool) -> Result<()> + Send + use<'a> {
     move |over| {
         thread::scope(|scope| {
@@ -105,7 +105,7 @@ fn attack<'a>(
     }
 }
 
-fn attacker(address: SocketAddr, key: &str, wrong: bool, tried: &Tried, over: &AtomicBool) -> Result<()> {
+fn attacker(address: SocketAddr, key: &str, wrong: bool, tried: &AttemptResults, over: &AtomicBool) -> Result<()> {
     let mut connection = connect(address)?;
     let pause = Duration::from_secs_f64(TOGETHER as f64 * ATTACKERS as f64 / RATE);
     let mut next = Instant::now();

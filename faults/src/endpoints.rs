@@ -67,7 +67,7 @@ impl Mode {
 }
 
 #[derive(Default)]
-struct Shared {
+struct EndpointControl {
     mode: AtomicU8,
     /// Runs it was sent, checks not counted.
     asked: AtomicU64,
@@ -78,7 +78,7 @@ struct Shared {
 /// An agent's server. Dropping it closes its port and its connections.
 struct Endpoint {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<EndpointControl>,
     accepting: Option<JoinHandle<()>>,
 }
 
@@ -86,7 +86,7 @@ impl Endpoint {
     fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("an endpoint cannot listen")?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(EndpointControl::default());
         let accepted = Arc::clone(&shared);
         let accepting = std::thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
@@ -127,7 +127,7 @@ impl Drop for Endpoint {
 }
 
 /// Answers requests until the connection or the endpoint ends.
-fn serve(mut connection: TcpStream, shared: &Shared) {
+fn serve(mut connection: TcpStream, shared: &EndpointControl) {
     let _ = connection.set_nodelay(true);
     while let Some(head) = read_request(&mut connection) {
         let is_check = head.starts_with("GET");

@@ -41,7 +41,7 @@ upstream = { protocol = "demo", options = { pace_ms = 0 } }
 
 /// The requests, and those whose answer was wrong.
 #[derive(Default)]
-struct Seen {
+struct ForeignRequests {
     asked: usize,
     served: usize,
     /// Answers that a page may read.
@@ -52,7 +52,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let gateway = Gateway::start(rig, &format!("{}{ROUTES}", FILE.replace("{admin}", &admin.to_string())))?;
 
-    let (mut seen, mut endpoints) = (Seen::default(), 0);
+    let (mut seen, mut endpoints) = (ForeignRequests::default(), 0);
     for (address, paths) in [(gateway.address, PATHS), (gateway.address, OWN_PATHS), (admin, ADMIN_PATHS)] {
         for path in paths {
             let methods = methods(address, path)?;
@@ -81,7 +81,7 @@ fn methods(address: SocketAddr, path: &str) -> Result<Vec<String>> {
     Ok(allow.split(',').map(|method| method.trim().to_uppercase()).filter(|method| method != "OPTIONS").collect())
 }
 
-fn try_all(address: SocketAddr, method: &str, path: &str, seen: &mut Seen) -> Result<()> {
+fn try_all(address: SocketAddr, method: &str, path: &str, seen: &mut ForeignRequests) -> Result<()> {
     let mut judge = |what: &str, answer: &str, statuses: &[&str]| {
         seen.asked += 1;
         if !statuses.iter().any(|status| answer.starts_with(&format!("http/1.1 {status}"))) {

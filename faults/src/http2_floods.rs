@@ -118,7 +118,7 @@ fn bomb(number: u32) -> Vec<u8> {
 }
 
 /// A frame: its kind, flags, stream and payload.
-type Received = (u8, u8, u32, Vec<u8>);
+type ReceivedFrame = (u8, u8, u32, Vec<u8>);
 
 /// A connection whose frames are written by hand.
 struct Raw {
@@ -143,7 +143,7 @@ impl Raw {
     }
 
     /// The next frame. `None` at the end.
-    fn next(&mut self) -> Result<Option<Received>> {
+    fn next(&mut self) -> Result<Option<ReceivedFrame>> {
         loop {
             if let Some(header) = self.unread.first_chunk::<9>() {
                 let end = 9 + u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;

@@ -16,7 +16,7 @@ const KILLS: usize = 200;
 const CLIENTS: usize = 24;
 
 /// A stream of a client, until its connection ended.
-struct Observed {
+struct ObservedStream {
     responses: bool,
     frames: Vec<Frame>,
 }
@@ -53,7 +53,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
         // Vary the moment: during the first deltas, and after some streams have ended.
         std::thread::sleep(Duration::from_millis(30 + (kill as u64 * 37) % 270));
         gateway.kill();
-        let received: Vec<Observed> =
+        let received: Vec<ObservedStream> =
             clients.into_iter().flat_map(|client| client.join().unwrap_or_default()).collect();
         let started = Instant::now();
         gateway.restart()?;
@@ -81,7 +81,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
 }
 
 /// Opens one stream after another until the process dies.
-fn stream_until_killed(address: SocketAddr, kill: usize, client: usize) -> Vec<Observed> {
+fn stream_until_killed(address: SocketAddr, kill: usize, client: usize) -> Vec<ObservedStream> {
     let mut all = Vec::new();
     loop {
         let responses = client % 2 == 1;
@@ -101,7 +101,7 @@ fn stream_until_killed(address: SocketAddr, kill: usize, client: usize) -> Vec<O
         let Ok((200, frames)) = stream::read(address, &request) else { return all };
         let ended = frames.last().is_some_and(Frame::is_end);
         if !frames.is_empty() {
-            all.push(Observed { responses, frames });
+            all.push(ObservedStream { responses, frames });
         }
         if !ended {
             return all;
@@ -110,7 +110,7 @@ fn stream_until_killed(address: SocketAddr, kill: usize, client: usize) -> Vec<O
 }
 
 /// Resumes a cut stream by sequence number and compares the result with a full replay.
-fn check_resume(address: SocketAddr, received: &Observed, totals: &mut Totals) -> Result<()> {
+fn check_resume(address: SocketAddr, received: &ObservedStream, totals: &mut Totals) -> Result<()> {
     let last = received.frames.last().map_or(0, |frame| frame.number);
     let first = &received.frames[0].data;
     let (full, rest) = if received.responses {

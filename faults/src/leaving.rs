@@ -49,10 +49,10 @@ on_disconnect = "detach"
 "#;
 
 /// When each connection of a request was closed, by the number of the request.
-type Closed = Arc<Mutex<HashMap<usize, Instant>>>;
+type CloseTimes = Arc<Mutex<HashMap<usize, Instant>>>;
 
 pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
-    let closed = Closed::default();
+    let closed = CloseTimes::default();
     let noted = Arc::clone(&closed);
     let agent = Server::start(move |request, connection| answer(request, connection, &noted))?;
     let gateway = Gateway::start(rig, &CONFIGURATION.replace("{url}", &agent.url("/process")))?;
@@ -80,7 +80,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
 
 /// Answers as the words of a request say: `silent` never, `stream` with words without end, `durable` with an answer that
 /// takes a while. Notes when the connection was closed.
-fn answer(request: &Request, connection: &mut TcpStream, closed: &Closed) -> std::io::Result<bool> {
+fn answer(request: &Request, connection: &mut TcpStream, closed: &CloseTimes) -> std::io::Result<bool> {
     let body = String::from_utf8_lossy(&request.body).into_owned();
     let number = body.split("number-").nth(1).and_then(|rest| rest.split('-').next()?.parse().ok());
     if body.contains("durable") {
@@ -161,7 +161,7 @@ fn each(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
 }
 
 /// The time until the agent's connection is closed after the client disconnected.
-fn closings(gateway: SocketAddr, name: &str, reads: bool, closed: &Closed) -> Result<Vec<Check>> {
+fn closings(gateway: SocketAddr, name: &str, reads: bool, closed: &CloseTimes) -> Result<Vec<Check>> {
     closed.lock().expect("no agent panics").clear();
     let left: Mutex<Vec<(usize, Instant)>> = Mutex::default();
     each(LEAVING / 2, |number| {

@@ -35,7 +35,7 @@ enum Fault {
 
 /// The responses that clients received.
 #[derive(Default)]
-struct Observed {
+struct ObservedResponses {
     /// Runs reported as completed, with the response.
     completed: BTreeMap<String, String>,
     /// Runs reported as failed, with the response.
@@ -60,7 +60,7 @@ fn fail(rig: &Rig, name: &str, fault: Fault) -> Result<Vec<Check>> {
     let mut gateway = Gateway::start(rig, &format!("{server}{ROUTES}"))?;
     let address = gateway.address;
     let before = gateway.memory()?;
-    let (observed, next, peak) = (Mutex::new(Observed::default()), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (observed, next, peak) = (Mutex::new(ObservedResponses::default()), AtomicUsize::new(0), AtomicUsize::new(0));
     let (over, unready, is_repaired) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
     let recovered = std::thread::scope(|scope| -> Result<Duration> {
         let clients: Vec<_> =
@@ -126,7 +126,7 @@ fn fail(rig: &Rig, name: &str, fault: Fault) -> Result<Vec<Check>> {
 }
 
 /// Starts runs until there are enough and the store works again. A refused client retries after 100 ms.
-fn run_clients(address: SocketAddr, next: &AtomicUsize, observed: &Mutex<Observed>, is_repaired: &AtomicBool) {
+fn run_clients(address: SocketAddr, next: &AtomicUsize, observed: &Mutex<ObservedResponses>, is_repaired: &AtomicBool) {
     let padding = "word ".repeat(3000);
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);

@@ -34,11 +34,11 @@ pub(crate) enum Answers {
 }
 
 pub(crate) struct Issuer {
-    shared: Arc<Shared>,
+    shared: Arc<IssuerState>,
     server: Server,
 }
 
-struct Shared {
+struct IssuerState {
     state: Mutex<State>,
     asked: AtomicU64,
 }
@@ -59,7 +59,7 @@ struct Key {
 impl Issuer {
     pub(crate) fn start() -> Result<Self> {
         let state = State { answers: Answers::Well, keys: vec![Key::new(1)?], published: 1 };
-        let shared = Arc::new(Shared { state: Mutex::new(state), asked: AtomicU64::new(0) });
+        let shared = Arc::new(IssuerState { state: Mutex::new(state), asked: AtomicU64::new(0) });
         let answering = Arc::clone(&shared);
         let server = Server::start(move |request, connection| {
             let body = answering.key_set();
@@ -149,7 +149,7 @@ impl Issuer {
     }
 }
 
-impl Shared {
+impl IssuerState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use interlingua_core::connector::{Connector, UpstreamAdapter};
-use interlingua_core::testkit::{Answer, Driven, drive, grammar, render};
+use interlingua_core::testkit::{Answer, DrivenTurn, drive, grammar, render};
 use interlingua_core::{Fault, FaultKind, Record};
 use interlingua_fuzz::{edited, recorded, turn};
 use interlingua_responses::connect::Background;
@@ -45,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
     assert!(cut == whole.record, "chunk boundaries change the record");
 });
 
-fn read(bytes: &[u8], cut: usize, background: Background) -> Driven {
+fn read(bytes: &[u8], cut: usize, background: Background) -> DrivenTurn {
     let options = UpstreamOptions { background, ..UpstreamOptions::default() };
     let connector: Box<dyn Connector> = ResponsesUpstream::connect("http://agent/v1", options).expect("a URL");
     let mut turn = turn(&*connector);

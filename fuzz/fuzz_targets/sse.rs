@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use interlingua_core::sse::{Decoder, encode};
 use libfuzzer_sys::fuzz_target;
 
-type Owned = (Option<String>, Option<String>, Vec<u8>);
+type OwnedEvent = (Option<String>, Option<String>, Vec<u8>);
 
 fuzz_target!(|input: &[u8]| {
     let [limit, cut, stream @ ..] = input else { return };
@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn decode<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Owned>, String) {
+fn decode<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<OwnedEvent>, String) {
     let mut decoder = Decoder::new(limit);
     let mut frames = Vec::new();
     let mut seen = 0;

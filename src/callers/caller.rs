@@ -8,7 +8,7 @@ use interlingua_core::event::Millis;
 use interlingua_core::{Fault, FaultKind, Owner};
 
 use super::identity::{identity, kind_of};
-use super::jwt::Verified;
+use super::jwt::VerifiedClaims;
 use super::profiles::{Profile, ProvenName};
 use super::reason::{self, Reason};
 use super::rules::{self, Rules, SharedRules};
@@ -43,7 +43,7 @@ pub(super) enum Proof {
     /// By the key of this id, which may expire.
     Key { id: KeyId, expires: Option<Millis> },
     /// By a token.
-    Token(Arc<Verified>),
+    Token(Arc<VerifiedClaims>),
     /// By a certificate: that of its connection, or `None` if a trusted proxy has verified it.
     Certificate(Option<Arc<ClientCertificate>>),
 }

@@ -26,7 +26,7 @@ const CHECKS_WHILE_BLOCKED: NonZeroU32 = match NonZeroU32::new(100) {
 pub struct Failures {
     rate: Rate,
     burst: u32,
-    counted: Mutex<HashMap<Source, Counted>>,
+    counted: Mutex<HashMap<Source, FailureCount>>,
 }
 
 /// The origin of refused credentials: a network, and the key that would have signed the token. `None`: the credentials
@@ -45,7 +45,7 @@ impl SignerId {
     }
 }
 
-struct Counted {
+struct FailureCount {
     limiter: Limiter,
     failed_at: Instant,
     /// End of the time in which signatures are verified at a limited rate only.
@@ -79,7 +79,7 @@ impl Failures {
             forget_half(&mut counted);
         }
 
-        let entry = counted.entry(source).or_insert_with(|| Counted {
+        let entry = counted.entry(source).or_insert_with(|| FailureCount {
             limiter: Limiter::new(self.rate, Some(self.burst)),
             failed_at: now,
             blocked_until: now,
@@ -108,7 +108,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-fn forget_half(counted: &mut HashMap<Source, Counted>) {
+fn forget_half(counted: &mut HashMap<Source, FailureCount>) {
     let mut times: Vec<Instant> = counted.values().map(|entry| entry.failed_at).collect();
     let middle = times.len() / 2;
     let (_, median, _) = times.select_nth_unstable(middle);

@@ -49,7 +49,7 @@ pub struct Signer {
 
 /// The claims of a verified token.
 #[derive(Clone)]
-pub struct Verified {
+pub struct VerifiedClaims {
     /// Its issuer, as configured.
     pub issuer: Arc<str>,
     /// The value of the claim that names the caller.
@@ -108,7 +108,7 @@ impl Issuer {
     ///
     /// # Errors
     /// The reason of the refusal, for the log.
-    pub fn verify(&self, token: &str, signer: Signer) -> Result<Verified, Reason> {
+    pub fn verify(&self, token: &str, signer: Signer) -> Result<VerifiedClaims, Reason> {
         let Signer { algorithm, key, .. } = signer;
         let (_, validation) =
             self.validations.iter().find(|(allowed, _)| *allowed == algorithm).ok_or(Reason::Signature)?;
@@ -119,7 +119,7 @@ impl Issuer {
     }
 
     /// Reads the claims that the library has checked, and ours.
-    fn read(&self, claims: &Map<String, Value>, key: Arc<JwksKey>) -> Option<Verified> {
+    fn read(&self, claims: &Map<String, Value>, key: Arc<JwksKey>) -> Option<VerifiedClaims> {
         // The library also accepts a list of issuers.
         if claims.get("iss")?.as_str()? != &*self.name {
             return None;
@@ -131,7 +131,7 @@ impl Issuer {
         }
 
         let scopes = claims.get(&self.config.scopes).map(scopes).unwrap_or_default();
-        Some(Verified {
+        Some(VerifiedClaims {
             issuer: Arc::clone(&self.name),
             caller: caller.to_owned(),
             scopes,
@@ -141,7 +141,7 @@ impl Issuer {
     }
 }
 
-impl Verified {
+impl VerifiedClaims {
     /// Whether the token still counts: it has not expired, and its issuer still publishes the key that signed it.
     ///
     /// # Errors

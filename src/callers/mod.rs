@@ -77,7 +77,7 @@ pub struct Callers {
 
 /// The credentials of a request. The server reads them from headers and the connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shown<'a> {
+pub struct Credentials<'a> {
     /// `Authorization`.
     pub authorization: Credential<'a>,
     /// `x-api-key`.
@@ -108,20 +108,20 @@ pub enum Credential<'a> {
 }
 
 /// Refused credentials.
-struct Refused {
+struct RefusedCredentials {
     reason: Reason,
     /// The key that would have signed the token. `None`: the credentials named no known one.
     signer: Option<SignerId>,
 }
 
-impl From<Reason> for Refused {
+impl From<Reason> for RefusedCredentials {
     fn from(reason: Reason) -> Self {
         Self { reason, signer: None }
     }
 }
 
 /// Refuses credentials that are not looked up, in the same time as an unknown key.
-fn refuse(reason: Reason) -> Refused {
+fn refuse(reason: Reason) -> RefusedCredentials {
     key_table::spend_time_of_a_key();
     reason.into()
 }
@@ -179,13 +179,13 @@ impl Callers {
     pub async fn authenticate(
         self: &Arc<Self>,
         by: Methods,
-        shown: Shown<'_>,
+        shown: Credentials<'_>,
         from: IpAddr,
     ) -> Result<Arc<Caller>, Fault> {
         if !by.any() {
             return Ok(self.anonymous());
         }
-        let Refused { reason, signer } = match self.identify(by, shown, from).await {
+        let RefusedCredentials { reason, signer } = match self.identify(by, shown, from).await {
             Ok(caller) => return Ok(caller),
             Err(refused) => refused,
         };
@@ -197,7 +197,12 @@ impl Callers {
         Err(reason::refusal(reason))
     }
 
-    async fn identify(&self, by: Methods, shown: Shown<'_>, from: IpAddr) -> Result<Arc<Caller>, Refused> {
+    async fn identify(
+        &self,
+        by: Methods,
+        shown: Credentials<'_>,
+        from: IpAddr,
+    ) -> Result<Arc<Caller>, RefusedCredentials> {
         // A certificate that the route does not ask for belongs to the connection, not to the request.
         let certificate = shown.certificate.filter(|_| by.certificates);
         match (shown.authorization, shown.api_key, certificate) {
@@ -233,19 +238,19 @@ impl Callers {
         Ok(caller)
     }
 
-    async fn by_token(&self, token: &str, from: IpAddr) -> Result<Arc<Caller>, Refused> {
+    async fn by_token(&self, token: &str, from: IpAddr) -> Result<Arc<Caller>, RefusedCredentials> {
         let (tokens, now) = (self.tokens.load_full(), clock::machine());
         if let Some(caller) = tokens.known(token, now) {
             return Ok(caller);
         }
         let admit = |signer| self.failures.admit_signature(from, signer, Instant::now());
-        let make = |verified: Arc<jwt::Verified>| {
+        let make = |verified: Arc<jwt::VerifiedClaims>| {
             let owner = Owner::authenticated(JWT, &verified.issuer, &verified.caller);
             let name = verified.caller.clone();
             self.caller(owner, &name, Proof::Token(verified))
         };
         let verified = tokens.verify(token, now, admit, make).await;
-        verified.map_err(|(reason, signer)| Refused { reason, signer })
+        verified.map_err(|(reason, signer)| RefusedCredentials { reason, signer })
     }
 
     fn by_certificate(&self, shown: ShownCertificate<'_>) -> Arc<Caller> {

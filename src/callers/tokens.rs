@@ -10,7 +10,7 @@ use interlingua_core::event::Millis;
 use sha2::{Digest as _, Sha256};
 
 use super::failures::SignerId;
-use super::jwt::{self, Issuer, Verified};
+use super::jwt::{self, Issuer, VerifiedClaims};
 use super::reason::Reason;
 use crate::config::JwtIssuer;
 use crate::ports::JwksFetcher;
@@ -24,12 +24,12 @@ const MAX_PER_SHARD: usize = 10_000 / SHARDS;
 pub struct Tokens<T> {
     issuers: Vec<Arc<Issuer>>,
     fetcher: Arc<dyn JwksFetcher>,
-    verified: TokenCache<Known<T>>,
+    verified: TokenCache<KnownToken<T>>,
 }
 
 #[derive(Clone)]
-struct Known<T> {
-    token: Arc<Verified>,
+struct KnownToken<T> {
+    token: Arc<VerifiedClaims>,
     value: T,
 }
 
@@ -80,7 +80,7 @@ impl<T: Clone> Tokens<T> {
         token: &str,
         now: Millis,
         admit: impl FnOnce(SignerId) -> bool,
-        make: impl FnOnce(Arc<Verified>) -> T,
+        make: impl FnOnce(Arc<VerifiedClaims>) -> T,
     ) -> Result<T, (Reason, Option<SignerId>)> {
         let unsigned = |reason| (reason, None);
         let name = jwt::claimed_issuer(token).ok_or(unsigned(Reason::Malformed))?;
@@ -96,7 +96,7 @@ impl<T: Clone> Tokens<T> {
         let verified = Arc::new(verified);
 
         let value = make(Arc::clone(&verified));
-        let known = Known { token: Arc::clone(&verified), value: value.clone() };
+        let known = KnownToken { token: Arc::clone(&verified), value: value.clone() };
         self.verified.insert(TokenHash::new(token), verified.expires, known, now);
         Ok(value)
     }

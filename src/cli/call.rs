@@ -112,7 +112,7 @@ impl Call {
 
     /// An error with the protocol that the URL may be meant for, if nothing of the Agent API answers there.
     async fn with_hint(&self, error: anyhow::Error, protocols: &[&str]) -> anyhow::Error {
-        let status = error.downcast_ref::<client::Refused>().map(|refused| refused.status);
+        let status = error.downcast_ref::<client::Refusal>().map(|refused| refused.status);
         // Not there, another method, another content, or fields that mean something else there.
         if self.item_or_session() || !matches!(status, Some(400 | 404 | 405 | 406 | 415 | 422)) {
             return error;

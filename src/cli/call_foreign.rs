@@ -26,7 +26,7 @@ use super::guess::{Guess, NATIVE};
 use super::waiting::question;
 use crate::Gateway;
 use crate::config::{self, Env, Settings};
-use crate::upstream::dialogue::{Dialogue, Listener, Memory, Spoken, TurnEnd};
+use crate::upstream::dialogue::{Dialogue, Listener, Memory, TurnEnd, UserInput};
 
 /// The name of the agent that is called, in its settings.
 const AGENT: &str = "called";
@@ -70,10 +70,10 @@ async fn converse(call: &Call, protocol: &str, mut dialogue: Dialogue) -> anyhow
     let mut item = call.answer.clone();
     loop {
         let spoken = match &item {
-            Some(item) => Spoken::Answer { item, text: &text },
-            None => Spoken::Text(&text),
+            Some(item) => UserInput::Answer { item, text: &text },
+            None => UserInput::Text(&text),
         };
-        let mut shown = Shown { raw: call.raw, is_printed: false };
+        let mut shown = AnswerPrinter { raw: call.raw, is_printed: false };
         let end = dialogue.turn(spoken, &mut shown).await.map_err(|fault| in_words(&fault))?;
         report(call, protocol, &dialogue, &end)?;
 
@@ -204,13 +204,13 @@ fn in_words(fault: &Fault) -> anyhow::Error {
 }
 
 /// Prints an answer as it comes.
-struct Shown {
+struct AnswerPrinter {
     raw: bool,
     /// The content under way was printed piece by piece.
     is_printed: bool,
 }
 
-impl Listener for Shown {
+impl Listener for AnswerPrinter {
     fn chunk(&mut self, chunk: &[u8]) {
         if self.raw {
             print(&String::from_utf8_lossy(chunk));

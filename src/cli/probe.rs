@@ -19,7 +19,7 @@ use crate::Gateway;
 use crate::config::{Agent, History, Mount, Settings};
 use crate::secrets;
 use crate::upstream::Upstream;
-use crate::upstream::dialogue::{Dialogue, Listener, Spoken, TurnEnd};
+use crate::upstream::dialogue::{Dialogue, Listener, TurnEnd, UserInput};
 
 /// The question of the second turn, which shows whether the agent remembers the first one.
 const MEMORY_QUESTION: &str = "Repeat the first words that I have said to you, word for word.";
@@ -44,13 +44,13 @@ pub(super) struct Probe {
 }
 
 /// The findings about one endpoint.
-struct Probed {
+struct EndpointFindings {
     url: String,
     findings: Vec<Finding>,
 }
 
 /// The result of a turn with the agent.
-struct Asked {
+struct TurnResult {
     findings: Vec<Finding>,
     text: String,
 }
@@ -93,11 +93,11 @@ impl Probe {
         Ok(i32::from(all.any(|finding| finding.level == Level::Problem)))
     }
 
-    async fn probe(&self, upstream: &dyn Upstream, agent: &Agent) -> Vec<Probed> {
+    async fn probe(&self, upstream: &dyn Upstream, agent: &Agent) -> Vec<EndpointFindings> {
         let mut probed = Vec::new();
         let limit = self.timeout.0;
         if agent.upstream.endpoints.is_empty() {
-            probed.push(Probed { url: String::new(), findings: upstream.probe(0, limit).await });
+            probed.push(EndpointFindings { url: String::new(), findings: upstream.probe(0, limit).await });
         }
         for (index, endpoint) in agent.upstream.endpoints.iter().enumerate() {
             if self.endpoint.is_none_or(|wanted| wanted == index + 1) {
@@ -106,7 +106,7 @@ impl Probe {
                 if reaches {
                     findings.extend(signs::of_other_protocols(&agent.upstream.protocol, &endpoint.url, limit).await);
                 }
-                probed.push(Probed { url: endpoint.shown(), findings });
+                probed.push(EndpointFindings { url: endpoint.shown(), findings });
             }
         }
         probed
@@ -114,19 +114,19 @@ impl Probe {
 }
 
 /// Takes two turns in one session.
-async fn ask(upstream: &Arc<dyn Upstream>, agent: &Agent, text: &str) -> Asked {
+async fn ask(upstream: &Arc<dyn Upstream>, agent: &Agent, text: &str) -> TurnResult {
     let sends_history = agent.history == History::Gateway;
     let mut dialogue = Dialogue::new(Arc::clone(upstream), &agent.name, sends_history);
-    let first = match dialogue.turn(Spoken::Text(text), &mut Silent).await {
+    let first = match dialogue.turn(UserInput::Text(text), &mut Silent).await {
         Ok(end) => end,
-        Err(fault) => return Asked { findings: vec![Finding::problem(in_words(&fault))], text: String::new() },
+        Err(fault) => return TurnResult { findings: vec![Finding::problem(in_words(&fault))], text: String::new() },
     };
     let mut findings = said(&first);
     if first.end != End::Completed || !first.pending.is_empty() {
-        return Asked { findings, text: first.text };
+        return TurnResult { findings, text: first.text };
     }
 
-    findings.push(match dialogue.turn(Spoken::Text(MEMORY_QUESTION), &mut Silent).await {
+    findings.push(match dialogue.turn(UserInput::Text(MEMORY_QUESTION), &mut Silent).await {
         Err(fault) => Finding::problem(format!("a second turn of the session failed: {}", in_words(&fault))),
         Ok(second) if second.end != End::Completed => Finding::problem("a second turn of the session failed"),
         Ok(second) if second.text.to_lowercase().contains(&text.trim().to_lowercase()) => {
@@ -139,7 +139,7 @@ async fn ask(upstream: &Arc<dyn Upstream>, agent: &Agent, text: &str) -> Asked {
             "its second answer does not repeat the first words: if it remembers nothing, set history = \"gateway\"",
         ),
     });
-    Asked { findings, text: first.text }
+    TurnResult { findings, text: first.text }
 }
 
 /// The findings of a turn.
@@ -290,7 +290,12 @@ fn in_words(fault: &Fault) -> String {
     secrets::mask(&text).into_owned()
 }
 
-fn print_lines(agent: &Agent, probed: &[Probed], general: &[Finding], asked: Option<&Asked>) -> anyhow::Result<()> {
+fn print_lines(
+    agent: &Agent,
+    probed: &[EndpointFindings],
+    general: &[Finding],
+    asked: Option<&TurnResult>,
+) -> anyhow::Result<()> {
     let mut out = String::new();
     let line = |out: &mut String, finding: &Finding| {
         // Further lines of a finding are indented below its first one.
@@ -313,7 +318,12 @@ fn print_lines(agent: &Agent, probed: &[Probed], general: &[Finding], asked: Opt
     super::print(&out)
 }
 
-fn print_json(agent: &Agent, probed: &[Probed], general: &[Finding], asked: Option<&Asked>) -> anyhow::Result<()> {
+fn print_json(
+    agent: &Agent,
+    probed: &[EndpointFindings],
+    general: &[Finding],
+    asked: Option<&TurnResult>,
+) -> anyhow::Result<()> {
     let list = |findings: &[Finding]| -> Value {
         findings.iter().map(|finding| json!({ "level": finding.level.as_str(), "text": finding.text })).collect()
     };

@@ -10,7 +10,7 @@ use clap::{Subcommand, ValueEnum};
 use crate::Gateway;
 use crate::config::Settings;
 use crate::secrets;
-use crate::store::{Import, Postgres, SqliteExport, StoreError, Transferred};
+use crate::store::{Import, Postgres, SqliteExport, StoreError, TransferTotals};
 
 /// Time between two lines about progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
@@ -24,10 +24,10 @@ pub(super) enum Store {
     Migrate {
         /// The kind of the store that is read
         #[arg(long, value_name = "KIND")]
-        from: From,
+        from: SourceStore,
         /// The kind of the store that is filled
         #[arg(long, value_name = "KIND")]
-        to: To,
+        to: TargetStore,
         /// The SQLite file, if it is not "path" of [store]
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
@@ -38,19 +38,19 @@ pub(super) enum Store {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum From {
+pub(super) enum SourceStore {
     Sqlite,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum To {
+pub(super) enum TargetStore {
     Postgres,
 }
 
 impl Store {
     /// Runs the command. The error is the exit code of a wrong configuration.
     pub(super) fn run(&self, gateway: &Gateway, config: &Path) -> Result<anyhow::Result<()>, i32> {
-        let Self::Migrate { from: From::Sqlite, to: To::Postgres, file, skip } = self;
+        let Self::Migrate { from: SourceStore::Sqlite, to: TargetStore::Postgres, file, skip } = self;
         let settings = super::load(gateway, config)?;
         if settings.store.postgres.is_none() {
             eprintln!(
@@ -87,7 +87,7 @@ fn migrate(settings: &Settings, file: Option<&Path>, skip: bool) -> anyhow::Resu
         }
         skip && is_about_one
     };
-    let mut progress = |done: &Transferred| {
+    let mut progress = |done: &TransferTotals| {
         if reported.elapsed() >= PROGRESS_INTERVAL {
             reported = Instant::now();
             let (runs, documents) = (done.runs, done.documents);
@@ -99,7 +99,7 @@ fn migrate(settings: &Settings, file: Option<&Path>, skip: bool) -> anyhow::Resu
     let hint = if is_one_refused && !skip { "; --skip leaves out what cannot be read or kept" } else { "" };
     let copied = copied.with_context(|| format!("nothing was copied{hint}"))?;
 
-    let Transferred { runs, unfinished, events, documents, bytes } = copied;
+    let TransferTotals { runs, unfinished, events, documents, bytes } = copied;
     let schema = &options.schema;
     let (runs, documents) = (count(runs, "run"), count(documents, "document"));
     println!(

@@ -21,10 +21,10 @@ use super::Asset;
 struct Files;
 
 /// A file with the hash by which it is noticed that it has changed.
-type Found = ([u8; 32], Asset);
+type HashedFile = ([u8; 32], Asset);
 
 /// Files by their path, compressed once.
-static FOUND: OnceLock<Mutex<HashMap<String, Found>>> = OnceLock::new();
+static FOUND: OnceLock<Mutex<HashMap<String, HashedFile>>> = OnceLock::new();
 
 /// The file at a path without a leading slash, if it exists.
 #[must_use]

@@ -15,8 +15,10 @@ use super::context::{ContextBuilder, takes_history};
 use super::faults;
 use super::session_doc::SessionDoc;
 use super::turn::{Prepared, Turn};
-use crate::upstream::pool::{Affinity, EndpointKey, EndpointPool, Home, Outcome, Reason, Seat, Target, Want};
-use crate::upstream::{self, Conversation, Via};
+use crate::upstream::pool::{
+    Affinity, EndpointKey, EndpointPermit, EndpointPool, Outcome, PickRequest, Reason, SessionAffinity, Target,
+};
+use crate::upstream::{self, Conversation, SendOptions};
 
 /// The pause before a turn is begun again; it doubles each time.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -87,10 +89,10 @@ impl Caller<'_> {
             };
             let was_resent = prepared.resent.is_some();
             let seat = match again_at.take() {
-                Some(key) => pool.seat(Want { target: Target::Only(&key), avoid: None }).await?,
+                Some(key) => pool.seat(PickRequest { target: Target::Only(&key), avoid: None }).await?,
                 None => {
                     let target = self.target(&situation, pool, home.as_ref(), prepared, &mut last).await?;
-                    pool.seat(Want { target, avoid }).await?
+                    pool.seat(PickRequest { target, avoid }).await?
                 }
             };
             let endpoint = seat.endpoint();
@@ -185,11 +187,17 @@ impl Caller<'_> {
         }
     }
 
-    fn via(&self, seat: Option<Seat>) -> Via<'_> {
+    fn via(&self, seat: Option<EndpointPermit>) -> SendOptions<'_> {
         let Turn { session, caller, trace, forwarded, attempts, .. } = self.turn;
         let known = upstream::Caller { owner: &session.owner, name: &caller.name };
         let caller = caller.is_authenticated().then_some(known);
-        Via { seat, trace: trace.as_deref(), forwarded: forwarded.clone(), attempts: Arc::clone(attempts), caller }
+        SendOptions {
+            seat,
+            trace: trace.as_deref(),
+            forwarded: forwarded.clone(),
+            attempts: Arc::clone(attempts),
+            caller,
+        }
     }
 
     /// Where turns of a session go: an agent that remembers nothing can be asked anywhere.
@@ -211,7 +219,7 @@ fn is_new(doc: &SessionDoc, prepared: &Prepared) -> bool {
 struct Situation {
     affinity: Affinity,
     /// Where the session's home is. `None`: it is not known.
-    home: Option<Home>,
+    home: Option<SessionAffinity>,
     /// The turn was begun before, and an endpoint did not take it.
     has_failed: bool,
     /// The turn answers what the agent asked.
@@ -241,8 +249,8 @@ fn plan(situation: &Situation) -> Plan {
     match home {
         _ if affinity == Affinity::None => Plan::Any,
         _ if is_new => Plan::Session,
-        Some(Home::Here) if has_failed && may_resend => Plan::Resend,
-        Some(Home::Here) => Plan::Home,
+        Some(SessionAffinity::Here) if has_failed && may_resend => Plan::Resend,
+        Some(SessionAffinity::Here) => Plan::Home,
         None if !may_resend => Plan::Session,
         _ if may_resend => Plan::Resend,
         _ => Plan::Refuse,
@@ -286,7 +294,7 @@ mod tests {
         let plan_of = |affinity, home, has_failed, answers, is_new| {
             plan(&Situation { affinity, home, has_failed, answers, is_new, takes_history: true })
         };
-        for home in [None, Some(Home::Here), Some(Home::Away), Some(Home::Gone)] {
+        for home in [None, Some(SessionAffinity::Here), Some(SessionAffinity::Away), Some(SessionAffinity::Gone)] {
             for (has_failed, answers) in [(false, false), (false, true), (true, false), (true, true)] {
                 assert_eq!(plan_of(Nowhere, home, has_failed, answers, false), Plan::Any);
                 assert_eq!(plan_of(Session, home, has_failed, answers, true), Plan::Session);
@@ -295,13 +303,13 @@ mod tests {
         }
 
         let cases = [
-            (Some(Home::Here), false, false, Plan::Home, Plan::Home),
-            (Some(Home::Here), true, false, Plan::Resend, Plan::Home),
-            (Some(Home::Here), true, true, Plan::Home, Plan::Home),
-            (Some(Home::Away), false, false, Plan::Resend, Plan::Refuse),
-            (Some(Home::Away), false, true, Plan::Refuse, Plan::Refuse),
-            (Some(Home::Gone), false, false, Plan::Resend, Plan::Refuse),
-            (Some(Home::Gone), false, true, Plan::Refuse, Plan::Refuse),
+            (Some(SessionAffinity::Here), false, false, Plan::Home, Plan::Home),
+            (Some(SessionAffinity::Here), true, false, Plan::Resend, Plan::Home),
+            (Some(SessionAffinity::Here), true, true, Plan::Home, Plan::Home),
+            (Some(SessionAffinity::Away), false, false, Plan::Resend, Plan::Refuse),
+            (Some(SessionAffinity::Away), false, true, Plan::Refuse, Plan::Refuse),
+            (Some(SessionAffinity::Gone), false, false, Plan::Resend, Plan::Refuse),
+            (Some(SessionAffinity::Gone), false, true, Plan::Refuse, Plan::Refuse),
             (None, false, false, Plan::Resend, Plan::Session),
             (None, false, true, Plan::Session, Plan::Session),
         ];

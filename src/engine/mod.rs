@@ -131,7 +131,7 @@ use self::unstored::UnstoredRuns;
 use crate::callers::Callers;
 use crate::metrics::{Levels, Metrics};
 use crate::ports::WebhookClient;
-use crate::store::{Health, ReplicaStatus, Shared, Store, StoreError, StoreSizes};
+use crate::store::{Health, ReplicaStatus, SharedStore, Store, StoreError, StoreSizes};
 
 /// The longest wait that an adapter may ask for ([`Call::Wait`]).
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -298,7 +298,7 @@ impl Engine {
     /// How this process stands with others that share its store. `None`: it has the store for itself.
     #[must_use]
     pub fn replica(&self) -> Option<ReplicaStatus> {
-        self.0.runs.store().shared().map(Shared::status)
+        self.0.runs.store().shared().map(SharedStore::status)
     }
 
     /// How many runs are in memory.

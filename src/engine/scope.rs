@@ -12,7 +12,7 @@ use super::turn::Origin;
 use crate::callers::Caller;
 use crate::observe::RequestLog;
 use crate::store::owned_key;
-use crate::upstream::{Forwarded, Trace};
+use crate::upstream::{ForwardedHeaders, Trace};
 
 /// On whose behalf a call is made, and by which route it came.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub struct Scope {
     /// What is known of the request, for the logs.
     pub request: Option<Arc<RequestLog>>,
     /// The headers of the request that agents may get: those that an agent of the route is forwarded.
-    pub forwarded: Forwarded,
+    pub forwarded: ForwardedHeaders,
     /// What is kept for the connection that the request came over. `None`: nothing.
     pub connection: Option<Arc<ConnectionCache>>,
 }

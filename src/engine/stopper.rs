@@ -15,8 +15,8 @@ use super::active_run::ActiveRun;
 use super::agent::Agent;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
-use crate::upstream::pool::{Target, Want};
-use crate::upstream::{Stopped, Via};
+use crate::upstream::pool::{PickRequest, Target};
+use crate::upstream::{SendOptions, StopOutcome};
 
 /// How long it may take to ask the agent of a lost gateway. The next turn of the session waits for it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -62,12 +62,12 @@ async fn ask(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Result<(), Fault> {
     let seat = match agent.upstream.pool() {
         Some(pool) => {
             let target = doc.home.as_ref().map_or(Target::Session(&upstream_id), Target::Only);
-            Some(pool.seat(Want { target, avoid: None }).await?)
+            Some(pool.seat(PickRequest { target, avoid: None }).await?)
         }
         None => None,
     };
     let turn = TurnRequest::new(&request, &doc.connector_state, &[]).with_agent(&agent.name);
-    let conversation = agent.upstream.start(&turn, Via { seat, ..Via::default() })?;
+    let conversation = agent.upstream.start(&turn, SendOptions { seat, ..SendOptions::default() })?;
     if let Some(stopping) = conversation.stop() {
         note_stop(run.id(), agent, stopping.await);
     }
@@ -75,23 +75,23 @@ async fn ask(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Result<(), Fault> {
 }
 
 /// Counts that an agent was asked to stop, and says why if it goes on.
-pub(super) fn note_stop(run: RunId, agent: &Agent, stopped: Stopped) {
+pub(super) fn note_stop(run: RunId, agent: &Agent, stopped: StopOutcome) {
     let result = match stopped {
-        Stopped::Sent => "sent",
-        Stopped::Refused(why) => {
+        StopOutcome::Sent => "sent",
+        StopOutcome::Refused(why) => {
             tracing::warn!(%run, agent = agent.name, "the agent did not stop: {why}");
             "refused"
         }
-        Stopped::Failed(fault) => {
+        StopOutcome::Failed(fault) => {
             let detail = fault.detail.as_deref();
             tracing::warn!(%run, agent = agent.name, detail, "the agent could not be asked to stop: {}", fault.message);
             "failed"
         }
-        Stopped::Unknown => {
+        StopOutcome::Unknown => {
             tracing::warn!(%run, agent = agent.name, "the agent did not stop: the id that it is stopped by is not known");
             "unknown"
         }
-        Stopped::Ended => return,
+        StopOutcome::Ended => return,
     };
     agent.metrics.canceled(result);
 }

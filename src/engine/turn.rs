@@ -23,7 +23,7 @@ use super::session::{Queued, Session, TurnGuard};
 use crate::callers::{Caller, Permit, Use};
 use crate::observe::RequestLog;
 use crate::upstream::pool::EndpointKey;
-use crate::upstream::{Attempts, Forwarded, Trace};
+use crate::upstream::{Attempts, ForwardedHeaders, Trace};
 
 /// A turn to be taken.
 pub(super) struct Turn {
@@ -41,7 +41,7 @@ pub(super) struct Turn {
     /// The trace that the client's request is part of; once the turn is being taken, with a span of its own.
     pub(super) trace: Option<Arc<Trace>>,
     /// The headers of its request that agents may get.
-    pub(super) forwarded: Forwarded,
+    pub(super) forwarded: ForwardedHeaders,
     /// The protocol it came by.
     pub(super) protocol: &'static str,
     /// What is known of the request that it came with, for the logs. `None` once the turn has ended.
@@ -94,7 +94,7 @@ pub(super) struct Origin {
     pub(super) route: Arc<str>,
     pub(super) trace: Option<Arc<Trace>>,
     pub(super) request: Option<Arc<RequestLog>>,
-    pub(super) forwarded: Forwarded,
+    pub(super) forwarded: ForwardedHeaders,
 }
 
 /// What a client sent for one turn.

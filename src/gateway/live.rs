@@ -66,7 +66,7 @@ impl SharedTime {
 }
 
 /// A configuration that can be taken.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedReload {
     /// The number of new and changed agents.
     pub(crate) changed_agents: usize,
     pub(super) agents: Vec<Arc<engine::Agent>>,
@@ -126,8 +126,8 @@ impl LiveParts {
     }
 
     /// Takes a configuration. Routes come last: a request that finds a new route finds its agents.
-    pub(crate) fn apply(&self, prepared: Prepared) {
-        let Prepared {
+    pub(crate) fn apply(&self, prepared: PreparedReload) {
+        let PreparedReload {
             agents,
             limits,
             event_readers,

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use super::live::{LiveParts, Prepared, open_logs};
+use super::live::{LiveParts, PreparedReload, open_logs};
 use super::{Gateway, retention_rules, server_settings};
 use crate::config::{self, Diagnostics, Env, LoadedConfig, Settings};
 use crate::server;
 
 /// The files and variables that a configuration names.
 #[derive(Default)]
-pub(crate) struct Named {
+pub(crate) struct NamedSources {
     files: HashSet<PathBuf>,
     variables: HashSet<String>,
 }
 
-impl Named {
+impl NamedSources {
     pub(crate) fn by(loaded: &LoadedConfig) -> Self {
         let (files, variables) = (loaded.files.iter().cloned(), loaded.variables.iter().cloned());
         Self { files: files.collect(), variables: variables.collect() }
@@ -58,7 +58,7 @@ impl Gateway {
         &self,
         path: &Path,
         text: &str,
-        named: &Named,
+        named: &NamedSources,
     ) -> (Result<(Settings, Diagnostics), Diagnostics>, BTreeSet<String>) {
         let (process, unread) = (Env::process(), RefCell::new(BTreeSet::new()));
         let env = |name: &str| {
@@ -96,7 +96,7 @@ impl Gateway {
         settings: &Settings,
         running: &Settings,
         parts: &LiveParts,
-    ) -> anyhow::Result<Prepared> {
+    ) -> anyhow::Result<PreparedReload> {
         let observer = parts.observer.load();
         let live = parts.engine.agents();
         let mut changed_agents = 0;
@@ -121,7 +121,7 @@ impl Gateway {
         let otlp = observer.otlp().filter(|_| settings.observe.sends_like(&running.observe)).cloned();
         let (served, rates) = self.routes(settings, &parts.callers, &parts.rates.load())?;
         let rules = retention_rules(settings, &served, &parts.callers);
-        Ok(Prepared {
+        Ok(PreparedReload {
             changed_agents,
             agents,
             limits,

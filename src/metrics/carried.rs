@@ -41,12 +41,12 @@ pub struct ContentLost {
 
 /// The counters.
 #[derive(Default)]
-pub(super) struct Carried {
+pub(super) struct TranslationMetrics {
     lost: Family<LossLabels, Counter>,
     cancels: Family<CancelLabels, Counter>,
 }
 
-impl Carried {
+impl TranslationMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         let help = "Content that did not reach the client or the agent, or reached it in another form";
         registry.register("content_lost", help, self.lost.clone());

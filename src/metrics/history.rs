@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde::Serialize;
 
-use super::recent::{Buckets, Counted, Counts, EndedBy};
+use super::recent::{Buckets, Counts, EndedBy, PeriodCounts};
 use super::{DURATION_BOUNDS, FIRST_EVENT_BOUNDS};
 
 /// The length of the history, and the length of its steps.
@@ -56,7 +56,7 @@ impl Window {
 
 /// The runs of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Of {
+pub enum SeriesFilter {
     /// All of them.
     #[default]
     All,
@@ -66,9 +66,9 @@ pub enum Of {
     Protocol(String),
 }
 
-impl Of {
+impl SeriesFilter {
     /// Their counts in a step, if there are any.
-    fn find<'a>(&self, counted: &'a Counted) -> Option<&'a Counts> {
+    fn find<'a>(&self, counted: &'a PeriodCounts) -> Option<&'a Counts> {
         match self {
             Self::All => Some(&counted.all),
             Self::Agent(name) => counted.by_agent.get(name),
@@ -83,13 +83,13 @@ struct Step {
     /// When it began, in milliseconds since 1970.
     at: u64,
     /// The most of what was there at once.
-    levels: Sampled,
-    counted: Counted,
+    levels: MetricsSample,
+    counted: PeriodCounts,
 }
 
 /// The levels at a moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sampled {
+pub struct MetricsSample {
     /// Runs under way.
     pub live: usize,
     /// The memory of the process in bytes. `None`: the system does not say.
@@ -100,7 +100,7 @@ pub struct Sampled {
     pub store_bytes: u64,
 }
 
-impl Sampled {
+impl MetricsSample {
     fn most(self, other: Self) -> Self {
         Self {
             live: self.live.max(other.live),
@@ -123,7 +123,7 @@ impl Ring {
         Self { window, steps: VecDeque::new() }
     }
 
-    fn add(&mut self, now: u64, levels: Sampled, counted: &Counted) {
+    fn add(&mut self, now: u64, levels: MetricsSample, counted: &PeriodCounts) {
         let length = self.window.step_ms();
         // A clock that was set back counts into the latest step: times only rise.
         let at = (now - now % length).max(self.steps.back().map_or(0, |step| step.at));
@@ -147,7 +147,7 @@ pub struct History {
     seconds: Ring,
     minutes: Ring,
     /// Summaries that were requested since the last step.
-    lately: HashMap<Of, Lately>,
+    lately: HashMap<SeriesFilter, RecentStats>,
 }
 
 impl Default for History {
@@ -200,7 +200,7 @@ pub struct Series {
 
 /// A window of the history.
 #[derive(Clone, Debug, Default)]
-pub struct Past {
+pub struct MetricsWindow {
     /// When each step began, in milliseconds since 1970.
     pub times: Vec<u64>,
     /// The numbers of each step.
@@ -213,7 +213,7 @@ pub struct Past {
 
 impl History {
     /// Adds what was counted up to `now`, in milliseconds since 1970.
-    pub fn add(&mut self, now: u64, levels: Sampled, counted: &Counted) {
+    pub fn add(&mut self, now: u64, levels: MetricsSample, counted: &PeriodCounts) {
         self.seconds.add(now, levels, counted);
         self.minutes.add(now, levels, counted);
         self.lately.clear();
@@ -221,9 +221,9 @@ impl History {
 
     /// The counts of a window. Its latest step is incomplete. Levels are always those of the whole gateway.
     #[must_use]
-    pub fn past(&self, window: Window, of: &Of) -> Past {
+    pub fn past(&self, window: Window, of: &SeriesFilter) -> MetricsWindow {
         let ring = if window == Window::Minutes { &self.seconds } else { &self.minutes };
-        let (mut past, none) = (Past::default(), Counts::default());
+        let (mut past, none) = (MetricsWindow::default(), Counts::default());
         for step in &ring.steps {
             past.times.push(step.at);
             past.series.push(step.levels, of.find(&step.counted).unwrap_or(&none));
@@ -235,7 +235,7 @@ impl History {
 
     /// A summary of the last 15 minutes of some runs.
     #[must_use]
-    pub fn lately(&mut self, of: &Of) -> Lately {
+    pub fn lately(&mut self, of: &SeriesFilter) -> RecentStats {
         if let Some(known) = self.lately.get(of) {
             return known.clone();
         }
@@ -248,7 +248,7 @@ impl History {
                 sum.add(counts);
             }
         }
-        let lately = Lately {
+        let lately = RecentStats {
             ended: sum.ended(),
             failed: sum.failed(),
             first_event_p50: quantile(FIRST_EVENT_BOUNDS, &sum.first, 0.5),
@@ -262,7 +262,7 @@ impl History {
 /// Some runs in the last 15 minutes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Lately {
+pub struct RecentStats {
     /// Runs that ended.
     pub ended: u64,
     /// The number of failed ones.
@@ -287,7 +287,7 @@ fn bars(steps: &[(u64, u64)]) -> Vec<u64> {
 }
 
 impl Series {
-    fn push(&mut self, levels: Sampled, counts: &Counts) {
+    fn push(&mut self, levels: MetricsSample, counts: &Counts) {
         let Counts { outcomes: [completed, incomplete, failed, canceled, rejected], first, total, blames } = counts;
         self.live.push(levels.live);
         self.completed.push(*completed);
@@ -340,17 +340,17 @@ mod tests {
     use std::time::Duration;
 
     use super::super::histogram::MAX_BOUNDS;
-    use super::super::recent::{Ended, Recent};
+    use super::super::recent::{EndedRuns, Recent};
     use super::*;
 
-    fn ended(outcome: &'static str, millis: u64) -> Counted {
+    fn ended(outcome: &'static str, millis: u64) -> PeriodCounts {
         let recent = Recent::default();
         recent.run_ended("friday", "a2a", outcome, None, Duration::from_millis(millis));
         recent.take()
     }
 
-    fn live(live: usize, memory: Option<u64>) -> Sampled {
-        Sampled { live, memory, ..Sampled::default() }
+    fn live(live: usize, memory: Option<u64>) -> MetricsSample {
+        MetricsSample { live, memory, ..MetricsSample::default() }
     }
 
     #[test]
@@ -364,18 +364,21 @@ mod tests {
         let mut history = History::default();
         history.add(60_000, live(1, None), &recent.take());
 
-        let of = |of: Of| history.past(Window::Minutes, &of).series;
-        assert_eq!((of(Of::All).completed, of(Of::All).failed_upstream), (vec![3], vec![1]));
-        assert_eq!((of(Of::Agent("demo".into())).completed, of(Of::Agent("demo".into())).failed), (vec![2], vec![1]));
-        assert_eq!(of(Of::Protocol("a2a".into())).completed, [2]);
-        let slow = of(Of::Protocol("ag-ui".into())).first_p50[0].expect("measured");
+        let of = |of: SeriesFilter| history.past(Window::Minutes, &of).series;
+        assert_eq!((of(SeriesFilter::All).completed, of(SeriesFilter::All).failed_upstream), (vec![3], vec![1]));
+        assert_eq!(
+            (of(SeriesFilter::Agent("demo".into())).completed, of(SeriesFilter::Agent("demo".into())).failed),
+            (vec![2], vec![1])
+        );
+        assert_eq!(of(SeriesFilter::Protocol("a2a".into())).completed, [2]);
+        let slow = of(SeriesFilter::Protocol("ag-ui".into())).first_p50[0].expect("measured");
         assert!((500.0..=1000.0).contains(&slow), "{slow}");
-        let unknown = of(Of::Agent("unknown".into()));
+        let unknown = of(SeriesFilter::Agent("unknown".into()));
         assert_eq!((unknown.completed, unknown.live, unknown.first_p50), (vec![0], vec![1], vec![None]));
 
-        let lately = history.lately(&Of::Agent("demo".into()));
+        let lately = history.lately(&SeriesFilter::Agent("demo".into()));
         assert_eq!((lately.ended, lately.failed, lately.per_minute.iter().sum::<u64>()), (3, 1, 3));
-        assert_eq!(history.lately(&Of::Agent("unknown".into())).first_event_p50, None);
+        assert_eq!(history.lately(&SeriesFilter::Agent("unknown".into())).first_event_p50, None);
     }
 
     #[test]
@@ -390,33 +393,35 @@ mod tests {
         let mut history = History::default();
         history.add(60_000, live(1, Some(7)), &ended("completed", 10));
         history.add(61_500, live(3, None), &ended("failed", 10));
-        history.add(120_000, live(2, Some(5)), &Counted::default());
+        history.add(120_000, live(2, Some(5)), &PeriodCounts::default());
 
-        let seconds = history.past(Window::Minutes, &Of::All);
+        let seconds = history.past(Window::Minutes, &SeriesFilter::All);
         assert_eq!(seconds.times, [60_000, 61_000, 120_000]);
         assert_eq!((seconds.series.completed, seconds.series.failed), (vec![1, 0, 0], vec![0, 1, 0]));
         assert_eq!(seconds.series.memory, [Some(7), None, Some(5)]);
-        let minutes = history.past(Window::Day, &Of::All);
+        let minutes = history.past(Window::Day, &SeriesFilter::All);
         assert_eq!((minutes.times, minutes.series.live), (vec![60_000, 120_000], vec![3, 2]));
         assert_eq!((minutes.series.failed, minutes.series.memory), (vec![1, 0], vec![Some(7), Some(5)]));
-        assert_eq!(minutes.by_agent["friday"], Ended { ended: 2, failed: 1 });
-        assert_eq!(minutes.by_protocol["a2a"], Ended { ended: 2, failed: 1 });
+        assert_eq!(minutes.by_agent["friday"], EndedRuns { ended: 2, failed: 1 });
+        assert_eq!(minutes.by_protocol["a2a"], EndedRuns { ended: 2, failed: 1 });
     }
 
     #[test]
     fn it_keeps_no_more_than_its_windows() {
         let mut history = History::default();
         for second in 0..100_000 {
-            history.add(second * 1_000, live(0, None), &Counted::default());
+            history.add(second * 1_000, live(0, None), &PeriodCounts::default());
         }
-        let (seconds, minutes) =
-            (history.past(Window::Minutes, &Of::All).times, history.past(Window::Day, &Of::All).times);
+        let (seconds, minutes) = (
+            history.past(Window::Minutes, &SeriesFilter::All).times,
+            history.past(Window::Day, &SeriesFilter::All).times,
+        );
         assert_eq!((seconds.len(), seconds[0], seconds[899]), (900, 99_100_000, 99_999_000));
         assert_eq!((minutes.len(), minutes[1_439]), (1_440, 99_960_000));
 
         // After a pause, what is too old is gone at once.
-        history.add(999_999_000, live(0, None), &Counted::default());
-        assert_eq!(history.past(Window::Minutes, &Of::All).times, [999_999_000]);
+        history.add(999_999_000, live(0, None), &PeriodCounts::default());
+        assert_eq!(history.past(Window::Minutes, &SeriesFilter::All).times, [999_999_000]);
     }
 
     #[test]
@@ -424,7 +429,7 @@ mod tests {
         let mut history = History::default();
         history.add(50_000, live(1, None), &ended("completed", 10));
         history.add(20_000, live(2, None), &ended("canceled", 10));
-        let past = history.past(Window::Minutes, &Of::All);
+        let past = history.past(Window::Minutes, &SeriesFilter::All);
         assert_eq!((past.times, past.series.live), (vec![50_000], vec![2]));
         assert_eq!((past.series.completed, past.series.canceled), (vec![1], vec![1]));
     }

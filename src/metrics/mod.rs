@@ -30,14 +30,14 @@ use prometheus_client::registry::{Registry, Unit};
 
 use self::caller::{CallerLabel, Callers};
 
-use self::carried::Carried;
+use self::carried::TranslationMetrics;
 
 pub use self::carried::ContentLost;
 pub use self::gen_ai::{Distribution, GenAiMetrics, TurnEnd, TurnSeries};
 pub use self::histogram::{Histogram, LocalCounts};
-pub use self::history::{History, Lately, Of, Past, Sampled, Series, Window};
+pub use self::history::{History, MetricsSample, MetricsWindow, RecentStats, Series, SeriesFilter, Window};
 pub use self::process::resident_memory;
-pub use self::recent::{Counted, Ended, EndedBy, LastFault};
+pub use self::recent::{EndedBy, EndedRuns, LastFault, PeriodCounts};
 pub use self::store::{ReplicaLevels, StoreMetrics};
 pub use self::text::Format;
 
@@ -102,7 +102,7 @@ struct EndpointLabels {
     endpoint: String,
 }
 
-type Named = Family<[(&'static str, &'static str); 1], Counter>;
+type NamedCounter = Family<[(&'static str, &'static str); 1], Counter>;
 
 /// Everything that is counted. One per gateway.
 pub struct Metrics {
@@ -112,19 +112,19 @@ pub struct Metrics {
     first_event: Family<AgentLabels, Histogram, fn() -> Histogram>,
     event_gap: Family<AgentLabels, Histogram, fn() -> Histogram>,
     recent: recent::Recent,
-    carried: Carried,
+    carried: TranslationMetrics,
     streams_open: Family<RouteLabels, Gauge>,
     requests: Family<RequestLabels, Counter>,
-    auth_failures: Named,
-    limited: Named,
+    auth_failures: NamedCounter,
+    limited: NamedCounter,
     tls_handshakes_failed: Counter,
     store: StoreMetrics,
-    push_attempts: Named,
+    push_attempts: NamedCounter,
     push_given_up: Counter,
-    reloads: Named,
+    reloads: NamedCounter,
     last_reload_successful: Gauge,
-    lines_dropped: Named,
-    telemetry_dropped: Named,
+    lines_dropped: NamedCounter,
+    telemetry_dropped: NamedCounter,
     gen_ai: GenAiMetrics,
     callers: Callers,
     levels: LevelGauges,
@@ -280,7 +280,7 @@ impl Metrics {
             first_event: Family::new_with_constructor(first_event),
             event_gap: Family::new_with_constructor(gap),
             recent: recent::Recent::default(),
-            carried: Carried::default(),
+            carried: TranslationMetrics::default(),
             streams_open: Family::default(),
             requests: Family::default(),
             auth_failures: Family::default(),
@@ -418,7 +418,7 @@ impl Metrics {
 
     /// The counts since the last call, for the keeper of the [`History`].
     #[must_use]
-    pub fn take_recent(&self) -> Counted {
+    pub fn take_recent(&self) -> PeriodCounts {
         self.recent.take()
     }
 

@@ -24,7 +24,7 @@ pub(super) type Buckets = [u32; MAX_BOUNDS + 1];
 
 /// Runs of an agent or over a protocol that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedRuns {
     /// All of them.
     pub ended: u64,
     /// The number of failed ones.
@@ -32,7 +32,7 @@ pub struct Ended {
 }
 
 /// The number of ended runs, by a name.
-pub type EndedBy = BTreeMap<String, Ended>;
+pub type EndedBy = BTreeMap<String, EndedRuns>;
 
 /// Counts by the name of an agent or a protocol.
 pub(super) type CountsBy = BTreeMap<String, Counts>;
@@ -72,13 +72,13 @@ impl Counts {
 
 /// The counts of a period.
 #[derive(Clone, Debug, Default)]
-pub struct Counted {
+pub struct PeriodCounts {
     pub(super) all: Counts,
     pub(super) by_agent: CountsBy,
     pub(super) by_protocol: CountsBy,
 }
 
-impl Counted {
+impl PeriodCounts {
     pub(super) fn add(&mut self, other: &Self) {
         self.all.add(&other.all);
         for (sums, counts) in [(&mut self.by_agent, &other.by_agent), (&mut self.by_protocol, &other.by_protocol)] {
@@ -125,7 +125,7 @@ pub struct LastFault {
 /// The counts since they were last taken.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    counted: Mutex<Counted>,
+    counted: Mutex<PeriodCounts>,
     faults: Mutex<BTreeMap<String, LastFault>>,
 }
 
@@ -176,11 +176,11 @@ impl Recent {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).get(agent).cloned()
     }
 
-    pub(super) fn take(&self) -> Counted {
+    pub(super) fn take(&self) -> PeriodCounts {
         self.lock(std::mem::take)
     }
 
-    fn lock<T>(&self, change: impl FnOnce(&mut Counted) -> T) -> T {
+    fn lock<T>(&self, change: impl FnOnce(&mut PeriodCounts) -> T) -> T {
         change(&mut self.counted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

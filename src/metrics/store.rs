@@ -22,12 +22,12 @@ const LAG_BOUNDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1
 pub struct StoreMetrics {
     pub(super) commit: Histogram,
     pub(super) failures: Counter,
-    shared: Arc<Shared>,
+    shared: Arc<SharedCounters>,
 }
 
 /// The counters of a shared store.
 #[derive(Debug)]
-struct Shared {
+struct SharedCounters {
     /// There is such a store.
     is_used: AtomicBool,
     lag: Histogram,
@@ -62,7 +62,7 @@ pub struct ReplicaLevels {
 
 impl StoreMetrics {
     pub(super) fn new() -> Self {
-        let shared = Shared {
+        let shared = SharedCounters {
             is_used: AtomicBool::new(false),
             lag: Histogram::new(LAG_BOUNDS),
             bytes: Counter::default(),

@@ -24,12 +24,12 @@ pub(super) struct Refusals(Mutex<Period>);
 
 struct Period {
     since: Instant,
-    kinds: HashMap<RefusalKind, Counted>,
+    kinds: HashMap<RefusalKind, CountedRefusals>,
 }
 
 /// Refusals of a kind within the current period.
 #[derive(Default)]
-struct Counted {
+struct CountedRefusals {
     written: u32,
     /// Written entries of each address.
     by_address: HashMap<Option<IpAddr>, u32>,

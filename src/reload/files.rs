@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use crate::files::{Version, version};
 
 /// Files, and the version of each that was read last.
-pub(super) struct Watched {
+pub(super) struct WatchedFiles {
     files: Vec<(PathBuf, Option<Version>)>,
     /// The versions that the last poll found, if they differ.
     changed: Option<Vec<Option<Version>>>,
 }
 
-impl Watched {
+impl WatchedFiles {
     /// Files that were just read.
     pub(super) fn new(files: Vec<PathBuf>) -> Self {
         let mut watched = Self { files: Vec::new(), changed: None };
@@ -56,7 +56,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (file, missing) = (folder.path().join("a"), folder.path().join("b"));
         fs::write(&file, "1").expect("a file");
-        let mut watched = Watched::new(vec![file.clone(), missing.clone(), file.clone()]);
+        let mut watched = WatchedFiles::new(vec![file.clone(), missing.clone(), file.clone()]);
         assert!(!watched.poll() && !watched.poll());
 
         fs::write(&file, "22").expect("a file");
@@ -80,7 +80,7 @@ mod tests {
             fs::write(path(name), "x").expect("a file");
         }
         std::os::unix::fs::symlink(path("a"), path("link")).expect("a link");
-        let mut watched = Watched::new(vec![path("link")]);
+        let mut watched = WatchedFiles::new(vec![path("link")]);
         std::os::unix::fs::symlink(path("b"), path("new")).expect("a link");
         fs::rename(path("new"), path("link")).expect("replaced");
         assert!(!watched.poll() && watched.poll());

@@ -20,9 +20,9 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::files::Watched;
+use self::files::WatchedFiles;
 use crate::config::{Diagnostics, LoadedConfig, Settings, Severity, StoreKind};
-use crate::gateway::{Gateway, LiveParts, Named};
+use crate::gateway::{Gateway, LiveParts, NamedSources};
 use crate::observe::{Action, AuditEntry};
 use crate::{clock, ports};
 
@@ -52,7 +52,7 @@ impl Trigger {
 
 /// The result of a reload.
 #[derive(Clone, Debug)]
-pub struct Reloaded {
+pub struct ReloadResult {
     /// The keys whose change needs a restart: they stay as they were.
     pub restart: Vec<&'static str>,
     /// The warnings about the configuration.
@@ -62,14 +62,14 @@ pub struct Reloaded {
 }
 
 /// The configuration in force.
-struct Applied {
+struct AppliedConfig {
     settings: Settings,
     /// The file's text, with secrets masked.
     source: String,
     /// The files and variables that it names.
-    named: Named,
+    named: NamedSources,
     /// The warnings about it, which were logged.
-    warned: warnings::Shown,
+    warned: warnings::ShownWarnings,
     at: Millis,
 }
 
@@ -89,9 +89,9 @@ struct Inner {
     gateway: Gateway,
     file: PathBuf,
     parts: LiveParts,
-    applied: ArcSwap<Applied>,
+    applied: ArcSwap<AppliedConfig>,
     last: Mutex<LastReload>,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedFiles>,
     /// One reload at a time.
     serial: tokio::sync::Mutex<()>,
 }
@@ -100,17 +100,17 @@ impl Reloader {
     /// For a gateway that was started with what was loaded from this file.
     #[must_use]
     pub fn new(gateway: Gateway, parts: LiveParts, file: PathBuf, loaded: LoadedConfig) -> Self {
-        let (at, named) = (clock::now(), Named::by(&loaded));
+        let (at, named) = (clock::now(), NamedSources::by(&loaded));
         let warned = warnings::messages(&loaded.diagnostics);
         let source = loaded.diagnostics.source().to_owned();
-        let applied = Applied { settings: loaded.settings, source, named, warned, at };
+        let applied = AppliedConfig { settings: loaded.settings, source, named, warned, at };
         Self(Arc::new(Inner {
             gateway,
             file,
             parts,
             applied: ArcSwap::from_pointee(applied),
             last: Mutex::new(LastReload { at, trigger: "start", error: None }),
-            watched: Mutex::new(Watched::new(loaded.files)),
+            watched: Mutex::new(WatchedFiles::new(loaded.files)),
             serial: tokio::sync::Mutex::default(),
         }))
     }
@@ -119,7 +119,7 @@ impl Reloader {
     ///
     /// # Errors
     /// The errors of the configuration. The previous configuration stays active.
-    pub async fn reload(&self, trigger: Trigger) -> Result<Reloaded, Diagnostics> {
+    pub async fn reload(&self, trigger: Trigger) -> Result<ReloadResult, Diagnostics> {
         let _serial = self.0.serial.lock().await;
         let inner = Arc::clone(&self.0);
         // Files are read on another thread. Agents are built on this one: some have a task of their own.
@@ -149,7 +149,7 @@ impl Reloader {
     }
 
     /// Logs, counts and audits the result of a reload. `warned`: the warnings that were logged before.
-    fn note(&self, trigger: Trigger, done: &Result<Reloaded, Diagnostics>, warned: &warnings::Shown) {
+    fn note(&self, trigger: Trigger, done: &Result<ReloadResult, Diagnostics>, warned: &warnings::ShownWarnings) {
         let error = done.as_ref().err().map(Diagnostics::first_line);
         *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) =
             LastReload { at: clock::now(), trigger: trigger.as_str(), error: error.clone() };
@@ -159,7 +159,7 @@ impl Reloader {
         let detail = error.as_deref().map_or_else(|| "taken".to_owned(), |error| format!("failed: {error}"));
         observer.audit(AuditEntry::new(Action::Reload).who(trigger.as_str()).detail(detail));
         match done {
-            Ok(Reloaded { restart, warnings, changed_agents }) => {
+            Ok(ReloadResult { restart, warnings, changed_agents }) => {
                 let restart = restart.join(", ");
                 if restart.is_empty() {
                     tracing::info!(trigger = trigger.as_str(), changed_agents, "configuration reloaded");
@@ -181,7 +181,7 @@ impl Reloader {
 }
 
 impl Inner {
-    fn watched(&self) -> std::sync::MutexGuard<'_, Watched> {
+    fn watched(&self) -> std::sync::MutexGuard<'_, WatchedFiles> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -195,8 +195,8 @@ impl Inner {
         loaded
     }
 
-    fn take(&self, loaded: LoadedConfig) -> Result<Reloaded, Diagnostics> {
-        let (running, named) = (self.applied.load(), Named::by(&loaded));
+    fn take(&self, loaded: LoadedConfig) -> Result<ReloadResult, Diagnostics> {
+        let (running, named) = (self.applied.load(), NamedSources::by(&loaded));
         let mut settings = loaded.settings;
         let restart = keep_what_needs_restart(&mut settings, &running.settings);
         let prepared = self.gateway.prepare(&settings, &running.settings, &self.parts);
@@ -206,8 +206,8 @@ impl Inner {
 
         let source = loaded.diagnostics.source().to_owned();
         let warned = warnings::messages(&loaded.diagnostics);
-        self.applied.store(Arc::new(Applied { settings, source, named, warned, at: clock::now() }));
-        Ok(Reloaded { restart, warnings: loaded.diagnostics, changed_agents })
+        self.applied.store(Arc::new(AppliedConfig { settings, source, named, warned, at: clock::now() }));
+        Ok(ReloadResult { restart, warnings: loaded.diagnostics, changed_agents })
     }
 }
 
@@ -258,7 +258,7 @@ impl ports::Reload for Reloader {
         let reloader = self.clone();
         async move {
             match Self::reload(&reloader, Trigger::Admin).await {
-                Ok(Reloaded { restart, warnings, changed_agents }) => Ok(json!({
+                Ok(ReloadResult { restart, warnings, changed_agents }) => Ok(json!({
                     "restart": restart,
                     "warnings": views::diagnostics(&warnings, Severity::Warning).collect::<Value>(),
                     "changed_agents": changed_agents,

@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use crate::config::{Diagnostics, Severity};
 
 /// The messages of warnings that were shown.
-pub(super) type Shown = HashSet<String>;
+pub(super) type ShownWarnings = HashSet<String>;
 
 /// The messages of all warnings.
-pub(super) fn messages(diagnostics: &Diagnostics) -> Shown {
+pub(super) fn messages(diagnostics: &Diagnostics) -> ShownWarnings {
     diagnostics.iter().map(|one| one.message().to_owned()).collect()
 }
 
 /// Logs each warning that was not shown before.
-pub(super) fn log_new(diagnostics: &Diagnostics, shown: &Shown) {
+pub(super) fn log_new(diagnostics: &Diagnostics, shown: &ShownWarnings) {
     for one in diagnostics.iter().filter(|one| one.severity() == Severity::Warning && !shown.contains(one.message())) {
         let (file, advice) = (diagnostics.name(), one.advice());
         match diagnostics.line_and_column(one) {
@@ -25,5 +25,5 @@ pub(super) fn log_new(diagnostics: &Diagnostics, shown: &Shown) {
 
 /// Logs all warnings.
 pub(crate) fn log(diagnostics: &Diagnostics) {
-    log_new(diagnostics, &Shown::new());
+    log_new(diagnostics, &ShownWarnings::new());
 }

@@ -26,7 +26,7 @@ mod tests;
 pub(crate) use self::overlap::{Overlap, OverlapKind};
 pub use self::pattern::EndpointPattern;
 use self::table::Paths;
-pub(crate) use self::table::{EndpointMatch, Found, MountError, MountPoint, OwnPath, Table};
+pub(crate) use self::table::{EndpointMatch, MountError, MountPoint, OwnPath, RouteMatch, Table};
 
 impl<R: Clone> Table<R> {
     /// Builds the table of these mounts, in the order of the file. Also returns the requests that several of them would

@@ -46,7 +46,7 @@ pub(crate) struct MountError {
 
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found<R> {
+pub(crate) enum RouteMatch<R> {
     /// An endpoint.
     Endpoint(EndpointMatch<R>),
     /// The path has endpoints, but none with this method.
@@ -194,16 +194,16 @@ impl<R: Clone> Table<R> {
     }
 
     /// Where a request goes. `method` is as in HTTP; `path` is not decoded.
-    pub(crate) fn find(&self, method: &str, path: &str, header: &ReadHeader<'_>) -> Found<R> {
+    pub(crate) fn find(&self, method: &str, path: &str, header: &ReadHeader<'_>) -> RouteMatch<R> {
         let path = decode_path(path);
         if let Some((_, own)) = OWN_PATHS.iter().find(|(own, _)| *own == path) {
-            return Found::Own(*own);
+            return RouteMatch::Own(*own);
         }
 
         let candidates = self.candidates(&path);
         if let Some((candidate, endpoint)) = choose(&candidates, parse_method(method), header) {
             let values = candidate.params.iter().map(|(_, value)| decode_param(value));
-            return Found::Endpoint(EndpointMatch {
+            return RouteMatch::Endpoint(EndpointMatch {
                 route: candidate.endpoints.route.clone(),
                 endpoint: endpoint.index,
                 params: endpoint.names.iter().cloned().zip(values).collect(),
@@ -211,13 +211,13 @@ impl<R: Clone> Table<R> {
         }
 
         match candidates.first() {
-            Some(first) => Found::WrongMethod {
+            Some(first) => RouteMatch::WrongMethod {
                 route: first.endpoints.route.clone(),
                 allow: allowed(candidates.iter().map(|candidate| candidate.resource)),
             },
             None => match self.node(&path) {
-                Some(node) => Found::Fallback(node.routes[0].route.clone()),
-                None => Found::Outside,
+                Some(node) => RouteMatch::Fallback(node.routes[0].route.clone()),
+                None => RouteMatch::Outside,
             },
         }
     }

@@ -6,7 +6,7 @@ use interlingua_core::Method::{self, Delete, Get, Post};
 use interlingua_core::exchange::ReadHeader;
 use proptest::prelude::*;
 
-use super::{EndpointPattern, Found, MountPoint, Overlap, OverlapKind, OwnPath, Table};
+use super::{EndpointPattern, MountPoint, Overlap, OverlapKind, OwnPath, RouteMatch, Table};
 
 /// A mount whose route is its index.
 fn mount(index: usize, path: &str, protocol: &str, endpoints: &[(Method, &str)]) -> MountPoint<usize> {
@@ -42,18 +42,18 @@ fn find(table: &Table<usize>, request: &str) -> String {
 fn find_with(table: &Table<usize>, request: &str, header: &ReadHeader<'_>) -> String {
     let (method, path) = request.split_once(' ').expect("a method and a path");
     match table.find(method, path, header) {
-        Found::Endpoint(found) => {
+        RouteMatch::Endpoint(found) => {
             let mut text = format!("{}.{}", found.route, found.endpoint);
             for (name, value) in found.params {
                 write!(text, " {name}={value}").expect("writing into a string does not fail");
             }
             text
         }
-        Found::WrongMethod { route, allow } => format!("{route} allows {}", allow.join(", ")),
-        Found::Fallback(route) => format!("fallback of {route}"),
-        Found::Own(OwnPath::Health) => "health".to_owned(),
-        Found::Own(OwnPath::Ready) => "ready".to_owned(),
-        Found::Outside => "nothing".to_owned(),
+        RouteMatch::WrongMethod { route, allow } => format!("{route} allows {}", allow.join(", ")),
+        RouteMatch::Fallback(route) => format!("fallback of {route}"),
+        RouteMatch::Own(OwnPath::Health) => "health".to_owned(),
+        RouteMatch::Own(OwnPath::Ready) => "ready".to_owned(),
+        RouteMatch::Outside => "nothing".to_owned(),
     }
 }
 
@@ -489,14 +489,14 @@ proptest! {
             let methods = reference(&mounts, path);
             let serving = serving(&methods, *method);
             match table.find(method.as_str(), path, &|_| None) {
-                Found::Endpoint(found) => prop_assert!(serving.contains(&found.route)),
-                Found::WrongMethod { allow, .. } => {
+                RouteMatch::Endpoint(found) => prop_assert!(serving.contains(&found.route)),
+                RouteMatch::WrongMethod { allow, .. } => {
                     prop_assert!(serving.is_empty());
                     let expected = methods.iter().flatten().flatten();
                     prop_assert!(expected.clone().count() > 0);
                     prop_assert!(expected.clone().all(|method| allow.contains(&method.as_str())));
                 }
-                Found::Fallback(route) => {
+                RouteMatch::Fallback(route) => {
                     prop_assert!(methods.iter().flatten().all(Vec::is_empty));
                     let contains = |mount: &&MountPoint<usize>| rank(&format!("{}/{{*r}}", mount.path), path).is_some()
                         || *path == mount.path || *path == format!("{}/", mount.path);
@@ -504,8 +504,8 @@ proptest! {
                     let first = mounts.iter().find(|mount| Some(mount.path.len()) == longest && contains(mount));
                     prop_assert_eq!(Some(route), first.map(|mount| mount.route));
                 }
-                Found::Own(_) => prop_assert!(false, "no request is for the gateway itself"),
-                Found::Outside => prop_assert!(methods.iter().flatten().all(Vec::is_empty)),
+                RouteMatch::Own(_) => prop_assert!(false, "no request is for the gateway itself"),
+                RouteMatch::Outside => prop_assert!(methods.iter().flatten().all(Vec::is_empty)),
             }
 
             // No two routes have an endpoint for a request unless the check says so.
@@ -524,7 +524,7 @@ proptest! {
                 let methods = reference(&mounts, path);
                 let serving = serving(&methods, method);
                 prop_assert!(serving.contains(&overlap.first) && serving.contains(&overlap.later), "{overlap:?}");
-                let Found::Endpoint(found) = table.find(method.as_str(), path, &|_| None) else {
+                let RouteMatch::Endpoint(found) = table.find(method.as_str(), path, &|_| None) else {
                     return Err(TestCaseError::fail(format!("{request} has no endpoint")));
                 };
                 // A third route may come before both.

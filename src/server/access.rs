@@ -12,10 +12,10 @@ use interlingua_core::network::contains;
 use interlingua_core::{Fault, LimitState};
 
 use super::connection::ConnectionInfo;
-use super::routes::Routed;
+use super::routes::RoutedEndpoint;
 use super::slots::Slot;
-use super::{Gateway, Served, base_url};
-use crate::callers::{Caller, Credential, Permit, Shown, ShownCertificate, Use};
+use super::{Gateway, ServedRoute, base_url};
+use crate::callers::{Caller, Credential, Credentials, Permit, ShownCertificate, Use};
 use crate::config::CertificateName;
 use crate::engine::RunHandle;
 use crate::tls::ClientCertificate;
@@ -24,7 +24,7 @@ use crate::tls::ClientCertificate;
 const MAX_CERTIFICATE_NAME: usize = 512;
 
 /// A request whose caller is known and may send it.
-pub(super) struct Admitted {
+pub(super) struct AdmittedRequest {
     pub(super) caller: Arc<Caller>,
     /// The rate of the caller or the route, whichever is tighter. `None`: neither has one.
     pub(super) rate: Option<LimitState>,
@@ -45,14 +45,14 @@ pub(super) struct Permits {
 /// The credentials are invalid, the caller has no right to the route, or a limit is exceeded.
 pub(super) async fn admit(
     gateway: &Gateway,
-    routed: &Routed,
+    routed: &RoutedEndpoint,
     head: &RequestHead,
     connection: &ConnectionInfo,
-) -> Result<Admitted, Fault> {
+) -> Result<AdmittedRequest, Fault> {
     let route = &routed.route;
     if routed.endpoint().public {
         let permits = Permits { _slot: gateway.followers.take(None)?, _permit: None };
-        return Ok(Admitted { caller: gateway.callers.anonymous(), rate: None, permits });
+        return Ok(AdmittedRequest { caller: gateway.callers.anonymous(), rate: None, permits });
     }
 
     let peer = connection.peer.ip();
@@ -64,7 +64,7 @@ pub(super) async fn admit(
     let caller = gateway.callers.authenticate(route.auth, shown, from).await?;
     caller.may_use(route.scope.protocol, route.agent())?;
     let (rate, permits) = count(gateway, route, &caller)?;
-    Ok(Admitted { caller, rate, permits })
+    Ok(AdmittedRequest { caller, rate, permits })
 }
 
 /// Someone who tries a route in the console, where they have signed in: none of the route's credentials are asked for. The
@@ -72,23 +72,23 @@ pub(super) async fn admit(
 ///
 /// # Errors
 /// Beyond a limit.
-pub(super) fn admit_operator(gateway: &Gateway, routed: &Routed, name: &str) -> Result<Admitted, Fault> {
+pub(super) fn admit_operator(gateway: &Gateway, routed: &RoutedEndpoint, name: &str) -> Result<AdmittedRequest, Fault> {
     let caller = gateway.callers.in_console(name);
     let (rate, permits) = count(gateway, &routed.route, &caller)?;
-    Ok(Admitted { caller, rate, permits })
+    Ok(AdmittedRequest { caller, rate, permits })
 }
 
 /// Whether the caller of a WebSocket may still send messages: by its rights and limits of this moment.
 ///
 /// # Errors
 /// If its credentials or rights ended, or beyond a limit.
-pub(super) fn admit_message(gateway: &Gateway, route: &Served, caller: &Arc<Caller>) -> Result<Permits, Fault> {
+pub(super) fn admit_message(gateway: &Gateway, route: &ServedRoute, caller: &Arc<Caller>) -> Result<Permits, Fault> {
     caller.recheck(route.scope.protocol, route.agent())?;
     count(gateway, route, caller).map(|(_, permits)| permits)
 }
 
 /// Counts a request, by the limits of its caller first.
-fn count(gateway: &Gateway, route: &Served, caller: &Arc<Caller>) -> Result<(Option<LimitState>, Permits), Fault> {
+fn count(gateway: &Gateway, route: &ServedRoute, caller: &Arc<Caller>) -> Result<(Option<LimitState>, Permits), Fault> {
     let of_caller = caller.usage.admit_request()?;
     let of_route = route.rate.as_ref().map(|rate| rate.check("requests")).transpose()?;
     let permit = caller.usage.begin(Use::Stream)?;
@@ -100,7 +100,7 @@ fn count(gateway: &Gateway, route: &Served, caller: &Arc<Caller>) -> Result<(Opt
 /// run of the stream. On a route with several agents, the caller needs the right to use the run's agent.
 pub(super) fn revoked(
     gateway: &Gateway,
-    route: &Served,
+    route: &ServedRoute,
     caller: &Arc<Caller>,
     run: Option<&RunHandle>,
 ) -> Option<LocalBoxFuture<'static, Fault>> {
@@ -115,10 +115,10 @@ pub(super) fn revoked(
 }
 
 /// The credentials of a request. Queries are never read, because they appear in logs.
-fn shown<'a>(headers: &'a HeaderMap, certificate: Option<ShownCertificate<'a>>) -> Shown<'a> {
+fn shown<'a>(headers: &'a HeaderMap, certificate: Option<ShownCertificate<'a>>) -> Credentials<'a> {
     let authorization = credential(headers, "authorization");
     let api_key = credential(headers, "x-api-key");
-    Shown { authorization, api_key, certificate }
+    Credentials { authorization, api_key, certificate }
 }
 
 pub(super) fn credential<'a>(headers: &'a HeaderMap, name: &str) -> Credential<'a> {
@@ -170,7 +170,7 @@ fn tighter(one: Option<LimitState>, other: Option<LimitState>) -> Option<LimitSt
 
 /// Adds the headers that report a limit (draft-ietf-httpapi-ratelimit-headers), unless the response reports one
 /// already.
-pub(super) fn add_headers(route: &Served, limit: Option<&LimitState>, response: &mut HeaderMap) {
+pub(super) fn add_headers(route: &ServedRoute, limit: Option<&LimitState>, response: &mut HeaderMap) {
     const NAME: fn(&'static str) -> HeaderName = HeaderName::from_static;
     let Some(limit) = limit.filter(|_| !response.contains_key("ratelimit")) else { return };
     let mut set = |name: &'static str, value: String| {

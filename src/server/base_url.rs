@@ -10,11 +10,11 @@ use actix_web::http::Version;
 use interlingua_core::network;
 
 use super::forwarded::{self, ForwardedInfo};
-use super::{Gateway, Served};
+use super::{Gateway, ServedRoute};
 use crate::config::{Host, implied_port};
 
 /// The URL of the mount, without a trailing slash.
-pub(super) fn of_mount(gateway: &Gateway, route: &Served, head: &RequestHead) -> String {
+pub(super) fn of_mount(gateway: &Gateway, route: &ServedRoute, head: &RequestHead) -> String {
     if let Some(url) = &gateway.settings().public_url {
         return format!("{url}{}", route.path);
     }

@@ -12,20 +12,20 @@ use actix_web::dev::RequestHead;
 use actix_web::http::Method;
 use interlingua_core::{Fault, FaultKind};
 
-use super::access::{self, Admitted};
+use super::access::{self, AdmittedRequest};
 use super::bodies::BodyReservation;
 use super::connection::ConnectionInfo;
 use super::guard::{self, Target};
-use super::routes::Routed;
-use super::{Gateway, Served, wrong_base};
-use crate::routing::{Found, OwnPath};
+use super::routes::RoutedEndpoint;
+use super::{Gateway, ServedRoute, wrong_base};
+use crate::routing::{OwnPath, RouteMatch};
 
 /// A request whose head was accepted.
-pub(super) enum Checked {
+pub(super) enum CheckedRequest {
     /// For an endpoint, of a caller that may use it, with the part of the budget that its body will use.
-    Endpoint(Arc<Routed>, Admitted, BodyReservation),
+    Endpoint(Arc<RoutedEndpoint>, AdmittedRequest, BodyReservation),
     /// A CORS preflight request of a route that pages may use, and the methods of its path.
-    Preflight(Arc<Served>, Vec<&'static str>),
+    Preflight(Arc<ServedRoute>, Vec<&'static str>),
     /// For a path of the gateway itself.
     Own(OwnPath),
 }
@@ -40,16 +40,16 @@ pub(super) struct Refusal {
 #[derive(Clone)]
 pub(super) enum Reporter {
     /// The protocol of an endpoint.
-    Endpoint(Arc<Routed>),
+    Endpoint(Arc<RoutedEndpoint>),
     /// The protocol of a route.
-    Route(Arc<Served>),
+    Route(Arc<ServedRoute>),
     /// The gateway's own, outside of all routes.
     Gateway,
 }
 
 impl Reporter {
     /// The route whose protocol it is.
-    pub(super) fn route(&self) -> Option<&Served> {
+    pub(super) fn route(&self) -> Option<&ServedRoute> {
         match self {
             Self::Endpoint(routed) => Some(&routed.route),
             Self::Route(route) => Some(route),
@@ -67,8 +67,8 @@ struct Routing {
 }
 
 enum Destination {
-    Endpoint(Arc<Routed>),
-    Preflight(Arc<Served>, Vec<&'static str>),
+    Endpoint(Arc<RoutedEndpoint>),
+    Preflight(Arc<ServedRoute>, Vec<&'static str>),
     Own(OwnPath),
     /// No endpoint has this path and method.
     Nowhere(Fault),
@@ -82,7 +82,7 @@ pub(super) async fn check_request(
     gateway: &Gateway,
     head: &RequestHead,
     connection: &ConnectionInfo,
-) -> Result<Checked, Box<Refusal>> {
+) -> Result<CheckedRequest, Box<Refusal>> {
     let Routing { reporter, destination, is_probe } = find(gateway, head);
     let refused = |fault| Box::new(Refusal { reporter: reporter.clone(), fault });
 
@@ -109,10 +109,10 @@ pub(super) async fn check_request(
         Destination::Endpoint(routed) => {
             let admitted = access::admit(gateway, &routed, head, connection).await.map_err(refused)?;
             let body = guard::check_body(gateway, &routed, head).map_err(refused)?;
-            Ok(Checked::Endpoint(routed, admitted, body))
+            Ok(CheckedRequest::Endpoint(routed, admitted, body))
         }
-        Destination::Preflight(route, allow) => Ok(Checked::Preflight(route, allow)),
-        Destination::Own(own) => Ok(Checked::Own(own)),
+        Destination::Preflight(route, allow) => Ok(CheckedRequest::Preflight(route, allow)),
+        Destination::Own(own) => Ok(CheckedRequest::Own(own)),
         Destination::Nowhere(fault) => Err(refused(fault)),
     }
 }
@@ -122,7 +122,11 @@ pub(super) async fn check_request(
 ///
 /// # Errors
 /// The first failure, in the order of this file.
-pub(super) fn check_operator(gateway: &Gateway, head: &RequestHead, name: &str) -> Result<Checked, Box<Refusal>> {
+pub(super) fn check_operator(
+    gateway: &Gateway,
+    head: &RequestHead,
+    name: &str,
+) -> Result<CheckedRequest, Box<Refusal>> {
     let Routing { reporter, destination, .. } = find(gateway, head);
     let refused = |fault| Box::new(Refusal { reporter: reporter.clone(), fault });
     guard::check_head_size(gateway, head).map_err(refused)?;
@@ -134,7 +138,7 @@ pub(super) fn check_operator(gateway: &Gateway, head: &RequestHead, name: &str) 
             }
             let admitted = access::admit_operator(gateway, &routed, name).map_err(refused)?;
             let body = guard::check_body(gateway, &routed, head).map_err(refused)?;
-            Ok(Checked::Endpoint(routed, admitted, body))
+            Ok(CheckedRequest::Endpoint(routed, admitted, body))
         }
         Destination::Nowhere(fault) => Err(refused(fault)),
         Destination::Preflight(..) | Destination::Own(_) => Err(refused(no_route(head))),
@@ -145,11 +149,11 @@ pub(super) fn check_operator(gateway: &Gateway, head: &RequestHead, name: &str) 
 fn find(gateway: &Gateway, head: &RequestHead) -> Routing {
     let routes = gateway.routes.load();
     match routes.find(head) {
-        Found::Endpoint(found) => {
-            let routed = Routed::new(found);
+        RouteMatch::Endpoint(found) => {
+            let routed = RoutedEndpoint::new(found);
             Routing::new(Reporter::Endpoint(Arc::clone(&routed)), Destination::Endpoint(routed))
         }
-        Found::WrongMethod { route, allow } => {
+        RouteMatch::WrongMethod { route, allow } => {
             // The route that the announced request would go to decides about its origin.
             let announced = if head.method == Method::OPTIONS { routes.preflight(head) } else { None };
             match announced.filter(|(route, _)| !route.cors.is_empty()) {
@@ -159,16 +163,16 @@ fn find(gateway: &Gateway, head: &RequestHead) -> Routing {
                 None => Routing::new(Reporter::Route(route), wrong_method(head, allow)),
             }
         }
-        Found::Fallback(route) => match wrong_base::meant(&routes, head) {
+        RouteMatch::Fallback(route) => match wrong_base::meant(&routes, head) {
             Some(meant) => wrong_base_url(head, meant),
             None => Routing::new(Reporter::Route(route), no_such_path(head, "no endpoint at")),
         },
-        Found::Own(own) => {
+        RouteMatch::Own(own) => {
             let is_read = matches!(head.method, Method::GET | Method::HEAD);
             let destination = if is_read { Destination::Own(own) } else { wrong_method(head, vec!["GET", "HEAD"]) };
             Routing { is_probe: true, ..Routing::new(Reporter::Gateway, destination) }
         }
-        Found::Outside => match wrong_base::meant(&routes, head) {
+        RouteMatch::Outside => match wrong_base::meant(&routes, head) {
             Some(meant) => wrong_base_url(head, meant),
             None => Routing::new(Reporter::Gateway, no_such_path(head, "nothing is mounted at")),
         },
@@ -189,7 +193,7 @@ fn wrong_method(head: &RequestHead, allow: Vec<&'static str>) -> Destination {
 }
 
 /// Names the path that was meant, in the format of its protocol: clients show the message to their developers.
-fn wrong_base_url(head: &RequestHead, (route, meant): (Arc<Served>, String)) -> Routing {
+fn wrong_base_url(head: &RequestHead, (route, meant): (Arc<ServedRoute>, String)) -> Routing {
     let message =
         format!("no endpoint at '{}': did you mean '{meant}'? Check the base URL of the client", head.uri.path());
     Routing::new(Reporter::Route(route), Destination::Nowhere(Fault::new(FaultKind::NoSuchPath, message)))

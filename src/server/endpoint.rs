@@ -9,7 +9,7 @@ use actix_web::web::Payload;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use tokio::time::Instant;
 
-use super::check::{self, Checked, Refusal};
+use super::check::{self, CheckedRequest, Refusal};
 use super::connection::{ConnectionInfo, info_of};
 use super::readiness::readiness;
 use super::{Gateway, access, handle, request_log, websocket};
@@ -40,7 +40,7 @@ pub(super) async fn expect(gateway: Arc<Gateway>, request: Request) -> Result<Re
 
 /// Answers one request. It keeps its route even if the routes are replaced meanwhile.
 pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: Payload) -> HttpResponse {
-    let checked = request.extensions_mut().remove::<Checked>();
+    let checked = request.extensions_mut().remove::<CheckedRequest>();
     let checked = match checked {
         Some(checked) => Ok(checked),
         None => check::check_request(&gateway, request.head(), &info_of(&request)).await,
@@ -61,12 +61,12 @@ pub(super) async fn serve_operator(
 
 async fn answer(
     gateway: Arc<Gateway>,
-    checked: Result<Checked, Box<Refusal>>,
+    checked: Result<CheckedRequest, Box<Refusal>>,
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
     match checked {
-        Ok(Checked::Endpoint(routed, mut admitted, body)) => {
+        Ok(CheckedRequest::Endpoint(routed, mut admitted, body)) => {
             let (route, rate) = (Arc::clone(&routed.route), admitted.rate.take());
             request_log::note_route(&request, &route, routed.endpoint().path);
             request_log::note_caller(&request, &admitted.caller);
@@ -78,8 +78,8 @@ async fn answer(
             access::add_headers(&route, rate.as_ref(), response.headers_mut());
             response
         }
-        Ok(Checked::Preflight(route, allow)) => handle::preflight(&route, &request, &allow),
-        Ok(Checked::Own(own)) => {
+        Ok(CheckedRequest::Preflight(route, allow)) => handle::preflight(&route, &request, &allow),
+        Ok(CheckedRequest::Own(own)) => {
             let (status, body) = match own {
                 OwnPath::Health => (200, serde_json::json!({ "status": "ok" })),
                 OwnPath::Ready => readiness(&gateway.engine),

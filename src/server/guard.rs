@@ -15,17 +15,17 @@ use interlingua_core::{Fault, FaultKind};
 
 use super::bodies::BodyReservation;
 use super::hosts::{self, AllowedHosts};
-use super::routes::Routed;
-use super::{Gateway, Served, base_url};
+use super::routes::RoutedEndpoint;
+use super::{Gateway, ServedRoute, base_url};
 use crate::config::{Host, Origins};
 
 /// The target of a request, which determines what pages may send it.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
     /// An endpoint of a route.
-    Endpoint(&'a Served, &'a Endpoint),
+    Endpoint(&'a ServedRoute, &'a Endpoint),
     /// A request of a browser that asks whether a page may use a route.
-    Preflight(&'a Served),
+    Preflight(&'a ServedRoute),
     /// `/healthz` and `/readyz`.
     Health,
     /// The admin listener.
@@ -163,7 +163,11 @@ fn foreign_page(page: &str) -> Fault {
 ///
 /// # Errors
 /// If the endpoint does not accept it, or there is no memory for it now.
-pub(super) fn check_body(gateway: &Gateway, routed: &Routed, head: &RequestHead) -> Result<BodyReservation, Fault> {
+pub(super) fn check_body(
+    gateway: &Gateway,
+    routed: &RoutedEndpoint,
+    head: &RequestHead,
+) -> Result<BodyReservation, Fault> {
     // A body of unknown length may be empty and then needs no content type. But if there is one, it must be right.
     let has_type = announces_body(head).unwrap_or_else(|| head.headers.contains_key("content-type"));
     body_type(routed.endpoint().reads, &head.headers, has_type)?;
@@ -177,7 +181,7 @@ pub(super) fn check_body(gateway: &Gateway, routed: &Routed, head: &RequestHead)
 }
 
 /// The largest body of a route, in bytes.
-pub(super) fn max_body(gateway: &Gateway, route: &Served) -> usize {
+pub(super) fn max_body(gateway: &Gateway, route: &ServedRoute) -> usize {
     route.mounted.max_body.unwrap_or(gateway.settings().max_body)
 }
 
@@ -244,7 +248,7 @@ fn announces_body(head: &RequestHead) -> Option<bool> {
 }
 
 /// Adds the response headers for browsers: CORS, caching, and no content sniffing.
-pub(super) fn add_headers(route: Option<&Served>, request: &RequestHead, response: &mut HeaderMap) {
+pub(super) fn add_headers(route: Option<&ServedRoute>, request: &RequestHead, response: &mut HeaderMap) {
     const NAME: fn(&'static str) -> HeaderName = HeaderName::from_static;
     const VALUE: fn(&'static str) -> HeaderValue = HeaderValue::from_static;
 

@@ -18,16 +18,16 @@ use interlingua_core::tree::{Bounds, check};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request, RunId};
 use tokio::time::Instant;
 
-use super::access::{self, Admitted};
+use super::access::{self, AdmittedRequest};
 use super::bodies::{BodyReservation, LARGE_BODY};
 use super::check::{Refusal, Reporter};
 use super::clock::BodyClock;
 use super::connection::info_of;
 use super::guard;
-use super::routes::Routed;
+use super::routes::RoutedEndpoint;
 use super::stream::Steps;
 use super::unsent::{CompleteBody, StreamBody};
-use super::{Gateway, Served, request_log};
+use super::{Gateway, ServedRoute, request_log};
 use crate::engine::{Answer, Follower, ListedRun, Scope};
 use crate::metrics::OpenStream;
 use crate::observe::RequestLog;
@@ -44,8 +44,8 @@ const MAX_CALLS: usize = 256;
 /// Answers a request of an endpoint whose head was checked.
 pub(super) async fn answer(
     gateway: Arc<Gateway>,
-    routed: Arc<Routed>,
-    admitted: Admitted,
+    routed: Arc<RoutedEndpoint>,
+    admitted: AdmittedRequest,
     body: BodyReservation,
     request: HttpRequest,
     payload: Payload,
@@ -102,11 +102,11 @@ pub(super) struct RunOf(pub(super) RunId);
 /// A response that is streamed, or 204 if the client has all of it.
 async fn stream(
     gateway: &Gateway,
-    route: &Served,
+    route: &ServedRoute,
     request: &HttpRequest,
     mut exchange: Box<dyn Exchange>,
     (mut follower, attach): (Follower, bool),
-    admitted: Admitted,
+    admitted: AdmittedRequest,
 ) -> HttpResponse {
     let mut head = Head::default();
     exchange.head(&mut head);
@@ -135,7 +135,7 @@ async fn stream(
 }
 
 /// Counts a stream of a route until it is dropped.
-pub(super) fn open_stream(gateway: &Gateway, route: &Served) -> OpenStream {
+pub(super) fn open_stream(gateway: &Gateway, route: &ServedRoute) -> OpenStream {
     gateway.observer.load().metrics().open_stream(&route.scope.path, route.scope.protocol)
 }
 
@@ -160,7 +160,7 @@ fn json_bounds(gateway: &Gateway) -> Bounds {
 /// Decodes a WebSocket message, which is JSON within the limits of bodies.
 pub(super) fn decode_message(
     gateway: &Gateway,
-    routed: &Routed,
+    routed: &RoutedEndpoint,
     exchange: &mut dyn Exchange,
     request: &HttpRequest,
     caller: &Arc<callers::Caller>,
@@ -174,7 +174,7 @@ pub(super) fn decode_message(
 /// method of a WebSocket message, which is always JSON; `None` for a request body.
 pub(super) async fn decode_blocking(
     gateway: &Gateway,
-    routed: &Arc<Routed>,
+    routed: &Arc<RoutedEndpoint>,
     mut exchange: Box<dyn Exchange>,
     request: &HttpRequest,
     message: Option<&str>,
@@ -218,7 +218,7 @@ struct RequestParts<'a> {
 impl<'a> RequestParts<'a> {
     fn new(
         gateway: &Gateway,
-        route: &Served,
+        route: &ServedRoute,
         params: &'a [(String, String)],
         head: &'a RequestHead,
         method: &'a str,
@@ -269,7 +269,7 @@ impl<'a> RequestParts<'a> {
     fn decode_within(
         &self,
         bounds: Option<Bounds>,
-        route: &Served,
+        route: &ServedRoute,
         exchange: &mut dyn Exchange,
         body: &[u8],
     ) -> Result<(Call, Scope), Fault> {
@@ -281,7 +281,7 @@ impl<'a> RequestParts<'a> {
         self.decode(route, exchange, body)
     }
 
-    fn decode(&self, route: &Served, exchange: &mut dyn Exchange, body: &[u8]) -> Result<(Call, Scope), Fault> {
+    fn decode(&self, route: &ServedRoute, exchange: &mut dyn Exchange, body: &[u8]) -> Result<(Call, Scope), Fault> {
         let headers: Vec<(&str, &str)> =
             self.headers.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
         let caller = Caller { owner: self.caller.owner.clone(), authenticated: self.caller.is_authenticated() };
@@ -389,7 +389,7 @@ async fn call_engine(
 
 async fn read_body(
     gateway: &Gateway,
-    routed: &Routed,
+    routed: &RoutedEndpoint,
     mut reservation: BodyReservation,
     request: &HttpRequest,
     mut payload: Payload,
@@ -436,7 +436,12 @@ pub(super) fn refuse(gateway: &Gateway, head: &RequestHead, refusal: &Refusal) -
 }
 
 /// Logs a fault and writes it as the response.
-pub(super) fn fail(route: &Served, request: &RequestHead, exchange: &mut dyn Exchange, fault: &Fault) -> HttpResponse {
+pub(super) fn fail(
+    route: &ServedRoute,
+    request: &RequestHead,
+    exchange: &mut dyn Exchange,
+    fault: &Fault,
+) -> HttpResponse {
     let blame = fault.kind.blame();
     if fault.logged {
         // The run has logged this fault already.
@@ -497,7 +502,7 @@ fn gateway_response(request: &RequestHead, status: u16, body: &serde_json::Value
 }
 
 /// Answers a CORS preflight request of a page that may use the route.
-pub(super) fn preflight(route: &Served, request: &HttpRequest, allow: &[&'static str]) -> HttpResponse {
+pub(super) fn preflight(route: &ServedRoute, request: &HttpRequest, allow: &[&'static str]) -> HttpResponse {
     let mut head = Head { status: 204, headers: Vec::new() };
     let mut allowed = route.mounted.cors.allow_headers.join(", ");
     if route.auth.keys && !route.mounted.cors.allow_headers.iter().any(|header| header == "*") {
@@ -509,11 +514,11 @@ pub(super) fn preflight(route: &Served, request: &HttpRequest, allow: &[&'static
     builder(route, request.head(), &head).finish()
 }
 
-fn complete(route: &Served, request: &RequestHead, out: Out) -> HttpResponse {
+fn complete(route: &ServedRoute, request: &RequestHead, out: Out) -> HttpResponse {
     builder(route, request, &out.head).body(out.body.freeze())
 }
 
-fn builder(route: &Served, request: &RequestHead, head: &Head) -> HttpResponseBuilder {
+fn builder(route: &ServedRoute, request: &RequestHead, head: &Head) -> HttpResponseBuilder {
     let status = if head.status == 0 { 200 } else { head.status };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut headers = HeaderMap::with_capacity(head.headers.len() + 4);

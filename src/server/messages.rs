@@ -53,7 +53,7 @@ struct Frame {
 
 /// A complete message or control frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum ReceivedMessage {
     /// A text message.
     Text(String),
     /// A ping, to be answered by a pong with the same payload.
@@ -63,7 +63,7 @@ pub(super) enum Received {
 
 /// Why nothing more will be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closed {
+pub(super) enum ReceiveEnd {
     /// The connection is lost.
     Lost,
     /// The client closed it, with this status code.
@@ -72,7 +72,7 @@ pub(super) enum Closed {
     ByGateway(u16, &'static str),
 }
 
-impl Closed {
+impl ReceiveEnd {
     fn with(code: CloseCode, reason: &'static str) -> Self {
         Self::ByGateway(code.into(), reason)
     }
@@ -127,7 +127,7 @@ where
     }
 
     /// The next complete message or control frame. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Received, Closed> {
+    pub(super) async fn next(&mut self) -> Result<ReceivedMessage, ReceiveEnd> {
         loop {
             if let Some(received) = self.parse()? {
                 return Ok(received);
@@ -140,23 +140,24 @@ where
             let chunk = match self.started {
                 Some(started) => tokio::time::timeout_at(started + self.timeout, self.payload.next())
                     .await
-                    .map_err(|_| Closed::with(CloseCode::Policy, "a message took too long"))?,
+                    .map_err(|_| ReceiveEnd::with(CloseCode::Policy, "a message took too long"))?,
                 None => self.payload.next().await,
             };
 
             match chunk {
                 Some(Ok(chunk)) => {
                     let reserved = self.reserve(chunk.len());
-                    reserved.map_err(|_| Closed::with(CloseCode::Again, "too many request bodies are being read"))?;
+                    reserved
+                        .map_err(|_| ReceiveEnd::with(CloseCode::Again, "too many request bodies are being read"))?;
                     self.unread.extend_from_slice(&chunk);
                 }
-                Some(Err(_)) | None => return Err(Closed::Lost),
+                Some(Err(_)) | None => return Err(ReceiveEnd::Lost),
             }
         }
     }
 
     /// Parses the received bytes. `None` if more are needed.
-    fn parse(&mut self) -> Result<Option<Received>, Closed> {
+    fn parse(&mut self) -> Result<Option<ReceivedMessage>, ReceiveEnd> {
         loop {
             let mut frame = match self.frame.take() {
                 Some(frame) => frame,
@@ -185,16 +186,16 @@ where
 
     /// The header of a frame (RFC 6455, section 5.2), once it is complete. Rejects invalid frames, before their payload
     /// is read.
-    fn parse_head(&mut self) -> Result<Option<Frame>, Closed> {
+    fn parse_head(&mut self) -> Result<Option<Frame>, ReceiveEnd> {
         let bytes = &self.unread[..];
         let [first, second, rest @ ..] = bytes else { return Ok(None) };
         let (is_final, opcode) = (first & 0x80 != 0, first & 0x0f);
         if first & 0x70 != 0 {
-            return Err(Closed::protocol_error("a frame uses an extension that was not negotiated"));
+            return Err(ReceiveEnd::protocol_error("a frame uses an extension that was not negotiated"));
         }
 
         if second & 0x80 == 0 {
-            return Err(Closed::protocol_error("a frame is not masked"));
+            return Err(ReceiveEnd::protocol_error("a frame is not masked"));
         }
 
         let (length, rest) = match (second & 0x7f, rest) {
@@ -206,23 +207,23 @@ where
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         match opcode {
             CLOSE | PING | PONG if !is_final || length > MAX_CONTROL_LEN => {
-                return Err(Closed::protocol_error("a control frame is too long or fragmented"));
+                return Err(ReceiveEnd::protocol_error("a control frame is too long or fragmented"));
             }
             CLOSE | PING | PONG => {}
             CONTINUATION if self.message.is_none() => {
-                return Err(Closed::protocol_error("a continuation frame has no message to continue"));
+                return Err(ReceiveEnd::protocol_error("a continuation frame has no message to continue"));
             }
             TEXT | BINARY if self.message.is_some() => {
-                return Err(Closed::protocol_error("a message starts before the previous one is complete"));
+                return Err(ReceiveEnd::protocol_error("a message starts before the previous one is complete"));
             }
             CONTINUATION | TEXT => {
                 let so_far = self.message.as_ref().map_or(0, Vec::len);
                 if length > self.limit - so_far {
-                    return Err(Closed::with(CloseCode::Size, "the message is too large"));
+                    return Err(ReceiveEnd::with(CloseCode::Size, "the message is too large"));
                 }
             }
-            BINARY => return Err(Closed::with(CloseCode::Unsupported, "only text messages are supported")),
-            _ => return Err(Closed::protocol_error("a frame has an unknown opcode")),
+            BINARY => return Err(ReceiveEnd::with(CloseCode::Unsupported, "only text messages are supported")),
+            _ => return Err(ReceiveEnd::protocol_error("a frame has an unknown opcode")),
         }
         let [a, b, c, d, rest @ ..] = rest else { return Ok(None) };
         let frame = Frame { opcode, is_final, mask: [*a, *b, *c, *d], remaining: length, read: 0 };
@@ -232,12 +233,12 @@ where
     }
 
     /// Handles a complete frame. `None` if its message continues.
-    fn finish_frame(&mut self, frame: Frame) -> Result<Option<Received>, Closed> {
+    fn finish_frame(&mut self, frame: Frame) -> Result<Option<ReceivedMessage>, ReceiveEnd> {
         if is_control(frame.opcode) {
             let payload = std::mem::take(&mut self.control);
             return match frame.opcode {
-                PING => Ok(Some(Received::Ping(payload))),
-                PONG => Ok(Some(Received::Pong)),
+                PING => Ok(Some(ReceivedMessage::Ping(payload))),
+                PONG => Ok(Some(ReceivedMessage::Pong)),
                 _ => Err(parse_close(&payload)),
             };
         }
@@ -245,8 +246,8 @@ where
         let Some(message) = self.message.take_if(|_| frame.is_final) else { return Ok(None) };
         self.started = None;
         let text = String::from_utf8(message);
-        text.map(|text| Some(Received::Text(text)))
-            .map_err(|_| Closed::with(CloseCode::Invalid, "a text message is not UTF-8"))
+        text.map(|text| Some(ReceivedMessage::Text(text)))
+            .map_err(|_| ReceiveEnd::with(CloseCode::Invalid, "a text message is not UTF-8"))
     }
 }
 
@@ -255,18 +256,18 @@ const fn is_control(opcode: u8) -> bool {
 }
 
 /// Parses a close frame (RFC 6455, section 5.5.1).
-fn parse_close(payload: &[u8]) -> Closed {
+fn parse_close(payload: &[u8]) -> ReceiveEnd {
     match payload {
-        [] => Closed::ByClient(None),
+        [] => ReceiveEnd::ByClient(None),
         [a, b, reason @ ..] => {
             let code = u16::from_be_bytes([*a, *b]);
             match (code, std::str::from_utf8(reason)) {
-                (_, Err(_)) => Closed::with(CloseCode::Invalid, "the close reason is not UTF-8"),
-                (1000..=1003 | 1007..=1014 | 3000..=4999, Ok(_)) => Closed::ByClient(Some(code)),
-                _ => Closed::protocol_error("invalid close code"),
+                (_, Err(_)) => ReceiveEnd::with(CloseCode::Invalid, "the close reason is not UTF-8"),
+                (1000..=1003 | 1007..=1014 | 3000..=4999, Ok(_)) => ReceiveEnd::ByClient(Some(code)),
+                _ => ReceiveEnd::protocol_error("invalid close code"),
             }
         }
-        [_] => Closed::protocol_error("the close code is truncated"),
+        [_] => ReceiveEnd::protocol_error("the close code is truncated"),
     }
 }
 
@@ -293,7 +294,7 @@ mod tests {
     }
 
     /// Everything received from these bytes, read in chunks of `size` bytes.
-    async fn received(bytes: &[u8], size: usize) -> (Vec<Received>, Closed) {
+    async fn received(bytes: &[u8], size: usize) -> (Vec<ReceivedMessage>, ReceiveEnd) {
         let pieces: Vec<_> = bytes.chunks(size).map(|piece| Ok::<_, ()>(Bytes::copy_from_slice(piece))).collect();
         let mut messages = Messages::new(stream::iter(pieces), 1000, Duration::from_secs(30));
         let mut all = Vec::new();
@@ -317,14 +318,14 @@ mod tests {
         bytes.extend(frame(0x8a, b""));
         bytes.extend(frame(0x88, &[0x03, 0xe8, b'b', b'y', b'e']));
         let expected = vec![
-            Received::Text("one".to_owned()),
-            Received::Ping(b"there?".to_vec()),
-            Received::Text(long),
-            Received::Pong,
+            ReceivedMessage::Text("one".to_owned()),
+            ReceivedMessage::Ping(b"there?".to_vec()),
+            ReceivedMessage::Text(long),
+            ReceivedMessage::Pong,
         ];
 
         for size in [1, 2, 3, 7, 100, 10_000] {
-            assert_eq!(received(&bytes, size).await, (expected.clone(), Closed::ByClient(Some(1000))), "{size}");
+            assert_eq!(received(&bytes, size).await, (expected.clone(), ReceiveEnd::ByClient(Some(1000))), "{size}");
         }
     }
 
@@ -352,16 +353,16 @@ mod tests {
             (twice, 1009),
         ] {
             let (_, closed) = received(&bytes, 10).await;
-            assert!(matches!(closed, Closed::ByGateway(sent, _) if sent == code), "{bytes:?}: {closed:?}");
+            assert!(matches!(closed, ReceiveEnd::ByGateway(sent, _) if sent == code), "{bytes:?}: {closed:?}");
         }
 
-        assert_eq!(received(&[0x81], 1).await.1, Closed::Lost);
+        assert_eq!(received(&[0x81], 1).await.1, ReceiveEnd::Lost);
     }
 
     #[tokio::test]
     async fn an_incomplete_message_times_out() {
         let partial = stream::iter([Ok::<_, ()>(Bytes::from_static(&[0x81]))]).chain(stream::pending());
         let mut messages = Messages::new(partial, 1000, Duration::from_millis(10));
-        assert!(matches!(messages.next().await, Err(Closed::ByGateway(1008, _))));
+        assert!(matches!(messages.next().await, Err(ReceiveEnd::ByGateway(1008, _))));
     }
 }

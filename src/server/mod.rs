@@ -51,7 +51,7 @@ use crate::tls::SharedTls;
 pub use self::admin::{Admin, AdminServer, MountFor, listen as listen_admin};
 pub use self::hosts::AllowedHosts;
 pub use self::routes::{Routes, SharedRoutes};
-pub use self::served::Served;
+pub use self::served::ServedRoute;
 use self::slots::Slots;
 
 /// Log directives that suppress useless lines of the HTTP libraries: the number of threads they start, and a line for
@@ -250,12 +250,12 @@ impl Control {
     }
 
     /// All routes, in the order of the configuration.
-    fn all_routes(&self) -> Vec<Arc<Served>> {
+    fn all_routes(&self) -> Vec<Arc<ServedRoute>> {
         self.0.routes.load().all().to_vec()
     }
 
     /// The routes of an agent, in the order of the configuration.
-    fn routes_of(&self, agent: &str) -> Vec<Arc<Served>> {
+    fn routes_of(&self, agent: &str) -> Vec<Arc<ServedRoute>> {
         let all = self.0.routes.load();
         all.all().iter().filter(|route| route.scope.agents.iter().any(|card| card.name == agent)).cloned().collect()
     }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use actix_web::dev::RequestHead;
 
-use super::Served;
+use super::ServedRoute;
 
 /// The most lines of a process: strangers choose the origins.
 const MAX_LINES: usize = 64;
@@ -20,7 +20,7 @@ pub(super) struct RefusedPages(Mutex<HashSet<(String, String)>>);
 
 impl RefusedPages {
     /// Logs a refused request of a page, once for each origin and route.
-    pub(super) fn log(&self, head: &RequestHead, route: Option<&Served>) {
+    pub(super) fn log(&self, head: &RequestHead, route: Option<&ServedRoute>) {
         let origin = head.headers.get("origin").and_then(|origin| origin.to_str().ok());
         let (Some(origin), Some(route)) = (origin.filter(|origin| origin.len() <= MAX_ORIGIN), route) else { return };
         let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,7 @@ use actix_web::http::{ConnectionType, StatusCode, Version};
 use interlingua_core::{Fault, FaultKind, network};
 
 use super::connection::ConnectionInfo;
-use super::served::Served;
+use super::served::ServedRoute;
 use super::{Gateway, Phase, base_url};
 use crate::callers::Caller;
 use crate::metrics::REASONS;
@@ -110,7 +110,7 @@ pub(super) fn of_raw(request: &Request) -> Option<Arc<RequestLog>> {
 
 /// Notes where a request goes.
 /// `endpoint`: the path below the route, as its protocol names it; empty if the request was refused before.
-pub(super) fn note_route(request: &HttpRequest, route: &Served, endpoint: &'static str) {
+pub(super) fn note_route(request: &HttpRequest, route: &ServedRoute, endpoint: &'static str) {
     if let Some(log) = of(request) {
         log.set_route(&route.scope.path, route.scope.protocol, endpoint);
     }

@@ -9,14 +9,14 @@ use actix_web::dev::RequestHead;
 use arc_swap::ArcSwap;
 use interlingua_core::Endpoint;
 
-use super::served::Served;
-use crate::routing::{EndpointMatch, EndpointPattern, Found, MountPoint, Table};
+use super::served::ServedRoute;
+use crate::routing::{EndpointMatch, EndpointPattern, MountPoint, RouteMatch, Table};
 
 /// The routing table of a set of routes.
 pub struct Routes {
-    table: Table<Arc<Served>>,
+    table: Table<Arc<ServedRoute>>,
     /// In the order of the configuration.
-    all: Vec<Arc<Served>>,
+    all: Vec<Arc<ServedRoute>>,
     /// Well-known paths beside a mount, with those below it. Clients that resolve such a path against the URL of a mount
     /// without a slash at its end lose the last segment. A path that two mounts would have is left out.
     beside: HashMap<String, String>,
@@ -27,8 +27,8 @@ impl Routes {
     ///
     /// # Errors
     /// What `interlingua check` rejects: paths that cannot be routed, and requests that two routes would answer.
-    pub fn build(routes: Vec<Served>) -> Result<Self, String> {
-        let points: Vec<MountPoint<Arc<Served>>> = routes
+    pub fn build(routes: Vec<ServedRoute>) -> Result<Self, String> {
+        let points: Vec<MountPoint<Arc<ServedRoute>>> = routes
             .into_iter()
             .map(|served| MountPoint {
                 path: served.path.clone(),
@@ -51,33 +51,33 @@ impl Routes {
     }
 
     /// All routes.
-    pub(super) fn all(&self) -> &[Arc<Served>] {
+    pub(super) fn all(&self) -> &[Arc<ServedRoute>] {
         &self.all
     }
 
     /// Where a request goes.
-    pub(super) fn find(&self, head: &RequestHead) -> Found<Arc<Served>> {
+    pub(super) fn find(&self, head: &RequestHead) -> RouteMatch<Arc<ServedRoute>> {
         let path = head.uri.path();
         match self.find_at(head, path) {
-            Found::Outside => self.beside.get(path).map_or(Found::Outside, |path| self.find_at(head, path)),
+            RouteMatch::Outside => self.beside.get(path).map_or(RouteMatch::Outside, |path| self.find_at(head, path)),
             found => found,
         }
     }
 
     /// Where a request would go with another path.
-    pub(super) fn find_at(&self, head: &RequestHead, path: &str) -> Found<Arc<Served>> {
+    pub(super) fn find_at(&self, head: &RequestHead, path: &str) -> RouteMatch<Arc<ServedRoute>> {
         self.table.find(head.method.as_str(), path, &|name| header(head, name))
     }
 
     /// The route that answers a CORS preflight request, and the methods it allows. `None` if its path has no endpoint.
-    pub(super) fn preflight(&self, head: &RequestHead) -> Option<(Arc<Served>, Vec<&'static str>)> {
+    pub(super) fn preflight(&self, head: &RequestHead) -> Option<(Arc<ServedRoute>, Vec<&'static str>)> {
         // A preflight request has none of the headers of the request that it announces.
         let method = header(head, "access-control-request-method").unwrap_or_default();
         self.table.preflight(method, head.uri.path(), &|_| None)
     }
 }
 
-fn beside(points: &[MountPoint<Arc<Served>>]) -> HashMap<String, String> {
+fn beside(points: &[MountPoint<Arc<ServedRoute>>]) -> HashMap<String, String> {
     let mut beside: HashMap<String, Option<String>> = HashMap::new();
     for point in points {
         let Some((parent, _)) = point.path.rsplit_once('/').filter(|(parent, _)| !parent.is_empty()) else { continue };
@@ -115,16 +115,16 @@ impl SharedRoutes {
 }
 
 /// The endpoint that a request was routed to.
-pub(super) struct Routed {
-    pub(super) route: Arc<Served>,
+pub(super) struct RoutedEndpoint {
+    pub(super) route: Arc<ServedRoute>,
     /// The index of the endpoint in the list of the protocol.
     index: usize,
     /// The parameters of the path, decoded.
     pub(super) params: Vec<(String, String)>,
 }
 
-impl Routed {
-    pub(super) fn new(found: EndpointMatch<Arc<Served>>) -> Arc<Self> {
+impl RoutedEndpoint {
+    pub(super) fn new(found: EndpointMatch<Arc<ServedRoute>>) -> Arc<Self> {
         Arc::new(Self { route: found.route, index: found.endpoint, params: found.params })
     }
 

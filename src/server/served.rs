@@ -10,7 +10,7 @@ use crate::config::{Methods, Origins};
 use crate::engine::Scope;
 
 /// A mounted protocol.
-pub struct Served {
+pub struct ServedRoute {
     /// The path without a trailing slash; empty for the root.
     pub path: String,
     /// The adapter's mount.
@@ -29,7 +29,7 @@ pub struct Served {
     pub partition: Option<String>,
 }
 
-impl Served {
+impl ServedRoute {
     /// The agent of the mount, if it has only one.
     pub(super) fn agent(&self) -> Option<&str> {
         match &*self.scope.agents {

@@ -20,12 +20,12 @@ pub(super) struct Slots {
     what: &'static str,
     max: AtomicUsize,
     taken: AtomicUsize,
-    by_holder: Mutex<HashMap<Holder, usize>>,
+    by_holder: Mutex<HashMap<SlotOwner, usize>>,
 }
 
 /// The owner of slots that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
+pub(super) enum SlotOwner {
     /// A caller, by the key of its owner.
     Caller(String),
     /// Callers without credentials, by their address; for IPv6 by its /64 network.
@@ -35,10 +35,10 @@ pub(super) enum Holder {
 /// A slot, returned when it is dropped.
 pub(super) struct Slot {
     slots: Arc<Slots>,
-    holder: Option<Holder>,
+    holder: Option<SlotOwner>,
 }
 
-impl Holder {
+impl SlotOwner {
     pub(super) fn at(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
@@ -67,7 +67,7 @@ impl Slots {
     ///
     /// # Errors
     /// The total, or the limit of this owner, is exhausted.
-    pub(super) fn take(self: &Arc<Self>, holder: Option<(Holder, usize)>) -> Result<Slot, Fault> {
+    pub(super) fn take(self: &Arc<Self>, holder: Option<(SlotOwner, usize)>) -> Result<Slot, Fault> {
         // From here on the slot is returned, also if it is one too many.
         let mut slot = Slot { slots: Arc::clone(self), holder: None };
         if self.taken.fetch_add(1, Ordering::Relaxed) >= self.max.load(Ordering::Relaxed) {
@@ -112,8 +112,8 @@ fn full(kind: FaultKind, message: String) -> Fault {
 mod tests {
     use super::*;
 
-    fn holder(address: &str) -> Holder {
-        Holder::at(address.parse().expect("an address"))
+    fn holder(address: &str) -> SlotOwner {
+        SlotOwner::at(address.parse().expect("an address"))
     }
 
     #[test]

@@ -18,17 +18,17 @@ use interlingua_core::{Call, Exchange, Fault, FaultKind, Out};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::access::{self, Admitted};
+use super::access::{self, AdmittedRequest};
 use super::bodies::{BodyReservation, LARGE_BODY};
 use super::check::{Refusal, Reporter};
 use super::connection::info_of;
 use super::guard;
 use super::handle::{self, Outcome};
-use super::messages::{Closed, Messages, Received};
-use super::routes::Routed;
-use super::slots::{Holder, Slot};
+use super::messages::{Messages, ReceiveEnd, ReceivedMessage};
+use super::routes::RoutedEndpoint;
+use super::slots::{Slot, SlotOwner};
 use super::stream::Steps;
-use super::{Gateway, Phase, Served, base_url, request_log};
+use super::{Gateway, Phase, ServedRoute, base_url, request_log};
 use crate::callers::{Caller, Permit, Use};
 use crate::engine::{ConnectionCache, Scope};
 use crate::observe::RequestLog;
@@ -48,8 +48,8 @@ const MAX_LIFETIME: Duration = Duration::from_secs(60 * 60);
 /// Serves a WebSocket connection.
 pub(super) async fn serve(
     gateway: &Arc<Gateway>,
-    routed: &Arc<Routed>,
-    admitted: Admitted,
+    routed: &Arc<RoutedEndpoint>,
+    admitted: AdmittedRequest,
     request: &HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
@@ -90,8 +90,8 @@ pub(super) async fn serve(
             let write_timeout = gateway.settings().timeouts.write;
             actix_web::rt::spawn(async move {
                 let closed = tokio::time::timeout(MAX_LIFETIME, connection.run()).await;
-                let closed =
-                    closed.unwrap_or(Closed::ByGateway(CloseCode::Policy.into(), "websocket_connection_limit_reached"));
+                let closed = closed
+                    .unwrap_or(ReceiveEnd::ByGateway(CloseCode::Policy.into(), "websocket_connection_limit_reached"));
                 tracing::debug!(reason = ?closed, "WebSocket closed");
                 // Errors are ignored: the connection may be closed already, or the client may not read.
                 if let Some(reason) = close_reason(closed) {
@@ -110,7 +110,7 @@ pub(super) async fn serve(
 }
 
 /// The response to a handshake of another version than RFC 6455, or over HTTP/1.0. `None`: the version is right.
-fn refuse_version(gateway: &Gateway, route: &Arc<Served>, request: &HttpRequest) -> Option<HttpResponse> {
+fn refuse_version(gateway: &Gateway, route: &Arc<ServedRoute>, request: &HttpRequest) -> Option<HttpResponse> {
     if request.version() < Version::HTTP_11 {
         let fault = Fault::new(FaultKind::Malformed, "a WebSocket handshake needs HTTP/1.1");
         return Some(refuse(gateway, route, request, fault));
@@ -135,7 +135,7 @@ fn count(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Result<(S
     Ok((slot, caller.usage.begin(Use::Socket)?))
 }
 
-fn refuse(gateway: &Gateway, route: &Arc<Served>, request: &HttpRequest, fault: Fault) -> HttpResponse {
+fn refuse(gateway: &Gateway, route: &Arc<ServedRoute>, request: &HttpRequest, fault: Fault) -> HttpResponse {
     // The endpoint would report it as a message, so the protocol's fallback reports it.
     let refusal = Refusal { reporter: Reporter::Route(Arc::clone(route)), fault };
     handle::refuse(gateway, request.head(), &refusal)
@@ -150,25 +150,25 @@ async fn handshake(request: &HttpRequest) -> Result<(HttpResponse, Session, Mess
 }
 
 /// The owner of a WebSocket, and the number that it may have. `None` if only the total is limited.
-fn holder(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Option<(Holder, usize)> {
+fn holder(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Option<(SlotOwner, usize)> {
     let limits = gateway.settings().limits;
     if caller.is_authenticated() {
-        return Some((Holder::Caller(caller.owner.base_key().to_owned()), limits.sockets_per_caller));
+        return Some((SlotOwner::Caller(caller.owner.base_key().to_owned()), limits.sockets_per_caller));
     }
 
     let peer = info_of(request).peer.ip();
     let address = base_url::client_address(gateway, request.head(), peer)?;
     let max = if address.is_loopback() { limits.sockets_per_loopback_address } else { limits.sockets_per_caller };
-    Some((Holder::at(address), max))
+    Some((SlotOwner::at(address), max))
 }
 
 /// The close frame to send. `None` if the connection is lost.
-fn close_reason(closed: Closed) -> Option<Option<CloseReason>> {
+fn close_reason(closed: ReceiveEnd) -> Option<Option<CloseReason>> {
     let (code, description) = match closed {
-        Closed::Lost => return None,
-        Closed::ByClient(None) => return Some(None),
-        Closed::ByClient(Some(code)) => (code, None),
-        Closed::ByGateway(code, reason) => (code, Some(reason.to_owned())),
+        ReceiveEnd::Lost => return None,
+        ReceiveEnd::ByClient(None) => return Some(None),
+        ReceiveEnd::ByClient(Some(code)) => (code, None),
+        ReceiveEnd::ByGateway(code, reason) => (code, Some(reason.to_owned())),
     };
     Some(Some(CloseReason { code: CloseCode::from(code), description }))
 }
@@ -200,7 +200,7 @@ struct Incoming {
 
 struct Connection {
     gateway: Arc<Gateway>,
-    routed: Arc<Routed>,
+    routed: Arc<RoutedEndpoint>,
     caller: Arc<Caller>,
     /// Resolves when the caller's credentials end. `None`: messages that come later are refused.
     revoked: Option<LocalBoxFuture<'static, Fault>>,
@@ -223,7 +223,7 @@ struct Connection {
 
 impl Connection {
     /// Answers requests until the connection closes.
-    async fn run(mut self) -> Closed {
+    async fn run(mut self) -> ReceiveEnd {
         loop {
             let incoming = match self.queued.take() {
                 Some(incoming) => Ok(incoming),
@@ -246,7 +246,7 @@ impl Connection {
     }
 
     /// The next request. Cancel-safe.
-    async fn next(&mut self) -> Result<Incoming, Closed> {
+    async fn next(&mut self) -> Result<Incoming, ReceiveEnd> {
         let is_busy = self.log.is_some();
         // A request that is being answered may end while the server drains.
         let must_close = |phase: &Phase| *phase == Phase::Stopping || (*phase == Phase::Draining && !is_busy);
@@ -254,18 +254,18 @@ impl Connection {
             let received = tokio::select! {
                 biased;
                 received = self.messages.next() => Some(received?),
-                _ = self.lost.recv() => return Err(Closed::Lost),
+                _ = self.lost.recv() => return Err(ReceiveEnd::Lost),
                 Ok(_) = self.phase.wait_for(must_close) => {
-                    return Err(Closed::ByGateway(CloseCode::Away.into(), "the gateway is shutting down"));
+                    return Err(ReceiveEnd::ByGateway(CloseCode::Away.into(), "the gateway is shutting down"));
                 }
                 _ = revoked(&mut self.revoked) => {
-                    return Err(Closed::ByGateway(CloseCode::Policy.into(), REVOKED));
+                    return Err(ReceiveEnd::ByGateway(CloseCode::Policy.into(), REVOKED));
                 }
                 _ = self.ping.tick() => None,
             };
             let Some(received) = received else {
                 if std::mem::replace(&mut self.is_silent, true) {
-                    return Err(Closed::ByGateway(CloseCode::Policy.into(), "pings are not answered"));
+                    return Err(ReceiveEnd::ByGateway(CloseCode::Policy.into(), "pings are not answered"));
                 }
                 self.write(Outgoing::Ping).await?;
                 continue;
@@ -273,9 +273,11 @@ impl Connection {
 
             self.is_silent = false;
             match received {
-                Received::Text(text) => return Ok(Incoming { text, reservation: self.messages.take_reservation() }),
-                Received::Ping(bytes) => self.write(Outgoing::Pong(bytes)).await?,
-                Received::Pong => {}
+                ReceivedMessage::Text(text) => {
+                    return Ok(Incoming { text, reservation: self.messages.take_reservation() });
+                }
+                ReceivedMessage::Ping(bytes) => self.write(Outgoing::Pong(bytes)).await?,
+                ReceivedMessage::Pong => {}
             }
         }
     }
@@ -285,7 +287,7 @@ impl Connection {
         &mut self,
         incoming: Incoming,
         revoked: Option<LocalBoxFuture<'static, Fault>>,
-    ) -> Result<(), Closed> {
+    ) -> Result<(), ReceiveEnd> {
         self.begin_log(incoming.text.len());
         let answered = self.answer_one(incoming, revoked).await;
         if let Some(log) = self.log.take() {
@@ -307,7 +309,7 @@ impl Connection {
         &mut self,
         incoming: Incoming,
         revoked: Option<LocalBoxFuture<'static, Fault>>,
-    ) -> Result<(), Closed> {
+    ) -> Result<(), ReceiveEnd> {
         let admitted = access::admit_message(&self.gateway, &self.routed.route, &self.caller);
         // Decode it anyway, since the error may have to refer to the id of the request.
         let (mut exchange, decoded) = self.decode(incoming).await;
@@ -316,7 +318,7 @@ impl Connection {
             Err(fault) => {
                 self.reject(&mut *exchange, &fault).await?;
                 return if is_final(&fault) {
-                    Err(Closed::ByGateway(CloseCode::Policy.into(), REVOKED))
+                    Err(ReceiveEnd::ByGateway(CloseCode::Policy.into(), REVOKED))
                 } else {
                     Ok(())
                 };
@@ -365,7 +367,7 @@ impl Connection {
     }
 
     /// Sends a stream to its end, and receives messages meanwhile.
-    async fn stream(&mut self, mut steps: Steps) -> Result<(), Closed> {
+    async fn stream(&mut self, mut steps: Steps) -> Result<(), ReceiveEnd> {
         loop {
             tokio::select! {
                 biased;
@@ -380,7 +382,7 @@ impl Connection {
 
     /// Queues a request that arrives while another one is being answered. Only one can be queued: more are rejected,
     /// and the current one continues.
-    async fn enqueue(&mut self, incoming: Incoming) -> Result<(), Closed> {
+    async fn enqueue(&mut self, incoming: Incoming) -> Result<(), ReceiveEnd> {
         if self.queued.is_none() {
             self.queued = Some(incoming);
             return Ok(());
@@ -410,7 +412,7 @@ impl Connection {
         (exchange, decoded)
     }
 
-    async fn reject(&mut self, exchange: &mut dyn Exchange, fault: &Fault) -> Result<(), Closed> {
+    async fn reject(&mut self, exchange: &mut dyn Exchange, fault: &Fault) -> Result<(), ReceiveEnd> {
         if let Some(log) = &self.log {
             log.set_fault(fault.code(), fault.kind.blame().as_str());
         }
@@ -420,7 +422,7 @@ impl Connection {
     }
 
     /// Sends encoded output, one message per line.
-    async fn send(&mut self, lines: &[u8]) -> Result<(), Closed> {
+    async fn send(&mut self, lines: &[u8]) -> Result<(), ReceiveEnd> {
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             // Exchanges write JSON, so this is UTF-8.
             let text = String::from_utf8_lossy(line).into_owned();
@@ -433,7 +435,7 @@ impl Connection {
     }
 
     /// Sends a message. A client that does not read for too long is considered gone.
-    async fn write(&mut self, message: Outgoing) -> Result<(), Closed> {
+    async fn write(&mut self, message: Outgoing) -> Result<(), ReceiveEnd> {
         let writing = async {
             match message {
                 Outgoing::Text(text) => self.session.text(text).await,
@@ -444,7 +446,7 @@ impl Connection {
 
         match tokio::time::timeout(self.gateway.settings().timeouts.write, writing).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Closed::Lost),
+            Ok(Err(_)) | Err(_) => Err(ReceiveEnd::Lost),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use actix_web::dev::RequestHead;
 
 use super::routes::Routes;
-use super::served::Served;
-use crate::routing::Found;
+use super::served::ServedRoute;
+use crate::routing::RouteMatch;
 
 /// The path part of the base URLs of OpenAI's clients.
 const VERSION: &str = "/v1";
@@ -15,7 +15,7 @@ const MAX_MOUNTS: usize = 64;
 
 /// The endpoint that a request is meant for: its route, and the path that would have reached it. `None`: no such mistake
 /// explains the path.
-pub(super) fn meant(routes: &Routes, head: &RequestHead) -> Option<(Arc<Served>, String)> {
+pub(super) fn meant(routes: &Routes, head: &RequestHead) -> Option<(Arc<ServedRoute>, String)> {
     let path = head.uri.path();
     let doubled = path.split_once("/v1/v1/").map(|(before, after)| format!("{before}{VERSION}/{after}"));
     let mounts = routes.all().iter().take(MAX_MOUNTS).map(|route| route.path.trim_end_matches('/'));
@@ -26,7 +26,7 @@ pub(super) fn meant(routes: &Routes, head: &RequestHead) -> Option<(Arc<Served>,
         [is_versioned.then(|| format!("{mount}{path}")), below.map(|below| format!("{mount}{VERSION}{below}"))]
     });
     doubled.into_iter().chain(missing.flatten()).find_map(|meant| match routes.find_at(head, &meant) {
-        Found::Endpoint(found) => Some((found.route, meant)),
+        RouteMatch::Endpoint(found) => Some((found.route, meant)),
         _ => None,
     })
 }

@@ -16,10 +16,10 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Current leases: by key, the holder and the expiry.
 #[derive(Debug, Default)]
-pub(super) struct Leases(Mutex<Held>);
+pub(super) struct Leases(Mutex<HeldRun>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldRun {
     by_key: HashMap<String, (String, Instant)>,
     /// Number of leases at which expired ones are removed next.
     sweep_at: usize,

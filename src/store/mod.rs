@@ -32,8 +32,8 @@
 //! ([`StoreError::Fenced`]). A replica that the others have not seen for the time of a lease may be *fenced*: from then
 //! on it writes nothing, its runs are handed out by [`Store::recover`], each to one replica, and it learns of each that it
 //! has lost it ([`Journal::lost`]). Until it is fenced it loses nothing, however late it is. Other replicas follow a run
-//! ([`Shared::follow`]) and stop it ([`Store::signal`]). The turns of a session are taken in one order on all replicas
-//! ([`Shared::queue_turn`]). Order and time are the store's.
+//! ([`SharedStore::follow`]) and stop it ([`Store::signal`]). The turns of a session are taken in one order on all replicas
+//! ([`SharedStore::queue_turn`]). Order and time are the store's.
 
 mod error;
 mod fair;
@@ -49,8 +49,8 @@ mod transfer;
 
 pub use self::error::StoreError;
 pub use self::postgres::{Import, Postgres, PostgresOptions};
-pub use self::shared::{Claim, LeaseState, ReplicaStatus, RunUpdate, Shared, Ticket};
-pub use self::transfer::{StoredDocument, StoredItem, Transferred};
+pub use self::shared::{Claim, LeaseState, ReplicaStatus, RunUpdate, SharedStore, Ticket};
+pub use self::transfer::{StoredDocument, StoredItem, TransferTotals};
 pub use memory::Memory;
 pub use owner_bounds::{OwnerBounds, OwnerBoundsOf};
 pub use sqlite::{Sqlite, SqliteExport, SqliteOptions};
@@ -527,7 +527,7 @@ pub enum Signal {
 /// ```
 pub trait Store: Send + Sync + 'static {
     /// The interface of a store that several processes share. `None`: only this process uses the store.
-    fn shared(&self) -> Option<&dyn Shared> {
+    fn shared(&self) -> Option<&dyn SharedStore> {
         None
     }
 

@@ -38,7 +38,7 @@ pub struct Ticket {
     pub session: String,
     /// Smaller numbers come first. Never used twice in a session while it has a line.
     pub number: u64,
-    /// True if the line was empty. False: it may be the first one later ([`Shared::turn_comes`]).
+    /// True if the line was empty. False: it may be the first one later ([`SharedStore::turn_comes`]).
     pub is_first: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct ReplicaStatus {
 }
 
 /// The part of [`super::Store`] that only a shared store has.
-pub trait Shared: Send + Sync {
+pub trait SharedStore: Send + Sync {
     /// The state of this replica among the others. Cheap.
     fn status(&self) -> ReplicaStatus {
         ReplicaStatus::default()
@@ -101,7 +101,7 @@ pub trait Shared: Send + Sync {
     /// Takes the last place in the queue of a session's turns. `most`: the maximum number of places before it; with 0
     /// the queue must be empty. `None`: the queue is longer. `continues`: the run whose next turn it is.
     ///
-    /// Confirmed: the place is kept until [`Shared::leave_turn`], or until its replica is fenced or leaves. Not
+    /// Confirmed: the place is kept until [`SharedStore::leave_turn`], or until its replica is fenced or leaves. Not
     /// confirmed: a place that was taken nevertheless is given up.
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>>;
 

@@ -34,7 +34,7 @@ pub struct StoredDocument {
 
 /// The totals of a store, or the copied amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Transferred {
+pub struct TransferTotals {
     /// Runs.
     pub runs: u64,
     /// The number of active runs: the next gateway that starts closes them.

@@ -16,7 +16,7 @@ const VERIFIED_FOR: u64 = 60;
 
 /// The last verification.
 #[derive(Clone, Copy)]
-struct Verified {
+struct LastVerification {
     /// The generation of the authorities.
     generation: u64,
     /// Until when it holds, in seconds since 1970.
@@ -28,7 +28,7 @@ pub struct ClientCertificate {
     /// The certificate itself, then its issuers.
     chain: Vec<CertificateDer<'static>>,
     tls: Arc<SharedTls>,
-    verified: Mutex<Verified>,
+    verified: Mutex<LastVerification>,
 }
 
 impl ClientCertificate {
@@ -37,7 +37,7 @@ impl ClientCertificate {
     pub fn new(chain: Vec<CertificateDer<'static>>, tls: Arc<SharedTls>, loaded: &LoadedTls) -> Option<Self> {
         EndEntityCert::try_from(chain.first()?).ok()?;
         let now = UnixTime::now().as_secs();
-        let verified = Mutex::new(Verified { generation: loaded.generation, until: now });
+        let verified = Mutex::new(LastVerification { generation: loaded.generation, until: now });
         Some(Self { chain, tls, verified })
     }
 
@@ -85,7 +85,7 @@ impl ClientCertificate {
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         if verified.generation != loaded.generation || verified.until < now.as_secs() {
             let until = self.verify(&loaded, now)?;
-            *verified = Verified { generation: loaded.generation, until };
+            *verified = LastVerification { generation: loaded.generation, until };
         }
         // The last second counts as a whole.
         Some(Duration::from_secs(verified.until.saturating_sub(now.as_secs()) + 1))

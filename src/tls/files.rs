@@ -88,7 +88,7 @@ pub(super) struct Contents {
 }
 
 /// The material that a server needs to accept connections.
-pub(super) struct Parsed {
+pub(super) struct ServerMaterial {
     pub(super) config: ServerConfig,
     /// Verifies the certificates of clients. `None` if they are not asked for one.
     pub(super) verifier: Option<Arc<dyn ClientCertVerifier>>,
@@ -115,7 +115,7 @@ impl Contents {
         hash.finalize().into()
     }
 
-    pub(super) fn parse(&self, files: &TlsFiles) -> Result<Parsed, TlsFileError> {
+    pub(super) fn parse(&self, files: &TlsFiles) -> Result<ServerMaterial, TlsFileError> {
         let certified = self.certified_key(files)?;
         let provider = Arc::new(ring::default_provider());
         let verifier = self.client_ca.as_deref().map(|content| verifier(content, files)).transpose()?;
@@ -138,7 +138,7 @@ impl Contents {
             config.ticketer = ring::Ticketer::new().map_err(unusable)?;
             config.send_tls13_tickets = 1;
         }
-        Ok(Parsed { config, verifier })
+        Ok(ServerMaterial { config, verifier })
     }
 
     fn certified_key(&self, files: &TlsFiles) -> Result<CertifiedKey, TlsFileError> {

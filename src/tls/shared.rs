@@ -14,7 +14,7 @@ use rustls::server::danger::ClientCertVerifier;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-use super::files::{Contents, Parsed, TlsFileError, TlsFiles, read_file};
+use super::files::{Contents, ServerMaterial, TlsFileError, TlsFiles, read_file};
 
 /// Interval between two reads of the files.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ pub struct SharedTls {
     current: ArcSwap<LoadedTls>,
     /// Has a new value after each reload: the generation.
     changes: watch::Sender<u64>,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedHashes>,
 }
 
 /// A configuration that was loaded.
@@ -51,7 +51,7 @@ pub enum TlsReload {
 }
 
 /// Hashes of what the files held.
-struct Watched {
+struct WatchedHashes {
     in_force: [u8; 32],
     /// Files that cannot be used, and how often they were seen.
     refused: Option<([u8; 32], u32)>,
@@ -76,7 +76,7 @@ impl SharedTls {
 
     fn load_files(files: TlsFiles, offers_http2: bool) -> Result<Self, TlsFileError> {
         let contents = Contents::read(&files, &read_file)?;
-        let watched = Mutex::new(Watched { in_force: contents.digest(), refused: None });
+        let watched = Mutex::new(WatchedHashes { in_force: contents.digest(), refused: None });
         let current = ArcSwap::from_pointee(LoadedTls::new(contents.parse(&files)?, offers_http2, 0));
         Ok(Self { files, offers_http2, current, changes: watch::Sender::new(0), watched })
     }
@@ -113,7 +113,7 @@ impl SharedTls {
                 let generation = self.current.load().generation + 1;
                 self.current.store(Arc::new(LoadedTls::new(parsed, self.offers_http2, generation)));
                 self.changes.send_replace(generation);
-                *watched = Watched { in_force: digest, refused: None };
+                *watched = WatchedHashes { in_force: digest, refused: None };
                 tracing::info!("the TLS certificate was reloaded");
                 TlsReload::Replaced
             }
@@ -146,7 +146,7 @@ impl fmt::Debug for SharedTls {
 }
 
 impl LoadedTls {
-    fn new(mut parsed: Parsed, offers_http2: bool, generation: u64) -> Self {
+    fn new(mut parsed: ServerMaterial, offers_http2: bool, generation: u64) -> Self {
         let protocols: &[&[u8]] = if offers_http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
         parsed.config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Self { config: Arc::new(parsed.config), verifier: parsed.verifier, generation }

@@ -15,11 +15,11 @@ const MAX_RETRIES: usize = 8;
 
 /// Notes of one turn.
 #[derive(Debug, Default)]
-pub struct Attempts(Mutex<Noted>);
+pub struct Attempts(Mutex<AttemptLog>);
 
 /// The record of a turn's attempts.
 #[derive(Clone, Debug, Default)]
-pub struct Noted {
+pub struct AttemptLog {
     /// The URL of the endpoint that was chosen last, without user info and query. `None`: none was.
     pub endpoint: Option<String>,
     /// When there was a place for the turn at an endpoint.
@@ -61,11 +61,11 @@ impl Attempts {
 
     /// All notes so far.
     #[must_use]
-    pub fn take(&self) -> Noted {
+    pub fn take(&self) -> AttemptLog {
         std::mem::take(&mut self.noted())
     }
 
-    fn noted(&self) -> MutexGuard<'_, Noted> {
+    fn noted(&self) -> MutexGuard<'_, AttemptLog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -54,19 +54,19 @@ pub struct Outcome {
 
 /// A refusal: the server's text about the request.
 #[derive(Debug)]
-pub struct Refused {
+pub struct Refusal {
     /// The HTTP status.
     pub status: u16,
     text: String,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for Refusal {}
 
 /// Sends one request, and writes the answer as it comes.
 ///
@@ -100,11 +100,11 @@ pub async fn ask(question: &Question<'_>, out: &mut impl Write) -> anyhow::Resul
     let status = response.status();
     if !status.is_success() {
         let text = response.text().await.unwrap_or_default();
-        return Err(Refused { status: status.as_u16(), text: format!("{url} answered {status}: {text}") }.into());
+        return Err(Refusal { status: status.as_u16(), text: format!("{url} answered {status}: {text}") }.into());
     }
 
     let mut frames = std::pin::pin!(response.bytes_stream().eventsource());
-    let mut shown = Shown { raw: question.raw, ..Shown::default() };
+    let mut shown = PrintedAnswer { raw: question.raw, ..PrintedAnswer::default() };
     while let Some(frame) = frames.next().await {
         let frame = frame.context("the answer broke off")?;
         if question.raw {
@@ -231,7 +231,7 @@ struct Ids {
 
 /// The printed part of the answer, and its end.
 #[derive(Default)]
-struct Shown {
+struct PrintedAnswer {
     raw: bool,
     /// The content under way was printed piece by piece.
     printed: bool,
@@ -242,7 +242,7 @@ struct Shown {
     outcome: Outcome,
 }
 
-impl Shown {
+impl PrintedAnswer {
     fn show(&mut self, received: &Frame<'_>, out: &mut impl Write) -> anyhow::Result<()> {
         match received.object.as_deref() {
             Some("message") if !self.raw => self.show_message(received, out)?,

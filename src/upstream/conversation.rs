@@ -23,10 +23,10 @@ use interlingua_core::sse::{DecodeError, Decoder};
 use interlingua_core::{Fault, FaultKind, Json, filter, json_repair, model_error, tree};
 use tokio::time::{Instant, Sleep};
 
-pub use self::stop::{StopAnswer, Stopped};
+pub use self::stop::{StopAnswer, StopOutcome};
 use super::ResponseTimeouts;
-use super::pool::{Outcome, Seat};
-use super::send_error::{BEGINNING, Reach, SendCause, SendError, sanitized};
+use super::pool::{EndpointPermit, Outcome};
+use super::send_error::{BEGINNING, SendCause, SendError, SendProgress, sanitized};
 use crate::secrets;
 
 /// Number of first frames among which an ignored frame is inspected. By then, an agent has shown its protocol.
@@ -208,7 +208,7 @@ pub struct Conversation {
     /// The first frame that had no effect.
     first_ignored: Option<String>,
     /// Its place at an endpoint, to which all its requests go.
-    seat: Option<Seat>,
+    seat: Option<EndpointPermit>,
     /// It answers what the agent asked.
     is_decision: bool,
     /// The endpoint may work on it, or has refused a decision: it cannot move to another one.
@@ -245,7 +245,7 @@ impl Conversation {
 
     /// Gives it its place at an endpoint. `is_decision`: it answers what the agent asked.
     #[must_use]
-    pub(super) fn at(mut self, seat: Option<Seat>, is_decision: bool) -> Self {
+    pub(super) fn at(mut self, seat: Option<EndpointPermit>, is_decision: bool) -> Self {
         (self.seat, self.is_decision) = (seat, is_decision);
         self
     }
@@ -358,10 +358,10 @@ impl Conversation {
         let is_late = self.since.elapsed() >= self.total;
         self.unanswered = reply.as_ref().err().map(|error| error.outcome(is_late));
         let (is_bound, is_taken) = match reply.as_ref().err().map(|error| error.reach) {
-            Some(Reach::NotSent) => (false, false),
+            Some(SendProgress::NotSent) => (false, false),
             // It is for people to decide again.
-            Some(Reach::NotTaken) => (self.is_decision, false),
-            Some(Reach::Maybe) | None => (true, true),
+            Some(SendProgress::NotTaken) => (self.is_decision, false),
+            Some(SendProgress::Maybe) | None => (true, true),
         };
         // Looking something up begins nothing.
         self.is_bound |= is_bound && !is_lookup;

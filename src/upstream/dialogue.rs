@@ -22,7 +22,7 @@ use interlingua_core::step::Step;
 use interlingua_core::{End, Fault, FaultKind, Json, Record, Run, RunId};
 use serde::{Deserialize, Serialize};
 
-use super::{Conversation, Flow, Upstream, Via, answer_words};
+use super::{Conversation, Flow, SendOptions, Upstream, answer_words};
 use crate::clock;
 
 /// The largest run, in bytes.
@@ -50,7 +50,7 @@ pub struct Memory {
 
 /// The user's input.
 #[derive(Clone, Copy, Debug)]
-pub enum Spoken<'a> {
+pub enum UserInput<'a> {
     /// A message.
     Text(&'a str),
     /// The answer to a pending item, in words.
@@ -152,7 +152,7 @@ impl Dialogue {
     ///
     /// # Errors
     /// The answer does not match a pending item, more answers are needed first, or the agent cannot be called.
-    pub async fn turn(&mut self, spoken: Spoken<'_>, listener: &mut dyn Listener) -> Result<TurnEnd, Fault> {
+    pub async fn turn(&mut self, spoken: UserInput<'_>, listener: &mut dyn Listener) -> Result<TurnEnd, Fault> {
         let (input, answered) = self.take(spoken)?;
         let run = clock::new_id();
         let mut record = Record::new(Run::new(run, &self.agent, &self.memory.session, clock::now()));
@@ -185,10 +185,10 @@ impl Dialogue {
     }
 
     /// The input for the upstream.
-    fn take(&mut self, spoken: Spoken<'_>) -> Result<(Input, Vec<Pending>), Fault> {
+    fn take(&mut self, spoken: UserInput<'_>) -> Result<(Input, Vec<Pending>), Fault> {
         let (input, answers) = match spoken {
-            Spoken::Text(text) => (vec![Message::user(text)], Vec::new()),
-            Spoken::Answer { item, text } => {
+            UserInput::Text(text) => (vec![Message::user(text)], Vec::new()),
+            UserInput::Answer { item, text } => {
                 let known = self.memory.waiting.open().find(|open| open.item.id == item);
                 let body = known
                     .map_or_else(|| AnswerBody::Text(text.to_owned()), |open| answer_words::read(&open.item, text));
@@ -233,7 +233,7 @@ impl Dialogue {
                 .with_message_ids(&ids)
                 .with_user_named(false)
                 .with_agent(&self.agent);
-            let mut conversation = self.upstream.start(&turn, Via::default())?;
+            let mut conversation = self.upstream.start(&turn, SendOptions::default())?;
             let begun = if may_add && conversation.needs_history() { None } else { Some(conversation.begin().await) };
             match begun {
                 Some(Ok(())) => return Ok(conversation),

@@ -49,7 +49,7 @@ impl Times {
 }
 
 /// A fetched document.
-pub(super) struct Fetched<V> {
+pub(super) struct FreshDocument<V> {
     /// The cached part of it.
     pub(super) document: V,
     /// Its lifetime. `None`: the server sets none.
@@ -58,7 +58,7 @@ pub(super) struct Fetched<V> {
 
 /// The outcome of a fetch, for the log.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Noted<E> {
+pub(super) enum FetchOutcome<E> {
     /// It succeeded after a failure.
     Again,
     /// It failed after a success, or as the first one. `is_kept`: an older document is used instead.
@@ -120,10 +120,10 @@ where
         key: K,
         fetch: impl FnOnce() -> F,
         late: impl FnOnce(Duration) -> E + Send + 'static,
-        note: impl FnOnce(Noted<E>) + Send + 'static,
+        note: impl FnOnce(FetchOutcome<E>) + Send + 'static,
     ) -> Result<V, Missing<E>>
     where
-        F: Future<Output = Result<Fetched<V>, E>> + Send + 'static,
+        F: Future<Output = Result<FreshDocument<V>, E>> + Send + 'static,
     {
         let entry = self.entry(key);
         let begins = entry.send_if_modified(|entry| {
@@ -179,7 +179,7 @@ struct Fetching<V, E> {
 }
 
 impl<V, E: Clone> Fetching<V, E> {
-    fn done(mut self, fetched: Result<Fetched<V>, E>) -> Option<Noted<E>> {
+    fn done(mut self, fetched: Result<FreshDocument<V>, E>) -> Option<FetchOutcome<E>> {
         self.over = true;
         let mut noted = None;
         self.entry.send_modify(|entry| noted = entry.take(fetched, self.times, self.same));
@@ -191,24 +191,24 @@ impl<V, E: Clone> Entry<V, E> {
     /// Stores the result of a fetch. Returns what has to be logged.
     fn take(
         &mut self,
-        fetched: Result<Fetched<V>, E>,
+        fetched: Result<FreshDocument<V>, E>,
         times: Times,
         same: impl Fn(&V, &V) -> bool,
-    ) -> Option<Noted<E>> {
+    ) -> Option<FetchOutcome<E>> {
         self.fetching = false;
         let failed_before = std::mem::replace(&mut self.failing, fetched.as_ref().err().cloned()).is_some();
         let (rest, noted) = match fetched {
-            Ok(Fetched { document, max_age }) => {
+            Ok(FreshDocument { document, max_age }) => {
                 if self.known.as_ref().is_none_or(|known| !same(known, &document)) {
                     self.known = Some(document);
                 }
                 let rest = max_age.unwrap_or(times.fresh).clamp(times.min_age, times.max_age);
-                (rest, failed_before.then_some(Noted::Again))
+                (rest, failed_before.then_some(FetchOutcome::Again))
             }
             Err(why) => {
                 let is_kept = self.known.is_some();
                 let rest = if is_kept { times.pause } else { times.pause_without };
-                (rest, (!failed_before).then_some(Noted::Gone { why, is_kept }))
+                (rest, (!failed_before).then_some(FetchOutcome::Gone { why, is_kept }))
             }
         };
         self.next_fetch = Some(Instant::now() + rest);

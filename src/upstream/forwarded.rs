@@ -9,13 +9,13 @@ const MAX_BYTES: usize = 8 * 1024;
 
 /// Headers of a client's request, by names that are known before it comes. Has no `Debug`: values may be secrets.
 #[derive(Clone, Default)]
-pub struct Forwarded {
+pub struct ForwardedHeaders {
     /// In lower case.
     names: Arc<[Arc<str>]>,
     headers: Arc<[(Arc<str>, String)]>,
 }
 
-impl Forwarded {
+impl ForwardedHeaders {
     /// These names, in lower case, and no request yet.
     #[must_use]
     pub fn named<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn only_named_headers_are_forwarded_with_all_their_values() {
-        let forwarded = Forwarded::named(["x-request-id", "x-team", "x-request-id"]);
+        let forwarded = ForwardedHeaders::named(["x-request-id", "x-team", "x-request-id"]);
         let long = "x".repeat(MAX_BYTES);
         let request = [
             ("X-Request-Id", "1"),
@@ -83,6 +83,6 @@ mod tests {
         };
         assert_eq!(of(&["x-request-id"]), ["x-request-id=1", "x-request-id=2"]);
         assert_eq!(of(&["x-team", "cookie"]), ["x-team=blue"]);
-        assert!(Forwarded::default().read(request.into_iter()).of(&["cookie".to_owned()]).next().is_none());
+        assert!(ForwardedHeaders::default().read(request.into_iter()).of(&["cookie".to_owned()]).next().is_none());
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Caller, Forwarded, Trace};
+use super::{Caller, ForwardedHeaders, Trace};
 use crate::clock;
 use crate::identity::{CALLER_HEADER, Claims, IdentityKey, TOKEN_HEADER, caller_id};
 
@@ -30,7 +30,7 @@ pub enum Identity {
 #[derive(Clone, Default)]
 pub(super) struct TurnHeaders {
     pub(super) trace: Option<Trace>,
-    pub(super) forwarded: Forwarded,
+    pub(super) forwarded: ForwardedHeaders,
     pub(super) caller: Option<CallerHeader>,
 }
 

@@ -42,13 +42,13 @@ use serde::de::DeserializeOwned;
 
 pub use self::own_listeners::OwnListeners;
 
-use pool::{EndpointPool, Seat};
+use pool::{EndpointPermit, EndpointPool};
 
-pub use attempts::{Attempts, Noted, Retry};
-pub use conversation::{Body, Conversation, Flow, Form, Reply, StopAnswer, Stopped, Transport};
-pub use forwarded::Forwarded;
+pub use attempts::{AttemptLog, Attempts, Retry};
+pub use conversation::{Body, Conversation, Flow, Form, Reply, StopAnswer, StopOutcome, Transport};
+pub use forwarded::ForwardedHeaders;
 pub use headers::Identity;
-pub use send_error::{Reach, Refused, SendCause, SendError};
+pub use send_error::{RefusalDetails, SendCause, SendError, SendProgress};
 pub use timeouts::ResponseTimeouts;
 pub use tls::install_crypto;
 pub use trace::Trace;
@@ -73,13 +73,13 @@ pub trait InProcessAgent: 'static {
 
 /// The context of a new turn beside its request.
 #[derive(Default)]
-pub struct Via<'a> {
+pub struct SendOptions<'a> {
     /// Its place at one of the agent's endpoints. `None`: at the first one, or the agent has none.
-    pub seat: Option<Seat>,
+    pub seat: Option<EndpointPermit>,
     /// The trace that the client's request is part of, with the turn's span as the caller.
     pub trace: Option<&'a Trace>,
     /// The headers of the client's request that agents may get.
-    pub forwarded: Forwarded,
+    pub forwarded: ForwardedHeaders,
     /// Where it is noted what is sent again.
     pub attempts: Arc<Attempts>,
     /// The caller. `None`: an anonymous one.
@@ -107,9 +107,9 @@ pub trait Upstream: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the request cannot be expressed in the agent's protocol.
-    fn start(&self, request: &TurnRequest<'_>, via: Via<'_>) -> Result<Conversation, Fault>;
+    fn start(&self, request: &TurnRequest<'_>, via: SendOptions<'_>) -> Result<Conversation, Fault>;
 
-    /// The agent's endpoints, each turn at one of which needs a [`Seat`]. `None`: it has none, since it is in this
+    /// The agent's endpoints, each turn at one of which needs a [`EndpointPermit`]. `None`: it has none, since it is in this
     /// process.
     fn pool(&self) -> Option<&Arc<EndpointPool>> {
         None

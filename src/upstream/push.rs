@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, FutureExt as _};
-use interlingua_core::public_address::{Destination, OwnAddresses, Policy, Refused, is_local_name};
+use interlingua_core::public_address::{Destination, OwnAddresses, Policy, RefusedAddress, is_local_name};
 use interlingua_core::push::PushRequest;
 
 use self::pool::{Pool, RECEIVER_TIMEOUT};
@@ -51,34 +51,34 @@ impl HttpWebhookClient {
     }
 
     /// Resolves the host of a URL and checks all its addresses.
-    async fn resolve(&self, url: &str, policy: &Policy) -> Result<Receiver, Unreached> {
-        let destination = policy.destination(url).map_err(Unreached::Refused)?;
+    async fn resolve(&self, url: &str, policy: &Policy) -> Result<Receiver, UnreachableReceiver> {
+        let destination = policy.destination(url).map_err(UnreachableReceiver::Refused)?;
         let url = reqwest::Url::parse(url).ok().filter(|url| agree(url, &destination));
-        let url = url.ok_or(Unreached::Refused(Refused::InvalidUrl))?;
+        let url = url.ok_or(UnreachableReceiver::Refused(RefusedAddress::InvalidUrl))?;
         let addresses = match destination.address {
             Some(address) => vec![SocketAddr::new(address, destination.port)],
             None => {
                 let found = (self.lookup)(destination.host.clone(), destination.port);
                 match tokio::time::timeout(RECEIVER_TIMEOUT, found).await {
                     Ok(Ok(found)) => found,
-                    Ok(Err(_)) | Err(_) => return Err(Unreached::Unknown(destination.host)),
+                    Ok(Err(_)) | Err(_) => return Err(UnreachableReceiver::Unknown(destination.host)),
                 }
             }
         };
-        policy.check_resolved(&destination.host, &addresses, &self.own()).map_err(Unreached::Refused)?;
+        policy.check_resolved(&destination.host, &addresses, &self.own()).map_err(UnreachableReceiver::Refused)?;
         Ok(Receiver { url, addresses })
     }
 }
 
 impl WebhookClient for HttpWebhookClient {
-    fn check_url(&self, url: &str, policy: &Policy) -> BoxFuture<'static, Result<(), Refused>> {
+    fn check_url(&self, url: &str, policy: &Policy) -> BoxFuture<'static, Result<(), RefusedAddress>> {
         let (this, url, policy) = (self.clone(), url.to_owned(), policy.clone());
         async move {
             match this.resolve(&url, &policy).await {
                 Ok(_) => Ok(()),
-                Err(Unreached::Unknown(host)) if !is_local_name(&host) || policy.allows_name(&host) => Ok(()),
-                Err(Unreached::Unknown(_)) => Err(Refused::Host),
-                Err(Unreached::Refused(refused)) => Err(refused),
+                Err(UnreachableReceiver::Unknown(host)) if !is_local_name(&host) || policy.allows_name(&host) => Ok(()),
+                Err(UnreachableReceiver::Unknown(_)) => Err(RefusedAddress::Host),
+                Err(UnreachableReceiver::Refused(refused)) => Err(refused),
             }
         }
         .boxed()
@@ -89,10 +89,12 @@ impl WebhookClient for HttpWebhookClient {
         async move {
             let place = this.resolve(&url, &policy).await.map_err(|unreached| match unreached {
                 // A name may resolve to a public address again later.
-                Unreached::Refused(refused) => {
-                    WebhookError { retryable: refused == Refused::Host, reason: refused.to_string() }
+                UnreachableReceiver::Refused(refused) => {
+                    WebhookError { retryable: refused == RefusedAddress::Host, reason: refused.to_string() }
                 }
-                Unreached::Unknown(_) => WebhookError { retryable: true, reason: "its name is not known".to_owned() },
+                UnreachableReceiver::Unknown(_) => {
+                    WebhookError { retryable: true, reason: "its name is not known".to_owned() }
+                }
             })?;
             send(&this.pool, place, delivery).await
         }
@@ -108,9 +110,9 @@ struct Receiver {
 }
 
 /// Why a receiver has no address that may be connected to.
-enum Unreached {
+enum UnreachableReceiver {
     /// The URL or an address is not allowed.
-    Refused(Refused),
+    Refused(RefusedAddress),
     /// The name cannot be resolved at the moment.
     Unknown(String),
 }

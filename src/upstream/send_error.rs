@@ -23,7 +23,7 @@ pub struct SendError {
     /// The cause of the failure.
     pub cause: SendCause,
     /// The progress of the request.
-    pub reach: Reach,
+    pub reach: SendProgress,
 }
 
 /// The cause of a failed request.
@@ -32,12 +32,12 @@ pub enum SendCause {
     /// The agent could not be asked, or did not answer.
     Fault(Fault),
     /// The agent refused. The connector says what that means.
-    Refused(Refused),
+    Refused(RefusalDetails),
 }
 
 /// The progress of a request, which decides whether it may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum SendProgress {
     /// There was no connection: not a byte of it was sent.
     NotSent,
     /// It was sent, and the agent surely does not work on it: it answered 503, or had closed the connection before the
@@ -49,8 +49,8 @@ pub enum Reach {
 
 impl SendError {
     /// A refusal that is remembered.
-    pub(super) const fn refused(refused: Refused) -> Self {
-        Self { cause: SendCause::Refused(refused), reach: Reach::Maybe }
+    pub(super) const fn refused(refused: RefusalDetails) -> Self {
+        Self { cause: SendCause::Refused(refused), reach: SendProgress::Maybe }
     }
 
     /// The cause in a word or two: a code, or the status of the answer.
@@ -69,12 +69,12 @@ impl SendError {
     /// The result for the endpoint. `is_late`: the turn has used all of its time.
     pub(super) fn outcome(&self, is_late: bool) -> Outcome {
         match &self.cause {
-            SendCause::Refused(Refused { status, .. }) if (502..=504).contains(status) => {
+            SendCause::Refused(RefusalDetails { status, .. }) if (502..=504).contains(status) => {
                 Outcome::Failed(Reason::Status(*status))
             }
             // It works, and answers what it thinks of the request.
             SendCause::Refused(_) => Outcome::Good,
-            SendCause::Fault(_) if self.reach == Reach::NotSent => Outcome::Failed(Reason::NoConnection),
+            SendCause::Fault(_) if self.reach == SendProgress::NotSent => Outcome::Failed(Reason::NoConnection),
             SendCause::Fault(fault) => match fault.kind {
                 FaultKind::UpstreamTimeout if !is_late => Outcome::Failed(Reason::FirstByte),
                 FaultKind::UpstreamTruncated | FaultKind::UpstreamGarbage => Outcome::Failed(Reason::Broken),
@@ -87,13 +87,13 @@ impl SendError {
 /// A fault of a request that the agent may work on.
 impl From<Fault> for SendError {
     fn from(fault: Fault) -> Self {
-        Self { cause: SendCause::Fault(fault), reach: Reach::Maybe }
+        Self { cause: SendCause::Fault(fault), reach: SendProgress::Maybe }
     }
 }
 
 /// A refusal, with what the log needs of it.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct RefusalDetails {
     /// The HTTP status.
     pub status: u16,
     /// The body, cut at a bound, secrets masked.
@@ -104,7 +104,7 @@ pub struct Refused {
     pub asked: String,
 }
 
-impl Refused {
+impl RefusalDetails {
     pub(super) fn to_fault(&self, turn: &dyn AgentTurn) -> Fault {
         let refusal = Refusal { status: self.status, body: self.body.as_bytes(), retry_after: self.retry_after };
         let mut fault = sanitized(turn.map_refusal(&refusal));

@@ -17,9 +17,9 @@ const MAX_OF_RECORD: u64 = 64;
 
 /// Counts texts and keeps nothing.
 #[derive(Default)]
-struct Counted(usize);
+struct CountingSink(usize);
 
-impl EventSink for Counted {
+impl EventSink for CountingSink {
     fn emit(&mut self, _: &AgentEvent<'_>) -> Result<(), Fault> {
         self.0 += 1;
         Ok(())
@@ -43,7 +43,7 @@ fn no_reader_allocates_for_a_text_delta() {
     let mut seen = Vec::new();
     for (protocol, connector) in connectors::all() {
         for text in TEXTS {
-            let mut sink = Counted::default();
+            let mut sink = CountingSink::default();
             let count = allocations(protocol, &*connector, text, &mut sink);
             assert!(sink.0 >= FIRST + DELTAS, "{protocol} has read {} events", sink.0);
             if count > 0 {

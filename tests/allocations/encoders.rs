@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use allocation_counter::measure;
-use delta_rig::encoders::{self, Kind, Streamed, TAKEN, record};
+use delta_rig::encoders::{self, Kind, StreamedRequest, TAKEN, record};
 use interlingua::Gateway;
 use interlingua_core::Record;
 use interlingua_testing_agents::delta_cost::TEXTS;
@@ -12,7 +12,7 @@ use interlingua_testing_agents::delta_cost::TEXTS;
 use crate::{DELTAS, FIRST};
 
 /// Allocations for the last deltas of a record, and the bytes they are written as.
-fn allocations(stream: &Streamed, record: &Record) -> (u64, usize) {
+fn allocations(stream: &StreamedRequest, record: &Record) -> (u64, usize) {
     let (mut writing, mut written) = (stream.begin(record, DELTAS as u64), 0);
     let count = measure(|| written = writing.write_on());
     (count.count_total, written)

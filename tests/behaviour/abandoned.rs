@@ -16,7 +16,7 @@ use interlingua::metrics::Metrics;
 use interlingua::ports::{WebhookClient, WebhookError};
 use interlingua::store::{Memory, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
-use interlingua::upstream::{Conversation, Forwarded, Upstream, Via};
+use interlingua::upstream::{Conversation, ForwardedHeaders, SendOptions, Upstream};
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::{
     AgentCard, Busy, Filter, HistoryJudge, Otherwise, Resent, RunState, RunView, SessionCall, Target,
@@ -27,7 +27,7 @@ use interlingua_core::event::End;
 use interlingua_core::json::Extra;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::policy::RunPolicy;
-use interlingua_core::public_address::{Policy, Refused};
+use interlingua_core::public_address::{Policy, RefusedAddress};
 use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
 use interlingua_core::step::Step;
 use interlingua_core::{Call, Delivery, Fault, Owner, RunCall, RunId, Thread};
@@ -51,7 +51,7 @@ struct Fixture {
 struct AcceptingClient;
 
 impl WebhookClient for AcceptingClient {
-    fn check_url(&self, _: &str, _: &Policy) -> BoxFuture<'static, Result<(), Refused>> {
+    fn check_url(&self, _: &str, _: &Policy) -> BoxFuture<'static, Result<(), RefusedAddress>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -89,7 +89,7 @@ impl Upstream for PanickingUpstream {
         UpstreamCapabilities::default()
     }
 
-    fn start(&self, _: &TurnRequest<'_>, _: Via<'_>) -> Result<Conversation, Fault> {
+    fn start(&self, _: &TurnRequest<'_>, _: SendOptions<'_>) -> Result<Conversation, Fault> {
         panic!("the test says so")
     }
 }
@@ -156,7 +156,7 @@ impl Fixture {
             route: None,
             trace: None,
             request: None,
-            forwarded: Forwarded::default(),
+            forwarded: ForwardedHeaders::default(),
             connection: None,
         };
         let engine = Engine::new(

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::gateway::{DEMO, Gateway, user_turn};
 use crate::support::http::{Exchange, Response};
 use crate::support::pairs::{posts, routes_with};
-use crate::support::socket::{Received, Socket};
+use crate::support::socket::{Socket, SocketFrame};
 
 const BODY: &str = "content-type: application/json\r\ncontent-length: 10\r\n";
 
@@ -119,6 +119,6 @@ async fn a_revoked_key_gets_nothing_more_through_an_open_websocket() {
             let refused = socket.event().await;
             assert_eq!(refused["type"], "error", "{refused}");
         }
-        assert_eq!(socket.next().await, Received::Close(Some(1008), "credentials are no longer valid".to_owned()));
+        assert_eq!(socket.next().await, SocketFrame::Close(Some(1008), "credentials are no longer valid".to_owned()));
     }
 }

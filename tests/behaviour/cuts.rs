@@ -50,12 +50,12 @@ const AGENTS: [Agent; 3] = [
 
 /// The form of a broken connection, and the number of bytes of the stream before it.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+struct StreamCut {
     reset: bool,
     at: usize,
 }
 
-impl Cut {
+impl StreamCut {
     /// The client's text, which the agent reads in any protocol.
     fn word(self) -> String {
         format!("cut-{}-{}-here", if self.reset { "reset" } else { "close" }, self.at)
@@ -82,13 +82,13 @@ impl Agent {
     }
 
     /// Every cut that leaves its answer incomplete.
-    fn cuts(&self) -> Vec<Cut> {
+    fn cuts(&self) -> Vec<StreamCut> {
         let frames = self.frames();
         let last = frames.iter().position(|frame| self.stream[frame.clone()].contains(self.last_frame));
         let incomplete = &frames[..=last.expect("a stream has an end")];
         // At its start, in its middle; what follows is the start of the next.
         let places = incomplete.iter().flat_map(|frame| [frame.start, frame.start + frame.len() / 2]);
-        places.flat_map(|at| [false, true].map(|reset| Cut { reset, at })).collect()
+        places.flat_map(|at| [false, true].map(|reset| StreamCut { reset, at })).collect()
     }
 
     async fn behind_a_gateway(&self, upstream: &Upstream) -> Gateway {
@@ -101,7 +101,7 @@ impl Agent {
 }
 
 /// Says something to an agent for each of these cuts, over each protocol, and looks at how it ends.
-async fn try_all(gateway: &Gateway, cuts: &[Cut], expected: Ending) {
+async fn try_all(gateway: &Gateway, cuts: &[StreamCut], expected: Ending) {
     let pairs = ALL_PROTOCOLS.iter().flat_map(|client| cuts.iter().map(move |cut| (*client, *cut)));
     let trials = pairs.map(|(client, cut)| async move {
         let session = format!("{}-{}", cut.word(), client.name());
@@ -154,13 +154,13 @@ async fn an_agent_that_breaks_off_fails_its_run_in_every_protocol() {
     for agent in &AGENTS {
         let stream = agent.stream;
         let upstream = Upstream::with_handler(move |request| {
-            Cut::parse(request).map_or_else(no_such_task, |cut| cut.reply(stream))
+            StreamCut::parse(request).map_or_else(no_such_task, |cut| cut.reply(stream))
         });
         let gateway = agent.behind_a_gateway(&upstream).await;
         let cuts = agent.cuts();
         try_all(&gateway, &cuts, Ending::Failed).await;
 
-        let asked = upstream.requests().iter().filter(|request| Cut::parse(request).is_some()).count();
+        let asked = upstream.requests().iter().filter(|request| StreamCut::parse(request).is_some()).count();
         assert_eq!(asked, ALL_PROTOCOLS.len() * cuts.len(), "{}: no turn is asked for twice", agent.protocol);
         let runs = gateway.get("/agents/demo/runs?limit=100").await.json();
         let runs = runs["data"].as_array().expect("a list");
@@ -172,7 +172,7 @@ async fn an_agent_that_breaks_off_fails_its_run_in_every_protocol() {
 #[tokio::test]
 async fn an_agent_that_lets_its_task_be_taken_up_completes_it_in_every_protocol() {
     let agent = &AGENTS[1];
-    let upstream = Upstream::with_handler(move |request| match Cut::parse(request) {
+    let upstream = Upstream::with_handler(move |request| match StreamCut::parse(request) {
         Some(cut) => cut.reply(agent.stream),
         None => {
             let artifact = json!({ "artifactId": "artifact-1", "parts": [{ "text": "It is 18 °C in Paris." }] });
@@ -185,7 +185,7 @@ async fn an_agent_that_lets_its_task_be_taken_up_completes_it_in_every_protocol(
 
     // Before the first frame the gateway does not know the task; bytes before a reset may be lost.
     let first = agent.frames()[0].end;
-    let cuts: Vec<Cut> = agent.cuts().into_iter().filter(|cut| cut.at >= first && !cut.reset).collect();
+    let cuts: Vec<StreamCut> = agent.cuts().into_iter().filter(|cut| cut.at >= first && !cut.reset).collect();
     try_all(&gateway, &cuts, Ending::Completed).await;
     for cut in cuts {
         let transcript = gateway.run_turn("demo", &user_turn(&cut.word())).await.expect_completed();

@@ -12,10 +12,10 @@ async fn assert_alive(gateway: &Gateway) {
 }
 
 /// Status, expected `detail` entry and code. An empty code matches anything.
-type Expected = (u16, Value, String);
+type ExpectedError = (u16, Value, String);
 
 /// The error for one field in the format of the Agent API.
-fn field_error(kind: &str, loc: Value, code: &str) -> Expected {
+fn field_error(kind: &str, loc: Value, code: &str) -> ExpectedError {
     (422, json!({ "type": kind, "loc": loc }), code.to_owned())
 }
 
@@ -24,7 +24,7 @@ async fn an_invalid_request_is_refused_with_the_location_of_the_error() {
     let gateway = Gateway::start(DEMO).await;
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let deep_input = format!("{{\"input\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    let cases: Vec<(&[u8], Expected)> = vec![
+    let cases: Vec<(&[u8], ExpectedError)> = vec![
         (b"", field_error("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
         (b"hello", field_error("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),
         (b"{\"input\":", field_error("json_invalid", json!(["body"]), "MALFORMED_REQUEST")),

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::agent::text_reply_then_hang;
 use crate::support::gateway::{DEMO, Gateway, ROUTE, agent, user_turn};
 use crate::support::poll_until;
-use crate::support::socket::{Received, Socket};
+use crate::support::socket::{Socket, SocketFrame};
 use crate::support::upstream::Upstream;
 
 const RESPONSES: &str = "[[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\n";
@@ -82,10 +82,10 @@ async fn a_websocket_message_has_a_time_limit_and_pings_must_be_answered() {
     let mut socket = Socket::open(gateway.address, "/v1/responses").await;
     // The head of a frame whose payload never comes.
     socket.raw(&[0x81, 0x85, 0, 0]).await;
-    assert_eq!(socket.next().await, Received::Close(Some(1008), "a message took too long".to_owned()));
+    assert_eq!(socket.next().await, SocketFrame::Close(Some(1008), "a message took too long".to_owned()));
 
     let gateway = self::gateway("timeouts = { ping = \"100ms\" }", DEMO).await;
     let mut socket = Socket::open(gateway.address, "/v1/responses").await;
-    assert!(matches!(socket.next().await, Received::Ping(_)));
-    assert_eq!(socket.next().await, Received::Close(Some(1008), "pings are not answered".to_owned()));
+    assert!(matches!(socket.next().await, SocketFrame::Ping(_)));
+    assert_eq!(socket.next().await, SocketFrame::Close(Some(1008), "pings are not answered".to_owned()));
 }

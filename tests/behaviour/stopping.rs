@@ -8,7 +8,7 @@ use crate::support::http::{Exchange, request};
 use crate::support::pairs::{ALL_PROTOCOLS, ROUTES};
 use crate::support::poll_until;
 use crate::support::process::Process;
-use crate::support::socket::{Received, Socket};
+use crate::support::socket::{Socket, SocketFrame};
 use crate::support::transcript::Transcript;
 use crate::support::upstream::{Reply, Upstream};
 
@@ -88,7 +88,7 @@ async fn an_idle_websocket_is_closed_as_soon_as_the_process_drains() {
     stream.read_until("so far").await;
     let mut socket = Socket::open(process.address, "/v1/responses").await;
     process.terminate();
-    let Received::Close(code, _) = socket.next().await else { panic!("it is not closed") };
+    let SocketFrame::Close(code, _) = socket.next().await else { panic!("it is not closed") };
     assert_eq!(code, Some(1001), "the server goes away, although a stream is still open");
 
     upstream.open("on");

@@ -15,9 +15,9 @@ use crate::support::upstream::Upstream;
 const STORE: &str = "[store]\nkind = \"sqlite\"\npath = \"store.db\"\n";
 
 /// A write lock on the database, as a foreign process could hold it.
-struct Locked(rusqlite::Connection);
+struct WriteLock(rusqlite::Connection);
 
-impl Locked {
+impl WriteLock {
     fn lock(folder: &Path) -> Self {
         let file = rusqlite::Connection::open(folder.join("store.db")).expect("the file is there");
         file.busy_timeout(Duration::from_secs(5)).expect("a time");
@@ -64,7 +64,7 @@ async fn a_run_that_ends_during_a_store_outage_is_reported_once_it_is_written() 
     let mut frames = stream.read_until("hello ").await;
     let id = frames[0]["id"].as_str().expect("an id").to_owned();
 
-    let locked = Locked::lock(&gateway.folder());
+    let locked = WriteLock::lock(&gateway.folder());
     wait_for_outage(&gateway).await;
     upstream.open("end");
     let early = tokio::time::timeout(Duration::from_secs(2), stream.frame()).await;
@@ -94,7 +94,7 @@ async fn a_run_that_cannot_be_written_in_time_fails_and_stays_failed() {
     let mut frames = stream.read_until("hello ").await;
     let id = frames[0]["id"].as_str().expect("an id").to_owned();
 
-    let locked = Locked::lock(folder.path());
+    let locked = WriteLock::lock(folder.path());
     wait_for_outage(&gateway).await;
     upstream.open("end");
     let started = Instant::now();
@@ -117,7 +117,7 @@ async fn a_run_that_cannot_be_written_in_time_fails_and_stays_failed() {
 async fn no_persistent_run_is_started_during_a_store_outage() {
     let gateway = Gateway::with_config(&format!("{STORE}{DEMO}{ROUTES}")).await;
     let folder = gateway.folder();
-    let locked = Locked::lock(&folder);
+    let locked = WriteLock::lock(&folder);
     let user = |text: &str| json!([{ "role": "user", "content": text }]);
     let a2a = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage",
         "params": { "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } } });

@@ -10,7 +10,9 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
 
 use crate::support::agent::{approval_request, response, text_reply, text_reply_until};
-use crate::support::collector::{Answer, GrpcCollector, Received, body, client_trace, http_collector, received, text};
+use crate::support::collector::{
+    Answer, CollectorRecords, GrpcCollector, body, client_trace, http_collector, received, text,
+};
 use crate::support::gateway::{Gateway, ROUTE, agent, user_turn, user_turn_in};
 use crate::support::poll_until;
 use crate::support::process::Process;
@@ -31,7 +33,7 @@ async fn ask(gateway: &Gateway, headers: &[(&str, &str)], body: &Value) -> u16 {
 }
 
 /// The records of an HTTP collector, once it received this number of spans.
-async fn spans(collector: &Upstream, count: usize) -> Received {
+async fn spans(collector: &Upstream, count: usize) -> CollectorRecords {
     poll_until("the spans", async || Some(received(collector)).filter(|got| got.spans.len() >= count)).await
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::gateway::{Gateway, agent};
 use crate::support::http::Exchange;
-use crate::support::socket::{Received, Socket, frame};
+use crate::support::socket::{Socket, SocketFrame, frame};
 use crate::support::upstream::Upstream;
 
 async fn before(upstream: &Upstream, server: &str) -> Gateway {
@@ -38,8 +38,8 @@ async fn a_protocol_error_closes_the_socket_with_its_close_code() {
         let mut socket = Socket::open(gateway.address, "/v1/responses").await;
         socket.raw(&bytes).await;
         let closed = socket.next().await;
-        assert!(matches!(&closed, Received::Close(Some(received), _) if *received == code), "{code}: {closed:?}");
-        assert_eq!(socket.next().await, Received::End);
+        assert!(matches!(&closed, SocketFrame::Close(Some(received), _) if *received == code), "{code}: {closed:?}");
+        assert_eq!(socket.next().await, SocketFrame::End);
     }
     assert!(upstream.requests().is_empty());
 }
@@ -70,11 +70,11 @@ async fn close_and_ping_frames_are_answered() {
     let gateway = before(&upstream, "").await;
     let mut socket = Socket::open(gateway.address, "/v1/responses").await;
     socket.raw(&frame(0x89, b"there?")).await;
-    assert_eq!(socket.next().await, Received::Pong(b"there?".to_vec()));
+    assert_eq!(socket.next().await, SocketFrame::Pong(b"there?".to_vec()));
 
     socket.raw(&frame(0x88, &[0x03, 0xe8])).await;
-    assert_eq!(socket.next().await, Received::Close(Some(1000), String::new()));
-    assert_eq!(socket.next().await, Received::End);
+    assert_eq!(socket.next().await, SocketFrame::Close(Some(1000), String::new()));
+    assert_eq!(socket.next().await, SocketFrame::End);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn a_fragmented_message_is_one_request() {
     let request = json!({ "type": "response.create", "model": "friday", "input": "hi" }).to_string();
     socket.raw(&frame(0x01, &request.as_bytes()[..10])).await;
     socket.raw(&frame(0x89, b"")).await;
-    assert_eq!(socket.next().await, Received::Pong(Vec::new()));
+    assert_eq!(socket.next().await, SocketFrame::Pong(Vec::new()));
 
     socket.raw(&frame(0x00, &request.as_bytes()[10..20])).await;
     socket.raw(&frame(0x80, &request.as_bytes()[20..])).await;
@@ -143,5 +143,5 @@ async fn a_stopping_gateway_closes_idle_sockets() {
     let started = std::time::Instant::now();
     gateway.stop().await;
     assert!(started.elapsed() < std::time::Duration::from_secs(1), "{:?}", started.elapsed());
-    assert_eq!(socket.next().await, Received::Close(Some(1001), "the gateway is shutting down".to_owned()));
+    assert_eq!(socket.next().await, SocketFrame::Close(Some(1001), "the gateway is shutting down".to_owned()));
 }

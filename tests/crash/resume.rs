@@ -42,7 +42,7 @@ enum Protocol {
 }
 
 /// The bytes that a client received before the process died.
-struct Cut {
+struct CutStream {
     protocol: Protocol,
     /// Milliseconds between two words.
     pace: u64,
@@ -69,10 +69,10 @@ fn request(protocol: Protocol, pace: u64) -> Vec<u8> {
 }
 
 /// Reads a stream until its process dies.
-async fn read(process: Arc<Process>, protocol: Protocol, pace: u64, received: Arc<AtomicUsize>) -> Cut {
+async fn read(process: Arc<Process>, protocol: Protocol, pace: u64, received: Arc<AtomicUsize>) -> CutStream {
     let mut bytes = Vec::new();
     let Ok(mut socket) = TcpStream::connect(process.address).await else {
-        return Cut { protocol, pace, frames: Vec::new() };
+        return CutStream { protocol, pace, frames: Vec::new() };
     };
 
     // A client that was too late receives nothing.
@@ -84,7 +84,7 @@ async fn read(process: Arc<Process>, protocol: Protocol, pace: u64, received: Ar
         }
     }
     while socket.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {}
-    Cut { protocol, pace, frames: frames(&bytes).iter().map(|frame| value(frame)).collect() }
+    CutStream { protocol, pace, frames: frames(&bytes).iter().map(|frame| value(frame)).collect() }
 }
 
 async fn all(process: &Process, path: &str) -> Vec<Value> {
@@ -103,7 +103,7 @@ fn number(frame: &Value) -> u64 {
 }
 
 /// Resumes a cut stream, reads it again from the start, and compares both.
-async fn resume(process: &Process, cut: &Cut) {
+async fn resume(process: &Process, cut: &CutStream) {
     let Some(last) = cut.frames.last() else { panic!("nothing was received at {} ms", cut.pace) };
     let (full, rest) = match cut.protocol {
         Protocol::Native => {
@@ -132,7 +132,7 @@ async fn resume(process: &Process, cut: &Cut) {
 }
 
 /// A2A has no sequence numbers: the task must contain everything that the client had received.
-async fn check_task(process: &Process, cut: &Cut) {
+async fn check_task(process: &Process, cut: &CutStream) {
     let id = cut.frames[0]["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("no task: {}", cut.frames[0]));
     let call = |method: &str| {
         json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "id": id } }).to_string().into_bytes()

@@ -3,7 +3,7 @@
 use interlingua_core::FaultKind as K;
 use serde_json::Value;
 
-use crate::expected::Reported;
+use crate::expected::ExpectedReport;
 use crate::rows::HIDDEN;
 use crate::support::gateway::Gateway;
 use crate::support::http::Response;
@@ -31,7 +31,7 @@ fn sdk_repeats(answer: &Response) -> bool {
 
 /// Compares an answer with what a client has to be reported. `begun`: the agent had said something before. Returns what is
 /// wrong.
-pub(crate) fn judge(client: Protocol, answer: &Response, reported: &Reported, begun: bool) -> Result<(), String> {
+pub(crate) fn judge(client: Protocol, answer: &Response, reported: &ExpectedReport, begun: bool) -> Result<(), String> {
     let text = answer.text();
     for hidden in HIDDEN.split(' ') {
         if text.contains(hidden) {
@@ -76,7 +76,7 @@ pub(crate) fn judge(client: Protocol, answer: &Response, reported: &Reported, be
 }
 
 /// Status and words of an answer.
-fn wanted(client: Protocol, reported: &Reported, has_status: bool) -> (u16, Vec<String>) {
+fn wanted(client: Protocol, reported: &ExpectedReport, has_status: bool) -> (u16, Vec<String>) {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let (status, found): (u16, Vec<String>) = match client {
         Protocol::AgentApi | Protocol::AgUi => (reported.status, words(&[reported.code])),

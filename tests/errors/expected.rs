@@ -4,7 +4,7 @@ use interlingua_core::FaultKind as K;
 
 /// One class in all protocols.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reported {
+pub(crate) struct ExpectedReport {
     pub(crate) class: K,
     /// The code of the Agent API, AG-UI, AG-Kit (in lower case) and A2A, and the status before a stream.
     pub(crate) code: &'static str,
@@ -29,8 +29,8 @@ const fn reported(
     anthropic: (u16, &'static str),
     a2a: (u16, &'static str),
     retry_helps: bool,
-) -> Reported {
-    Reported { class, code, status, openai, response, anthropic, a2a, retry_helps }
+) -> ExpectedReport {
+    ExpectedReport { class, code, status, openai, response, anthropic, a2a, retry_helps }
 }
 
 const INVALID: &str = "invalid_request_error";
@@ -39,7 +39,7 @@ const ARGUMENT: &str = "INVALID_ARGUMENT";
 const FAILED: (u16, &str, &str) = (502, SERVER, "upstream_error");
 
 /// Every class of errors of agents.
-pub(crate) const REPORTED: &[Reported] = &[
+pub(crate) const REPORTED: &[ExpectedReport] = &[
     reported(
         K::UpstreamContextTooLong,
         ("MODEL_CONTEXT_LENGTH_EXCEEDED", 400),
@@ -188,7 +188,7 @@ pub(crate) const REPORTED: &[Reported] = &[
 ];
 
 /// The row of a class.
-pub(crate) fn of(class: K) -> &'static Reported {
+pub(crate) fn of(class: K) -> &'static ExpectedReport {
     REPORTED
         .iter()
         .find(|reported| reported.class == class)

@@ -4,7 +4,7 @@
 
 use interlingua_core::testkit::scenario::{AgentAct, ClientAct, Ending, Item, Mark, Scenario, Turn, find};
 use interlingua_testing_agents::Stage;
-use interlingua_testing_clients::{Background, End, ScriptedClient, Shown, Talk};
+use interlingua_testing_clients::{Background, End, ScriptedClient, ShownTurn, Talk};
 
 use crate::play::read_events;
 use crate::stand::{AGENT, Stand};
@@ -85,7 +85,7 @@ impl Trial<'_> {
     }
 
     /// Asks what has become of a turn. `None`: the agent is still at work, or the protocol cannot ask.
-    async fn poll(&self, talk: &mut Talk) -> Option<Shown> {
+    async fn poll(&self, talk: &mut Talk) -> Option<ShownTurn> {
         let request = self.background.poll(talk)?;
         let answer = self.stand.send(&request).await.response().await;
         assert_eq!(answer.status, 200, "{}: {}", self.client.protocol(), answer.text());
@@ -93,7 +93,7 @@ impl Trial<'_> {
     }
 
     /// The outcome of an ended turn: polled, or streamed by clients that cannot poll.
-    async fn outcome(&self, talk: &mut Talk) -> Shown {
+    async fn outcome(&self, talk: &mut Talk) -> ShownTurn {
         if self.background.poll(talk).is_none() {
             return self.follow("", talk).await.expect("what cannot be asked for is streamed");
         }
@@ -101,7 +101,7 @@ impl Trial<'_> {
     }
 
     /// Streams a turn from where another stream was cut, to its end.
-    async fn follow(&self, read: &str, talk: &mut Talk) -> Option<Shown> {
+    async fn follow(&self, read: &str, talk: &mut Talk) -> Option<ShownTurn> {
         let request = self.background.follow(read, talk)?;
         let mut open = self.stand.send(&request).await;
         assert_eq!(open.status().await, 200, "{} {}", request.path, request.body);
@@ -171,14 +171,14 @@ impl Trial<'_> {
 }
 
 /// Fails unless an answer has all words of the agent that waited.
-fn assert_words(shown: &Shown, named: &str) {
+fn assert_words(shown: &ShownTurn, named: &str) {
     let words: String = shown.items.iter().map(|item| item.value.as_str()).collect();
     assert_eq!(words.replace('\n', ""), "So far. And on.", "{named}");
     assert_eq!(shown.end, Some(End::Completed), "{named}");
 }
 
 /// A turn that failed before it had an answer is refused where a client waits for it, and is a failed run afterwards.
-fn has_failed(shown: &Shown) -> Option<bool> {
+fn has_failed(shown: &ShownTurn) -> Option<bool> {
     shown.end.map(|end| matches!(end, End::Failed | End::Refused(_)))
 }
 

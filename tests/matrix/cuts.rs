@@ -3,10 +3,10 @@
 
 use interlingua_core::loss::ContentKind;
 use interlingua_core::testkit::scenario::{Scenario, find};
-use interlingua_testing_agents::Cut;
+use interlingua_testing_agents::AnswerCut;
 use interlingua_testing_clients::{End, ScriptedClient};
 
-use crate::play::Played;
+use crate::play::PlayedScenario;
 use crate::stand::Stand;
 use crate::{Choice, is_whole};
 
@@ -39,7 +39,7 @@ async fn cut(stand: &Stand, client: &dyn ScriptedClient, scenario: &Scenario, wr
     for after in places(whole.chunks) {
         let resets = if is_whole() { vec![false, true] } else { vec![after % 2 == 0] };
         for is_reset in resets {
-            let played = stand.play(client, scenario, Some(Cut { after, is_reset })).await;
+            let played = stand.play(client, scenario, Some(AnswerCut { after, is_reset })).await;
             let verdict = judge(&whole, &played);
             let pair = format!("{} ← {}, {:?}", client.protocol(), stand.agent.protocol(), scenario.name);
             let answers = &played.turns[0].answers;
@@ -64,7 +64,7 @@ fn places(chunks: usize) -> Vec<usize> {
 }
 
 /// The errors of a cut answer, compared with the whole answer.
-fn judge(whole: &Played, cut: &Played) -> Option<String> {
+fn judge(whole: &PlayedScenario, cut: &PlayedScenario) -> Option<String> {
     let (whole, cut) = (&whole.turns[0].shown, &cut.turns[0].shown);
     let text = |items: &[interlingua_core::testkit::scenario::Item]| -> String {
         items.iter().filter(|item| item.kind == ContentKind::Text).map(|item| item.value.as_str()).collect()

@@ -10,7 +10,7 @@ use crate::support::poll_until;
 
 /// Something that the gateway reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Reported {
+pub(crate) struct ReportedLoss {
     /// Such as `usage`.
     pub(crate) kind: String,
     /// Lost, not only changed.
@@ -19,7 +19,7 @@ pub(crate) struct Reported {
     pub(crate) how: String,
 }
 
-impl Reported {
+impl ReportedLoss {
     /// Whether it is about this kind of content.
     pub(crate) fn is_about(&self, kind: ContentKind) -> bool {
         self.kind == kind.as_str()
@@ -46,13 +46,13 @@ impl AccessLog {
     }
 
     /// The losses of an ended request.
-    pub(crate) async fn lost_in(&self, request: &str) -> Vec<Reported> {
+    pub(crate) async fn lost_in(&self, request: &str) -> Vec<ReportedLoss> {
         let line = poll_until("the request to be over", async || {
             let text = std::fs::read_to_string(&self.path).unwrap_or_default();
             // The last line may be half written. Requests are over soon, so the end is read first.
             let line = text.split_inclusive('\n').rev().find(|line| line.contains(request) && line.ends_with('\n'));
             line.map(|line| serde_json::from_str::<Value>(line).expect("the log is JSON"))
         });
-        line.await["lost"].as_array().into_iter().flatten().map(Reported::read).collect()
+        line.await["lost"].as_array().into_iter().flatten().map(ReportedLoss::read).collect()
     }
 }

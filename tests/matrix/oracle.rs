@@ -6,15 +6,15 @@ use interlingua_core::loss::ContentKind;
 use interlingua_core::testkit::scenario::{Ending, Item, Scenario, Turn};
 use interlingua_testing_clients::End;
 
-use crate::losses::Reported;
-use crate::play::{Played, PlayedTurn};
+use crate::losses::ReportedLoss;
+use crate::play::{PlayedScenario, PlayedTurn};
 
 /// The most that is reported of the beginning of a line, and of its end, in characters. Some contents are large.
 const MAX_REPORTED: usize = 4 << 10;
 
 /// The change of a kind of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fate {
+pub(crate) enum ContentOutcome {
     Carried,
     Changed,
     Lost,
@@ -24,9 +24,9 @@ pub(crate) enum Fate {
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     /// For each kind in the scenario, with the direction: sent, or shown.
-    pub(crate) fates: BTreeMap<ContentKind, BTreeSet<(&'static str, Fate)>>,
+    pub(crate) fates: BTreeMap<ContentKind, BTreeSet<(&'static str, ContentOutcome)>>,
     /// In what ways contents were changed or lost.
-    pub(crate) how: BTreeMap<ContentKind, BTreeSet<Reported>>,
+    pub(crate) how: BTreeMap<ContentKind, BTreeSet<ReportedLoss>>,
     /// The errors.
     pub(crate) wrong: Vec<String>,
     /// Calls that the agent has asked about.
@@ -34,7 +34,7 @@ pub(crate) struct Verdict {
 }
 
 /// Judges a scenario.
-pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Verdict {
+pub(crate) fn judge(scenario: &Scenario, played: &PlayedScenario) -> Verdict {
     let mut verdict = Verdict::default();
     for (number, (turn, played)) in scenario.turns.iter().zip(&played.turns).enumerate() {
         let mut wrong = judge_end(turn, played);
@@ -97,7 +97,7 @@ fn lost_and_there(turn: &Turn, played: &PlayedTurn) -> Vec<String> {
 
 impl Verdict {
     /// Records the change of a kind, in this or another turn.
-    fn note(&mut self, kind: ContentKind, fate: (&'static str, Fate), how: BTreeSet<Reported>) {
+    fn note(&mut self, kind: ContentKind, fate: (&'static str, ContentOutcome), how: BTreeSet<ReportedLoss>) {
         self.fates.entry(kind).or_default().insert(fate);
         self.how.entry(kind).or_default().extend(how);
     }
@@ -108,7 +108,7 @@ impl Verdict {
         way: &'static str,
         expected: &[Item],
         got: &[Item],
-        reported: &BTreeSet<Reported>,
+        reported: &BTreeSet<ReportedLoss>,
     ) -> Vec<String> {
         let mut wrong = Vec::new();
         let (expected, mut got) = (by_kind(expected), by_kind(got));
@@ -118,23 +118,23 @@ impl Verdict {
         for (kind, values) in &expected {
             let nothing = Vec::new();
             let found = got.get(kind).unwrap_or(&nothing);
-            let about: BTreeSet<Reported> = reported.iter().filter(|one| one.is_about(*kind)).cloned().collect();
+            let about: BTreeSet<ReportedLoss> = reported.iter().filter(|one| one.is_about(*kind)).cloned().collect();
             let is_lost = about.iter().any(|one| one.is_lost);
             let is_joined = *kind == ContentKind::Text && is_joined(values, found);
             let fate = if is_same(*kind, values, found) {
-                if about.iter().all(|one| one.is_lost) { Fate::Carried } else { Fate::Changed }
+                if about.iter().all(|one| one.is_lost) { ContentOutcome::Carried } else { ContentOutcome::Changed }
             } else if is_joined && reported.iter().any(|one| one.is_about(ContentKind::Structure)) {
                 // The words arrive, and the bounds between messages do not.
                 let how = reported.iter().filter(|one| one.is_about(ContentKind::Structure)).cloned().collect();
-                self.note(ContentKind::Structure, (way, Fate::Changed), how);
-                Fate::Carried
+                self.note(ContentKind::Structure, (way, ContentOutcome::Changed), how);
+                ContentOutcome::Carried
             } else {
                 if about.is_empty() {
                     wrong.push(format!("{kind:?} {way} as {values:?} arrives as {found:?}, and no loss is reported"));
                 }
-                if is_lost { Fate::Lost } else { Fate::Changed }
+                if is_lost { ContentOutcome::Lost } else { ContentOutcome::Changed }
             };
-            is_any_changed |= fate == Fate::Changed;
+            is_any_changed |= fate == ContentOutcome::Changed;
             self.note(*kind, (way, fate), about);
         }
 
@@ -196,21 +196,22 @@ fn is_joined(expected: &[&str], found: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use interlingua_core::testkit::scenario::find;
-    use interlingua_testing_clients::Shown;
+    use interlingua_testing_clients::ShownTurn;
 
     use super::*;
 
     /// An answer in which a client is shown this, and the gateway reports that as lost.
     fn wrong(shown: &[Item], lost: &[&str]) -> Vec<String> {
         let scenario = find("usage");
-        let reported = |kind: &&str| Reported { kind: (*kind).to_owned(), is_lost: true, how: "it is too late".into() };
+        let reported =
+            |kind: &&str| ReportedLoss { kind: (*kind).to_owned(), is_lost: true, how: "it is too late".into() };
         let turn = PlayedTurn {
-            shown: Shown { items: shown.to_vec(), end: Some(End::Completed), ..Shown::default() },
+            shown: ShownTurn { items: shown.to_vec(), end: Some(End::Completed), ..ShownTurn::default() },
             received: Some(scenario.turns[0].sent()),
             reported: lost.iter().map(reported).collect(),
             answers: Vec::new(),
         };
-        judge(&scenario, &Played { turns: vec![turn], chunks: 0 }).wrong
+        judge(&scenario, &PlayedScenario { turns: vec![turn], chunks: 0 }).wrong
     }
 
     #[test]

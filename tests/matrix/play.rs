@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use interlingua_core::testkit::scenario::{ClientAct, Item, Mark, Scenario, Turn};
-use interlingua_testing_agents::Cut;
-use interlingua_testing_clients::{Request, ScriptedClient, Shown, Talk};
+use interlingua_testing_agents::AnswerCut;
+use interlingua_testing_clients::{Request, ScriptedClient, ShownTurn, Talk};
 
-use crate::losses::Reported;
+use crate::losses::ReportedLoss;
 use crate::stand::{AGENT, Stand};
 use crate::support::http::Exchange;
 
 /// The outcome of a scenario.
-pub(crate) struct Played {
+pub(crate) struct PlayedScenario {
     pub(crate) turns: Vec<PlayedTurn>,
     /// So many chunks the agent's longest answer had.
     pub(crate) chunks: usize,
@@ -21,18 +21,23 @@ pub(crate) struct Played {
 #[derive(Debug)]
 pub(crate) struct PlayedTurn {
     /// The items that the client received.
-    pub(crate) shown: Shown,
+    pub(crate) shown: ShownTurn,
     /// The items that the agent received. `None`: no request reached it.
     pub(crate) received: Option<Vec<Item>>,
     /// The losses that the gateway reported.
-    pub(crate) reported: BTreeSet<Reported>,
+    pub(crate) reported: BTreeSet<ReportedLoss>,
     /// The answers as they came.
     pub(crate) answers: Vec<String>,
 }
 
 impl Stand {
     /// Plays a scenario. It stops early if the client has no item to answer, because the question was lost.
-    pub(crate) async fn play(&self, client: &dyn ScriptedClient, scenario: &Scenario, cut: Option<Cut>) -> Played {
+    pub(crate) async fn play(
+        &self,
+        client: &dyn ScriptedClient,
+        scenario: &Scenario,
+        cut: Option<AnswerCut>,
+    ) -> PlayedScenario {
         let play = self.stage.open(scenario.clone(), cut);
         let mut talk = Talk::new(AGENT, &format!("{}-{}-{play}", client.protocol(), scenario.name), play);
         let mut turns: Vec<PlayedTurn> = Vec::new();
@@ -44,7 +49,7 @@ impl Stand {
             let played = self.play_turn(client, turn, &mut talk, turns.last_mut()).await;
             turns.push(played);
         }
-        Played { turns, chunks: self.stage.chunks(play) }
+        PlayedScenario { turns, chunks: self.stage.chunks(play) }
     }
 
     /// Plays one turn. A client that receives questions one by one answers those of the previous turn during it.

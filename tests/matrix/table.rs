@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use interlingua_core::loss::ContentKind;
 
-use crate::oracle::{Fate, Verdict};
+use crate::oracle::{ContentOutcome, Verdict};
 
 const HEAD: &str = "# Matrix\n\n\
     What arrives of what an agent or a client says, for every pair of protocols with default options, but for the option\n\
@@ -29,7 +29,7 @@ pub(crate) struct Table {
 #[derive(Default)]
 struct Cell {
     /// With the direction.
-    fates: BTreeSet<(&'static str, Fate)>,
+    fates: BTreeSet<(&'static str, ContentOutcome)>,
     /// In what ways it was lost, or else changed.
     how: BTreeSet<(bool, String)>,
 }
@@ -90,16 +90,16 @@ impl Table {
 
 impl Cell {
     fn text(&self, kind: ContentKind, notes: &mut Vec<String>) -> String {
-        let worst = self.fates.iter().map(|(_, fate)| *fate).max().unwrap_or(Fate::Carried);
+        let worst = self.fates.iter().map(|(_, fate)| *fate).max().unwrap_or(ContentOutcome::Carried);
         // What arrives in some case, in each direction in which there is any.
-        let is_in_part = self.fates.iter().all(|(way, _)| self.fates.contains(&(*way, Fate::Carried)));
+        let is_in_part = self.fates.iter().all(|(way, _)| self.fates.contains(&(*way, ContentOutcome::Carried)));
         let word = match worst {
-            Fate::Carried => return "yes".to_owned(),
+            ContentOutcome::Carried => return "yes".to_owned(),
             _ if is_in_part => "mostly",
-            Fate::Changed => "changed",
-            Fate::Lost => "no",
+            ContentOutcome::Changed => "changed",
+            ContentOutcome::Lost => "no",
         };
-        let ways = self.how.iter().filter(|(is_lost, _)| *is_lost == (worst == Fate::Lost));
+        let ways = self.how.iter().filter(|(is_lost, _)| *is_lost == (worst == ContentOutcome::Lost));
         let numbers: Vec<String> = ways
             .map(|(_, how)| {
                 let note = format!("{}: {how}", kind.as_str().replace('_', " "));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use interlingua::store::{
-    Claim, DocumentWrite, Expect, OwnerBoundsOf, Query, Retention, Shared, Store, StoreError, owned_key, part_key,
+    Claim, DocumentWrite, Expect, OwnerBoundsOf, Query, Retention, SharedStore, Store, StoreError, owned_key, part_key,
 };
 use interlingua_core::call::{Filter, RunState};
 use interlingua_core::event::End;
@@ -27,7 +27,7 @@ fn replica_in(database: &Database<'_>) -> Arc<dyn Store> {
     Arc::new(interlingua::store::Postgres::open(&options).unwrap())
 }
 
-fn shared(store: &Arc<dyn Store>) -> &dyn Shared {
+fn shared(store: &Arc<dyn Store>) -> &dyn SharedStore {
     store.shared().expect("several replicas can use it")
 }
 

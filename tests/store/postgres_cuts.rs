@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use interlingua::store::{Claim, DocumentWrite, Expect, PostgresOptions, Shared, Signal, Store};
+use interlingua::store::{Claim, DocumentWrite, Expect, PostgresOptions, SharedStore, Signal, Store};
 use interlingua_core::event::End;
 use interlingua_testing_postgres::{Database, Direction, Proxy};
 
@@ -17,21 +17,21 @@ fn open(url: &str) -> Arc<dyn Store> {
     Arc::new(interlingua::store::Postgres::open(&options).unwrap())
 }
 
-fn shared(store: &Arc<dyn Store>) -> &dyn Shared {
+fn shared(store: &Arc<dyn Store>) -> &dyn SharedStore {
     store.shared().expect("several replicas can use it")
 }
 
-/// The parts of a round in the database: after none of its calls, after each one that [`Round::parts`] counts, and
+/// The parts of a round in the database: after none of its calls, after each one that [`WriteRound::parts`] counts, and
 /// after all. They are in one flush, unless the writer begins one before the last call.
 const STEPS: [&str; 5] = ["0|0|0|0", "0|1|0|0", "0|1|0|1", "2|1|0|1", "2|1|1|1"];
 
 /// All that is written in one round.
-struct Round {
+struct WriteRound {
     number: u64,
     run: Arc<ActiveRun>,
 }
 
-impl Round {
+impl WriteRound {
     /// A round after a run was opened that it deletes.
     async fn begin(store: &Arc<dyn Store>, number: u64) -> Self {
         let old = ActiveRun::numbered(u128::from(2 * number));
@@ -94,7 +94,7 @@ async fn a_flush_that_is_cut_anywhere_is_applied_as_a_whole_and_once() {
     held.start();
 
     // How much is sent without a cut.
-    let first = Round::begin(&store, 1).await;
+    let first = WriteRound::begin(&store, 1).await;
     let before = [Direction::ToServer, Direction::ToClient].map(|direction| proxy.passed(direction));
     first.write(&store, &held).await;
     let sent = proxy.passed(Direction::ToServer) - before[0];
@@ -105,7 +105,7 @@ async fn a_flush_that_is_cut_anywhere_is_applied_as_a_whole_and_once() {
     for (direction, bytes, step) in [(Direction::ToServer, sent, 257), (Direction::ToClient, answered, 97)] {
         for cut in (1..bytes).step_by(step) {
             number += 1;
-            let round = Round::begin(&store, number).await;
+            let round = WriteRound::begin(&store, number).await;
             assert_eq!(round.parts(&database), STEPS[0]);
             proxy.cut_after(direction, usize::try_from(cut).unwrap());
             tokio::join!(round.write(&store, &held), async {

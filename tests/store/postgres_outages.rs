@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use interlingua::store::{Claim, Expect, PostgresOptions, Shared, Store, StoreError};
+use interlingua::store::{Claim, Expect, PostgresOptions, SharedStore, Store, StoreError};
 use interlingua_core::event::End;
 use interlingua_testing_postgres::{Options, Proxy, Server};
 
@@ -18,7 +18,7 @@ async fn open(url: &str, lease: Duration) -> Arc<dyn Store> {
     Arc::new(opened.await.unwrap().unwrap())
 }
 
-fn shared(store: &Arc<dyn Store>) -> &dyn Shared {
+fn shared(store: &Arc<dyn Store>) -> &dyn SharedStore {
     store.shared().expect("several replicas can use it")
 }
 

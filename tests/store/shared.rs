@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use interlingua::store::{Shared, Store};
+use interlingua::store::{SharedStore, Store};
 use interlingua_core::RunId;
 use interlingua_core::event::End;
 
@@ -31,7 +31,7 @@ pub(crate) trait Fabric: Send + Sync {
 }
 
 /// The faults of a process.
-pub(crate) trait Fate: Send + Sync {
+pub(crate) trait ProcessFaults: Send + Sync {
     /// It stands still: its calls wait, and what it does meanwhile does not reach the store.
     fn pause(&self);
     /// The process continues, and learns of the changes.
@@ -47,11 +47,11 @@ pub(crate) trait Fate: Send + Sync {
 /// One user of a shared store.
 pub(crate) struct Process {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) fate: Arc<dyn Fate>,
+    pub(crate) fate: Arc<dyn ProcessFaults>,
 }
 
 impl Process {
-    fn shared(&self) -> &dyn Shared {
+    fn shared(&self) -> &dyn SharedStore {
         self.store.shared().expect("the store is shared")
     }
 }
@@ -83,7 +83,7 @@ impl Fabric for AroundHub {
     }
 }
 
-impl Fate for Replica {
+impl ProcessFaults for Replica {
     fn pause(&self) {
         Self::pause(self);
     }

@@ -86,14 +86,14 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
 ];
 
 /// The store that two gateways share.
-pub enum Shared {
+pub enum SharedStoreKind {
     Hub(Arc<Hub>),
     Database(Database<'static>),
 }
 
 /// A new store for two gateways, if there shall be two. `None`: there shall be one, with the store that it is configured
 /// to have.
-pub fn shared_store(source: &str, folder: &Path) -> Option<Shared> {
+pub fn shared_store(source: &str, folder: &Path) -> Option<SharedStoreKind> {
     let kind = std::env::var("INTERLINGUA_TEST_REPLICAS").ok()?;
     // The harness names threads after their tests.
     let thread = std::thread::current();
@@ -106,14 +106,14 @@ pub fn shared_store(source: &str, folder: &Path) -> Option<Shared> {
         "postgres" => {
             let database = interlingua_testing_postgres::database();
             std::fs::write(folder.join(URL_FILE), database.url()).expect("a file");
-            Shared::Database(database)
+            SharedStoreKind::Database(database)
         }
-        "hub" => Shared::Hub(Hub::on_file(LEASE)),
+        "hub" => SharedStoreKind::Hub(Hub::on_file(LEASE)),
         other => panic!("INTERLINGUA_TEST_REPLICAS is \"hub\" or \"postgres\", not {other:?}"),
     })
 }
 
-impl Shared {
+impl SharedStoreKind {
     /// The configuration of both gateways.
     pub fn config(&self, source: &str) -> String {
         if matches!(self, Self::Hub(_)) {

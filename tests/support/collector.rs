@@ -25,7 +25,7 @@ use super::upstream::{ReceivedRequest, Reply, Upstream};
 
 /// The records of the collector, in all requests so far.
 #[derive(Clone, Debug, Default)]
-pub struct Received {
+pub struct CollectorRecords {
     pub spans: Vec<Span>,
     pub metrics: Vec<Metric>,
     pub logs: Vec<LogRecord>,
@@ -34,7 +34,7 @@ pub struct Received {
     pub raw: Vec<u8>,
 }
 
-impl Received {
+impl CollectorRecords {
     /// Adds a request. Panics if its path is unknown.
     pub fn add(&mut self, path: &str, body: &[u8]) {
         self.raw.extend_from_slice(body);
@@ -66,8 +66,8 @@ impl Received {
 }
 
 /// The records of an HTTP collector.
-pub fn received(collector: &Upstream) -> Received {
-    let mut received = Received::default();
+pub fn received(collector: &Upstream) -> CollectorRecords {
+    let mut received = CollectorRecords::default();
     for request in collector.requests() {
         received.add(&request.path, &request.body);
     }
@@ -117,7 +117,7 @@ pub enum Answer {
 /// A collector that speaks gRPC.
 pub struct GrpcCollector {
     pub address: SocketAddr,
-    received: Arc<Mutex<Received>>,
+    received: Arc<Mutex<CollectorRecords>>,
     paths: Arc<Mutex<Vec<(String, HeaderMap)>>>,
 }
 
@@ -126,7 +126,8 @@ impl GrpcCollector {
     pub async fn start(answers: Vec<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let (received, paths) = (Arc::<Mutex<Received>>::default(), Arc::<Mutex<Vec<(String, HeaderMap)>>>::default());
+        let (received, paths) =
+            (Arc::<Mutex<CollectorRecords>>::default(), Arc::<Mutex<Vec<(String, HeaderMap)>>>::default());
         let (store, heads) = (Arc::clone(&received), Arc::clone(&paths));
         let answers = Arc::new(Mutex::new(answers));
         tokio::spawn(async move {
@@ -149,7 +150,7 @@ impl GrpcCollector {
         Self { address, received, paths }
     }
 
-    pub fn received(&self) -> Received {
+    pub fn received(&self) -> CollectorRecords {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -163,7 +164,7 @@ async fn serve(
     request: Request<h2::RecvStream>,
     mut respond: SendResponse<Bytes>,
     answer: Answer,
-    received: Arc<Mutex<Received>>,
+    received: Arc<Mutex<CollectorRecords>>,
 ) {
     let path = request.uri().path().to_owned();
     let mut body = request.into_body();

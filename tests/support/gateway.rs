@@ -13,7 +13,7 @@ use interlingua::server::SharedRoutes;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::alternating::{self, Shared};
+use super::alternating::{self, SharedStoreKind};
 use super::callers::key_of;
 use super::http::{Exchange, Response, request, with_timeout};
 use super::puppet::{PuppetApi, PuppetUpstream};
@@ -32,7 +32,7 @@ pub struct Gateway {
     folder: PathBuf,
     _temporary: Option<tempfile::TempDir>,
     /// The other one of two that look like one, and their store.
-    other: Option<(Box<Self>, Shared)>,
+    other: Option<(Box<Self>, SharedStoreKind)>,
 }
 
 /// All protocols, and those of the tests.

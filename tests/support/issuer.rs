@@ -35,10 +35,10 @@ pub enum Answers {
 pub struct Issuer {
     /// The issuer's name, which is its URL.
     pub url: String,
-    shared: Arc<Shared>,
+    shared: Arc<IssuerState>,
 }
 
-struct Shared {
+struct IssuerState {
     url: String,
     state: Mutex<State>,
     /// The number of requests for the keys.
@@ -58,7 +58,7 @@ impl Issuer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let state = State { answers: Answers::Well, keys: vec![("key-1".to_owned(), new_key())], published: 1 };
-        let shared = Arc::new(Shared { url: url.clone(), state: Mutex::new(state), asked: AtomicUsize::new(0) });
+        let shared = Arc::new(IssuerState { url: url.clone(), state: Mutex::new(state), asked: AtomicUsize::new(0) });
         let serving = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -119,7 +119,7 @@ impl Issuer {
     }
 }
 
-impl Shared {
+impl IssuerState {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -156,7 +156,7 @@ fn encode(bytes: &[u8]) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-async fn serve(shared: Arc<Shared>, mut stream: TcpStream) {
+async fn serve(shared: Arc<IssuerState>, mut stream: TcpStream) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {

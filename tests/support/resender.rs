@@ -37,7 +37,7 @@ impl ProtocolAdapter for Resender {
 
     fn mount(mount: &Mount, _: Options) -> Result<Mounted, String> {
         let agent: Arc<str> = mount.agents[0].name.as_str().into();
-        let open = move || Exchanged { agent: Arc::clone(&agent) };
+        let open = move || CapturedRequest { agent: Arc::clone(&agent) };
         Ok(Mounted::new(vec![Endpoint::post("", open.clone())], Box::new(move || Box::new(open()))))
     }
 }
@@ -99,11 +99,11 @@ fn messages(values: &[Value]) -> Result<Vec<Message>, Fault> {
     values.iter().map(|value| Message::parse(&Node::parse(value.to_string().as_bytes())?)).collect()
 }
 
-struct Exchanged {
+struct CapturedRequest {
     agent: Arc<str>,
 }
 
-impl Exchange for Exchanged {
+impl Exchange for CapturedRequest {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let body: Body = serde_json::from_slice(request.body)
             .map_err(|error| Fault::new(FaultKind::Invalid, format!("the body is not valid: {error}")))?;

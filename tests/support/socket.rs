@@ -18,7 +18,7 @@ pub struct Socket {
 
 /// A frame from the gateway.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Received {
+pub enum SocketFrame {
     Text(Value),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
@@ -93,16 +93,16 @@ impl Socket {
     }
 
     /// Waits for the next frame.
-    pub async fn next(&mut self) -> Received {
+    pub async fn next(&mut self) -> SocketFrame {
         loop {
             if let Some((opcode, payload)) = self.frame() {
                 return match opcode {
-                    0x1 => Received::Text(serde_json::from_slice(&payload).expect("messages are JSON")),
-                    0x9 => Received::Ping(payload),
-                    0xa => Received::Pong(payload),
+                    0x1 => SocketFrame::Text(serde_json::from_slice(&payload).expect("messages are JSON")),
+                    0x9 => SocketFrame::Ping(payload),
+                    0xa => SocketFrame::Pong(payload),
                     0x8 => {
                         let code = payload.get(..2).map(|code| u16::from_be_bytes([code[0], code[1]]));
-                        Received::Close(
+                        SocketFrame::Close(
                             code,
                             String::from_utf8_lossy(payload.get(2..).unwrap_or_default()).into_owned(),
                         )
@@ -111,7 +111,7 @@ impl Socket {
                 };
             }
             if !self.read().await {
-                return Received::End;
+                return SocketFrame::End;
             }
         }
     }
@@ -142,7 +142,7 @@ impl Socket {
     /// Waits for the next text frame.
     pub async fn event(&mut self) -> Value {
         match self.next().await {
-            Received::Text(event) => event,
+            SocketFrame::Text(event) => event,
             other => panic!("{other:?} instead of a message"),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use interlingua::store::{
     Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Journal, LoadCost, Query, Retention,
-    RetentionReport, RunPage, Shared, Signal, Store, StoreError, StoreFuture, StoredRun, Version,
+    RetentionReport, RunPage, SharedStore, Signal, Store, StoreError, StoreFuture, StoredRun, Version,
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
@@ -116,7 +116,7 @@ impl FaultyStore {
 }
 
 impl Store for FaultyStore {
-    fn shared(&self) -> Option<&dyn Shared> {
+    fn shared(&self) -> Option<&dyn SharedStore> {
         self.inner.shared()
     }
 

@@ -10,12 +10,12 @@ use crate::support::http::{Exchange, data};
 
 /// Reads an answer in the background.
 pub(crate) struct Client {
-    received: Arc<Mutex<Received>>,
+    received: Arc<Mutex<ReceivedAnswer>>,
     task: JoinHandle<()>,
 }
 
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedAnswer {
     /// `None`: the answer has not begun.
     pub(crate) status: Option<u16>,
     /// The frames of a stream, or the one body.
@@ -26,11 +26,11 @@ pub(crate) struct Received {
 
 impl Client {
     pub(crate) fn new(mut exchange: Exchange) -> Self {
-        let received: Arc<Mutex<Received>> = Arc::default();
+        let received: Arc<Mutex<ReceivedAnswer>> = Arc::default();
         let shared = Arc::clone(&received);
         // It panics when an answer breaks off, which ends the task.
         let task = tokio::spawn(async move {
-            let change = |change: &mut dyn FnMut(&mut Received)| change(&mut shared.lock().expect("no panic"));
+            let change = |change: &mut dyn FnMut(&mut ReceivedAnswer)| change(&mut shared.lock().expect("no panic"));
             let status = exchange.status().await;
             change(&mut |received| received.status = Some(status));
             let kind = exchange.header("content-type").await.unwrap_or_default();
@@ -54,12 +54,12 @@ impl Client {
     }
 
     /// The bytes received so far.
-    pub(crate) fn received(&self) -> Received {
+    pub(crate) fn received(&self) -> ReceivedAnswer {
         self.received.lock().expect("no panic").clone()
     }
 
     /// Waits for the end of the answer, whichever it is.
-    pub(crate) async fn end(self) -> Received {
+    pub(crate) async fn end(self) -> ReceivedAnswer {
         let Self { received, mut task } = self;
         let ended = tokio::time::timeout(Duration::from_secs(20), &mut task).await;
         let received = received.lock().expect("no panic").clone();
@@ -68,7 +68,7 @@ impl Client {
     }
 
     /// The client leaves.
-    pub(crate) async fn leave(self) -> Received {
+    pub(crate) async fn leave(self) -> ReceivedAnswer {
         self.task.abort();
         let _ = self.task.await;
         self.received.lock().expect("no panic").clone()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Received};
+use crate::client::{Client, ReceivedAnswer};
 use crate::member::{Member, Stand};
 use crate::support::agent::{approval_request, text_reply};
 use crate::support::gateway::{last_input_text, user_turn_in};
@@ -201,7 +201,7 @@ fn is_end(frame: &Value) -> bool {
 }
 
 /// The events that a client of the Agent API received are the stored ones.
-fn expect_stored(received: &Received, stored: &[Value], what: &str) {
+fn expect_stored(received: &ReceivedAnswer, stored: &[Value], what: &str) {
     for frame in &received.frames {
         let is_stored = stored.iter().any(|known| known == frame);
         // A stream that was broken off may say so: that is no event of the run.

@@ -10,7 +10,7 @@ use crate::support::http::Response;
 use crate::support::pairs::{ALL_PROTOCOLS, Decision, Protocol, native, runs, task, texts_of};
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};
-use crate::{Opened, all_stores, played};
+use crate::{OpenedCopy, all_stores, played};
 
 /// Asserts that an answer is a success and has a text.
 fn assert_text(answer: &Response, text: &str, what: &str) {
@@ -22,7 +22,7 @@ fn assert_text(answer: &Response, text: &str, what: &str) {
 #[tokio::test]
 async fn every_run_is_shown_followed_and_listed_as_it_was() {
     for files in all_stores() {
-        let opened = Opened::start(files, 0).await;
+        let opened = OpenedCopy::start(files, 0).await;
         let (ann, contents, what) = (opened.stand.ann(), &opened.contents, &opened.what);
         assert_eq!(total(&ann).await, contents.documents.runs, "{what}");
 
@@ -105,7 +105,7 @@ async fn every_open_item_is_answered_over_another_protocol() {
 async fn answer_all(answerer: impl Fn(usize, Protocol) -> Protocol) {
     for number in 0..4 {
         for files in all_stores() {
-            let opened = Opened::start(files, 0).await;
+            let opened = OpenedCopy::start(files, 0).await;
             let ann = opened.stand.ann();
             for (place, waiting) in opened.contents.waiting.iter().enumerate() {
                 let answerer = answerer(place + number, waiting.asker());
@@ -238,10 +238,10 @@ async fn is_free(ann: &Gateway, session: &str, what: &str) {
 async fn conversations_with_agents_of_every_protocol_continue_and_their_items_are_accepted_and_rejected() {
     for end in [0, 1] {
         for files in all_stores() {
-            played::continue_all(&Opened::start(files, end).await, end).await;
+            played::continue_all(&OpenedCopy::start(files, end).await, end).await;
         }
         for files in all_stores() {
-            played::answer_all_over_the_agent_api(&Opened::start(files, end).await, end).await;
+            played::answer_all_over_the_agent_api(&OpenedCopy::start(files, end).await, end).await;
         }
     }
 }
@@ -249,7 +249,7 @@ async fn conversations_with_agents_of_every_protocol_continue_and_their_items_ar
 #[tokio::test]
 async fn resent_conversations_are_recognised() {
     for files in all_stores() {
-        let opened = Opened::start(files, 0).await;
+        let opened = OpenedCopy::start(files, 0).await;
         let ann = opened.stand.ann();
         for resent in &opened.contents.resent {
             let what = format!("{}: {}", opened.what, resent.protocol);
@@ -274,7 +274,7 @@ async fn a_push_config_is_listed_and_its_receiver_gets_the_answered_task() {
         let receiver = Upstream::always(Reply::complete(200, &[], "{}"));
         let contents = files.contents();
         files.move_receivers(&contents.push.receiver, &receiver.url(""));
-        let opened = Opened::start(files, 0).await;
+        let opened = OpenedCopy::start(files, 0).await;
         let (ann, what, push) = (opened.stand.ann(), &opened.what, &opened.contents.push);
         let id = push.waiting.run.trim_start_matches("response_");
         let listed = a2a(&ann, "ListTaskPushNotificationConfigs", &json!({ "taskId": id })).await;
@@ -304,7 +304,7 @@ async fn used_tokens_still_count() {
         let contents = files.contents();
         let today = day_of_today();
         files.move_tokens(contents.day, today);
-        let opened = Opened::start(files, 0).await;
+        let opened = OpenedCopy::start(files, 0).await;
         let eve = opened.stand.caller("eve");
         let refused = eve.post("/agents/demo/process", &user_turn_in("more", "echo more")).await;
         // A new day has begun meanwhile.
@@ -318,7 +318,7 @@ async fn used_tokens_still_count() {
 #[tokio::test]
 async fn documents_of_clients_are_read_and_continued() {
     for files in all_stores() {
-        let opened = Opened::start(files, 0).await;
+        let opened = OpenedCopy::start(files, 0).await;
         let (ann, what, documents) = (opened.stand.ann(), &opened.what, &opened.contents.documents);
 
         let path = format!("/v1/conversations/{}/items?order=asc", documents.conversation);

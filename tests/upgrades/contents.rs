@@ -13,13 +13,13 @@ pub(crate) struct Contents {
     /// Runs of the demo agent with open items.
     pub(crate) waiting: Vec<Waiting>,
     /// Runs of the demo agent that have ended.
-    pub(crate) ended: Vec<Ended>,
+    pub(crate) ended: Vec<EndedRun>,
     /// Conversations of clients that send their whole history.
     pub(crate) resent: Vec<Resent>,
     /// Conversations with scripted agents, one turn long.
     pub(crate) played: Vec<PlayedTurn>,
     /// All requests that the scripted agents received, so that they know their tasks and sessions again.
-    pub(crate) received: Vec<Received>,
+    pub(crate) received: Vec<ScriptedRequest>,
     pub(crate) push: Push,
     pub(crate) documents: Documents,
     /// The day on which the tokens were counted, in days since 1970.
@@ -58,7 +58,7 @@ pub(crate) fn protocol(name: &str) -> Protocol {
 
 /// A run that has ended.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct EndedRun {
     pub(crate) protocol: String,
     pub(crate) command: String,
     pub(crate) session: String,
@@ -145,7 +145,7 @@ impl StoredTalk {
 
 /// A request that a scripted agent received.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Received {
+pub(crate) struct ScriptedRequest {
     pub(crate) agent: String,
     method: String,
     path: String,
@@ -153,7 +153,7 @@ pub(crate) struct Received {
     body: String,
 }
 
-impl Received {
+impl ScriptedRequest {
     pub(crate) fn new(agent: &str, request: &ReceivedRequest) -> Self {
         // The agents read no other headers.
         let kept = ["host", "content-type", "a2a-version", "last-event-id"];

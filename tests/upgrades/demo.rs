@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::contents::{Contents, Documents, Ended, Push, Resent, Waiting};
+use crate::contents::{Contents, Documents, EndedRun, Push, Resent, Waiting};
 use crate::stand::Stand;
 use crate::support::gateway::{Gateway, user_turn_in};
 use crate::support::http::Response;
@@ -81,7 +81,7 @@ pub(crate) fn texts_of_run(run: &Value) -> String {
     texts_of(&run["output"].to_string())
 }
 
-async fn end(gateway: &Gateway, protocol: Protocol, command: &str) -> Ended {
+async fn end(gateway: &Gateway, protocol: Protocol, command: &str) -> EndedRun {
     let name = format!("{}-{}", protocol.name(), command.replace(' ', "-"));
     let answer = protocol.say(gateway, &name, command, None).await;
     // A client of Responses names no session, so its latest run of all is the one.
@@ -93,7 +93,7 @@ async fn end(gateway: &Gateway, protocol: Protocol, command: &str) -> Ended {
     let id = run["id"].as_str().expect("an id").to_owned();
     let run = gateway.run("demo", &id).await;
     assert_ne!(run["status"], "in_progress", "{}", answer.text());
-    Ended {
+    EndedRun {
         protocol: protocol.name().to_owned(),
         command: command.to_owned(),
         session: run["session_id"].as_str().expect("a session").to_owned(),

@@ -44,14 +44,14 @@ fn all_stores() -> impl Iterator<Item = Files> {
 }
 
 /// A gateway of today on a copy of a store.
-pub(crate) struct Opened {
+pub(crate) struct OpenedCopy {
     pub(crate) stand: Stand,
     pub(crate) contents: Contents,
     /// Names the store in failures.
     pub(crate) what: String,
 }
 
-impl Opened {
+impl OpenedCopy {
     /// Starts the gateway. `end`: the end of the scenarios that scripted agents play.
     pub(crate) async fn start(files: Files, end: usize) -> Self {
         let what = files.name();

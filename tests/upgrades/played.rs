@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use interlingua_core::loss::ContentKind;
 use interlingua_core::pending::Decision;
 use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Scenario, Tool, Turn};
-use interlingua_testing_clients::{End, ScriptedClient, Shown, Talk};
+use interlingua_testing_clients::{End, ScriptedClient, ShownTurn, Talk};
 use serde_json::{Value, json};
 
-use crate::Opened;
+use crate::OpenedCopy;
 use crate::contents::{PlayedTurn, StoredTalk};
 use crate::demo::{newest, open_items};
 use crate::stand::{Stand, client};
@@ -127,7 +127,12 @@ async fn begin(stand: &Stand, agent: &str, client: &dyn ScriptedClient, scenario
 }
 
 /// Sends a request of a scripted client and reads the answer.
-async fn exchange(stand: &Stand, client: &dyn ScriptedClient, acts: &[ClientAct], talk: &mut Talk) -> (Shown, String) {
+async fn exchange(
+    stand: &Stand,
+    client: &dyn ScriptedClient,
+    acts: &[ClientAct],
+    talk: &mut Talk,
+) -> (ShownTurn, String) {
     let request = client.request(acts, talk);
     let mut open = stand.send(&request).await;
     let status = open.status().await;
@@ -149,14 +154,14 @@ async fn exchange(stand: &Stand, client: &dyn ScriptedClient, acts: &[ClientAct]
 }
 
 /// Plays the second turn of every stored conversation with its own client, with one of the two ends.
-pub(crate) async fn continue_all(opened: &Opened, end: usize) {
+pub(crate) async fn continue_all(opened: &OpenedCopy, end: usize) {
     for turn in &opened.contents.played {
         let scenario = find(scenario_name(&turn.scenario), end);
         let what = format!("{}: {} with {} and {}, end {end}", opened.what, turn.scenario, turn.agent, turn.client);
         let client = client(&turn.client);
         let mut talk = turn.talk.restore();
         let mut answers = Vec::new();
-        let mut last = Shown::default();
+        let mut last = ShownTurn::default();
         for acts in requests(&*client, &scenario.turns[1].client) {
             let (shown, answer) = exchange(&opened.stand, &*client, &acts, &mut talk).await;
             answers.push(answer);
@@ -169,7 +174,7 @@ pub(crate) async fn continue_all(opened: &Opened, end: usize) {
 }
 
 /// Answers the items of every stored conversation over the Agent API, the last one first.
-pub(crate) async fn answer_all_over_the_agent_api(opened: &Opened, end: usize) {
+pub(crate) async fn answer_all_over_the_agent_api(opened: &OpenedCopy, end: usize) {
     let ann = opened.stand.ann();
     for turn in &opened.contents.played {
         let scenario = find(scenario_name(&turn.scenario), end);
@@ -209,7 +214,7 @@ fn message(act: &ClientAct, items: &[String]) -> Option<Value> {
 }
 
 /// The agent received what the client sent, and nothing else.
-fn assert_received(opened: &Opened, turn: &PlayedTurn, scenario: &Scenario, what: &str) {
+fn assert_received(opened: &OpenedCopy, turn: &PlayedTurn, scenario: &Scenario, what: &str) {
     let mark = turn.talk.restore().mark;
     let received = opened.stand.stage.received(mark).unwrap_or_else(|| panic!("{what}: no request reached the agent"));
     let ignored = |kind: ContentKind| match kind {

@@ -11,7 +11,7 @@ use interlingua_core::testkit::scenario::Scenario;
 use interlingua_testing_agents::{ScriptedAgent, Stage, Upstream};
 use interlingua_testing_clients::{Request, ScriptedClient};
 
-use crate::contents::Received;
+use crate::contents::ScriptedRequest;
 use crate::files::Files;
 use crate::support::callers::{AUTH, write_keys};
 use crate::support::gateway::{DEMO, Gateway};
@@ -39,7 +39,7 @@ const A2A: &str = "options = { push_allow = [\"127.0.0.1\"], push_allow_http = t
 
 impl Stand {
     /// Starts the agents, which play these scenarios and receive these requests again, and then the gateway.
-    pub(crate) async fn start(files: Files, plays: Vec<Scenario>, received: &[Received]) -> Self {
+    pub(crate) async fn start(files: Files, plays: Vec<Scenario>, received: &[ScriptedRequest]) -> Self {
         let stage = Arc::new(Stage::default());
         for scenario in plays {
             stage.open(scenario, None);
@@ -92,9 +92,9 @@ impl Stand {
     }
 
     /// All requests that the scripted agents received.
-    pub(crate) fn received(&self) -> Vec<Received> {
-        let of = |(agent, server): &(&str, Upstream)| -> Vec<Received> {
-            server.requests().iter().map(|request| Received::new(agent, request)).collect()
+    pub(crate) fn received(&self) -> Vec<ScriptedRequest> {
+        let of = |(agent, server): &(&str, Upstream)| -> Vec<ScriptedRequest> {
+            server.requests().iter().map(|request| ScriptedRequest::new(agent, request)).collect()
         };
         self.agents.iter().flat_map(of).collect()
     }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::{Asks, ClientCapabilities, Media};
+use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
 use interlingua_core::exchange::{AnnouncedUrl, Cors, Learns, Mounted};
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::Sample;
@@ -187,7 +187,7 @@ impl ProtocolAdapter for A2a {
         capabilities.resume = true;
         capabilities.usage = true;
         capabilities.reasoning = options.reasoning != Reasoning::Drop;
-        capabilities.asks = Asks::ALL;
+        capabilities.asks = AskKinds::ALL;
         capabilities
     }
 }

@@ -1,7 +1,7 @@
 //! Content of a turn that a task does not show, or shows in another form
 //! (docs/protocols/a2a.md#what-a-client-receives).
 
-use interlingua_core::contents::{self, Fate, Found};
+use interlingua_core::contents::{self, ContentChange, FoundContent};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::run::Run;
 
@@ -12,7 +12,7 @@ pub(crate) fn note(run: &Run, options: &Options, losses: &mut Losses) {
     contents::note(run, losses, |found| fate(found, options));
 }
 
-fn fate(found: &Found<'_>, options: &Options) -> Fate {
+fn fate(found: &FoundContent<'_>, options: &Options) -> ContentChange {
     use ContentKind as K;
     match found.kind {
         K::Reasoning if options.reasoning == Reasoning::Drop => {

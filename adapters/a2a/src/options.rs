@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::RunRetention;
-use interlingua_core::public_address::{Allowed, Policy};
+use interlingua_core::public_address::{AddressException, Policy};
 use interlingua_core::size::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ pub struct Options {
     /// Body of push notifications for 0.3 receivers.
     pub push_v03: PushV03,
     /// Addresses, networks and host names that may receive pushes although they are not public.
-    pub push_allow: Vec<Allowed>,
+    pub push_allow: Vec<AddressException>,
     /// True to allow `http` receivers.
     pub push_allow_http: bool,
     /// Allowed receiver ports. Empty: any.

@@ -21,7 +21,7 @@ use crate::serve::{COLLECTION, Config};
 use crate::time::Timestamp;
 use crate::updates::{Change, Piece, Update, Updates};
 use crate::wire::v03::V03;
-use crate::wire::{Artifact, ArtifactUpdate, Encoded, Item, Part, Raw, State, Status, StatusUpdate, Task};
+use crate::wire::{Artifact, ArtifactUpdate, EncodedValue, Item, Part, Raw, State, Status, StatusUpdate, Task};
 use crate::{Route, parts, task};
 
 /// The push notifiers of a route.
@@ -141,7 +141,7 @@ impl Receiver {
 
     /// The request for one event, or for the complete task instead.
     fn event_request(&self, item: &Item<'_>, run: &Run) -> PushRequest {
-        if self.sends_tasks() { self.task_request(run) } else { self.request(&Encoded(item, self.wire_format())) }
+        if self.sends_tasks() { self.task_request(run) } else { self.request(&EncodedValue(item, self.wire_format())) }
     }
 
     fn task_request(&self, run: &Run) -> PushRequest {
@@ -191,13 +191,13 @@ impl Receiver {
                 let sent = sent.into_iter().map(|message| message.in_task(task, context));
                 self.snapshot
                     .history
-                    .add_input(sent.map(|message| Json::from_serialize(&Encoded(&message, WireFormat::V03))));
+                    .add_input(sent.map(|message| Json::from_serialize(&EncodedValue(&message, WireFormat::V03))));
                 self.snapshot.at = self.snapshot.at.max(step.at);
             }
             Update::TurnWithdrawn { keep_input } => self.snapshot.history.withdraw(*keep_input),
             Update::Status(change) => {
                 let message = change.message.clone().map(|message| message.in_task(task, context));
-                let message = message.map(|message| Json::from_serialize(&Encoded(&message, WireFormat::V03)));
+                let message = message.map(|message| Json::from_serialize(&EncodedValue(&message, WireFormat::V03)));
                 self.snapshot.history.set(message, |new, old| new == old);
                 (self.snapshot.state, self.snapshot.at) = (change.state, step.at);
             }

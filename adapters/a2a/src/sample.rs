@@ -5,12 +5,12 @@ use serde_json::json;
 
 use crate::dialect::WireFormat;
 use crate::input::as_sent;
-use crate::wire::Encoded;
+use crate::wire::EncodedValue;
 
 /// A message over JSON-RPC, streamed; that of the client itself if a run is shown that it began.
 pub(crate) fn request(input: &SampleInput<'_>) -> SampleRequest {
     let sent = input.began.and_then(|run| as_sent(run, 0).pop());
-    let sent = sent.and_then(|message| serde_json::to_value(Encoded(&message, WireFormat::V1)).ok());
+    let sent = sent.and_then(|message| serde_json::to_value(EncodedValue(&message, WireFormat::V1)).ok());
     let mut message = sent.unwrap_or_else(
         || json!({ "messageId": input.id.to_string(), "role": "ROLE_USER", "parts": [{ "text": input.text }] }),
     );

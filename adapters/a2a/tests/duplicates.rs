@@ -7,9 +7,9 @@ use interlingua_core::call::{Call, DocumentCall, Page, Replaces, Reply, RunCall}
 use interlingua_core::testkit::TestRun;
 use interlingua_core::{Json, Record};
 use serde_json::json;
-use support::{ClientRequest, Decoded, Host, about, user, with};
+use support::{ClientRequest, DecodedExchange, Host, about, user, with};
 
-fn sent() -> (Host, Decoded) {
+fn sent() -> (Host, DecodedExchange) {
     let host = with(json!({ "deduplicate": "context" }));
     let mut body = user("hi");
     body["message"]["contextId"] = json!("session-1");
@@ -34,7 +34,7 @@ fn claimed(by: &str) -> Vec<(String, Json)> {
 }
 
 /// The key, the value, and what it may replace.
-fn put(decoded: &Decoded) -> (String, Json, Replaces) {
+fn put(decoded: &DecodedExchange) -> (String, Json, Replaces) {
     match &decoded.call {
         Ok(Call::Document(DocumentCall::Put { collection, key, value, replaces })) if collection == "claims" => {
             (key.clone(), value.clone(), replaces.clone())

@@ -12,7 +12,7 @@ use interlingua_core::model::{MessageType, Role};
 use interlingua_core::testkit::{self, laws};
 use interlingua_core::{End, Json, Record, RunCall};
 use serde_json::{Value, json};
-use support::{Answer, ClientRequest, Decoded, about, host, lines, user, user_v03, with};
+use support::{Answer, ClientRequest, DecodedExchange, about, host, lines, user, user_v03, with};
 
 /// A streaming request in each dialect, by name.
 fn dialects() -> [(&'static str, ClientRequest<'static>); 4] {
@@ -95,7 +95,7 @@ fn replay_into(from: &Record, to: &mut Record) {
     }
 }
 
-fn streamed(decoded: Decoded, record: &Record) -> Answer {
+fn streamed(decoded: DecodedExchange, record: &Record) -> Answer {
     let (record, about) = waiting(record);
     decoded.streamed(&record, about)
 }

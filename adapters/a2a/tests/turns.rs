@@ -262,7 +262,7 @@ fn a_working_task_queues_or_rejects_messages() {
 }
 
 /// The frames of a stream over `record` that starts with the snapshot `seen`.
-fn stream_from(decoded: &mut support::Decoded, record: &Record, about: RunInfo, seen: &Record) -> Vec<Value> {
+fn stream_from(decoded: &mut support::DecodedExchange, record: &Record, about: RunInfo, seen: &Record) -> Vec<Value> {
     let mut encoder = StreamEncoder::new(decoded.exchange.as_mut());
     encoder.begin(TestRun::with_info(seen, about).view());
     record.steps(seen.len()).for_each(|step| encoder.step(step));

@@ -7,7 +7,7 @@ use interlingua_core::call::Reply;
 use interlingua_core::testkit::NOW;
 use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use serde_json::{Value, json};
-use support::{ClientRequest, Decoded, Host, host, user, with};
+use support::{ClientRequest, DecodedExchange, Host, host, user, with};
 
 const PATH: &str = "/.well-known/agent-card.json";
 
@@ -17,7 +17,7 @@ fn begins_with_the_upstream(options: &Value) -> Host {
     with(all)
 }
 
-fn looked_up(decoded: &Decoded) -> WellKnownDocument {
+fn looked_up(decoded: &DecodedExchange) -> WellKnownDocument {
     match &decoded.call {
         Ok(Call::FetchedDocument(publication)) => publication.clone(),
         other => panic!("no lookup: {other:?}"),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::{self, Asks, ClientCapabilities};
+use interlingua_core::capability::{self, AskKinds, ClientCapabilities};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
 use interlingua_core::fallback::Fallback;
@@ -221,7 +221,7 @@ impl ProtocolAdapter for AgKit {
             capabilities.output_media = capability::Media::ALL;
         }
         capabilities.reasoning = options.reasoning != Reasoning::Drop;
-        capabilities.asks = Asks::ALL;
+        capabilities.asks = AskKinds::ALL;
         capabilities
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::echo::Echo;
 use crate::encode::Encoder;
-use crate::serve::Shared;
+use crate::serve::MountedRoute;
 
 /// The last message of the assistant in a client's list.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,13 +62,13 @@ impl LastAnswer {
 /// Judges runs of one route.
 #[derive(Debug)]
 pub(crate) struct Judge {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     /// `None`: the list has no message of the assistant.
     last: Option<LastAnswer>,
 }
 
 impl Judge {
-    pub(crate) fn new(shared: Arc<Shared>, last: Option<LastAnswer>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>, last: Option<LastAnswer>) -> Self {
         Self { shared, last }
     }
 }

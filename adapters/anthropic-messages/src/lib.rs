@@ -35,7 +35,7 @@ pub use options::Options;
 use serve::count::Count;
 use serve::create::Create;
 use serve::models::Models;
-use serve::{Hello, ResponseHeaders, Shared};
+use serve::{Hello, MountedRoute, ResponseHeaders};
 
 /// The Anthropic Messages adapter.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ impl ProtocolAdapter for AnthropicMessages {
     fn mount(mount: &Mount, mut options: Options) -> Result<Mounted, String> {
         options.check()?;
         let models = ModelNames::new(&mount.agents, std::mem::take(&mut options.models), options.any_model)?;
-        let shared = Arc::new(Shared { options, models });
+        let shared = Arc::new(MountedRoute { options, models });
 
         let model = mount.agents.first().map_or("", |agent| agent.name.as_str());
         let curl = vec![format!(
@@ -89,7 +89,7 @@ impl ProtocolAdapter for AnthropicMessages {
 }
 
 /// The table of docs/protocols/anthropic-messages.md#endpoints, more specific paths first.
-fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
+fn endpoints(shared: &Arc<MountedRoute>) -> Vec<Endpoint> {
     let mut table = Vec::new();
     if shared.options.count_tokens.0 {
         table.push(Endpoint::post("/v1/messages/count_tokens", sharing(shared, Count::new)));

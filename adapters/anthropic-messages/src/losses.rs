@@ -1,7 +1,7 @@
 //! Content of a turn that an answer does not show, or shows in another form
 //! (docs/protocols/anthropic-messages.md#what-is-lost).
 
-use interlingua_core::contents::{self, Extent, Fate, Found};
+use interlingua_core::contents::{self, ContentChange, FoundContent, LossScope};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::model_options::DataDisplay;
 use interlingua_core::pending::PendingKind;
@@ -10,17 +10,17 @@ use interlingua_core::{Extra, Json};
 
 use crate::echo::{Echo, Thinking};
 use crate::options::{InlineImages, Options, ToolItems};
-use crate::serve::Shared;
+use crate::serve::MountedRoute;
 
 /// Notes the losses of the last turn.
-pub(crate) fn note(run: &Run, extent: Extent, echo: &Echo, shared: &Shared, losses: &mut Losses) {
+pub(crate) fn note(run: &Run, extent: LossScope, echo: &Echo, shared: &MountedRoute, losses: &mut Losses) {
     for _ in 0..echo.hosted_tools {
         losses.lost(ContentKind::ToolDeclaration, "tools that Anthropic would run, or that have no schema");
     }
     contents::note(run, losses, |found| extent.fate(found.kind).or_else(|| fate(found, run, echo, shared)));
 }
 
-fn fate(found: &Found<'_>, run: &Run, echo: &Echo, shared: &Shared) -> Fate {
+fn fate(found: &FoundContent<'_>, run: &Run, echo: &Echo, shared: &MountedRoute) -> ContentChange {
     use ContentKind as K;
     let options = &shared.options;
     match found.kind {
@@ -54,7 +54,7 @@ fn fate(found: &Found<'_>, run: &Run, echo: &Echo, shared: &Shared) -> Fate {
 }
 
 /// The form of media.
-fn media_as(found: &Found<'_>, options: &Options) -> &'static str {
+fn media_as(found: &FoundContent<'_>, options: &Options) -> &'static str {
     match (found.is_inline(), options.inline_images) {
         (false, _) => "shown as a link in the text",
         (true, InlineImages::Note) => "only its name and size are shown, in the text",
@@ -63,7 +63,7 @@ fn media_as(found: &Found<'_>, options: &Options) -> &'static str {
     }
 }
 
-fn asked_as(kind: ContentKind, echo: &Echo, shared: &Shared) -> &'static str {
+fn asked_as(kind: ContentKind, echo: &Echo, shared: &MountedRoute) -> &'static str {
     let asker = shared.options.asker();
     let kind = if kind == ContentKind::Approval { PendingKind::Approval } else { PendingKind::Input };
     if asker.is_call(kind, &|name| echo.declares(name)) {
@@ -73,7 +73,7 @@ fn asked_as(kind: ContentKind, echo: &Echo, shared: &Shared) -> &'static str {
     }
 }
 
-fn has_urls(found: &Found<'_>) -> bool {
+fn has_urls(found: &FoundContent<'_>) -> bool {
     let of = |fields: Option<&Json>| -> Vec<Extra> { fields.and_then(Json::decode).unwrap_or_default() };
     let metadata: Option<Extra> = found.message.and_then(|message| message.metadata.as_ref()?.decode());
     let own = of(found.slot.and_then(|slot| slot.extra.get("annotations")));

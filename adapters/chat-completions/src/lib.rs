@@ -34,10 +34,10 @@ pub use connect::{
     ChatCompletionsUpstream, LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField,
 };
 pub use options::{InlineImages, Options, Reasoning, ToolItems, ToolParts};
-use serve::Shared;
+use serve::MountedRoute;
 use serve::complete::Complete;
 use serve::list::List;
-use serve::stored::Stored;
+use serve::stored::StoredCompletion;
 
 /// Serves OpenAI Chat Completions.
 pub struct ChatCompletions;
@@ -57,7 +57,7 @@ impl ProtocolAdapter for ChatCompletions {
 
         let max_body = options.max_body.map(Size::bytes);
         let session = options.session.iter().find(|name| name.contains('-')).cloned();
-        let shared = Arc::new(Shared { options, names });
+        let shared = Arc::new(MountedRoute { options, names });
         let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
         Ok(Mounted {
             curl,
@@ -86,14 +86,14 @@ impl ProtocolAdapter for ChatCompletions {
 }
 
 /// The table of docs/protocols/chat-completions.md#endpoints.
-fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
+fn endpoints(shared: &Arc<MountedRoute>) -> Vec<Endpoint> {
     let mut table = vec![Endpoint::post("/chat/completions", sharing(shared, Complete::new))];
     if shared.options.stored_completions.0 {
         table.extend([
-            Endpoint::get("/chat/completions/{id}/messages", sharing(shared, Stored::messages)),
-            Endpoint::get("/chat/completions/{id}", sharing(shared, Stored::retrieve)),
-            Endpoint::post("/chat/completions/{id}", sharing(shared, Stored::update)),
-            Endpoint::delete("/chat/completions/{id}", sharing(shared, Stored::delete)),
+            Endpoint::get("/chat/completions/{id}/messages", sharing(shared, StoredCompletion::messages)),
+            Endpoint::get("/chat/completions/{id}", sharing(shared, StoredCompletion::retrieve)),
+            Endpoint::post("/chat/completions/{id}", sharing(shared, StoredCompletion::update)),
+            Endpoint::delete("/chat/completions/{id}", sharing(shared, StoredCompletion::delete)),
             Endpoint::get("/chat/completions", sharing(shared, List::new)),
         ]);
     }

@@ -2,7 +2,7 @@
 //! (docs/protocols/chat-completions.md#what-clients-do-not-get).
 
 use interlingua_core::answer::chat::ApprovalForm;
-use interlingua_core::contents::{self, Extent, Fate, Found};
+use interlingua_core::contents::{self, ContentChange, FoundContent, LossScope};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::model_options::DataDisplay;
 use interlingua_core::run::Run;
@@ -12,11 +12,11 @@ use crate::echo::Echo;
 use crate::options::{InlineImages, Options, Reasoning, ToolItems};
 
 /// Notes the losses of the last turn.
-pub(crate) fn note(run: &Run, extent: Extent, echo: &Echo, options: &Options, losses: &mut Losses) {
+pub(crate) fn note(run: &Run, extent: LossScope, echo: &Echo, options: &Options, losses: &mut Losses) {
     contents::note(run, losses, |found| extent.fate(found.kind).or_else(|| fate(found, echo, options)));
 }
 
-fn fate(found: &Found<'_>, echo: &Echo, options: &Options) -> Fate {
+fn fate(found: &FoundContent<'_>, echo: &Echo, options: &Options) -> ContentChange {
     use ContentKind as K;
     match found.kind {
         K::Structure => Some((Change::Changed, "the texts of several messages are joined")),
@@ -55,7 +55,7 @@ fn fate(found: &Found<'_>, echo: &Echo, options: &Options) -> Fate {
 }
 
 /// True if a text has notes that this protocol has no form for.
-fn has_others(found: &Found<'_>) -> bool {
+fn has_others(found: &FoundContent<'_>) -> bool {
     let list = |json: Option<&Json>| json.and_then(Json::decode::<Vec<Extra>>).unwrap_or_default();
     let metadata = found.message.and_then(|message| message.metadata.as_ref()).and_then(Json::decode::<Extra>);
     let own = list(found.slot.and_then(|slot| slot.extra.get("annotations")));

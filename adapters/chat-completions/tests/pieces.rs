@@ -12,7 +12,7 @@ use support::record;
 
 /// A call of the model.
 #[derive(Clone, Debug, PartialEq)]
-struct Wanted {
+struct ModelCall {
     name: &'static str,
     arguments: Value,
 }
@@ -56,7 +56,7 @@ enum Form {
     Placeholder,
 }
 
-fn wanted() -> impl Strategy<Value = Wanted> {
+fn wanted() -> impl Strategy<Value = ModelCall> {
     let value = prop_oneof![
         any::<u8>().prop_map(Value::from),
         "[a-zä\\\\\"{}:, \n👀]{0,8}".prop_map(Value::from),
@@ -65,7 +65,7 @@ fn wanted() -> impl Strategy<Value = Wanted> {
     ];
     let fields = proptest::collection::btree_map(select(vec!["q", "path", "größe", "a b"]), value, 1..4);
     (select(vec!["look", "send_mail", "f"]), fields)
-        .prop_map(|(name, fields)| Wanted { name, arguments: json!(fields) })
+        .prop_map(|(name, fields)| ModelCall { name, arguments: json!(fields) })
 }
 
 fn labels() -> impl Strategy<Value = (Labels, Name, Form)> {
@@ -102,7 +102,7 @@ fn cut(text: &str, cuts: &[prop::sample::Index], form: Form) -> Vec<String> {
 /// The pieces of a call, in order.
 fn pieces(
     place: usize,
-    call: &Wanted,
+    call: &ModelCall,
     (labels, name, form): (Labels, Name, Form),
     cuts: &[prop::sample::Index],
 ) -> Vec<Value> {
@@ -173,14 +173,14 @@ fn read(pieces: &[Value]) -> Record {
     record("{}", &lines.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn calls(record: &Record) -> Vec<Wanted> {
+fn calls(record: &Record) -> Vec<ModelCall> {
     let messages = record.run().messages.iter().filter(|message| message.kind == MessageType::FunctionCall);
     let data = messages.flat_map(|message| message.slots.iter().map(|slot| slot.content()));
     data.map(|content| {
         let data: Value = content.as_data().and_then(interlingua_core::Json::decode).expect("a call");
         let name = ["look", "send_mail", "f"].into_iter().find(|name| data["name"] == **name);
         let arguments = data["arguments"].as_str().expect("a text");
-        Wanted {
+        ModelCall {
             name: name.unwrap_or_else(|| panic!("{data}")),
             arguments: serde_json::from_str(arguments).unwrap_or_else(|_| panic!("{arguments}")),
         }
@@ -218,8 +218,8 @@ proptest! {
         });
         let pieces = interleaved(each.collect(), &choices);
         let mut found = calls(&read(&pieces));
-        let mut wanted: Vec<Wanted> = all.into_iter().map(|(call, ..)| call).collect();
-        let order = |call: &Wanted| (call.name, call.arguments.to_string());
+        let mut wanted: Vec<ModelCall> = all.into_iter().map(|(call, ..)| call).collect();
+        let order = |call: &ModelCall| (call.name, call.arguments.to_string());
         found.sort_by_key(order);
         wanted.sort_by_key(order);
         prop_assert_eq!(found, wanted, "{:?}", pieces);

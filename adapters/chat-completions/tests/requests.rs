@@ -2,7 +2,7 @@
 
 mod support;
 
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs};
 use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::model::AgentRequest;
@@ -290,7 +290,7 @@ fn approvals_are_sent_as_text() {
         .expect("an item");
     let asked = json!({ "type": "mcp_approval_request", "role": "assistant", "content": [{ "type": "data",
         "data": { "id": "p1", "name": "send_mail", "arguments": "{\"to\":\"a\"}" } }] });
-    let rejected = Decided { text: Some("not today".into()), ..Decided::new(Decision::Reject) };
+    let rejected = CheckedDecision { text: Some("not today".into()), ..CheckedDecision::new(Decision::Reject) };
     let answer = serde_json::to_value(rejected.message(&item, false)).expect("JSON");
     assert_eq!(
         messages("{}", &json!([asked, answer]), "null"),
@@ -301,7 +301,7 @@ fn approvals_are_sent_as_text() {
     );
 
     // Without the request in the history, the item says what was decided about.
-    let input = vec![Decided::new(Decision::Accept).message(&item, false)];
+    let input = vec![CheckedDecision::new(Decision::Accept).message(&item, false)];
     let request = AgentRequest { input: input.into(), ..AgentRequest::default() };
     let (state, answered) = (Json::null(), [item]);
     let turn = TurnRequest::new(&request, &state, &answered);

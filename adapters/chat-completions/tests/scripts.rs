@@ -14,16 +14,16 @@ const CARRIED: &[Feature] =
 
 /// Something said: its sort, and the text or the call.
 #[derive(Clone, Debug, PartialEq)]
-enum Said {
+enum Utterance {
     Text(&'static str, String),
     Call(ToolCall),
 }
 
 /// The content of a record, in order. This protocol does not separate two texts of one kind.
-fn said(record: &Record) -> Vec<Said> {
-    let mut all: Vec<Said> = Vec::new();
+fn said(record: &Record) -> Vec<Utterance> {
+    let mut all: Vec<Utterance> = Vec::new();
     for message in record.run().messages.iter().map(|message| message.to_model()) {
-        all.extend(message.calls().map(Said::Call));
+        all.extend(message.calls().map(Utterance::Call));
         for content in &message.content {
             let (sort, text) = match &content.body {
                 Body::Text(text) if message.kind == MessageType::Reasoning => ("reasoning_content", text),
@@ -32,9 +32,9 @@ fn said(record: &Record) -> Vec<Said> {
                 _ => continue,
             };
             match all.last_mut() {
-                Some(Said::Text(last, before)) if *last == sort => before.push_str(text),
+                Some(Utterance::Text(last, before)) if *last == sort => before.push_str(text),
                 _ if text.is_empty() => {}
-                _ => all.push(Said::Text(sort, text.clone())),
+                _ => all.push(Utterance::Text(sort, text.clone())),
             }
         }
     }
@@ -42,7 +42,7 @@ fn said(record: &Record) -> Vec<Said> {
 }
 
 /// The same as a server of this protocol streams it.
-fn written(said: &[Said], usage: Option<&str>) -> String {
+fn written(said: &[Utterance], usage: Option<&str>) -> String {
     let halves = |text: &str| {
         let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);
         [text[..middle].to_owned(), text[middle..].to_owned()]
@@ -51,10 +51,10 @@ fn written(said: &[Said], usage: Option<&str>) -> String {
     let mut index = 0;
     for said in said {
         match said {
-            Said::Text(field, text) => {
+            Utterance::Text(field, text) => {
                 frames.extend(halves(text).map(|piece| chunk(&format!(r#""{field}":{}"#, json!(piece)), "")));
             }
-            Said::Call(call) => {
+            Utterance::Call(call) => {
                 let head = json!([{ "index": index, "id": call.call_id, "type": "function", "function": { "name": call.name, "arguments": "" } }]);
                 frames.push(chunk(&format!(r#""tool_calls":{head}"#), ""));
                 for piece in halves(&call.arguments) {

@@ -85,7 +85,7 @@ impl Delete {
         };
 
         out.status(200);
-        out.json(&wire::Deleted { status: "success", message });
+        out.json(&wire::DeletionResponse { status: "success", message });
     }
 }
 

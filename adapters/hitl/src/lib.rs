@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::{Asks, ClientCapabilities, Media};
+use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::{Learns, Mounted};
 use interlingua_core::fallback::Fallback;
@@ -34,7 +34,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-pub use connect::{HitlUpstream, ServiceUser, UpstreamOptions, Words};
+pub use connect::{DecisionWords, HitlUpstream, ServiceUser, UpstreamOptions};
 
 /// The protocol's name in `gateway.toml`.
 const NAME: &str = "hitl";
@@ -164,7 +164,7 @@ impl ProtocolAdapter for Hitl {
         capabilities.output_media = Media::ALL;
         capabilities.cancel = true;
         capabilities.reasoning = options.reasoning == Reasoning::Kwargs;
-        capabilities.asks = Asks::ALL;
+        capabilities.asks = AskKinds::ALL;
         capabilities
     }
 }

@@ -1,7 +1,7 @@
 //! Content of a turn that an answer of the service does not show, or shows in another form
 //! (docs/human-in-the-loop.md#what-is-lost).
 
-use interlingua_core::contents::{self, Fate, Found};
+use interlingua_core::contents::{self, ContentChange, FoundContent};
 use interlingua_core::event::End;
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::run::Run;
@@ -15,7 +15,7 @@ pub(crate) fn note(run: &Run, options: &Options, losses: &mut Losses) {
     contents::note(run, losses, |found| fate(found, has_result, options));
 }
 
-fn fate(found: &Found<'_>, has_result: bool, options: &Options) -> Fate {
+fn fate(found: &FoundContent<'_>, has_result: bool, options: &Options) -> ContentChange {
     use ContentKind as K;
     match found.kind {
         K::Usage => Some((Change::Lost, "the protocol has no usage")),

@@ -120,7 +120,7 @@ pub(crate) struct SessionStatus {
 
 /// The response of delete.
 #[derive(Debug, Serialize)]
-pub(crate) struct Deleted {
+pub(crate) struct DeletionResponse {
     pub(crate) status: &'static str,
     pub(crate) message: String,
 }

@@ -7,7 +7,7 @@
 use interlingua_core::agent_api::{Frame, FrameReader};
 use interlingua_core::agent_event::{AgentError, AgentEvent};
 use interlingua_core::answer::{self, NATIVE_DECISIONS};
-use interlingua_core::capability::{Asks, Cancel, Media, UpstreamCapabilities};
+use interlingua_core::capability::{AskKinds, Cancel, Media, UpstreamCapabilities};
 use interlingua_core::connector::{
     AgentTurn, Connector, EventSink, HttpRequest, Next, Purpose, Refusal, TurnRequest, UpstreamAdapter,
 };
@@ -68,7 +68,7 @@ impl Connector for NativeConnector {
         capabilities.output_media = Media::ALL;
         capabilities.usage = true;
         capabilities.reasoning = true;
-        capabilities.asks = Asks::ALL;
+        capabilities.asks = AskKinds::ALL;
         if self.stop_url.is_some() {
             capabilities.cancel = Cancel::Request;
         }
@@ -244,7 +244,7 @@ impl AgentTurn for NativeTurn {
 #[cfg(test)]
 mod tests {
     use interlingua_core::Json;
-    use interlingua_core::answer::Decided;
+    use interlingua_core::answer::CheckedDecision;
     use interlingua_core::pending::Decision;
     use interlingua_core::tree::Node;
 
@@ -412,7 +412,7 @@ mod tests {
     fn with_requests_adds_a_missing_request_once() {
         let item =
             Pending::parse(&Json::parse(r#"{"id":"appr_1","name":"send_mail"}"#).expect("JSON")).expect("an item");
-        let answer = Decided::new(Decision::Accept).message(&item, false);
+        let answer = CheckedDecision::new(Decision::Accept).message(&item, false);
         let input = [answer, Message::user("and now?")];
 
         let once = with_requests(&input, std::slice::from_ref(&item)).expect("the request is added");

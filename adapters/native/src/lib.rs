@@ -18,7 +18,7 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::capability::{Asks, ClientCapabilities, Media};
+use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
 use interlingua_core::exchange::{Learns, Mounted};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::sample::{SampleInput, SampleRequest};
@@ -140,7 +140,7 @@ impl ProtocolAdapter for Native {
         capabilities.resume = true;
         capabilities.usage = true;
         capabilities.reasoning = true;
-        capabilities.asks = Asks::ALL;
+        capabilities.asks = AskKinds::ALL;
         capabilities.any_protocol_events = options.protocol_events;
         capabilities.names_model = true;
         capabilities

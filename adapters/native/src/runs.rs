@@ -53,7 +53,7 @@ impl Exchange for OneRun {
         match (reply, self.id) {
             (Reply::Run(view), _) => frames::write_response(self.form, view, out),
             (Reply::Done, Some(id)) => {
-                out.json(&Deleted { id: wire::response_id(id), object: "response", deleted: true });
+                out.json(&DeletionResponse { id: wire::response_id(id), object: "response", deleted: true });
             }
             (reply, _) => return Err(fault::unexpected(&reply)),
         }
@@ -70,7 +70,7 @@ impl Exchange for OneRun {
 }
 
 #[derive(Serialize)]
-struct Deleted {
+struct DeletionResponse {
     id: String,
     object: &'static str,
     deleted: bool,

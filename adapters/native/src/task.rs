@@ -39,7 +39,7 @@ impl Exchange for Submit {
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         match reply {
-            Reply::Run(view) => out.json(&Submitted {
+            Reply::Run(view) => out.json(&SubmittedTask {
                 task_id: view.run().id.to_string(),
                 status: "submitted",
                 queue: "stream_query",
@@ -61,7 +61,7 @@ impl Exchange for Submit {
 }
 
 #[derive(Serialize)]
-struct Submitted {
+struct SubmittedTask {
     task_id: String,
     status: &'static str,
     queue: &'static str,
@@ -94,14 +94,14 @@ impl Exchange for Poll {
         let form = self.form;
 
         match view.info.state {
-            RunState::Queued => out.json(&Unfinished { status: "pending", started_at: None }),
+            RunState::Queued => out.json(&UnfinishedTask { status: "pending", started_at: None }),
             RunState::Running => {
                 let started_at = view.run().turns.first().map(|turn| turn.started_at / 1000);
-                out.json(&Unfinished { status: "running", started_at });
+                out.json(&UnfinishedTask { status: "running", started_at });
             }
             // Only runs of other protocols can be waiting. They are reported with the end of their last turn.
             RunState::Waiting | RunState::WaitingForAuth | RunState::Ended(_) => {
-                out.json(&Finished { status: "finished", result: FinalResponse { form, view } })
+                out.json(&FinishedTask { status: "finished", result: FinalResponse { form, view } })
             }
         }
         Ok(Next::Done)
@@ -123,7 +123,7 @@ impl Exchange for Poll {
 }
 
 #[derive(Serialize)]
-struct Unfinished {
+struct UnfinishedTask {
     status: &'static str,
     /// Unix seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,7 +131,7 @@ struct Unfinished {
 }
 
 #[derive(Serialize)]
-struct Finished<'a> {
+struct FinishedTask<'a> {
     status: &'static str,
     result: FinalResponse<'a>,
 }
@@ -174,7 +174,7 @@ impl Stop {
             None if self.session.is_some() => Next::Call(Call::Cancel(self.take_latest())),
             None => {
                 out.status(200);
-                out.json(&Stopped { status: "success", message: "no run is active in the session" });
+                out.json(&StoppedTask { status: "success", message: "no run is active in the session" });
                 Next::Done
             }
         }
@@ -234,7 +234,7 @@ impl Exchange for Stop {
 }
 
 #[derive(Serialize)]
-struct Stopped {
+struct StoppedTask {
     status: &'static str,
     message: &'static str,
 }

@@ -11,7 +11,7 @@ use interlingua_core::pending::Pending;
 use interlingua_core::testkit::{self, NOW, RUN};
 use interlingua_core::{Fault, FaultKind, Json, Out, Record, Reply, RunId, RunPolicy};
 use serde_json::{Value, json};
-use support::{HELLO, Native, Opened, run_info, state};
+use support::{HELLO, Native, OpenExchange, run_info, state};
 
 fn run_call(body: &str) -> RunCall {
     match Native::new("{}").open("POST", "/process", body.as_bytes(), "").1.expect("a request") {
@@ -27,19 +27,19 @@ fn refused(body: &[u8], media: Option<&str>) -> (u16, Value) {
     failed(exchange, &call.expect_err("it is refused"))
 }
 
-fn failed(mut exchange: Opened, fault: &Fault) -> (u16, Value) {
+fn failed(mut exchange: OpenExchange, fault: &Fault) -> (u16, Value) {
     let mut out = Out::new();
     exchange.fail(fault, &mut out);
     (out.head.status, serde_json::from_slice(&out.body).expect("JSON"))
 }
 
-fn replied(mut exchange: Opened, reply: Reply<'_>) -> (u16, Value) {
+fn replied(mut exchange: OpenExchange, reply: Reply<'_>) -> (u16, Value) {
     let mut out = Out::new();
     assert!(matches!(exchange.reply(reply, &mut out), Ok(Next::Done)));
     (out.head.status, serde_json::from_slice(&out.body).expect("JSON"))
 }
 
-fn with_run(exchange: Opened, record: &Record, state: RunState) -> Value {
+fn with_run(exchange: OpenExchange, record: &Record, state: RunState) -> Value {
     let info = run_info(state);
     let (status, body) = replied(exchange, Reply::Run(RunView { record, info: &info, pending: &[] }));
     assert_eq!(status, 0, "the default status, 200");

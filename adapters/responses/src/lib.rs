@@ -18,7 +18,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_core::capability::{Asks, ClientCapabilities, Media};
+use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
 use interlingua_core::exchange::{Endpoint, Method, Mount, Mounted, ProtocolAdapter, sharing};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::model_list::ModelNames;
@@ -36,7 +36,7 @@ pub use options::{
 use serve::conversations::{Conversations, Operation};
 use serve::count::{ContextReport, ReportKind};
 use serve::create::Create;
-use serve::{Cancel, Delete, InputItems, Retrieve, Shared};
+use serve::{Cancel, Delete, InputItems, MountedRoute, Retrieve};
 
 /// The OpenAI Responses adapter.
 pub struct Responses;
@@ -51,7 +51,7 @@ impl ProtocolAdapter for Responses {
             return Err("request_input: must not be empty".to_owned());
         }
 
-        let shared = Arc::new(Shared { options, names });
+        let shared = Arc::new(MountedRoute { options, names });
         let model = mount.agents.first().map_or("", |agent| agent.name.as_str());
         let curl = vec![format!(
             "curl -N {{url}}/responses -H 'content-type: application/json' \
@@ -86,14 +86,14 @@ impl ProtocolAdapter for Responses {
         capabilities.usage = true;
         capabilities.reasoning = options.reasoning != Reasoning::Hide;
         // A question or a login is a call of the function `request_input`.
-        capabilities.asks = Asks::ALL;
+        capabilities.asks = AskKinds::ALL;
         capabilities.names_model = options.forward_model;
         capabilities
     }
 }
 
 /// The table of docs/protocols/responses.md#endpoints, more specific paths first.
-fn endpoints(shared: &Arc<Shared>) -> Vec<Endpoint> {
+fn endpoints(shared: &Arc<MountedRoute>) -> Vec<Endpoint> {
     let conversation = |operation| sharing(shared, move |shared| Conversations::new(shared, operation));
     let options = &shared.options;
 

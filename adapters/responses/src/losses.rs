@@ -1,7 +1,7 @@
 //! Content of a turn that a response does not show, or shows in another form
 //! (docs/protocols/responses.md#what-is-lost).
 
-use interlingua_core::contents::{self, Fate, Found};
+use interlingua_core::contents::{self, ContentChange, FoundContent};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::run::Run;
 use interlingua_core::{Extra, Json};
@@ -20,7 +20,7 @@ fn kind(tool: &Json) -> Option<String> {
     tool.decode::<Extra>()?.get("type")?.decode()
 }
 
-fn fate(found: &Found<'_>, options: &Options) -> Fate {
+fn fate(found: &FoundContent<'_>, options: &Options) -> ContentChange {
     use ContentKind as K;
     match found.kind {
         K::Reasoning if options.reasoning == Reasoning::Hide => {

@@ -9,7 +9,7 @@ use interlingua_core::testkit::{self, laws, wild};
 use interlingua_core::{Call, Record};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use support::{Sent, route, strict};
+use support::{SentRequest, route, strict};
 
 /// Options that change the output.
 const OPTIONS: &[&str] = &[
@@ -28,11 +28,11 @@ fn request(stream: bool) -> String {
     .to_string()
 }
 
-fn send(options: &str) -> Sent {
+fn send(options: &str) -> SentRequest {
     route(options).send("POST", "/responses", &request(true))
 }
 
-fn about(record: &Record, sent: &Sent) -> RunInfo {
+fn about(record: &Record, sent: &SentRequest) -> RunInfo {
     let labels = match &sent.outcome {
         Ok(Call::Run(call)) => call.labels.clone(),
         _ => Json::null(),
@@ -47,7 +47,7 @@ fn streamed(options: &str, record: &Record) -> String {
 }
 
 /// The same response, retrieved by its id.
-fn retrieved(options: &str, target: &str, record: &Record) -> Result<String, Sent> {
+fn retrieved(options: &str, target: &str, record: &Record) -> Result<String, SentRequest> {
     let about = about(record, &send(options));
     let id = record.run().id.to_prefixed("resp_");
     let sent = route(options).send("GET", &format!("/responses/{id}{target}"), "");

@@ -9,7 +9,7 @@ use interlingua_core::model::{Content, Message, MessageType, Role};
 use interlingua_core::testkit::RunBuilder;
 use interlingua_core::{Call, End, Record, RunId};
 use serde_json::{Value, json};
-use support::{HttpReply, Sent, about, mounted, response_id, route, run_id};
+use support::{HttpReply, SentRequest, about, mounted, response_id, route, run_id};
 
 fn hello() -> Record {
     let mut run = RunBuilder::begin_later();
@@ -21,13 +21,13 @@ fn hello() -> Record {
 const BACKGROUND: &str = r#"{"model":"demo","background":true,"store":true}"#;
 
 /// Answers the first lookup with a record.
-fn looked_up(sent: Sent, record: &Record, labels: &str, stored: bool) -> Result<HttpReply, Sent> {
+fn looked_up(sent: SentRequest, record: &Record, labels: &str, stored: bool) -> Result<HttpReply, SentRequest> {
     let mut about = about(record, Json::parse(labels).expect("JSON"));
     about.stored = stored;
     sent.reply_with(Reply::Run(interlingua_core::call::RunView { record, info: &about, pending: &[] }))
 }
 
-fn get(target: &str) -> Sent {
+fn get(target: &str) -> SentRequest {
     route("{}").send("GET", target, "")
 }
 
@@ -168,7 +168,7 @@ fn conversation_id() -> String {
     run_id(0x100).to_prefixed("conv_")
 }
 
-fn session_call(sent: &Sent) -> &SessionCall {
+fn session_call(sent: &SentRequest) -> &SessionCall {
     match &sent.outcome {
         Ok(Call::Session(call)) => call,
         other => panic!("not a session call: {other:?}"),

@@ -17,7 +17,7 @@ use interlingua_responses::Responses;
 pub const TAKEN: usize = 100;
 
 /// A request whose answer is a stream, as a client of this protocol sends it.
-pub struct Streamed {
+pub struct StreamedRequest {
     /// Name of the protocol.
     pub protocol: &'static str,
     /// The difference from other streams of the protocol. Empty: it has one stream.
@@ -31,7 +31,7 @@ pub struct Streamed {
     is_websocket: bool,
 }
 
-impl Streamed {
+impl StreamedRequest {
     /// A POST to a route with these options.
     fn post<A: ProtocolAdapter>(
         form: &'static str,
@@ -131,13 +131,14 @@ const ALL: &[Kind] = &[Kind::Text, Kind::Reasoning, Kind::Arguments];
 /// # Panics
 /// If a protocol refuses its options.
 #[must_use]
-pub fn all() -> Vec<Streamed> {
-    let a2a = |form, path, headers, body| Streamed::post::<A2a>(form, TEXT, "{}", path, headers, body);
-    let thinking = |form, of, options| Streamed::post::<A2a>(form, of, options, "", A2A_V1, RPC_V1);
-    let ag_kit = |form, of, options| Streamed::post::<AgKit>(form, of, options, "/send-message", JSON, SEND_MESSAGE);
-    let responses = |form, body| Streamed::post::<Responses>(form, ALL, "{}", "/responses", JSON, body);
+pub fn all() -> Vec<StreamedRequest> {
+    let a2a = |form, path, headers, body| StreamedRequest::post::<A2a>(form, TEXT, "{}", path, headers, body);
+    let thinking = |form, of, options| StreamedRequest::post::<A2a>(form, of, options, "", A2A_V1, RPC_V1);
+    let ag_kit =
+        |form, of, options| StreamedRequest::post::<AgKit>(form, of, options, "/send-message", JSON, SEND_MESSAGE);
+    let responses = |form, body| StreamedRequest::post::<Responses>(form, ALL, "{}", "/responses", JSON, body);
     vec![
-        Streamed::post::<Native>("", THOUGHTS, "{}", "/process", JSON, r#"{"input":[],"stream":true}"#),
+        StreamedRequest::post::<Native>("", THOUGHTS, "{}", "/process", JSON, r#"{"input":[],"stream":true}"#),
         a2a("JSON-RPC 1.0", "", A2A_V1, RPC_V1),
         a2a("JSON-RPC 0.3", "", A2A_V03, RPC_V03),
         a2a("REST", "/message:stream", A2A_V1, REST),
@@ -146,12 +147,12 @@ pub fn all() -> Vec<Streamed> {
         ag_kit("", CALLS, "{}"),
         ag_kit("reasoning as text", ALL, r#"{"reasoning":"text"}"#),
         ag_kit("reasoning as events", ALL, r#"{"reasoning":"event"}"#),
-        Streamed::post::<AgUi>("", ALL, "{}", "", JSON, AG_UI),
-        Streamed::post::<AgUi>("protobuf", ALL, "{}", "", PROTOBUF, AG_UI),
-        Streamed::post::<AnthropicMessages>("", ALL, "{}", "/v1/messages", JSON, MESSAGES),
-        Streamed::post::<ChatCompletions>("", ALL, "{}", "/chat/completions", JSON, COMPLETE),
+        StreamedRequest::post::<AgUi>("", ALL, "{}", "", JSON, AG_UI),
+        StreamedRequest::post::<AgUi>("protobuf", ALL, "{}", "", PROTOBUF, AG_UI),
+        StreamedRequest::post::<AnthropicMessages>("", ALL, "{}", "/v1/messages", JSON, MESSAGES),
+        StreamedRequest::post::<ChatCompletions>("", ALL, "{}", "/chat/completions", JSON, COMPLETE),
         responses("", CREATE),
-        Streamed { is_websocket: true, ..responses("WebSocket", RESPONSE_CREATE) },
+        StreamedRequest { is_websocket: true, ..responses("WebSocket", RESPONSE_CREATE) },
     ]
 }
 

@@ -9,7 +9,7 @@
 
 use anyhow::{Context, Result, bail};
 use delta_rig::connectors::{self, Reading};
-use delta_rig::encoders::{self, Streamed, record};
+use delta_rig::encoders::{self, StreamedRequest, record};
 use interlingua_core::testkit::Recorder;
 use interlingua_testing_agents::delta_cost::TEXTS;
 
@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     }
 }
 
-fn name_of(stream: &Streamed) -> String {
+fn name_of(stream: &StreamedRequest) -> String {
     format!("write {} {}", stream.protocol, stream.form).trim_end().to_owned()
 }
 

@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use crate::clients::CLIENTS;
 use crate::guards::Pass;
 use crate::script::Script;
-use crate::wire::{self, Chunked, Ended, Events};
+use crate::wire::{self, ChunkedDecoder, Events, StreamEnd};
 
 /// Pause between two connects, so that a thousand of them do not arrive at once.
 const STAGGER: Duration = Duration::from_micros(500);
@@ -174,7 +174,7 @@ async fn read_run(load: &Load, socket: &mut dyn Socket, buffer: &mut Vec<u8>, op
     }
     buffer.drain(..end);
 
-    let (mut chunked, mut events) = (Chunked::new(), Events::default());
+    let (mut chunked, mut events) = (ChunkedDecoder::new(), Events::default());
     let (mut first_event, mut first_content) = (None, None);
     loop {
         chunked.read(buffer, |bytes| events.read(bytes))?;
@@ -193,7 +193,7 @@ async fn read_run(load: &Load, socket: &mut dyn Socket, buffer: &mut Vec<u8>, op
         }
         read(socket, buffer).await?;
     }
-    if events.ended != Some(Ended::Completed) {
+    if events.ended != Some(StreamEnd::Completed) {
         bail!("the terminal event is {:?} after {} events", events.ended, events.count);
     }
 

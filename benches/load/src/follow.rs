@@ -16,7 +16,7 @@ use tokio::time;
 
 use crate::clients::client;
 use crate::script::Script;
-use crate::wire::{self, Chunked, Ended, Events};
+use crate::wire::{self, ChunkedDecoder, Events, StreamEnd};
 
 /// Pause between two connects.
 const STAGGER: Duration = Duration::from_millis(2);
@@ -37,10 +37,10 @@ pub(crate) struct Following {
 }
 
 /// When the events of a stream came.
-struct Seen {
+struct EventTimes {
     began: Instant,
     at: Vec<Instant>,
-    ended: Option<Ended>,
+    ended: Option<StreamEnd>,
 }
 
 /// Follows runs on another gateway than the one that drives them. Prints `open=` once all are followed, and at the end how
@@ -79,7 +79,7 @@ pub(crate) async fn follow(load: Following) -> Result<()> {
         }
     }
     let ended = |ended| there.iter().filter(|(_, seen)| seen.ended == Some(ended)).count();
-    let (completed, otherwise) = (ended(Ended::Completed), ended(Ended::Otherwise));
+    let (completed, otherwise) = (ended(StreamEnd::Completed), ended(StreamEnd::Otherwise));
     if otherwise > 0 {
         // The gateway here was killed.
         println!("completed={completed} otherwise={otherwise} failed={failed}");
@@ -90,7 +90,7 @@ pub(crate) async fn follow(load: Following) -> Result<()> {
     while let Some(ours) = streams.join_next_with_id().await {
         let (own, ours) = ours?;
         let ours = ours.context("a stream here failed")?;
-        ensure!(ours.ended == Some(Ended::Completed), "a stream here ended as {:?}", ours.ended);
+        ensure!(ours.ended == Some(StreamEnd::Completed), "a stream here ended as {:?}", ours.ended);
         let Some((_, theirs)) = there.iter().find(|(id, _)| *id == own) else { continue };
         ensure!(ours.at.len() == theirs.at.len(), "{} events here, {} there", ours.at.len(), theirs.at.len());
         let settled = theirs.began + SETTLING;
@@ -119,7 +119,7 @@ pub(crate) async fn resume(here: u16, there: u16, events: usize, times: usize) -
     let mut took = Vec::new();
     for _ in 0..times {
         let resumed = get(there, &path, || {}).await?;
-        ensure!(resumed.ended == Some(Ended::Completed), "it ended as {:?}", resumed.ended);
+        ensure!(resumed.ended == Some(StreamEnd::Completed), "it ended as {:?}", resumed.ended);
         let first = resumed.at.first().context("no event came")?;
         took.push(first.saturating_duration_since(resumed.began).as_micros());
     }
@@ -133,7 +133,7 @@ fn path_of(run: &str) -> String {
 }
 
 /// Starts a run and reads it to its end.
-async fn run(load: Following, number: usize, named: oneshot::Sender<String>) -> Result<Seen> {
+async fn run(load: Following, number: usize, named: oneshot::Sender<String>) -> Result<EventTimes> {
     let session = format!("{}-{number}", std::process::id());
     let speaks = client("agent-api");
     let body = (speaks.body)(load.script, &session);
@@ -143,7 +143,7 @@ async fn run(load: Following, number: usize, named: oneshot::Sender<String>) -> 
     exchange(load.here, &head, &body, Some(named), || {}).await
 }
 
-async fn get(port: u16, path: &str, begun: impl FnMut()) -> Result<Seen> {
+async fn get(port: u16, path: &str, begun: impl FnMut()) -> Result<EventTimes> {
     exchange(port, &format!("GET {path} HTTP/1.1\r\n"), "", None, begun).await
 }
 
@@ -154,7 +154,7 @@ async fn exchange(
     body: &str,
     mut named: Option<oneshot::Sender<String>>,
     mut begun: impl FnMut(),
-) -> Result<Seen> {
+) -> Result<EventTimes> {
     let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.context("connecting")?;
     socket.set_nodelay(true)?;
     let began = Instant::now();
@@ -173,7 +173,7 @@ async fn exchange(
     }
     buffer.drain(..end);
 
-    let (mut chunked, mut events, mut start) = (Chunked::new(), Events::default(), Vec::new());
+    let (mut chunked, mut events, mut start) = (ChunkedDecoder::new(), Events::default(), Vec::new());
     let mut at: Vec<Instant> = Vec::new();
     loop {
         chunked.read(&buffer, |bytes| {
@@ -193,7 +193,7 @@ async fn exchange(
             let _ = named.send(id);
         }
         if chunked.is_done() {
-            return Ok(Seen { began, at, ended: events.ended });
+            return Ok(EventTimes { began, at, ended: events.ended });
         }
         read(&mut socket, &mut buffer).await?;
     }

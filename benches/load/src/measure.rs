@@ -211,7 +211,7 @@ impl Load {
 }
 
 /// A candidate, its CPU time per event in microseconds, and its seconds, of each round.
-type Measured = (Target, Vec<f64>, Vec<f64>);
+type Measurement = (Target, Vec<f64>, Vec<f64>);
 
 /// CPU time of the database per event, of the rounds of the candidate that has one.
 type DatabaseCosts = Vec<f64>;
@@ -222,7 +222,7 @@ fn measured(
     candidates: &[Candidate],
     options: &Options<'_>,
     load: &Load,
-) -> Result<(Vec<Measured>, DatabaseCosts)> {
+) -> Result<(Vec<Measurement>, DatabaseCosts)> {
     let mut targets = Vec::new();
     for between in candidates {
         targets.push((Target::start(setup, *between)?, Vec::new(), Vec::new()));
@@ -261,7 +261,7 @@ fn ratio(own: &[f64], other: Option<&[f64]>) -> String {
     ratios.map_or("".to_owned(), |ratios| format!("{:.2}", median(&ratios)))
 }
 
-fn costs_of(targets: &[Measured], kind: Candidate) -> Option<&[f64]> {
+fn costs_of(targets: &[Measurement], kind: Candidate) -> Option<&[f64]> {
     targets.iter().find(|(candidate, ..)| candidate.between == kind).map(|(_, costs, _)| costs.as_slice())
 }
 

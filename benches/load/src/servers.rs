@@ -99,7 +99,7 @@ pub(crate) struct Target {
 }
 
 /// Where a gateway stores runs.
-enum Stored<'a> {
+enum StoreLocation<'a> {
     /// In what its name says.
     Named(&'static str),
     /// In a database with others. With further settings.
@@ -112,7 +112,7 @@ impl Target {
             Candidate::Gateway { store } => store,
             _ => "memory",
         };
-        Self::start_with(setup, between, &Stored::Named(store))
+        Self::start_with(setup, between, &StoreLocation::Named(store))
     }
 
     /// Starts one of several gateways on a database. `settings`: further lines of its store.
@@ -123,10 +123,10 @@ impl Target {
         lease: Duration,
         settings: &str,
     ) -> Result<Self> {
-        Self::start_with(setup, Candidate::Replica(name), &Stored::Shared { url, lease, settings })
+        Self::start_with(setup, Candidate::Replica(name), &StoreLocation::Shared { url, lease, settings })
     }
 
-    fn start_with(setup: &Setup, between: Candidate, stored: &Stored<'_>) -> Result<Self> {
+    fn start_with(setup: &Setup, between: Candidate, stored: &StoreLocation<'_>) -> Result<Self> {
         let port = free_port()?;
         let folder = setup.scratch.join(between.name().replace(", ", "-").replace(" → ", "-").replace(' ', "-"));
         if folder.exists() {
@@ -134,7 +134,7 @@ impl Target {
         }
 
         std::fs::create_dir_all(&folder)?;
-        let own = matches!(stored, Stored::Named("postgres")).then(database::database).transpose()?;
+        let own = matches!(stored, StoreLocation::Named("postgres")).then(database::database).transpose()?;
         let (mut command, path) = match between {
             Candidate::Nothing => {
                 let pass = Pass::default();
@@ -208,12 +208,12 @@ fn agent(protocol: &str, upstream: u16) -> String {
 }
 
 /// The table of a gateway's store, with the URL of its database in a file of the folder.
-fn store_lines(stored: &Stored<'_>, own: Option<&Database<'_>>, folder: &Path) -> Result<String> {
+fn store_lines(stored: &StoreLocation<'_>, own: Option<&Database<'_>>, folder: &Path) -> Result<String> {
     let own = own.map(Database::url);
     let (kind, url, more) = match *stored {
-        Stored::Named("sqlite") => ("sqlite", None, "path = \"rig.db\"".to_owned()),
-        Stored::Named(kind) => (kind, own.as_deref(), String::new()),
-        Stored::Shared { url, lease, settings } => {
+        StoreLocation::Named("sqlite") => ("sqlite", None, "path = \"rig.db\"".to_owned()),
+        StoreLocation::Named(kind) => (kind, own.as_deref(), String::new()),
+        StoreLocation::Shared { url, lease, settings } => {
             ("postgres", Some(url), format!("lease = \"{}s\"\n{settings}", lease.as_secs()))
         }
     };

@@ -18,7 +18,7 @@ pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 
 /// Incremental decoder of `transfer-encoding: chunked`.
 #[derive(Debug)]
-pub(crate) enum Chunked {
+pub(crate) enum ChunkedDecoder {
     /// In the size line of a chunk, with the bytes read so far.
     Size(Vec<u8>),
     /// In the data of a chunk, with the number of bytes left.
@@ -31,7 +31,7 @@ pub(crate) enum Chunked {
     Done,
 }
 
-impl Chunked {
+impl ChunkedDecoder {
     pub(crate) fn new() -> Self {
         Self::Size(Vec::new())
     }
@@ -111,12 +111,12 @@ pub(crate) struct Events {
     pub(crate) bytes: usize,
     pub(crate) has_content: bool,
     /// The result in the terminal frame, once received.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<StreamEnd>,
 }
 
 /// The end of a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Ended {
+pub(crate) enum StreamEnd {
     Completed,
     Otherwise,
 }
@@ -156,19 +156,19 @@ impl Events {
 }
 
 /// The kind of a frame, by its start: content, or an end. Object and status precede long fields.
-fn classify(start: &[u8]) -> (bool, Option<Ended>) {
+fn classify(start: &[u8]) -> (bool, Option<StreamEnd>) {
     let contains = |what: &str| memmem::find(start, what.as_bytes()).is_some();
     let ended = if CONTENTS.iter().any(|content| contains(content)) {
         return (true, None);
     } else if ENDS.iter().any(|end| contains(end)) {
-        Some(Ended::Completed)
+        Some(StreamEnd::Completed)
     } else if contains("\"statusUpdate\":") {
-        (!contains("\"TASK_STATE_WORKING\"")).then_some(Ended::Otherwise)
+        (!contains("\"TASK_STATE_WORKING\"")).then_some(StreamEnd::Otherwise)
     } else if contains("\"object\":\"response\",") && contains("\"status\":\"completed\"") {
-        Some(Ended::Completed)
+        Some(StreamEnd::Completed)
     } else if contains("\"object\":\"response\",\"status\"") {
         let goes_on = contains("\"status\":\"created\"") || contains("\"status\":\"in_progress\"");
-        (!goes_on).then_some(Ended::Otherwise)
+        (!goes_on).then_some(StreamEnd::Otherwise)
     } else {
         None
     };
@@ -200,12 +200,12 @@ mod tests {
     fn events_are_found_at_any_chunk_boundary() {
         let body = body();
         for cut in 0..=body.len() {
-            let (mut chunked, mut events) = (Chunked::new(), Events::default());
+            let (mut chunked, mut events) = (ChunkedDecoder::new(), Events::default());
             for piece in [&body[..cut], &body[cut..]] {
                 chunked.read(piece, |bytes| events.read(bytes)).expect("the body is valid");
             }
             assert!(chunked.is_done());
-            assert_eq!((events.count, events.ended, events.has_content), (7, Some(Ended::Completed), true));
+            assert_eq!((events.count, events.ended, events.has_content), (7, Some(StreamEnd::Completed), true));
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
             all.iter().for_each(|frame| events.read(frame.as_bytes()).expect("it is valid"));
             assert!(events.has_content && events.ended.is_none(), "{protocol}");
             frames.end().iter().for_each(|frame| events.read(frame.as_bytes()).expect("it is valid"));
-            assert_eq!((events.count, events.ended), (1 + frames.others(), Some(Ended::Completed)), "{protocol}");
+            assert_eq!((events.count, events.ended), (1 + frames.others(), Some(StreamEnd::Completed)), "{protocol}");
         }
     }
 }

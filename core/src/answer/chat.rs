@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::hint;
 use crate::answer::{ALL_DECISIONS, Answer, AnswerBody, AskPolicy, decision_word};
-use crate::capability::Asks;
+use crate::capability::AskKinds;
 use crate::json::{Extra, Json};
 use crate::pending::{Decision, Pending, PendingKind};
 
@@ -92,8 +92,8 @@ impl ApprovalForm {
 
     /// The kinds of items that an agent can leave open.
     #[must_use]
-    pub fn asks(self) -> Asks {
-        if self == Self::Refuse { Asks::default() } else { Asks::ALL }
+    pub fn asks(self) -> AskKinds {
+        if self == Self::Refuse { AskKinds::default() } else { AskKinds::ALL }
     }
 }
 

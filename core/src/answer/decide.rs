@@ -15,7 +15,7 @@ use crate::pending::{Decision, Pending, PendingKind};
 
 /// A decision on an item, validated against it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Decided {
+pub struct CheckedDecision {
     /// The decision itself.
     pub decision: Decision,
     /// For an edit: the complete new arguments, a JSON object as text.
@@ -29,7 +29,7 @@ pub struct Decided {
     pub payload: Option<Json>,
 }
 
-impl Decided {
+impl CheckedDecision {
     /// A decision without further data.
     #[must_use]
     pub const fn new(decision: Decision) -> Self {
@@ -109,7 +109,7 @@ impl From<AnswerError> for Fault {
 ///
 /// # Errors
 /// The answer contains no decision, or one that is not allowed.
-pub fn decide(item: &Pending, given: &AnswerBody, offered: &[Decision]) -> Result<Decided, AnswerError> {
+pub fn decide(item: &Pending, given: &AnswerBody, offered: &[Decision]) -> Result<CheckedDecision, AnswerError> {
     let parsed = match given {
         AnswerBody::Decided { decision, arguments, text, payload } => {
             // A text that is no JSON stays what it is: no arguments that could be accepted.
@@ -211,7 +211,7 @@ impl ParsedAnswer {
         Ok(())
     }
 
-    fn validate(mut self, item: &Pending, offered: &[Decision]) -> Result<Decided, AnswerError> {
+    fn validate(mut self, item: &Pending, offered: &[Decision]) -> Result<CheckedDecision, AnswerError> {
         self.judge_arguments(item, offered)?;
         let decision = match self.decision {
             // Everyone can say no. A question that takes no rejection is withdrawn.
@@ -225,7 +225,7 @@ impl ParsedAnswer {
             return Err(AnswerError::NotOffered(decision, offered.to_vec()));
         }
 
-        let mut decided = Decided::new(decision);
+        let mut decided = CheckedDecision::new(decision);
         if decision == Decision::Respond && matches!(item.kind, PendingKind::Input | PendingKind::Auth) {
             let answer = self.answer(item)?;
             let comment = self.text.filter(|text| item.response_schema.is_none() && text != answer.text());

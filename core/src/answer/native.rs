@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::answer::{Answer, AnswerBody, Decided, arguments, decision_word, payload};
+use crate::answer::{Answer, AnswerBody, CheckedDecision, arguments, decision_word, payload};
 use crate::json::{Extra, Json};
 use crate::model::{Content, Message, MessageType, Role};
 use crate::pending::{Decision, Pending, PendingKind, approval_id};
@@ -39,7 +39,7 @@ struct Output<'a> {
     output: &'a str,
 }
 
-impl Decided {
+impl CheckedDecision {
     /// The canonical message for the agent. `extension`: the upstream understands the `interrupt` block. An item that
     /// came with one is always answered with one.
     #[must_use]
@@ -180,23 +180,26 @@ mod tests {
         item
     }
 
-    fn body(decided: &Decided, item: &Pending, extension: bool) -> String {
+    fn body(decided: &CheckedDecision, item: &Pending, extension: bool) -> String {
         decided.message(item, extension).content[0].as_data().expect("data").text().to_owned()
     }
 
     #[test]
     fn each_decision_becomes_the_native_answer_of_the_table() {
-        let with = |decision, text: Option<&str>| Decided { text: text.map(str::to_owned), ..Decided::new(decision) };
+        let with = |decision, text: Option<&str>| CheckedDecision {
+            text: text.map(str::to_owned),
+            ..CheckedDecision::new(decision)
+        };
         let mut table = String::new();
         for kind in [PendingKind::Approval, PendingKind::Input, PendingKind::Tool] {
             for extension in [false, true] {
                 for decided in [
-                    Decided::new(Decision::Accept),
-                    Decided { arguments: Some(r#"{"to":"b"}"#.into()), ..Decided::new(Decision::Edit) },
+                    CheckedDecision::new(Decision::Accept),
+                    CheckedDecision { arguments: Some(r#"{"to":"b"}"#.into()), ..CheckedDecision::new(Decision::Edit) },
                     with(Decision::Respond, Some("tell her yourself")),
                     with(Decision::Reject, Some("not today")),
-                    Decided::new(Decision::Reject),
-                    Decided::new(Decision::Cancel),
+                    CheckedDecision::new(Decision::Reject),
+                    CheckedDecision::new(Decision::Cancel),
                 ] {
                     let body = body(&decided, &item(kind, false), extension);
                     table.push_str(&format!("{kind:?} {extension} {:?}: {body}\n", decided.decision));
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn an_item_with_the_extension_is_answered_with_the_extension() {
-        let body = body(&Decided::new(Decision::Accept), &item(PendingKind::Input, true), false);
+        let body = body(&CheckedDecision::new(Decision::Accept), &item(PendingKind::Input, true), false);
         assert!(body.contains(r#""interrupt":{"decision":"accept"}"#), "{body}");
     }
 
@@ -216,7 +219,7 @@ mod tests {
     fn an_answer_survives_a_round_trip() {
         let item = item(PendingKind::Approval, false);
         for decision in [Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject, Decision::Cancel] {
-            let decided = Decided {
+            let decided = CheckedDecision {
                 decision,
                 arguments: (decision == Decision::Edit).then(|| "{}".to_owned()),
                 text: Some("why".to_owned()),
@@ -237,10 +240,10 @@ mod tests {
     fn only_an_acceptance_carries_approve_true() {
         for extension in [false, true] {
             for decision in [Decision::Edit, Decision::Respond, Decision::Reject, Decision::Cancel] {
-                let decided = Decided {
+                let decided = CheckedDecision {
                     arguments: (decision == Decision::Edit).then(|| r#"{"to":"b"}"#.to_owned()),
                     text: Some("yes, approved".to_owned()),
-                    ..Decided::new(decision)
+                    ..CheckedDecision::new(decision)
                 };
                 for kind in [PendingKind::Approval, PendingKind::Auth] {
                     if (decision, kind) == (Decision::Respond, PendingKind::Auth) {
@@ -258,7 +261,7 @@ mod tests {
         let sent = |extension: &str| {
             let data = format!(r#"{{"id":"a","name":"send","interrupt":{extension}}}"#);
             let item = Pending::parse(&Json::parse(&data).expect("JSON")).expect("an item");
-            let decided = Decided { text: Some("why".into()), ..Decided::new(Decision::Reject) };
+            let decided = CheckedDecision { text: Some("why".into()), ..CheckedDecision::new(Decision::Reject) };
             let AnswerBody::Decided { decision, text, .. } = native(&decided.message(&item, true)).remove(0).given
             else {
                 panic!("no decision")

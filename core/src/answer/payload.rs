@@ -8,7 +8,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::answer::{Decided, PLAIN_DECISIONS};
+use crate::answer::{CheckedDecision, PLAIN_DECISIONS};
 use crate::json::{Extra, Json, is_same_value};
 use crate::pending::{Decision, Pending, PendingKind};
 
@@ -180,7 +180,7 @@ pub fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pending> {
 /// The answer to an upstream that asked with one payload. `decided` are its items, in any order: a list has the order of
 /// the actions in the payload. An action whose item is not among them is rejected.
 #[must_use]
-pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
+pub fn answer(style: Style, decided: &[(&Pending, &CheckedDecision)]) -> Json {
     if style == Style::Decisions {
         let decisions: Vec<ReviewDecision<'_>> = in_order_of_actions(decided)
             .into_iter()
@@ -199,7 +199,7 @@ pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
         Style::Plain if decided.decision == Decision::Respond => {
             decided.payload.clone().unwrap_or_else(|| Json::from_serialize(&decided.text))
         }
-        Style::Plain | Style::Approved | Style::Decisions => Json::from_serialize(&Approved {
+        Style::Plain | Style::Approved | Style::Decisions => Json::from_serialize(&ApprovedPayload {
             approved: approved_flag(item, decided.decision),
             edited: raw(decided.arguments.as_deref()),
             text: decided.text.as_deref(),
@@ -208,7 +208,9 @@ pub fn answer(style: Style, decided: &[(&Pending, &Decided)]) -> Json {
 }
 
 /// One decision for each action of the payload that the items share. `None`: no item is about this action.
-fn in_order_of_actions<'a>(decided: &[(&'a Pending, &'a Decided)]) -> Vec<Option<(&'a Pending, &'a Decided)>> {
+fn in_order_of_actions<'a>(
+    decided: &[(&'a Pending, &'a CheckedDecision)],
+) -> Vec<Option<(&'a Pending, &'a CheckedDecision)>> {
     let payload = decided.iter().find_map(|(item, _)| item.payload.as_ref());
     let actions = payload.and_then(action_requests).map(|(questions, _)| questions).unwrap_or_default();
     if actions.is_empty() {
@@ -257,7 +259,7 @@ pub fn prescribes_edits(item: &Pending) -> bool {
 }
 
 #[derive(Serialize)]
-struct Approved<'a> {
+struct ApprovedPayload<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     approved: Option<bool>,
     #[serde(rename = "editedArgs", skip_serializing_if = "Option::is_none")]
@@ -303,7 +305,7 @@ struct EditedAction<'a> {
     args: &'a RawValue,
 }
 
-fn to_typed<'a>(item: &'a Pending, decided: &'a Decided) -> TypedAnswer<'a> {
+fn to_typed<'a>(item: &'a Pending, decided: &'a CheckedDecision) -> TypedAnswer<'a> {
     let (word, args) = match decided.decision {
         Decision::Accept => ("accept", None),
         Decision::Edit => {
@@ -316,7 +318,7 @@ fn to_typed<'a>(item: &'a Pending, decided: &'a Decided) -> TypedAnswer<'a> {
     TypedAnswer { r#type: word, args }
 }
 
-fn to_decision<'a>(item: &'a Pending, decided: &'a Decided) -> ReviewDecision<'a> {
+fn to_decision<'a>(item: &'a Pending, decided: &'a CheckedDecision) -> ReviewDecision<'a> {
     match (decided.decision, raw(decided.arguments.as_deref())) {
         (Decision::Accept, _) => ReviewDecision::Approve,
         (Decision::Edit, Some(args)) => ReviewDecision::Edit { edited_action: EditedAction { name: &item.name, args } },
@@ -456,8 +458,8 @@ mod tests {
         let ids: Vec<&str> = items.iter().map(|item| item.id.as_str()).collect();
         assert_eq!(ids, ["int-1:0", "int-1:1"]);
         assert!(items.iter().all(|item| item.payload.as_ref() == Some(&payload)));
-        let edit = Decided { arguments: Some(r#"{"x":2}"#.into()), ..Decided::new(Decision::Edit) };
-        let no = Decided { text: Some("why".into()), ..Decided::new(Decision::Reject) };
+        let edit = CheckedDecision { arguments: Some(r#"{"x":2}"#.into()), ..CheckedDecision::new(Decision::Edit) };
+        let no = CheckedDecision { text: Some("why".into()), ..CheckedDecision::new(Decision::Reject) };
         assert_eq!(
             answer(Style::Decisions, &[(&items[0], &edit), (&items[1], &no)]).text(),
             r#"{"decisions":[{"type":"edit","edited_action":{"name":"a","args":{"x":2}}},{"type":"reject","message":"why"}]}"#
@@ -470,7 +472,7 @@ mod tests {
             r#"{"action_requests":[{"name":"a","args":{"n":1}},{"name":"a","args":{"n":1}},{"name":"b","args":{}}]}"#,
         );
         let items = items("int:1", None, &payload);
-        let (yes, no) = (Decided::new(Decision::Accept), Decided::new(Decision::Reject));
+        let (yes, no) = (CheckedDecision::new(Decision::Accept), CheckedDecision::new(Decision::Reject));
         let decided = [&yes, &no, &yes];
         let written = |order: &[usize]| {
             let pairs: Vec<_> = order.iter().map(|place| (&items[*place], decided[*place])).collect();
@@ -488,11 +490,11 @@ mod tests {
     fn each_style_has_a_form_for_each_decision() {
         let item = &items("i", None, &json(r#"{"action_request":{"action":"send","args":{}},"config":null}"#))[0];
         let decisions = [
-            Decided::new(Decision::Accept),
-            Decided { arguments: Some("{}".into()), ..Decided::new(Decision::Edit) },
-            Decided { text: Some("hi".into()), ..Decided::new(Decision::Respond) },
-            Decided::new(Decision::Reject),
-            Decided::new(Decision::Cancel),
+            CheckedDecision::new(Decision::Accept),
+            CheckedDecision { arguments: Some("{}".into()), ..CheckedDecision::new(Decision::Edit) },
+            CheckedDecision { text: Some("hi".into()), ..CheckedDecision::new(Decision::Respond) },
+            CheckedDecision::new(Decision::Reject),
+            CheckedDecision::new(Decision::Cancel),
         ];
         let mut table = String::new();
         for style in [Style::Approved, Style::Typed, Style::TypedList, Style::Decisions, Style::Plain] {
@@ -517,10 +519,10 @@ mod tests {
     #[test]
     fn no_form_but_an_acceptance_holds_a_word_or_flag_that_means_yes() {
         let item = &items("i", None, &json(r#"{"action_request":{"action":"send","args":{"n":1}},"config":null}"#))[0];
-        let with = |decision, text: Option<&str>| Decided {
+        let with = |decision, text: Option<&str>| CheckedDecision {
             arguments: (decision == Decision::Edit).then(|| r#"{"n":2}"#.to_owned()),
             text: text.map(str::to_owned),
-            ..Decided::new(decision)
+            ..CheckedDecision::new(decision)
         };
         for style in [Style::Approved, Style::Typed, Style::TypedList, Style::Decisions, Style::Plain] {
             for decided in [

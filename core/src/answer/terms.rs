@@ -88,7 +88,7 @@ pub fn offer(item: &Pending, taken: &[Decision]) -> Vec<Decision> {
             offered.push(decision);
         }
     }
-    // Everyone can say no, whatever the agent lists: `Decided::message` writes it in a word that the agent has.
+    // Everyone can say no, whatever the agent lists: `CheckedDecision::message` writes it in a word that the agent has.
     let can_reject = item.kind == PendingKind::Input && !offered.is_empty();
     if !can_reject && !offered.contains(&Reject) {
         offered.push(Reject);

@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::decide::{AnswerError, Decided, decide};
+use crate::answer::decide::{AnswerError, CheckedDecision, decide};
 use crate::answer::{
     Answer, AnswerBody, AnswerMessage, AnswerPolicy, AskPolicy, NOT_TAKEN, NOT_WAITING, OrphanPolicy, UNDECIDED, fits,
     native, offer,
@@ -61,7 +61,7 @@ pub struct Open {
     pub together: bool,
     /// The decision, while other items are still unanswered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decided: Option<Decided>,
+    pub decided: Option<CheckedDecision>,
     /// The client's message with the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<AnswerMessage>,
@@ -406,7 +406,7 @@ impl Waiting {
             return false;
         }
         for open in self.open.iter_mut().filter(|open| open.blocks(asking)) {
-            open.decided = Some(Decided::new(Decision::Cancel));
+            open.decided = Some(CheckedDecision::new(Decision::Cancel));
         }
         true
     }
@@ -449,7 +449,7 @@ impl Waiting {
     }
 }
 
-fn check_answer(open: &Open, answer: &Answer, now: Millis) -> Result<Decided, Fault> {
+fn check_answer(open: &Open, answer: &Answer, now: Millis) -> Result<CheckedDecision, Fault> {
     let decided = decide(&open.item, &answer.given, &open.item.decisions);
     if open.is_expired(now) {
         return match decided {

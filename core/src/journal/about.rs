@@ -5,7 +5,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::message::{Message, Written};
+use super::message::{Message, SerializedValue};
 use crate::call::{Delivery, RetentionOwner, RunInfo, RunState, Tags};
 use crate::event::Millis;
 use crate::id::RunId;
@@ -57,7 +57,7 @@ struct RequestRef<'a> {
     extra: &'a Extra,
 }
 
-impl Serialize for Written<&RunInfo> {
+impl Serialize for SerializedValue<&RunInfo> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let info = self.0;
         let request = &info.request;
@@ -125,7 +125,7 @@ struct Info {
 
 #[derive(Deserialize)]
 struct Request {
-    input: Vec<Written<model::Message>>,
+    input: Vec<SerializedValue<model::Message>>,
     id: Option<String>,
     session_id: Option<String>,
     user_id: Option<String>,
@@ -153,13 +153,13 @@ enum StopWords {
     Many(Vec<String>),
 }
 
-impl<'de> Deserialize<'de> for Written<RunInfo> {
+impl<'de> Deserialize<'de> for SerializedValue<RunInfo> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Info { protocol, owner, state, changed_at, previous, delivery, stored, request, labels, tags, keeper } =
             Info::deserialize(deserializer)?;
 
         let request = AgentRequest {
-            input: request.input.into_iter().map(|Written(message)| message).collect(),
+            input: request.input.into_iter().map(|SerializedValue(message)| message).collect(),
             id: request.id,
             session_id: request.session_id,
             user_id: request.user_id,

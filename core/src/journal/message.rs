@@ -12,17 +12,17 @@ use crate::json::{Extra, Json};
 use crate::model::{self, Body, File, MessageType, Role, Status};
 
 /// A value in its serialized form, which reads back unchanged. For [`model::Message`], [`model::Content`] and
-/// [`crate::call::RunInfo`]: `Written(&value)` serializes, `Written<Value>` deserializes.
+/// [`crate::call::RunInfo`]: `SerializedValue(&value)` serializes, `SerializedValue<Value>` deserializes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Written<T>(pub T);
+pub struct SerializedValue<T>(pub T);
 
-impl Serialize for Written<&model::Message> {
+impl Serialize for SerializedValue<&model::Message> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Message(self.0).serialize(serializer)
     }
 }
 
-impl Serialize for Written<&model::Content> {
+impl Serialize for SerializedValue<&model::Content> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Content(self.0).serialize(serializer)
     }
@@ -64,7 +64,7 @@ type MessageItems = (
     MessageType,
     Option<Role>,
     Option<Status>,
-    Vec<Written<model::Content>>,
+    Vec<SerializedValue<model::Content>>,
     Option<String>,
     Option<String>,
     Option<(Json,)>,
@@ -72,7 +72,7 @@ type MessageItems = (
     Extra,
 );
 
-impl<'de> Deserialize<'de> for Written<model::Message> {
+impl<'de> Deserialize<'de> for SerializedValue<model::Message> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (id, kind, role, status, content, code, message, usage, metadata, extra) =
             MessageItems::deserialize(deserializer)?;
@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for Written<model::Message> {
             kind,
             role,
             status,
-            content: content.into_iter().map(|Written(content)| content).collect(),
+            content: content.into_iter().map(|SerializedValue(content)| content).collect(),
             code,
             message,
             usage: usage.map(|(json,)| json),
@@ -117,7 +117,7 @@ fn serialize_tagged<S: SerializeSeq, T: Serialize>(items: &mut S, tag: &str, val
     values.iter().try_for_each(|value| items.serialize_element(value))
 }
 
-impl<'de> Deserialize<'de> for Written<model::Content> {
+impl<'de> Deserialize<'de> for SerializedValue<model::Content> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ContentVisitor;
         impl<'de> Visitor<'de> for ContentVisitor {
@@ -146,7 +146,7 @@ impl<'de> Deserialize<'de> for Written<model::Content> {
                 Ok(model::Content { body, extra: next_item(&mut items)? })
             }
         }
-        deserializer.deserialize_seq(ContentVisitor).map(Written)
+        deserializer.deserialize_seq(ContentVisitor).map(SerializedValue)
     }
 }
 

@@ -17,14 +17,14 @@
 //! in one, except for notes (`["note",…]`: what the upstream reported about a turn that is still active) and for input
 //! that was replaced after its turn was written (`["input",[…]]`).
 //!
-//! Not here: metadata of a run, which [`Written`] serializes separately, and where lines are stored.
+//! Not here: metadata of a run, which [`SerializedValue`] serializes separately, and where lines are stored.
 
 mod about;
 mod message;
 mod read;
 mod write;
 
-pub use message::Written;
+pub use message::SerializedValue;
 pub use read::{end_of, extend, read};
 pub use write::write;
 

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 
-use super::message::Written;
+use super::message::SerializedValue;
 use super::{JournalError, NAME, VERSION};
 use crate::event::{End, Millis};
 use crate::id::RunId;
@@ -109,7 +109,8 @@ fn apply(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
             ensure(!record.in_turn(), "the turn before has not ended")?;
             match answered_by {
                 Some(other) => record.start_linked_turn(other),
-                None => record.start_turn(input.into_iter().map(|Written(message)| message).collect::<model::Input>()),
+                None => record
+                    .start_turn(input.into_iter().map(|SerializedValue(message)| message).collect::<model::Input>()),
             }
         }
         Line::Answer { .. } => {
@@ -137,7 +138,7 @@ fn apply(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
         }
         Line::ContentEnd { message, content, value, extra, .. } => {
             ensure_open(record, message, content)?;
-            record.finish_content(message, content, value.map(|Written(value)| value), extra);
+            record.finish_content(message, content, value.map(|SerializedValue(value)| value), extra);
         }
         Line::MessageEnd { message, mut end, .. } => {
             let state = record.run().messages.get(message as usize).ok_or("no such message")?;
@@ -149,7 +150,7 @@ fn apply(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
         Line::Input { input } => {
             let replaces = record.run().turn().is_some_and(|turn| turn.end.is_none() && !turn.answer_started);
             ensure(replaces, "no turn waits for its answer")?;
-            record.set_input(input.into_iter().map(|Written(message)| message).collect::<model::Input>());
+            record.set_input(input.into_iter().map(|SerializedValue(message)| message).collect::<model::Input>());
         }
         Line::Note { facts } => record.update_turn(facts.0.as_deref(), facts.1, facts.2),
         Line::TurnEnd { end, error, facts, withdrawn, cause, .. } => {
@@ -208,7 +209,7 @@ enum Line<'a> {
     },
     Turn {
         after: u64,
-        input: Vec<Written<model::Message>>,
+        input: Vec<SerializedValue<model::Message>>,
         answered_by: Option<RunId>,
     },
     Answer {
@@ -240,7 +241,7 @@ enum Line<'a> {
         after: u64,
         message: u32,
         content: u32,
-        value: Option<Written<model::Content>>,
+        value: Option<SerializedValue<model::Content>>,
         extra: Extra,
     },
     MessageEnd {
@@ -249,7 +250,7 @@ enum Line<'a> {
         end: MessageEnd,
     },
     Input {
-        input: Vec<Written<model::Message>>,
+        input: Vec<SerializedValue<model::Message>>,
     },
     Note {
         facts: Facts,

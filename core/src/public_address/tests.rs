@@ -102,48 +102,48 @@ fn internet_addresses_are_public() {
 fn a_url_is_checked_the_way_resolvers_interpret_it() {
     let policy = Policy { allow_http: true, ..Policy::default() };
     for (url, refused) in [
-        ("https://127.0.0.1/", Refused::Host),
-        ("https://2130706433/", Refused::Host),
-        ("https://0x7f000001/", Refused::Host),
-        ("https://0x7f.1/", Refused::Host),
-        ("https://0177.0.0.1/", Refused::Host),
-        ("https://017700000001/", Refused::Host),
-        ("https://127.1/", Refused::Host),
-        ("https://10.1/", Refused::Host),
-        ("https://127.0.0.1./", Refused::Host),
-        ("https://0/", Refused::Host),
-        ("https://3232235777:8443/x", Refused::Host),
-        ("https://169.254.169.254/latest/meta-data", Refused::Host),
-        ("https://0xa9fea9fe/", Refused::Host),
-        ("https://[::1]/", Refused::Host),
-        ("https://[::ffff:127.0.0.1]/", Refused::Host),
-        ("https://[::ffff:7f00:1]:8443/", Refused::Host),
-        ("https://[64:ff9b::7f00:1]/", Refused::Host),
-        ("https://[2002:7f00:1::]/", Refused::Host),
-        ("https://[fe80::1]/", Refused::Host),
-        ("https://[fe80::1%25eth0]/", Refused::InvalidUrl),
-        ("https://256.0.0.1/", Refused::InvalidUrl),
-        ("https://1.2.3.4.5/", Refused::InvalidUrl),
-        ("https://host.09/", Refused::InvalidUrl),
-        ("https://4294967296/", Refused::InvalidUrl),
-        ("https://user@hooks.example/", Refused::UserInfo),
-        ("https://user:word@hooks.example/", Refused::UserInfo),
-        ("https://hooks.example@127.0.0.1/", Refused::UserInfo),
-        ("https://hooks.example\\@127.0.0.1/", Refused::InvalidUrl),
-        ("https://127。0。0。1/", Refused::InvalidUrl),
-        ("https://%31%32%37.0.0.1/", Refused::InvalidUrl),
-        ("https://hooks.example\t.evil/", Refused::InvalidUrl),
-        ("https:///x", Refused::InvalidUrl),
-        ("https:hooks.example", Refused::InvalidUrl),
-        ("//hooks.example/", Refused::InvalidUrl),
-        ("hooks.example", Refused::InvalidUrl),
-        ("", Refused::InvalidUrl),
-        ("ftp://hooks.example/", Refused::Scheme),
-        ("file:///etc/passwd", Refused::Scheme),
-        ("gopher://127.0.0.1:70/", Refused::Scheme),
-        ("https://hooks.example:0/", Refused::Port),
-        ("https://hooks.example:65536/", Refused::Port),
-        ("https://hooks.example:x/", Refused::InvalidUrl),
+        ("https://127.0.0.1/", RefusedAddress::Host),
+        ("https://2130706433/", RefusedAddress::Host),
+        ("https://0x7f000001/", RefusedAddress::Host),
+        ("https://0x7f.1/", RefusedAddress::Host),
+        ("https://0177.0.0.1/", RefusedAddress::Host),
+        ("https://017700000001/", RefusedAddress::Host),
+        ("https://127.1/", RefusedAddress::Host),
+        ("https://10.1/", RefusedAddress::Host),
+        ("https://127.0.0.1./", RefusedAddress::Host),
+        ("https://0/", RefusedAddress::Host),
+        ("https://3232235777:8443/x", RefusedAddress::Host),
+        ("https://169.254.169.254/latest/meta-data", RefusedAddress::Host),
+        ("https://0xa9fea9fe/", RefusedAddress::Host),
+        ("https://[::1]/", RefusedAddress::Host),
+        ("https://[::ffff:127.0.0.1]/", RefusedAddress::Host),
+        ("https://[::ffff:7f00:1]:8443/", RefusedAddress::Host),
+        ("https://[64:ff9b::7f00:1]/", RefusedAddress::Host),
+        ("https://[2002:7f00:1::]/", RefusedAddress::Host),
+        ("https://[fe80::1]/", RefusedAddress::Host),
+        ("https://[fe80::1%25eth0]/", RefusedAddress::InvalidUrl),
+        ("https://256.0.0.1/", RefusedAddress::InvalidUrl),
+        ("https://1.2.3.4.5/", RefusedAddress::InvalidUrl),
+        ("https://host.09/", RefusedAddress::InvalidUrl),
+        ("https://4294967296/", RefusedAddress::InvalidUrl),
+        ("https://user@hooks.example/", RefusedAddress::UserInfo),
+        ("https://user:word@hooks.example/", RefusedAddress::UserInfo),
+        ("https://hooks.example@127.0.0.1/", RefusedAddress::UserInfo),
+        ("https://hooks.example\\@127.0.0.1/", RefusedAddress::InvalidUrl),
+        ("https://127。0。0。1/", RefusedAddress::InvalidUrl),
+        ("https://%31%32%37.0.0.1/", RefusedAddress::InvalidUrl),
+        ("https://hooks.example\t.evil/", RefusedAddress::InvalidUrl),
+        ("https:///x", RefusedAddress::InvalidUrl),
+        ("https:hooks.example", RefusedAddress::InvalidUrl),
+        ("//hooks.example/", RefusedAddress::InvalidUrl),
+        ("hooks.example", RefusedAddress::InvalidUrl),
+        ("", RefusedAddress::InvalidUrl),
+        ("ftp://hooks.example/", RefusedAddress::Scheme),
+        ("file:///etc/passwd", RefusedAddress::Scheme),
+        ("gopher://127.0.0.1:70/", RefusedAddress::Scheme),
+        ("https://hooks.example:0/", RefusedAddress::Port),
+        ("https://hooks.example:65536/", RefusedAddress::Port),
+        ("https://hooks.example:x/", RefusedAddress::InvalidUrl),
     ] {
         assert_eq!(policy.destination(url), Err(refused), "{url}");
     }
@@ -152,16 +152,16 @@ fn a_url_is_checked_the_way_resolvers_interpret_it() {
     assert_eq!((good.tls, good.host.as_str(), good.address, good.port), (true, "hooks.example", None, 8443));
     let good = policy.destination("http://0x08080808").expect("a public address");
     assert_eq!((good.host.as_str(), good.port), ("8.8.8.8", 80));
-    assert_eq!(Policy::default().destination("http://hooks.example/"), Err(Refused::Scheme));
+    assert_eq!(Policy::default().destination("http://hooks.example/"), Err(RefusedAddress::Scheme));
 
     let narrow = Policy { ports: vec![443], ..Policy::default() };
-    assert_eq!(narrow.destination("https://hooks.example:8443/"), Err(Refused::Port));
+    assert_eq!(narrow.destination("https://hooks.example:8443/"), Err(RefusedAddress::Port));
     assert!(narrow.destination("https://hooks.example/").is_ok());
 }
 
 #[test]
 fn exceptions_allow_what_they_name_and_nothing_else() {
-    let parse = |text: &str| text.parse::<Allowed>().expect("an exception");
+    let parse = |text: &str| text.parse::<AddressException>().expect("an exception");
     let policy = Policy {
         allow_http: true,
         ports: Vec::new(),
@@ -185,7 +185,7 @@ fn exceptions_allow_what_they_name_and_nothing_else() {
 
     assert!(policy.destination("http://127.0.0.1:9000/").is_ok());
     for wrong in ["", "10.0.0.0/33", "10.0.0.0/x", "a b", "name/8"] {
-        assert!(wrong.parse::<Allowed>().is_err(), "{wrong}");
+        assert!(wrong.parse::<AddressException>().is_err(), "{wrong}");
     }
 }
 
@@ -199,17 +199,17 @@ fn one_disallowed_address_is_enough_to_refuse_a_name() {
     assert_eq!(policy.check_resolved("h", &good, &no_gateway), Ok(()));
     assert_eq!(
         policy.check_resolved("h", &addresses(&["8.8.8.8:443", "10.0.0.1:443"]), &no_gateway),
-        Err(Refused::Host)
+        Err(RefusedAddress::Host)
     );
-    assert_eq!(policy.check_resolved("h", &[], &no_gateway), Err(Refused::Host));
+    assert_eq!(policy.check_resolved("h", &[], &no_gateway), Err(RefusedAddress::Host));
 
     let own = OwnAddresses { listens: addresses(&["8.8.8.8:443"]), machine: Some(Vec::new()) };
-    assert_eq!(policy.check_resolved("h", &good, &own), Err(Refused::Host), "the gateway itself");
+    assert_eq!(policy.check_resolved("h", &good, &own), Err(RefusedAddress::Host), "the gateway itself");
 }
 
 #[test]
 fn the_gateway_itself_is_refused_whatever_the_policy_allows() {
-    let parse = |text: &str| text.parse::<Allowed>().expect("an exception");
+    let parse = |text: &str| text.parse::<AddressException>().expect("an exception");
     let open = Policy { allow_http: true, ports: Vec::new(), allow: ["0.0.0.0/0", "::/0"].map(parse).to_vec() };
     let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
     let machine = Some(vec![ip("192.168.5.7"), ip("127.0.0.1"), ip("8.8.4.4"), ip("fe80::7"), ip("2606:4700::7")]);
@@ -231,20 +231,24 @@ fn the_gateway_itself_is_refused_whatever_the_policy_allows() {
     for listens in ["0.0.0.0:8080", "[::]:8080", "[::ffff:0.0.0.0]:8080"] {
         let own = OwnAddresses { listens: vec![address(listens)], machine: machine.clone() };
         for reached in everywhere {
-            assert_eq!(open.check_resolved("h", &[address(reached)], &own), Err(Refused::Host), "{listens} {reached}");
+            assert_eq!(
+                open.check_resolved("h", &[address(reached)], &own),
+                Err(RefusedAddress::Host),
+                "{listens} {reached}"
+            );
         }
         for other in ["192.168.5.7:8081", "192.168.5.8:8080", "8.8.8.8:8080", "0.0.0.0:9000", "[::1]:80"] {
             assert_eq!(open.check_resolved("h", &[address(other)], &own), Ok(()), "{listens} {other}");
         }
         let unknown_machine = OwnAddresses { machine: None, ..own };
-        assert_eq!(open.check_resolved("h", &[address("8.8.8.8:8080")], &unknown_machine), Err(Refused::Host));
+        assert_eq!(open.check_resolved("h", &[address("8.8.8.8:8080")], &unknown_machine), Err(RefusedAddress::Host));
         assert_eq!(open.check_resolved("h", &[address("8.8.8.8:8081")], &unknown_machine), Ok(()));
     }
 
     // A gateway that listens on one address is reached there and via the unspecified address.
     let own = OwnAddresses { listens: vec![address("127.0.0.1:8080")], machine: Some(Vec::new()) };
     for reached in ["127.0.0.1:8080", "[::ffff:127.0.0.1]:8080", "0.0.0.0:8080", "[::]:8080", "[::ffff:0:0]:8080"] {
-        assert_eq!(open.check_resolved("h", &[address(reached)], &own), Err(Refused::Host), "{reached}");
+        assert_eq!(open.check_resolved("h", &[address(reached)], &own), Err(RefusedAddress::Host), "{reached}");
     }
     for other in ["127.0.0.2:8080", "[::1]:8080", "192.168.5.7:8080", "127.0.0.1:8081"] {
         assert_eq!(open.check_resolved("h", &[address(other)], &own), Ok(()), "{other}");
@@ -252,7 +256,7 @@ fn the_gateway_itself_is_refused_whatever_the_policy_allows() {
 
     // One such address among allowed ones is enough.
     let both = [address("8.8.8.8:8080"), address("127.0.0.1:8080")];
-    assert_eq!(open.check_resolved("h", &both, &own), Err(Refused::Host));
+    assert_eq!(open.check_resolved("h", &both, &own), Err(RefusedAddress::Host));
 }
 
 #[test]
@@ -290,7 +294,8 @@ fn names_for_local_use_are_recognized_without_resolving_them() {
 
 #[test]
 fn an_allowed_name_does_not_allow_its_subdomains_or_parents() {
-    let policy = Policy { allow: vec!["Hooks.Internal.".parse::<Allowed>().expect("a name")], ..Policy::default() };
+    let policy =
+        Policy { allow: vec!["Hooks.Internal.".parse::<AddressException>().expect("a name")], ..Policy::default() };
     assert!(policy.allows_name("hooks.internal"));
     assert!(!policy.allows_name("x.hooks.internal") && !policy.allows_name("internal"));
 }

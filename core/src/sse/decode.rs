@@ -132,9 +132,9 @@ impl Decoder {
     }
 
     /// Returns what the end of the body left incomplete. To be called once, after the last [`decode`](Self::decode).
-    pub fn finish(&mut self) -> Leftover<'_> {
+    pub fn finish(&mut self) -> IncompleteEvent<'_> {
         if self.state != State::Buffering {
-            return Leftover::Nothing;
+            return IncompleteEvent::Nothing;
         }
 
         self.state = State::Delivered;
@@ -157,9 +157,9 @@ impl Decoder {
         };
 
         match cut {
-            true => Leftover::Truncated(self.buffered.frame()),
-            false if self.buffered.data.is_some() => Leftover::Unterminated(self.buffered.frame()),
-            false => Leftover::Nothing,
+            true => IncompleteEvent::Truncated(self.buffered.frame()),
+            false if self.buffered.data.is_some() => IncompleteEvent::Unterminated(self.buffered.frame()),
+            false => IncompleteEvent::Nothing,
         }
     }
 
@@ -486,7 +486,7 @@ fn set(target: &mut String, id: &str) {
 /// The standard discards it: an event without its blank line does not exist. But servers do omit the last blank line,
 /// and the event before it is the one that ends the run. [`frame`](Self::frame) decides which parts are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leftover<'a> {
+pub enum IncompleteEvent<'a> {
     /// The body ended between two events.
     Nothing,
     /// An event with data that only lacks its blank line: all of its lines are complete.
@@ -496,15 +496,15 @@ pub enum Leftover<'a> {
     Truncated(Frame<'a>),
 }
 
-impl<'a> Leftover<'a> {
+impl<'a> IncompleteEvent<'a> {
     /// The event, if it is certainly complete: all lines have ended and the data is UTF-8, or the last line is
     /// truncated but the data is a JSON object. An object delimits itself: no prefix of one is an object. Anything else
     /// is the remains of a broken connection.
     pub fn frame(self) -> Option<Frame<'a>> {
         match self {
-            Leftover::Nothing => None,
-            Leftover::Unterminated(frame) => str::from_utf8(frame.data).is_ok().then_some(frame),
-            Leftover::Truncated(frame) => is_object(frame.data).then_some(frame),
+            IncompleteEvent::Nothing => None,
+            IncompleteEvent::Unterminated(frame) => str::from_utf8(frame.data).is_ok().then_some(frame),
+            IncompleteEvent::Truncated(frame) => is_object(frame.data).then_some(frame),
         }
     }
 }

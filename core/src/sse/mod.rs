@@ -9,7 +9,7 @@ pub mod encode;
 mod line;
 pub mod separators;
 
-pub use decode::{DecodeError, Decoder, Leftover};
+pub use decode::{DecodeError, Decoder, IncompleteEvent};
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //!
 //! Not here: errors that only one protocol can contain (its own tests), and the allowed hosts (the gateway's tests).
 
-use super::{Answer, Driven, drive, grammar};
+use super::{Answer, DrivenTurn, drive, grammar};
 use crate::connector::{AgentTurn, Refusal};
 use crate::fault::{Blame, Fault, FaultKind};
 use crate::{End, Record};
@@ -45,7 +45,7 @@ impl Hostile<'_> {
     }
 
     /// The turn with an answer. Every further request of the turn fails.
-    fn driven(&self, answer: Answer) -> Driven {
+    fn driven(&self, answer: Answer) -> DrivenTurn {
         let gone = || Answer::Fault(Fault::new(FaultKind::UpstreamUnreachable, "the agent could not be reached"));
         let further = std::iter::repeat_with(gone).take(FURTHER);
         let driven = drive((self.open)().as_mut(), self.before.iter().cloned().chain([answer]).chain(further));

@@ -13,7 +13,7 @@
 //!
 //! [`replay_equals_live`] needs an exchange: see the tests of `examples/custom-adapter`.
 
-use super::{Recorder, Script, Sent, TestRun};
+use super::{Recorder, Script, SentRequest, TestRun};
 use crate::call::{RunInfo, RunView};
 use crate::exchange::{Exchange, Flow};
 use crate::out::Out;
@@ -129,7 +129,7 @@ pub fn replay_equals_live_as(
 ///
 /// # Panics
 /// If the streams differ, or the request starts no run.
-pub fn replays_equal_live(send: impl Fn() -> Sent) {
+pub fn replays_equal_live(send: impl Fn() -> SentRequest) {
     let labels = send().run_call().labels.clone();
     for script in super::scripts() {
         let info = |record: &Record| RunInfo { labels: labels.clone(), ..super::run_info(record) };

@@ -177,7 +177,7 @@ impl Answer {
 
 /// The result of [`drive`].
 #[derive(Debug)]
-pub struct Driven {
+pub struct DrivenTurn {
     /// The requests of the turn, in order.
     pub requests: Vec<HttpRequest>,
     /// The finished record.
@@ -230,7 +230,7 @@ pub struct Driven {
 ///
 /// # Panics
 /// If the turn sends more requests than there are answers, or more than 1,000.
-pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> Driven {
+pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> DrivenTurn {
     let mut recorder = Recorder::with_limit(super::started(), MAX_RECORD_BYTES);
     let mut driver = Driver { answers: answers.into_iter().collect(), requests: Vec::new(), waited: 0 };
     if let Err(fault) = driver.run(turn, &mut recorder) {
@@ -238,7 +238,7 @@ pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>
     }
 
     let (awaits, losses) = (recorder.normalizer.awaits(), recorder.normalizer.losses().to_vec());
-    Driven {
+    DrivenTurn {
         requests: driver.requests,
         record: recorder.finish(),
         awaits,

@@ -34,7 +34,7 @@ impl TestRoute {
 
     /// Sends a request, to the fallback if no endpoint matches.
     #[must_use]
-    pub fn send(&self, method: &str, path: &str, body: &str, headers: &[(&str, &str)]) -> Sent {
+    pub fn send(&self, method: &str, path: &str, body: &str, headers: &[(&str, &str)]) -> SentRequest {
         let (mut exchange, params) = match endpoint(&self.mounted, method, path) {
             Some((endpoint, params)) => ((endpoint.open)(), params),
             None => ((self.mounted.fallback)(), Vec::new()),
@@ -42,18 +42,18 @@ impl TestRoute {
         let body = body.as_bytes();
         let request = ClientRequest { headers, params: &params, body, ..ClientRequest::new(method, path) };
         let outcome = request.decode(&mut *exchange);
-        Sent { exchange, outcome, protocol: self.protocol }
+        SentRequest { exchange, outcome, protocol: self.protocol }
     }
 
     /// Sends a request that starts a run.
     #[must_use]
-    pub fn create(&self, body: &str) -> Sent {
+    pub fn create(&self, body: &str) -> SentRequest {
         self.send("POST", self.main, body, &[])
     }
 }
 
 /// A sent request: its exchange, and the result of decoding.
-pub struct Sent {
+pub struct SentRequest {
     /// The exchange.
     pub exchange: Box<dyn Exchange>,
     /// The result of decoding the request.
@@ -61,7 +61,7 @@ pub struct Sent {
     protocol: &'static str,
 }
 
-impl Sent {
+impl SentRequest {
     /// The run call for the engine.
     ///
     /// # Panics

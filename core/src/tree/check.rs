@@ -28,14 +28,14 @@ impl Default for Bounds {
 
 /// The limit that a text exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exceeded {
+pub enum ExceededLimit {
     /// More levels than this limit.
     Depth(usize),
     /// More values than this limit.
     Values(usize),
 }
 
-impl Exceeded {
+impl ExceededLimit {
     /// A predicate for an error message whose subject is the checked text.
     #[must_use]
     pub fn message(self) -> String {
@@ -53,8 +53,8 @@ impl Exceeded {
 pub fn check(body: &[u8], bounds: Bounds) -> Result<(), Fault> {
     exceeded(body, bounds).map_or(Ok(()), |exceeded| {
         let kind = match exceeded {
-            Exceeded::Depth(_) => FaultKind::Invalid,
-            Exceeded::Values(_) => FaultKind::TooLarge,
+            ExceededLimit::Depth(_) => FaultKind::Invalid,
+            ExceededLimit::Values(_) => FaultKind::TooLarge,
         };
         Err(Fault::new(kind, format!("the body {}", exceeded.message())))
     })
@@ -72,7 +72,7 @@ pub fn check_upstream(what: &str, data: &[u8], bounds: Bounds) -> Result<(), Fau
 
 /// Finds the first exceeded limit. One pass that stops at the limit, without allocation or recursion.
 #[must_use]
-pub fn exceeded(text: &[u8], bounds: Bounds) -> Option<Exceeded> {
+pub fn exceeded(text: &[u8], bounds: Bounds) -> Option<ExceededLimit> {
     // Fast path: a level takes two bytes and a value at least one, so most stream events are too short to check.
     if text.len() / 2 <= bounds.depth && text.len() <= bounds.values {
         return None;
@@ -89,7 +89,7 @@ pub fn exceeded(text: &[u8], bounds: Bounds) -> Option<Exceeded> {
             b'[' | b'{' => {
                 depth += 1;
                 if depth > bounds.depth {
-                    return Some(Exceeded::Depth(bounds.depth));
+                    return Some(ExceededLimit::Depth(bounds.depth));
                 }
 
                 while text.get(position).is_some_and(u8::is_ascii_whitespace) {
@@ -103,7 +103,7 @@ pub fn exceeded(text: &[u8], bounds: Bounds) -> Option<Exceeded> {
         }
 
         if values > bounds.values {
-            return Some(Exceeded::Values(bounds.values));
+            return Some(ExceededLimit::Values(bounds.values));
         }
     }
     None
@@ -208,10 +208,10 @@ mod tests {
             let bounds = Bounds { depth, values };
             assert_eq!(exceeded(text.as_bytes(), bounds), None, "{text}");
             let fewer = Bounds { values: values - 1, ..bounds };
-            assert_eq!(exceeded(text.as_bytes(), fewer), Some(Exceeded::Values(values - 1)), "{text}");
+            assert_eq!(exceeded(text.as_bytes(), fewer), Some(ExceededLimit::Values(values - 1)), "{text}");
             if depth > 0 {
                 let flatter = Bounds { depth: depth - 1, ..bounds };
-                assert_eq!(exceeded(text.as_bytes(), flatter), Some(Exceeded::Depth(depth - 1)), "{text}");
+                assert_eq!(exceeded(text.as_bytes(), flatter), Some(ExceededLimit::Depth(depth - 1)), "{text}");
             }
         }
         assert_eq!(grouped(0) + &grouped(999) + &grouped(1_000) + &grouped(12_345_678), "09991,00012,345,678");
@@ -242,10 +242,10 @@ mod tests {
 
             prop_assert_eq!(exceeded(text.as_bytes(), Bounds { depth, values }), None);
             let fewer = Bounds { depth, values: values - 1 };
-            prop_assert_eq!(exceeded(text.as_bytes(), fewer), Some(Exceeded::Values(values - 1)));
+            prop_assert_eq!(exceeded(text.as_bytes(), fewer), Some(ExceededLimit::Values(values - 1)));
             if depth > 0 {
                 let flatter = Bounds { depth: depth - 1, values };
-                prop_assert_eq!(exceeded(text.as_bytes(), flatter), Some(Exceeded::Depth(depth - 1)));
+                prop_assert_eq!(exceeded(text.as_bytes(), flatter), Some(ExceededLimit::Depth(depth - 1)));
             }
         }
 

@@ -73,7 +73,7 @@ impl Protocol {
 
 /// A client's view of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct RunView {
     pub(crate) protocol: Protocol,
     pub(crate) task: Task,
     /// `None`: the stream broke before its first frame, so the client does not know whether there is a run.
@@ -86,14 +86,14 @@ pub(crate) struct Seen {
     pub(crate) wrong: Vec<String>,
 }
 
-impl Seen {
+impl RunView {
     pub(crate) fn is_ended(&self) -> bool {
         self.frames.last().is_some_and(Frame::is_end)
     }
 }
 
 /// Begins a run on one of these gateways and follows it to its end.
-pub(crate) fn run(protocol: Protocol, task: Task, addresses: &[SocketAddr], random: &mut Random) -> Seen {
+pub(crate) fn run(protocol: Protocol, task: Task, addresses: &[SocketAddr], random: &mut Random) -> RunView {
     let mut at = random.below(addresses.len());
     let mut seen = begin_at(addresses[at], protocol, task, SILENCE);
     let started = Instant::now();
@@ -106,8 +106,8 @@ pub(crate) fn run(protocol: Protocol, task: Task, addresses: &[SocketAddr], rand
 }
 
 /// Begins a run and reads its stream there, until no frame arrived for this time, without resuming it.
-pub(crate) fn begin_at(address: SocketAddr, protocol: Protocol, task: Task, silence: Duration) -> Seen {
-    let mut seen = Seen { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() };
+pub(crate) fn begin_at(address: SocketAddr, protocol: Protocol, task: Task, silence: Duration) -> RunView {
+    let mut seen = RunView { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() };
     match read_while_active(address, &protocol.start(&seen.task), silence) {
         Ok(answer) if answer.status == 200 => {
             seen.frames = answer.frames();
@@ -122,7 +122,7 @@ pub(crate) fn begin_at(address: SocketAddr, protocol: Protocol, task: Task, sile
     seen
 }
 
-fn resume(seen: &mut Seen, id: &str, address: SocketAddr) {
+fn resume(seen: &mut RunView, id: &str, address: SocketAddr) {
     let after = seen.frames.last().map(|frame| frame.number);
     match read_while_active(address, &seen.protocol.resume(id, after), SILENCE) {
         Ok(answer) if answer.status == 200 => {

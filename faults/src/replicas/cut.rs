@@ -30,13 +30,13 @@ const KNOWN: Duration = Duration::from_millis(3500);
 const MAX_REFUSAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
+enum CutKind {
     Requests,
     Answers,
     Connections,
 }
 
-impl Cut {
+impl CutKind {
     fn begin(self, proxy: &Proxy) {
         match self {
             Self::Requests => proxy.stall(Direction::ToServer),
@@ -58,7 +58,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let load = Load::start(&cluster.addresses(), MIX, &mut random);
     let mut checks = Vec::new();
     let mut ended = Ok(());
-    for cut in [Cut::Requests, Cut::Answers, Cut::Connections] {
+    for cut in [CutKind::Requests, CutKind::Answers, CutKind::Connections] {
         for time in [SHORT, LONG] {
             ended = ended.and_then(|()| cut_off(&cluster, cut, time).map(|found| checks.extend(found)));
         }
@@ -70,7 +70,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-fn cut_off(cluster: &Cluster, cut: Cut, time: Duration) -> Result<Vec<Check>> {
+fn cut_off(cluster: &Cluster, cut: CutKind, time: Duration) -> Result<Vec<Check>> {
     let replica = &cluster.replicas[0];
     let name = |what: &str| format!("{cut:?} for {} s: {what}", time.as_secs());
     let key = format!("{cut:?}{}", time.as_secs());
@@ -88,7 +88,7 @@ fn cut_off(cluster: &Cluster, cut: Cut, time: Duration) -> Result<Vec<Check>> {
         refusal = asked.elapsed();
     }
     thread::sleep(time.saturating_sub(started.elapsed()));
-    Cut::end(&replica.proxy);
+    CutKind::end(&replica.proxy);
 
     let back = cluster.serves(0, MAX_BACK * 3)?;
     let staying = staying.join()?;

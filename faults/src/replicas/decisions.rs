@@ -27,11 +27,11 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Pairs of people at work.
 pub(crate) struct Deciders {
     stopping: Arc<AtomicBool>,
-    pairs: Vec<JoinHandle<Vec<Decided>>>,
+    pairs: Vec<JoinHandle<Vec<ApprovalOutcome>>>,
 }
 
 /// The outcome of one approval.
-struct Decided {
+struct ApprovalOutcome {
     id: String,
     /// The number of decisions, of the two, that were accepted.
     taken: usize,
@@ -67,7 +67,7 @@ impl Deciders {
             all.extend(pair.join().map_err(|_| anyhow!("someone who decides panicked"))?);
         }
         let asked = cluster.agent.asked();
-        let reached = |decided_one: &&Decided| asked.contains_key(&decided(&decided_one.id));
+        let reached = |decided_one: &&ApprovalOutcome| asked.contains_key(&decided(&decided_one.id));
         let twice = all.iter().filter(|decided| decided.taken > 1).count();
         let unknown = all.iter().filter(|decided| decided.taken > 0).filter(|one| !reached(one)).count();
         for wrong in all.iter().flat_map(|decided| &decided.wrong).take(3) {
@@ -84,7 +84,7 @@ impl Deciders {
 }
 
 /// Lets the agent ask, and two people answer. `None`: it did not come to a question.
-fn decide(addresses: &[SocketAddr], id: &str, random: &mut Random) -> Option<Decided> {
+fn decide(addresses: &[SocketAddr], id: &str, random: &mut Random) -> Option<ApprovalOutcome> {
     let body = json!({ "session_id": id, "input": [{ "role": "user", "content": asking(id) }] }).to_string();
     let address = addresses[random.below(addresses.len())];
     let request = http::request("POST", "/agents/demo/process", &[], &body);
@@ -101,7 +101,7 @@ fn decide(addresses: &[SocketAddr], id: &str, random: &mut Random) -> Option<Dec
             thread::spawn(move || answer(&addresses, &id, at))
         })
         .collect();
-    let mut decided = Decided { id: id.to_owned(), taken: 0, wrong: Vec::new() };
+    let mut decided = ApprovalOutcome { id: id.to_owned(), taken: 0, wrong: Vec::new() };
     for person in people {
         let (taken, wrong) = person.join().ok()?;
         decided.taken += usize::from(taken);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 
 use super::agent::Task;
-use super::client::{self, Protocol, Seen};
+use super::client::{self, Protocol, RunView};
 use super::random::Random;
 
 /// The requests of clients.
@@ -28,7 +28,7 @@ pub(crate) struct Mix {
 pub(crate) struct Load {
     stopping: Arc<AtomicBool>,
     ended: Arc<AtomicUsize>,
-    clients: Vec<JoinHandle<Vec<Seen>>>,
+    clients: Vec<JoinHandle<Vec<RunView>>>,
 }
 
 impl Load {
@@ -60,7 +60,7 @@ impl Load {
     }
 
     /// Lets every client follow its last run to the end. Returns what they saw.
-    pub(crate) fn stop(self) -> Result<Vec<Seen>> {
+    pub(crate) fn stop(self) -> Result<Vec<RunView>> {
         self.stopping.store(true, Ordering::Relaxed);
         let mut all = Vec::new();
         for client in self.clients {
@@ -71,7 +71,7 @@ impl Load {
 }
 
 /// Clients that stay at one gateway, whatever happens to it, until it closes their streams.
-pub(crate) struct Staying(Vec<JoinHandle<Seen>>);
+pub(crate) struct Staying(Vec<JoinHandle<RunView>>);
 
 impl Staying {
     /// Begins this number of runs at the same time, with answers of this number of words.
@@ -85,7 +85,7 @@ impl Staying {
     }
 
     /// Waits until all streams are closed. Returns what the clients saw.
-    pub(crate) fn join(self) -> Result<Vec<Seen>> {
+    pub(crate) fn join(self) -> Result<Vec<RunView>> {
         self.0.into_iter().map(|client| client.join().map_err(|_| anyhow!("a client panicked"))).collect()
     }
 }

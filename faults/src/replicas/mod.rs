@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use self::client::Seen;
+use self::client::RunView;
 use crate::http;
 
 /// The log line of a gateway whose runs others take over.
@@ -42,7 +42,7 @@ const LOST: &str = "this gateway loses the runs that it has";
 const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 
 /// The number of runs that ended because their gateway lost them.
-fn interrupted(all: &[Seen]) -> usize {
+fn interrupted(all: &[RunView]) -> usize {
     let last = all.iter().filter_map(|seen| seen.frames.last());
     last.filter(|frame| frame.data.contains("GATEWAY_RESTARTED")).count()
 }

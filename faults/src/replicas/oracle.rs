@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-use super::client::{Protocol, Seen};
+use super::client::{Protocol, RunView};
 use super::cluster::Cluster;
 use crate::check::Check;
 use crate::stream::{Frame, read};
@@ -21,7 +21,7 @@ const MAX_SHOWN: usize = 3;
 
 /// Differences of each kind.
 #[derive(Default)]
-struct Found {
+struct Differences {
     /// Runs of which frames are missing, double or out of order.
     broken: Mutex<Vec<String>>,
     /// Runs whose end no client got.
@@ -41,8 +41,8 @@ fn add(list: &Mutex<Vec<String>>, what: String) {
 }
 
 /// Compares. All gateways must be there again.
-pub(crate) fn check(cluster: &Cluster, all: &[Seen]) -> Result<Vec<Check>> {
-    let found = Found::default();
+pub(crate) fn check(cluster: &Cluster, all: &[RunView]) -> Result<Vec<Check>> {
+    let found = Differences::default();
     for seen in all {
         check_seen(seen, &found);
     }
@@ -76,12 +76,12 @@ pub(crate) fn check(cluster: &Cluster, all: &[Seen]) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-pub(crate) fn is_completed(seen: &Seen) -> bool {
+pub(crate) fn is_completed(seen: &RunView) -> bool {
     seen.frames.last().is_some_and(Frame::is_completed)
 }
 
 /// Checks the view of one client by itself.
-fn check_seen(seen: &Seen, found: &Found) {
+fn check_seen(seen: &RunView, found: &Differences) {
     for wrong in &seen.wrong {
         add(&found.wrong, wrong.clone());
     }
@@ -105,9 +105,9 @@ fn check_seen(seen: &Seen, found: &Found) {
 }
 
 /// Reads every run again on every gateway.
-fn compare(addresses: &[SocketAddr], all: &[Seen], found: &Found) -> Result<()> {
+fn compare(addresses: &[SocketAddr], all: &[RunView], found: &Differences) -> Result<()> {
     let next = AtomicUsize::new(0);
-    let known: Vec<&Seen> = all.iter().filter(|seen| seen.id.is_some() && seen.is_ended()).collect();
+    let known: Vec<&RunView> = all.iter().filter(|seen| seen.id.is_some() && seen.is_ended()).collect();
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..READERS)
             .map(|_| {
@@ -125,7 +125,7 @@ fn compare(addresses: &[SocketAddr], all: &[Seen], found: &Found) -> Result<()> 
     })
 }
 
-fn compare_one(address: SocketAddr, seen: &Seen, found: &Found) -> Result<()> {
+fn compare_one(address: SocketAddr, seen: &RunView, found: &Differences) -> Result<()> {
     let Some(id) = &seen.id else { return Ok(()) };
     let (status, stored) = read(address, &seen.protocol.resume(id, None))?;
     if status == 200 && stored == seen.frames {
@@ -148,7 +148,7 @@ fn compare_one(address: SocketAddr, seen: &Seen, found: &Found) -> Result<()> {
 
 /// The number of these streams, which may have been closed before their end, that are no prefix of a gateway's current
 /// answer.
-pub(crate) fn not_beginnings(cluster: &Cluster, all: &[Seen]) -> Result<usize> {
+pub(crate) fn not_beginnings(cluster: &Cluster, all: &[RunView]) -> Result<usize> {
     let mut differing = 0;
     for seen in all {
         let Some(id) = &seen.id else { continue };

@@ -27,18 +27,18 @@ const LIMIT: Duration = Duration::from_secs(60);
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Notifications, in the order of their arrival, by task.
-type Received = Arc<Mutex<HashMap<String, Vec<Value>>>>;
+type TaskNotifications = Arc<Mutex<HashMap<String, Vec<Value>>>>;
 
 /// Clients at work, and their receiver.
 pub(crate) struct Tasks {
     stopping: Arc<AtomicBool>,
-    clients: Vec<JoinHandle<Vec<Seen>>>,
-    received: Received,
+    clients: Vec<JoinHandle<Vec<TaskView>>>,
+    received: TaskNotifications,
     _receiver: Server,
 }
 
 /// A client's view of one task.
-struct Seen {
+struct TaskView {
     task: Task,
     id: String,
     /// The state in which it ended.
@@ -47,7 +47,7 @@ struct Seen {
 
 impl Tasks {
     pub(crate) fn start(addresses: &[SocketAddr], clients: usize, random: &mut Random) -> Result<Self> {
-        let (stopping, received) = (Arc::new(AtomicBool::new(false)), Received::default());
+        let (stopping, received) = (Arc::new(AtomicBool::new(false)), TaskNotifications::default());
         let receiving = Arc::clone(&received);
         let receiver = Server::start(move |request, connection| {
             if let Ok(body) = serde_json::from_slice::<Value>(&request.body) {
@@ -118,7 +118,7 @@ fn rpc(method: &str, params: &Value) -> Vec<u8> {
 }
 
 /// Begins a task and follows it to its end. `None`: it is not known whether there is one.
-fn follow(addresses: &[SocketAddr], task: Task, hook: &str, random: &mut Random) -> Option<Seen> {
+fn follow(addresses: &[SocketAddr], task: Task, hook: &str, random: &mut Random) -> Option<TaskView> {
     let message = json!({ "messageId": task.key, "role": "ROLE_USER", "parts": [{ "text": task.text() }] });
     let configuration = json!({ "taskPushNotificationConfig": { "url": hook } });
     let params = json!({ "message": message, "configuration": configuration });
@@ -141,7 +141,7 @@ fn follow(addresses: &[SocketAddr], task: Task, hook: &str, random: &mut Random)
         }
         thread::sleep(RETRY_INTERVAL);
     }
-    Some(Seen { task, id, end })
+    Some(TaskView { task, id, end })
 }
 
 /// The results of an answer, streamed or not.
@@ -167,7 +167,7 @@ fn is_last(notification: &Value) -> bool {
 }
 
 /// Whether the task is the same on all gateways, ended as it was seen, and has the agent's answer if it completed.
-fn agree(cluster: &Cluster, seen: &Seen) -> bool {
+fn agree(cluster: &Cluster, seen: &TaskView) -> bool {
     let request = rpc("GetTask", &json!({ "id": seen.id }));
     let mut tasks = Vec::new();
     for address in cluster.addresses() {
@@ -187,7 +187,7 @@ fn agree(cluster: &Cluster, seen: &Seen) -> bool {
 }
 
 /// Waits until the last notification of every task has come, or none will.
-fn await_last(received: &Received, all: &[Seen]) -> HashMap<String, Vec<Value>> {
+fn await_last(received: &TaskNotifications, all: &[TaskView]) -> HashMap<String, Vec<Value>> {
     let started = Instant::now();
     loop {
         let now = received.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -207,7 +207,7 @@ struct Order {
 }
 
 impl Order {
-    fn of(seen: &Seen, got: &[Value]) -> Self {
+    fn of(seen: &TaskView, got: &[Value]) -> Self {
         let end = seen.task.words + 2;
         let (mut order, mut last) = (Self { is_broken: false, again: 0 }, None);
         for notification in got {
@@ -226,7 +226,7 @@ impl Order {
 }
 
 /// The first and the last position of a notification. `None`: it has none.
-fn positions(seen: &Seen, notification: &Value, end: usize) -> Option<(usize, usize)> {
+fn positions(seen: &TaskView, notification: &Value, end: usize) -> Option<(usize, usize)> {
     if is_last(notification) {
         return Some((end, end));
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use interlingua_testing_postgres::{Balancer, Options};
 
-use super::client::Seen;
+use super::client::RunView;
 use super::cluster::{Cluster, LEASE};
 use super::load::{Load, Mix};
 use super::oracle;
@@ -75,13 +75,13 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     for failure in visited.failures.iter().take(5) {
         eprintln!("an answer: {failure}");
     }
-    let all: Vec<Seen> = streams.into_iter().chain(visited.followed).collect();
+    let all: Vec<RunView> = streams.into_iter().chain(visited.followed).collect();
     checks.extend(oracle::check(&cluster, &all)?);
     Ok(checks)
 }
 
 /// The number of runs that did not begin, or did not complete.
-fn failed(what: &str, all: &[Seen]) -> f64 {
+fn failed(what: &str, all: &[RunView]) -> f64 {
     let failed: Vec<_> = all.iter().filter(|seen| seen.id.is_none() || !oracle::is_completed(seen)).collect();
     for seen in failed.iter().take(3) {
         let last = seen.frames.last().map(|frame| frame.data.as_str()).unwrap_or_default();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::agent::Task;
-use super::client::{Protocol, Seen};
+use super::client::{Protocol, RunView};
 use crate::stream::{self, Frame};
 
 /// Clients of each kind.
@@ -26,16 +26,16 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The answers to the clients.
 #[derive(Default)]
-pub(crate) struct Visited {
+pub(crate) struct VisitorAnswers {
     pub(crate) answers: usize,
     pub(crate) failures: Vec<String>,
-    pub(crate) followed: Vec<Seen>,
+    pub(crate) followed: Vec<RunView>,
 }
 
 /// Clients at work.
 pub(crate) struct Visitors {
     stopping: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Visited>>,
+    threads: Vec<JoinHandle<VisitorAnswers>>,
 }
 
 impl Visitors {
@@ -54,9 +54,9 @@ impl Visitors {
     }
 
     /// Lets everyone end what is under way.
-    pub(crate) fn stop(self) -> Result<Visited> {
+    pub(crate) fn stop(self) -> Result<VisitorAnswers> {
         self.stopping.store(true, Ordering::Relaxed);
-        let mut all = Visited::default();
+        let mut all = VisitorAnswers::default();
         for thread in self.threads {
             let one = thread.join().map_err(|_| anyhow!("a client panicked"))?;
             all.answers += one.answers;
@@ -68,8 +68,8 @@ impl Visitors {
 }
 
 /// Asks for one whole answer after the other.
-fn take_answers(balancer: SocketAddr, number: usize, in_session: bool, is_over: &AtomicBool) -> Visited {
-    let (mut visited, mut connection) = (Visited::default(), None);
+fn take_answers(balancer: SocketAddr, number: usize, in_session: bool, is_over: &AtomicBool) -> VisitorAnswers {
+    let (mut visited, mut connection) = (VisitorAnswers::default(), None);
     while !is_over.load(Ordering::Relaxed) {
         let key = format!("w{number}-{}", visited.answers + visited.failures.len());
         let task = Task { key, words: 3, pace: Duration::from_millis(30) };
@@ -125,13 +125,13 @@ fn ask(balancer: SocketAddr, connection: &mut Option<BufReader<TcpStream>>, body
 }
 
 /// Begins long runs, leaves, and follows them on the gateways themselves, on another one whenever a stream breaks.
-fn follow_runs(balancer: SocketAddr, gateways: &[SocketAddr], number: usize, is_over: &AtomicBool) -> Visited {
-    let mut visited = Visited::default();
+fn follow_runs(balancer: SocketAddr, gateways: &[SocketAddr], number: usize, is_over: &AtomicBool) -> VisitorAnswers {
+    let mut visited = VisitorAnswers::default();
     while !is_over.load(Ordering::Relaxed) {
         let key = format!("f{number}-{}", visited.followed.len());
         let task = Task { key, words: LONG.0, pace: LONG.1 };
         let protocol = Protocol::ALL[number % Protocol::ALL.len()];
-        let mut seen = Seen { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() };
+        let mut seen = RunView { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() };
         match first_frame(balancer, &seen) {
             Ok(first) => {
                 seen.id = protocol.id(&seen.task, &first);
@@ -145,7 +145,7 @@ fn follow_runs(balancer: SocketAddr, gateways: &[SocketAddr], number: usize, is_
     visited
 }
 
-fn follow(seen: &mut Seen, gateways: &[SocketAddr], start: usize) {
+fn follow(seen: &mut RunView, gateways: &[SocketAddr], start: usize) {
     let Some(id) = seen.id.clone() else { return };
     let began = Instant::now();
     for address in gateways.iter().cycle().skip(start % gateways.len()) {
@@ -167,7 +167,7 @@ fn follow(seen: &mut Seen, gateways: &[SocketAddr], start: usize) {
 }
 
 /// Begins a run and leaves after its first frame.
-fn first_frame(balancer: SocketAddr, seen: &Seen) -> Result<Frame> {
+fn first_frame(balancer: SocketAddr, seen: &RunView) -> Result<Frame> {
     let mut connection = TcpStream::connect_timeout(&balancer, TIMEOUT)?;
     connection.set_read_timeout(Some(TIMEOUT))?;
     connection.write_all(&seen.protocol.start(&seen.task))?;

@@ -31,7 +31,7 @@ impl JwksFetcher for Document {
 }
 
 /// Both steps of a verification.
-async fn verify(issuer: &Issuer, token: &str) -> Result<Verified, Reason> {
+async fn verify(issuer: &Issuer, token: &str) -> Result<VerifiedClaims, Reason> {
     let signer = issuer.signer(token).await?;
     issuer.verify(token, signer)
 }

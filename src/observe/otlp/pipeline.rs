@@ -216,9 +216,9 @@ mod tests {
     use super::*;
 
     /// Answers as these say, the last first, and then never.
-    struct Scripted(Mutex<Vec<Result<Bytes, ExportError>>>);
+    struct ScriptedTransport(Mutex<Vec<Result<Bytes, ExportError>>>);
 
-    impl TelemetryClient for Scripted {
+    impl TelemetryClient for ScriptedTransport {
         fn export(&self, _: Signal, _: Bytes) -> BoxFuture<'static, Result<Bytes, ExportError>> {
             let next = self.0.lock().expect("no test panics with it").pop();
             next.map_or_else(|| pending().boxed(), |answer| ready(answer).boxed())
@@ -232,7 +232,7 @@ mod tests {
     }
 
     fn exporter(answers: Vec<Result<Bytes, ExportError>>, metrics: &Arc<Metrics>) -> Exporter {
-        Exporter::new(Arc::new(Scripted(Mutex::new(answers))), Signal::Traces, metrics)
+        Exporter::new(Arc::new(ScriptedTransport(Mutex::new(answers))), Signal::Traces, metrics)
     }
 
     #[tokio::test]

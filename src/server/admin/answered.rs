@@ -10,7 +10,7 @@ use interlingua_core::pending::Decision;
 use interlingua_core::{Fault, RunId};
 
 use super::State;
-use super::views::Answered;
+use super::views::AnsweredItem;
 use crate::engine::{RunHandle, RunSummary};
 
 /// The most runs that are looked through.
@@ -25,7 +25,7 @@ pub(super) async fn answers(
     run: &RunHandle,
     siblings: &[RunSummary],
     texts: bool,
-) -> Result<Vec<Answered>, Fault> {
+) -> Result<Vec<AnsweredItem>, Fault> {
     let (mut asked, mut found) = (HashSet::new(), Vec::new());
     run.view_safe(|view| {
         for turn in 0..view.run().turns.len() {
@@ -60,7 +60,7 @@ fn collect(
     view: RunView<'_>,
     turn: usize,
     asked: &mut HashSet<String>,
-    found: &mut Vec<Answered>,
+    found: &mut Vec<AnsweredItem>,
     asker: RunId,
 ) {
     let Some(turn) = view.run().turns.get(turn) else { return };
@@ -72,7 +72,7 @@ fn collect(
     }
 }
 
-fn answered(answer: Answer, run: RunId, by: Option<String>) -> Answered {
+fn answered(answer: Answer, run: RunId, by: Option<String>) -> AnsweredItem {
     let (decision, arguments, text) = match answer.given {
         AnswerBody::Decided { decision, arguments, text, payload } => {
             (Some(decision), arguments, text.or_else(|| payload.map(|payload| payload.text().to_owned())))
@@ -80,5 +80,5 @@ fn answered(answer: Answer, run: RunId, by: Option<String>) -> Answered {
         AnswerBody::Text(text) => (Some(Decision::Respond), None, Some(text)),
         AnswerBody::Payload(payload) => (None, None, Some(payload.text().to_owned())),
     };
-    Answered { id: answer.id, decision: decision.map(Decision::as_str), arguments, text, run, by }
+    AnsweredItem { id: answer.id, decision: decision.map(Decision::as_str), arguments, text, run, by }
 }

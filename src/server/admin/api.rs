@@ -21,7 +21,7 @@ use super::super::connection::{ConnectionInfo, info_of};
 use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
 use super::answers::{answer_with, audit};
-use super::guard::{Who, identify, known, shows_credentials};
+use super::guard::{OperatorIdentity, identify, known, shows_credentials};
 use super::views::{Page, Reason, Session};
 use super::{State, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
@@ -55,7 +55,7 @@ struct Check {
 /// An agent that takes no new runs, or takes them again.
 #[derive(serde::Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub(super) struct Drained<'a> {
+pub(super) struct DrainState<'a> {
     agent: &'a str,
     state: &'static str,
     /// Always `gateway`: others that share the store are not concerned, and it is forgotten by a restart.
@@ -264,7 +264,11 @@ pub(super) fn with_headers(mut response: HttpResponse) -> HttpResponse {
 ///
 /// # Errors
 /// The first failure of host, origin, method, credentials, and path.
-pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Result<(Target, Who), Fault> {
+pub(super) fn judge(
+    state: &State,
+    head: &RequestHead,
+    connection: &ConnectionInfo,
+) -> Result<(Target, OperatorIdentity), Fault> {
     let access = state.admin.access.load();
     let target = Target::find(head.uri.path()).filter(|target| access.console || !target.is_of_console());
     let is_probe = target.as_ref().is_some_and(Target::is_probe);
@@ -281,7 +285,7 @@ pub(super) fn judge(state: &State, head: &RequestHead, connection: &ConnectionIn
     // Wrong credentials are refused even where none are needed: a scraper with an old key is noticed.
     let is_open = is_open
         || matches!(target, Some(Target::Metrics)) && access.metrics == MetricsAccess::Open && !shows_credentials(head);
-    let who = if is_open { Who::anyone() } else { identify(state, head, connection)? };
+    let who = if is_open { OperatorIdentity::anyone() } else { identify(state, head, connection)? };
     let target =
         target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", head.uri.path())))?;
     if !is_open {
@@ -311,7 +315,7 @@ async fn answer(
 }
 
 /// Answers without changing anything.
-fn show(state: &State, request: &HttpRequest, target: &Target, who: &Who) -> Result<HttpResponse, Fault> {
+fn show(state: &State, request: &HttpRequest, target: &Target, who: &OperatorIdentity) -> Result<HttpResponse, Fault> {
     let admin = &state.admin;
     Ok(match target {
         Target::Healthz => ok(&json!({ "status": "ok" })),
@@ -375,13 +379,13 @@ async fn read_runs(
     state: &Arc<State>,
     request: &HttpRequest,
     target: &Target,
-    who: Who,
+    who: OperatorIdentity,
 ) -> Result<HttpResponse, Fault> {
     let (query, texts) = (request.query_string(), who.reads(state.admin.access.load().texts));
     match target {
         Target::Feed => {
             let last = request.headers().get("last-event-id").and_then(|value| value.to_str().ok());
-            let wanted = feed::Wanted::parse(query, last)?;
+            let wanted = feed::FeedParams::parse(query, last)?;
             if let Some(run) = wanted.run() {
                 let run = state.admin.engine.operator().find(run).await?;
                 state.opened.note(state, request.peer_addr(), &who, &run);
@@ -409,7 +413,7 @@ async fn change(
     request: &HttpRequest,
     connection: &ConnectionInfo,
     target: Target,
-    who: &Who,
+    who: &OperatorIdentity,
     body: &[u8],
 ) -> Result<HttpResponse, Fault> {
     let admin = &state.admin;
@@ -470,7 +474,7 @@ async fn change(
             }
             note(AuditEntry::new(Action::Drain).target(&agent).detail(if drains { "drain" } else { "resume" }));
             let state = if drains { "draining" } else { "ready" };
-            Ok(HttpResponse::Ok().json(Drained { agent: &agent, state, scope: "gateway" }))
+            Ok(HttpResponse::Ok().json(DrainState { agent: &agent, state, scope: "gateway" }))
         }
         Target::Log => {
             let body: Value = serde_json::from_slice(body)

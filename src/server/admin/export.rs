@@ -11,9 +11,9 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::feed::size_of;
-use super::guard::Who;
+use super::guard::OperatorIdentity;
 use super::prism::{AGENT_API, Head, Prism};
-use super::streams::{Access, Gone, Pieces, Streams};
+use super::streams::{Access, Pieces, StreamClosed, Streams};
 use super::{State, run_view};
 use crate::engine::RunHandle;
 
@@ -40,7 +40,7 @@ pub(super) fn is_masked(query: &str) -> Result<bool, Fault> {
 /// If there is no such run, the reader has too many streams, or the store fails.
 pub(super) async fn file(
     state: &Arc<State>,
-    who: Who,
+    who: OperatorIdentity,
     masked: bool,
     id: RunId,
     run: RunHandle,
@@ -87,14 +87,14 @@ struct Export {
 }
 
 impl Export {
-    async fn write(&mut self, begin: &str, protocols: &[String]) -> Result<(), Gone> {
+    async fn write(&mut self, begin: &str, protocols: &[String]) -> Result<(), StreamClosed> {
         self.out.push(begin).await?;
         let mut prism = Prism::open(&self.state, &self.run, protocols, self.access.texts);
         // Events that come later are not in the file.
         let end = self.run.view_safe(|view| view.record.len());
         for number in 0..end {
             if !self.access.holds() {
-                return Err(Gone);
+                return Err(StreamClosed);
             }
             self.write_event(&mut prism, number, end).await?;
         }
@@ -103,7 +103,7 @@ impl Export {
     }
 
     /// Writes an event with its frames. What protocols write once the run waits or is over belongs to the event before.
-    async fn write_event(&mut self, prism: &mut Prism, number: u64, end: u64) -> Result<(), Gone> {
+    async fn write_event(&mut self, prism: &mut Prism, number: u64, end: u64) -> Result<(), StreamClosed> {
         let Some((head, is_last)) = self.run.view_safe(|view| {
             let head = view.record.step(number).map(Head::of)?;
             let is_last = match view.record.step(number + 1).filter(|next| next.sequence < end) {

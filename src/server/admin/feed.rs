@@ -16,9 +16,9 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use super::State;
-use super::guard::Who;
-use super::prism::{Head, Prism, Shown};
-use super::streams::{Access, Encoders, Gone, MAX_CHUNK, Pieces, Streams};
+use super::guard::OperatorIdentity;
+use super::prism::{EncodedEvent, Head, Prism};
+use super::streams::{Access, Encoders, MAX_CHUNK, Pieces, StreamClosed, Streams};
 use super::summaries::Watch;
 use crate::engine::{Follower, RunHandle, Take};
 
@@ -29,7 +29,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// The parameters of a page's feed.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct FeedParams {
     runs: bool,
     run: Option<RunId>,
     protocols: Vec<String>,
@@ -37,7 +37,7 @@ pub(super) struct Wanted {
     after: Option<u64>,
 }
 
-impl Wanted {
+impl FeedParams {
     /// The run that is followed.
     pub(super) const fn run(&self) -> Option<RunId> {
         self.run
@@ -79,7 +79,7 @@ impl Wanted {
 ///
 /// # Errors
 /// If there is no such run, or there are too many streams.
-pub(super) async fn open(state: &Arc<State>, who: Who, wanted: Wanted) -> Result<HttpResponse, Fault> {
+pub(super) async fn open(state: &Arc<State>, who: OperatorIdentity, wanted: FeedParams) -> Result<HttpResponse, Fault> {
     let permit = Streams::begin(state, &who)?;
     let access = Access::new(state, who);
     let (end, ended) = oneshot::channel();
@@ -116,7 +116,7 @@ async fn follow(
     state: &Arc<State>,
     run: RunId,
     texts: bool,
-    wanted: &Wanted,
+    wanted: &FeedParams,
     out: &Arc<Mutex<Pieces>>,
 ) -> Result<(), Fault> {
     let (found, is_found) = oneshot::channel();
@@ -154,7 +154,7 @@ async fn access_ends(access: &Access) {
 }
 
 /// Sends what has changed, until the page leaves.
-async fn changes(state: &Arc<State>, access: &Access, wanted: &Wanted, out: &Mutex<Pieces>) {
+async fn changes(state: &Arc<State>, access: &Access, wanted: &FeedParams, out: &Mutex<Pieces>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut watch = Watch::new(state, wanted.runs, wanted.run, access.texts);
@@ -204,7 +204,7 @@ enum Next {
 
 impl ShownRun {
     /// Sends the events, and waits for more until the run is over.
-    async fn send_all(&mut self) -> Result<(), Gone> {
+    async fn send_all(&mut self) -> Result<(), StreamClosed> {
         loop {
             let (text, next) = self.next_events().await;
             if !text.is_empty() {
@@ -254,7 +254,7 @@ impl ShownRun {
     }
 
     /// Sends an event, one protocol after the other, after what protocols write in the pause before.
-    async fn send_event(&mut self, number: u64) -> Result<(), Gone> {
+    async fn send_event(&mut self, number: u64) -> Result<(), StreamClosed> {
         let run = self.follower.run();
         let Some(head) = run.view_safe(|view| view.record.step(number).map(Head::of)) else { return Ok(()) };
         if head.begins_turn && self.prism.is_to_pause() {
@@ -288,7 +288,7 @@ impl ShownRun {
 
     /// Sends what protocols write once the run waits or is over: it belongs to the latest event. `is_new`: the page does not
     /// have it.
-    async fn send_pause(&mut self, is_new: bool) -> Result<(), Gone> {
+    async fn send_pause(&mut self, is_new: bool) -> Result<(), StreamClosed> {
         let run = self.follower.run();
         let _memory = self.state.encoders.reserve(size_of(&run)).await;
         let paused = self.prism.pause(&run);
@@ -318,7 +318,7 @@ pub(super) fn size_of(run: &RunHandle) -> usize {
 }
 
 /// `first`: the page has the events before.
-fn push(text: &mut String, shown: &Shown, first: u64) {
+fn push(text: &mut String, shown: &EncodedEvent, first: u64) {
     if shown.number >= first {
         text.push_str(&format!("event: event\nid: {}\ndata: {}\n\n", shown.number, shown.to_json()));
     }

@@ -25,7 +25,7 @@ pub(super) const OPERATOR: &str = "operator";
 
 /// The sender of a request.
 #[derive(Clone)]
-pub(super) struct Who {
+pub(super) struct OperatorIdentity {
     /// `None` on a path that asks for no credentials.
     pub(super) role: Option<ConsoleRole>,
     /// A caller's name, or [`OPERATOR`]. Empty on a path that asks for no credentials.
@@ -38,7 +38,7 @@ pub(super) struct Who {
     certificate: Option<Arc<ClientCertificate>>,
 }
 
-impl Who {
+impl OperatorIdentity {
     /// The sender of a request to a path that asks for no credentials.
     pub(super) const fn anyone() -> Self {
         Self { role: None, name: String::new(), session: None, key: None, certificate: None }
@@ -93,19 +93,26 @@ pub(super) fn shows_credentials(head: &RequestHead) -> bool {
 
 /// The sender of a request, by its key, the bearer of a session, or its certificate. `None`: the credentials are missing or
 /// wrong. A certificate does not make up for a wrong key or bearer.
-pub(super) fn known(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Option<Who> {
+pub(super) fn known(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Option<OperatorIdentity> {
     let certificate = connection.valid_certificate().filter(|_| asks_certificate(state));
     if !shows_credentials(head) {
-        return certificate.map(|shown| Who { certificate: Some(Arc::clone(shown)), ..Who::operator() });
+        return certificate
+            .map(|shown| OperatorIdentity { certificate: Some(Arc::clone(shown)), ..OperatorIdentity::operator() });
     }
 
     let (token, key) = (token_of(head)?, state.operator_key());
     if let Some(session) = state.sessions.find(token, Instant::now()) {
         // A stolen bearer is of no use without the private key of the certificate.
         let role = session.role(key.as_ref()).filter(|_| session.is_shown_with(certificate))?;
-        return Some(Who { role: Some(role), name: session.name.to_string(), session: Some(session), ..Who::anyone() });
+        return Some(OperatorIdentity {
+            role: Some(role),
+            name: session.name.to_string(),
+            session: Some(session),
+            ..OperatorIdentity::anyone()
+        });
     }
-    is_key(token, key.as_ref()).then(|| Who { key: Some(Sha256::digest(token).into()), ..Who::operator() })
+    is_key(token, key.as_ref())
+        .then(|| OperatorIdentity { key: Some(Sha256::digest(token).into()), ..OperatorIdentity::operator() })
 }
 
 fn asks_certificate(state: &State) -> bool {
@@ -117,7 +124,11 @@ fn asks_certificate(state: &State) -> bool {
 /// # Errors
 /// [`FaultKind::Unauthenticated`] if the credentials are missing or wrong, in the same words.
 /// [`FaultKind::RateLimited`] if the address has shown too many wrong keys.
-pub(super) fn identify(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Result<Who, Fault> {
+pub(super) fn identify(
+    state: &State,
+    head: &RequestHead,
+    connection: &ConnectionInfo,
+) -> Result<OperatorIdentity, Fault> {
     if let Some(who) = known(state, head, connection) {
         return Ok(who);
     }
@@ -132,7 +143,7 @@ pub(super) fn identify(state: &State, head: &RequestHead, connection: &Connectio
 
 /// Whether a request's credentials are still valid, with the same rights: a stream lasts long. Following it counts as a
 /// use of the session. A page whose role has changed opens another stream, with its new rights.
-pub(super) fn is_valid(state: &State, who: &Who) -> bool {
+pub(super) fn is_valid(state: &State, who: &OperatorIdentity) -> bool {
     let key = state.operator_key();
     if let Some(session) = &who.session {
         return state.sessions.is_in_use(session, Instant::now()) && session.role(key.as_ref()) == who.role;

@@ -104,7 +104,7 @@ struct State {
     /// The SHA-256 of the key of this start.
     start_key: Option<[u8; 32]>,
     /// The data that the streams of all pages read together.
-    shared: shared::Shared,
+    shared: shared::SharedReads,
     /// The recent decisions here, with their authors.
     deciders: pending::Deciders,
     /// The URL of this listener.
@@ -112,9 +112,9 @@ struct State {
     /// Since when agents are in their state.
     standings: overview::Standings,
     /// The opened runs, by person.
-    opened: opened::Opened,
+    opened: opened::OpenedRuns,
     /// Runs that were deleted here, for pages that show them.
-    deleted: summaries::Deleted,
+    deleted: summaries::DeletedRuns,
     /// The recent counts.
     history: Mutex<History>,
     /// Streams and exported files that are being read.
@@ -156,17 +156,17 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
     let hosts = AllowedHosts::new(None, None, address.ip());
     let failures = Failures::new(Rate { count: MAX_WRONG_KEYS, per: Duration::from_secs(60) }, MAX_WRONG_KEYS.get());
     let start_key = admin.start_key.as_ref().map(|key| Sha256::digest(key).into());
-    let (sessions, deleted) = (Sessions::default(), summaries::Deleted::default());
+    let (sessions, deleted) = (Sessions::default(), summaries::DeletedRuns::default());
     let state = Arc::new(State {
         admin,
         hosts,
         failures,
         sessions,
         start_key,
-        shared: shared::Shared::default(),
+        shared: shared::SharedReads::default(),
         url,
         standings: overview::Standings::default(),
-        opened: opened::Opened::default(),
+        opened: opened::OpenedRuns::default(),
         deciders: pending::Deciders::default(),
         deleted,
         history: Mutex::default(),

@@ -8,7 +8,7 @@ use interlingua_core::{Owner, RunId};
 
 use super::State;
 use super::answers::audit;
-use super::guard::Who;
+use super::guard::OperatorIdentity;
 use crate::engine::RunHandle;
 use crate::observe::{Action, AuditEntry};
 
@@ -17,11 +17,11 @@ const MAX_OPENED: usize = 1000;
 
 /// The recently opened runs.
 #[derive(Default)]
-pub(super) struct Opened(Mutex<VecDeque<(String, RunId)>>);
+pub(super) struct OpenedRuns(Mutex<VecDeque<(String, RunId)>>);
 
-impl Opened {
+impl OpenedRuns {
     /// Notes in the audit log that someone opened a run, and whose it is, the first time in a session.
-    pub(super) fn note(&self, state: &State, peer: Option<SocketAddr>, who: &Who, run: &RunHandle) {
+    pub(super) fn note(&self, state: &State, peer: Option<SocketAddr>, who: &OperatorIdentity, run: &RunHandle) {
         let opened = (who.session_name(), run.id());
         {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

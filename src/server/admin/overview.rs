@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use interlingua_core::event::Millis;
 use serde_json::Value;
 
-use super::super::served::Served;
+use super::super::served::ServedRoute;
 use super::views::{Agent, Build, Endpoint, Gateway, LastFault, Listener, Reason, Route, StoreKind, Traffic};
 use super::{State, samples};
-use crate::metrics::{Lately, Of};
+use crate::metrics::{RecentStats, SeriesFilter};
 use crate::store::Health;
 use crate::upstream::pool::EndpointStatus;
 
@@ -30,7 +30,7 @@ pub(super) fn gateway(state: &State) -> Gateway {
     let traffic = protocols.iter().map(|protocol| Traffic {
         protocol,
         live: running.get(*protocol).copied().unwrap_or_default(),
-        lately: lately(state, &Of::Protocol((*protocol).to_owned())),
+        lately: lately(state, &SeriesFilter::Protocol((*protocol).to_owned())),
     });
     Gateway {
         version: env!("CARGO_PKG_VERSION"),
@@ -120,7 +120,7 @@ pub(super) fn agents(state: &State) -> Vec<Agent> {
             reason: endpoints.iter().find_map(reason),
             live: number(&levels.runs_active, &name),
             queued: number(&levels.queue_depth, &name),
-            lately: lately(state, &Of::Agent(name.clone())),
+            lately: lately(state, &SeriesFilter::Agent(name.clone())),
             last_fault: last_fault(state, &name),
             endpoints: endpoints.iter().map(endpoint).collect(),
             settings,
@@ -138,7 +138,7 @@ fn last_fault(state: &State, agent: &str) -> Option<LastFault> {
 }
 
 /// The ends of runs in the last 15 minutes.
-fn lately(state: &State, of: &Of) -> Lately {
+fn lately(state: &State, of: &SeriesFilter) -> RecentStats {
     state.history.lock().unwrap_or_else(PoisonError::into_inner).lately(of)
 }
 
@@ -169,7 +169,7 @@ fn host_of(url: &str) -> &str {
 pub(super) fn routes(state: &State) -> Vec<Route> {
     let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
     let configured = state.admin.reload.routes();
-    let settings = |route: &Served| {
+    let settings = |route: &ServedRoute| {
         let is_it = |one: &&Value| one["path"] == *route.path && one["protocol"] == *route.scope.protocol;
         let found = configured.as_array().and_then(|all| all.iter().find(is_it)).and_then(Value::as_object);
         let is_shown = |name: &str| !matches!(name, "path" | "protocol" | "agents" | "auth");

@@ -14,7 +14,7 @@ use interlingua_core::{Call, Endpoint, Exchange, Fault, Flow, Next, Out, Owner, 
 
 use uuid::Uuid;
 
-use super::super::served::Served;
+use super::super::served::ServedRoute;
 use super::mask;
 use crate::clock;
 
@@ -24,7 +24,7 @@ const MAX_LOOKUPS: usize = 8;
 /// The mount of a protocol: of a route, or for the console alone.
 #[derive(Clone)]
 pub(super) enum Encoding {
-    Route(Arc<Served>),
+    Route(Arc<ServedRoute>),
     /// The protocol's name, and its endpoints.
     Own(&'static str, Arc<Mounted>),
 }
@@ -63,7 +63,7 @@ pub(super) struct Pane {
 }
 
 /// The output of a pane, or the lookup it needs first.
-pub(super) enum Written {
+pub(super) enum PaneOutput {
     Frames(String),
     Asks(Call),
 }
@@ -111,37 +111,37 @@ impl Pane {
     }
 
     /// The output when a run waits between two turns, or has ended: a whole answer, if the protocol does not stream.
-    pub(super) fn pause(&mut self, view: RunView<'_>) -> Written {
+    pub(super) fn pause(&mut self, view: RunView<'_>) -> PaneOutput {
         if self.closed {
-            return Written::Frames(String::new());
+            return PaneOutput::Frames(String::new());
         }
         if !self.streams {
             return self.reply(Reply::Run(view));
         }
         self.closed = self.exchange.pause(view, &mut self.out) != Flow::More;
         let frames = self.take();
-        Written::Frames(if self.masked { mask::frames(&frames, None) } else { frames })
+        PaneOutput::Frames(if self.masked { mask::frames(&frames, None) } else { frames })
     }
 
     /// Continues with the result of a lookup.
-    pub(super) fn reply(&mut self, reply: Reply<'_>) -> Written {
+    pub(super) fn reply(&mut self, reply: Reply<'_>) -> PaneOutput {
         self.closed = true;
         match self.exchange.reply(reply, &mut self.out) {
-            Ok(Next::Call(call)) => Written::Asks(call),
-            Ok(Next::Done) => Written::Frames(self.take()),
+            Ok(Next::Call(call)) => PaneOutput::Asks(call),
+            Ok(Next::Done) => PaneOutput::Frames(self.take()),
             Err(fault) => self.fail(&fault),
         }
     }
 
     /// Continues after a failed lookup.
-    pub(super) fn fail(&mut self, fault: &Fault) -> Written {
+    pub(super) fn fail(&mut self, fault: &Fault) -> PaneOutput {
         self.closed = true;
         match self.exchange.on_not_found(fault) {
-            Some(call) => Written::Asks(call),
+            Some(call) => PaneOutput::Asks(call),
             None => {
                 self.out = Out::new();
                 self.exchange.fail(fault, &mut self.out);
-                Written::Frames(self.take())
+                PaneOutput::Frames(self.take())
             }
         }
     }

@@ -23,12 +23,12 @@ const MAX_DECIDERS: usize = 1000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Decisions {
-    items: Vec<Decided>,
+    items: Vec<DecisionEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Decided {
+struct DecisionEntry {
     id: String,
     decision: Decision,
     /// New arguments of an edit, as JSON text.
@@ -115,8 +115,10 @@ pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Page
                 limit = read.ok_or_else(|| Fault::invalid("limit", format!("must be between 1 and {MAX_ITEMS}")))?;
             }
             "cursor" => {
-                after =
-                    Some(Place::parse(&value).ok_or_else(|| Fault::invalid("cursor", "is not the start of a page"))?);
+                after = Some(
+                    ItemPosition::parse(&value)
+                        .ok_or_else(|| Fault::invalid("cursor", "is not the start of a page"))?,
+                );
             }
             "run" => {
                 let id = RunId::parse(&value).ok_or_else(|| Fault::invalid("run", "is not the id of a run"))?;
@@ -145,9 +147,9 @@ pub(super) async fn of_run(state: &State, run: &RunHandle, texts: bool) -> Resul
 
 /// The position of an item among all items: the time of its question, its run, and its id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place(Millis, RunId, String);
+struct ItemPosition(Millis, RunId, String);
 
-impl Place {
+impl ItemPosition {
     fn of(item: &OpenItem) -> Self {
         Self(item.asked_at, item.run, item.item.id.clone())
     }
@@ -167,11 +169,12 @@ async fn page(
     state: &State,
     open: &[OpenItems],
     limit: usize,
-    after: Option<&Place>,
+    after: Option<&ItemPosition>,
     texts: bool,
 ) -> Result<Page<PendingItem>, Fault> {
-    let items = open.iter().flat_map(|session| session.items.iter().map(move |item| (Place::of(item), session, item)));
-    let mut all: Vec<(Place, &OpenItems, &OpenItem)> = items.collect();
+    let items =
+        open.iter().flat_map(|session| session.items.iter().map(move |item| (ItemPosition::of(item), session, item)));
+    let mut all: Vec<(ItemPosition, &OpenItems, &OpenItem)> = items.collect();
     let total = all.len();
     all.retain(|(place, ..)| after.is_none_or(|after| place > after));
     all.sort_by(|(one, ..), (other, ..)| one.cmp(other));
@@ -258,7 +261,8 @@ pub(super) async fn decide(state: &Arc<State>, id: RunId, who: &str, body: &[u8]
     let operator = state.admin.engine.operator();
     let run = operator.find(id).await?;
     let open = operator.open_of(&run).await?;
-    let is_open = |wanted: &Decided| open.iter().flat_map(|open| &open.items).any(|open| open.item.id == wanted.id);
+    let is_open =
+        |wanted: &DecisionEntry| open.iter().flat_map(|open| &open.items).any(|open| open.item.id == wanted.id);
     if let Some(closed) = items.iter().find(|wanted| !is_open(wanted)) {
         return Err(too_late(state, &run, &closed.id));
     }
@@ -304,8 +308,8 @@ fn too_late(state: &State, run: &RunHandle, item: &str) -> Fault {
     Fault::new(FaultKind::Conflict, message).with_code(NOT_TAKEN)
 }
 
-fn answer(decided: Decided) -> Result<Answer, Fault> {
-    let Decided { id, decision, arguments, text, payload } = decided;
+fn answer(decided: DecisionEntry) -> Result<Answer, Fault> {
+    let DecisionEntry { id, decision, arguments, text, payload } = decided;
     if decision == Decision::Edit && arguments.is_none() {
         return Err(Fault::invalid("arguments", "an edit needs the new arguments"));
     }

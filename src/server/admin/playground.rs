@@ -23,7 +23,7 @@ use super::super::connection::info_of;
 use super::super::handle::RunOf;
 use super::super::{Gateway, Phase, endpoint, request_log};
 use super::answers::audit;
-use super::guard::{Who, is_valid};
+use super::guard::{OperatorIdentity, is_valid};
 use super::{State, api};
 use crate::observe::{Action, AuditEntry, RequestLog};
 
@@ -76,7 +76,7 @@ pub(super) async fn serve(
 }
 
 /// Ends a stream with the rights of its reader. What has a length is on its way already.
-fn while_valid(state: Arc<State>, who: Who, response: HttpResponse) -> HttpResponse {
+fn while_valid(state: Arc<State>, who: OperatorIdentity, response: HttpResponse) -> HttpResponse {
     if !matches!(response.body().size(), BodySize::Stream) {
         return response;
     }
@@ -95,7 +95,7 @@ fn while_valid(state: Arc<State>, who: Who, response: HttpResponse) -> HttpRespo
     })
 }
 
-fn note(state: &State, peer: Option<SocketAddr>, who: &Who, path: &str) {
+fn note(state: &State, peer: Option<SocketAddr>, who: &OperatorIdentity, path: &str) {
     audit(state, peer, &who.name, AuditEntry::new(Action::AdminCall).target(path).detail("playground"));
 }
 

@@ -13,7 +13,7 @@ use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::{Call, Event, Fault, Record, Step};
 use serde_json::{Map, Value, json};
 
-use super::panes::{Encoding, Pane, Written};
+use super::panes::{Encoding, Pane, PaneOutput};
 use super::{State, pending};
 use crate::engine::{Answer, RunHandle};
 
@@ -26,7 +26,7 @@ const MAX_LOOKUPS: usize = 4;
 pub(super) type Frames = Map<String, Value>;
 
 /// One event of a run, with its frames.
-pub(super) struct Shown {
+pub(super) struct EncodedEvent {
     pub(super) number: u64,
     pub(super) at: Millis,
     pub(super) kind: &'static str,
@@ -54,7 +54,7 @@ impl Head {
     }
 }
 
-impl Shown {
+impl EncodedEvent {
     pub(super) fn to_json(&self) -> Value {
         json!({ "event": self.number, "at": self.at, "kind": self.kind, "frames": self.frames })
     }
@@ -98,13 +98,14 @@ impl Prism {
     }
 
     /// The next event. `None`: a turn begins, and before it [`Self::pause`] has to be called.
-    pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> Option<Shown> {
+    pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> Option<EncodedEvent> {
         self.next = step.sequence;
         if Head::of(step).begins_turn && self.is_to_pause() {
             return None;
         }
         let frames = self.panes.iter_mut().map(|pane| (pane.protocol().to_owned(), pane.step(view, step).into()));
-        let shown = Shown { number: step.sequence, at: step.at, kind: kind(step.event), frames: frames.collect() };
+        let shown =
+            EncodedEvent { number: step.sequence, at: step.at, kind: kind(step.event), frames: frames.collect() };
         self.next = step.sequence + 1;
         Some(shown)
     }
@@ -139,7 +140,7 @@ impl Prism {
     /// asked for its part by [`Self::paused`].
     pub(super) fn pause(&mut self, run: &RunHandle) -> PausedRun {
         self.paused_at = Some(self.next);
-        PausedRun(run.view_safe(|view| Then::new(view, self.next)))
+        PausedRun(run.view_safe(|view| RunDisplay::new(view, self.next)))
     }
 
     /// The part of a pane in a pause. Empty for a protocol that writes nothing.
@@ -151,24 +152,24 @@ impl Prism {
         paused: &PausedRun,
     ) -> String {
         let (pane, then) = (&mut self.panes[pane], paused.0.as_ref());
-        match run.view_safe(|view| pane.pause(then.map_or(view, Then::view))) {
-            Written::Frames(text) => text,
-            Written::Asks(call) => answered(state, run, then, pane, call).await,
+        match run.view_safe(|view| pane.pause(then.map_or(view, RunDisplay::view))) {
+            PaneOutput::Frames(text) => text,
+            PaneOutput::Asks(call) => answered(state, run, then, pane, call).await,
         }
     }
 }
 
 /// A run as it was when it paused.
-pub(super) struct PausedRun(Option<Then>);
+pub(super) struct PausedRun(Option<RunDisplay>);
 
 /// A run as it was before its next turn began.
-struct Then {
+struct RunDisplay {
     record: Record,
     info: RunInfo,
     pending: Vec<Pending>,
 }
 
-impl Then {
+impl RunDisplay {
     /// `None`: it has not gone on since.
     fn new(view: RunView<'_>, steps: u64) -> Option<Self> {
         if steps >= view.record.len() {
@@ -190,7 +191,13 @@ impl Then {
 }
 
 /// Answers what a pane asks until it has written its frames.
-async fn answered(state: &Arc<State>, run: &RunHandle, then: Option<&Then>, pane: &mut Pane, call: Call) -> String {
+async fn answered(
+    state: &Arc<State>,
+    run: &RunHandle,
+    then: Option<&RunDisplay>,
+    pane: &mut Pane,
+    call: Call,
+) -> String {
     let mut call = call;
     for _ in 0..MAX_LOOKUPS {
         let written = match &call {
@@ -202,8 +209,8 @@ async fn answered(state: &Arc<State>, run: &RunHandle, then: Option<&Then>, pane
             _ => pane.reply(Reply::Done),
         };
         match written {
-            Written::Frames(text) => return text,
-            Written::Asks(next) => call = next,
+            PaneOutput::Frames(text) => return text,
+            PaneOutput::Asks(next) => call = next,
         }
     }
     String::new()
@@ -216,7 +223,7 @@ async fn answered(state: &Arc<State>, run: &RunHandle, then: Option<&Then>, pane
 async fn session_then(
     state: &State,
     run: &RunHandle,
-    then: Option<&Then>,
+    then: Option<&RunDisplay>,
     session: &str,
 ) -> Result<SessionView, Fault> {
     let scope = state.admin.engine.operator().in_scope_of(run, pending::scope_of(state, run)?);

@@ -10,9 +10,9 @@ use interlingua_core::model::{MessageType, Role};
 use interlingua_core::sample::{SampleInput, SampleRequest, SampleThread};
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
 
-use super::super::served::Served;
+use super::super::served::ServedRoute;
 use super::State;
-use super::guard::Who;
+use super::guard::OperatorIdentity;
 use super::snippets::{self, Target};
 use super::views::{Sample, Snippets};
 use crate::clock;
@@ -24,7 +24,7 @@ const MAX_RUNS: usize = 100;
 /// The text and the target of a sample.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct SampleParams {
     /// The path of the route.
     route: String,
     protocol: String,
@@ -40,13 +40,13 @@ struct Wanted {
 ///
 /// # Errors
 /// Unreadable parameters, and routes, agents and runs that do not exist.
-pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Sample, Fault> {
-    let wanted: Wanted = serde_json::from_slice(body).map_err(|error| {
+pub(super) async fn make(state: &State, who: &OperatorIdentity, body: &[u8]) -> Result<Sample, Fault> {
+    let wanted: SampleParams = serde_json::from_slice(body).map_err(|error| {
         let message = format!("write {{\"route\", \"protocol\", \"agent\", \"text\", \"runs\"}}: {error}");
         Fault::new(FaultKind::Invalid, message)
     })?;
     let routes = state.admin.control.routes_of(&wanted.agent);
-    let is_it = |route: &&Arc<Served>| route.path == wanted.route && route.scope.protocol == wanted.protocol;
+    let is_it = |route: &&Arc<ServedRoute>| route.path == wanted.route && route.scope.protocol == wanted.protocol;
     let route = routes.iter().find(is_it).ok_or_else(|| Fault::invalid("route", "has no such protocol or agent"))?;
 
     let owner = state.admin.callers.in_console(&who.name).owner.clone();
@@ -84,23 +84,23 @@ pub(super) async fn make(state: &State, who: &Who, body: &[u8]) -> Result<Sample
 }
 
 /// A client's first request to a route. `None`: its protocol has no sample request.
-pub(super) fn of_route(state: &State, route: &Served) -> Option<Snippets> {
+pub(super) fn of_route(state: &State, route: &ServedRoute) -> Option<Snippets> {
     let agent = route.scope.agents.first()?;
     let input = SampleInput { agent: &agent.name, text: "hello", id: clock::new_id(), began: None, thread: None };
     snippets(state, route, &input)
 }
 
 /// A shell command that sends a text to an agent over a route. `None`: the protocol has no sample request.
-pub(super) fn curl(state: &State, route: &Served, agent: &str, text: &str) -> Option<String> {
+pub(super) fn curl(state: &State, route: &ServedRoute, agent: &str, text: &str) -> Option<String> {
     let input = SampleInput { agent, text, id: clock::new_id(), began: None, thread: None };
     Some(snippets::curl(&target(state, route), &sample(route, &input)?))
 }
 
-fn sample(route: &Served, input: &SampleInput<'_>) -> Option<SampleRequest> {
+fn sample(route: &ServedRoute, input: &SampleInput<'_>) -> Option<SampleRequest> {
     Some(route.mounted.sample.as_ref()?(input))
 }
 
-fn snippets(state: &State, route: &Served, input: &SampleInput<'_>) -> Option<Snippets> {
+fn snippets(state: &State, route: &ServedRoute, input: &SampleInput<'_>) -> Option<Snippets> {
     let (target, sample) = (target(state, route), sample(route, input)?);
     Some(Snippets {
         curl: snippets::curl(&target, &sample),
@@ -109,7 +109,7 @@ fn snippets(state: &State, route: &Served, input: &SampleInput<'_>) -> Option<Sn
     })
 }
 
-fn target(state: &State, route: &Served) -> Target {
+fn target(state: &State, route: &ServedRoute) -> Target {
     let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
     Target { url: format!("{base}{}", route.path), protocol: route.scope.protocol, auth: route.auth }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::State;
-use crate::metrics::{EndedBy, Of, Past, Sampled, Series, Window, resident_memory};
+use crate::metrics::{EndedBy, MetricsSample, MetricsWindow, Series, SeriesFilter, Window, resident_memory};
 
 /// A window of the history, with what is under way now.
 #[derive(Serialize)]
@@ -48,22 +48,22 @@ pub(super) struct Row {
 /// Other parameters and values.
 pub(super) fn view(state: &State, query: &str) -> Result<View, Fault> {
     let mut window = Window::Minutes;
-    let mut of = Of::All;
+    let mut of = SeriesFilter::All;
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "window" => {
                 window = Window::parse(&value).ok_or_else(|| Fault::invalid("window", "must be '15m' or '24h'"))?;
             }
-            "agent" | "protocol" if of != Of::All => {
+            "agent" | "protocol" if of != SeriesFilter::All => {
                 return Err(Fault::invalid(name.into_owned(), "cannot be combined: name an agent or a protocol"));
             }
-            "agent" => of = Of::Agent(value.into_owned()),
-            "protocol" => of = Of::Protocol(value.into_owned()),
+            "agent" => of = SeriesFilter::Agent(value.into_owned()),
+            "protocol" => of = SeriesFilter::Protocol(value.into_owned()),
             _ => return Err(Fault::invalid(name.into_owned(), "is not a parameter of this")),
         }
     }
 
-    let Past { times, series, by_agent, by_protocol } =
+    let MetricsWindow { times, series, by_agent, by_protocol } =
         state.history.lock().unwrap_or_else(PoisonError::into_inner).past(window, &of);
     let engine = &state.admin.engine;
     let agents = engine.levels().runs_active.into_iter().map(|(name, live)| (name.to_string(), live)).collect();
@@ -105,7 +105,7 @@ pub(super) async fn sample(state: &State) -> Infallible {
         seconds.tick().await;
         let (counted, engine) = (metrics.take_recent(), &state.admin.engine);
         let sizes = engine.store_sizes();
-        let levels = Sampled {
+        let levels = MetricsSample {
             live: engine.working(),
             memory: resident_memory(),
             store_owed: sizes.owed,

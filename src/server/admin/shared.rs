@@ -21,7 +21,7 @@ const REST: u32 = 10;
 pub(super) const OVERVIEW_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Something that was read, until it is too old.
-type Kept<T> = Mutex<Option<(Instant, Arc<T>)>>;
+type CachedRead<T> = Mutex<Option<(Instant, Arc<T>)>>;
 
 /// The gateway at a glance, as the streams send it.
 #[derive(Debug, PartialEq)]
@@ -32,12 +32,12 @@ pub(super) struct Overview {
 
 /// The last reading.
 #[derive(Default)]
-pub(super) struct Shared {
-    open: Kept<Vec<OpenItems>>,
-    overview: Kept<Overview>,
+pub(super) struct SharedReads {
+    open: CachedRead<Vec<OpenItems>>,
+    overview: CachedRead<Overview>,
 }
 
-impl Shared {
+impl SharedReads {
     /// Every open item of every session, perhaps as it was a moment ago.
     ///
     /// # Errors

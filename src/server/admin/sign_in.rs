@@ -13,10 +13,10 @@ use sha2::{Digest as _, Sha256};
 use super::super::connection::ConnectionInfo;
 use super::State;
 use super::answers::{answer_with, audit};
-use super::guard::{OPERATOR, Who, count_failure, is_key};
+use super::guard::{OPERATOR, OperatorIdentity, count_failure, is_key};
 use super::sessions::{Proof, SignedIn};
 use super::views::Session;
-use crate::callers::{Credential, Methods, Shown};
+use crate::callers::{Credential, Credentials, Methods};
 use crate::config::ConsoleRole;
 use crate::observe::{Action, AuditEntry};
 
@@ -63,7 +63,7 @@ async fn prove(state: &State, connection: &ConnectionInfo, key: &str) -> Result<
         return Ok((OPERATOR.to_owned(), Proof::Certificate(Arc::clone(certificate))));
     }
 
-    let shown = Shown { api_key: Credential::One(key), ..Shown::default() };
+    let shown = Credentials { api_key: Credential::One(key), ..Credentials::default() };
     let wrong = || Fault::new(FaultKind::Unauthenticated, "this key cannot be used to sign in");
     let caller = state.admin.callers.authenticate(BY_KEY, shown, connection.peer.ip()).await;
     let caller = caller.map_err(|fault| if fault.kind == FaultKind::Unauthenticated { wrong() } else { fault })?;
@@ -85,7 +85,12 @@ pub(super) fn view(state: &State, who: &SignedIn) -> Session {
 }
 
 /// Ends the session of a request.
-pub(super) fn end(state: &State, who: &Who, connection: &ConnectionInfo, bearer: Option<&str>) -> HttpResponse {
+pub(super) fn end(
+    state: &State,
+    who: &OperatorIdentity,
+    connection: &ConnectionInfo,
+    bearer: Option<&str>,
+) -> HttpResponse {
     if let Some(bearer) = bearer {
         state.sessions.end(bearer);
         audit(state, Some(connection.peer), &who.name, AuditEntry::new(Action::SignOut));

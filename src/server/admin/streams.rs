@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 
 use super::State;
-use super::guard::{Who, is_valid};
+use super::guard::{OperatorIdentity, is_valid};
 
 /// Streams and files of all people together.
 pub(super) const MAX_STREAMS: usize = 64;
@@ -54,7 +54,7 @@ impl Streams {
     ///
     /// # Errors
     /// [`FaultKind::Overloaded`] if the person, or all people together, have too many.
-    pub(super) fn begin(state: &Arc<State>, who: &Who) -> Result<StreamPermit, Fault> {
+    pub(super) fn begin(state: &Arc<State>, who: &OperatorIdentity) -> Result<StreamPermit, Fault> {
         let person = who.person();
         let mut open = state.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = open.get(&person).copied().unwrap_or(0);
@@ -136,13 +136,13 @@ impl Encoders {
 /// The credentials behind a stream, and what they allowed when it began.
 pub(super) struct Access {
     state: Arc<State>,
-    who: Who,
+    who: OperatorIdentity,
     /// Whether texts are shown.
     pub(super) texts: bool,
 }
 
 impl Access {
-    pub(super) fn new(state: &Arc<State>, who: Who) -> Self {
+    pub(super) fn new(state: &Arc<State>, who: OperatorIdentity) -> Self {
         let texts = who.reads(state.admin.access.load().texts);
         Self { state: Arc::clone(state), who, texts }
     }
@@ -160,7 +160,7 @@ impl Access {
 }
 
 /// The client has disconnected, or may no longer read.
-pub(super) struct Gone;
+pub(super) struct StreamClosed;
 
 /// The writing end of an answer.
 pub(super) struct Pieces {
@@ -194,7 +194,7 @@ impl Pieces {
     ///
     /// # Errors
     /// If the client has disconnected.
-    pub(super) async fn push(&mut self, text: &str) -> Result<(), Gone> {
+    pub(super) async fn push(&mut self, text: &str) -> Result<(), StreamClosed> {
         let mut rest = text;
         while !rest.is_empty() {
             let (piece, next) = split_piece(rest);
@@ -211,7 +211,7 @@ impl Pieces {
     ///
     /// # Errors
     /// If the client has disconnected.
-    pub(super) async fn push_escaped(&mut self, text: &str) -> Result<(), Gone> {
+    pub(super) async fn push_escaped(&mut self, text: &str) -> Result<(), StreamClosed> {
         let mut rest = text;
         while !rest.is_empty() {
             let (piece, next) = split_piece(rest);
@@ -226,12 +226,12 @@ impl Pieces {
     ///
     /// # Errors
     /// If the client has disconnected.
-    pub(super) async fn flush(&mut self) -> Result<(), Gone> {
+    pub(super) async fn flush(&mut self) -> Result<(), StreamClosed> {
         if self.text.is_empty() {
             return Ok(());
         }
         let chunk = Bytes::from(std::mem::take(&mut self.text));
-        self.sender.send(chunk).await.map_err(|_| Gone)
+        self.sender.send(chunk).await.map_err(|_| StreamClosed)
     }
 }
 

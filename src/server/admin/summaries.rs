@@ -26,9 +26,9 @@ const OVERLAP: Millis = 2000;
 
 /// Runs that were deleted on this listener, the latest last, and how many there were before those.
 #[derive(Default)]
-pub(super) struct Deleted(Mutex<(u64, VecDeque<RunId>)>);
+pub(super) struct DeletedRuns(Mutex<(u64, VecDeque<RunId>)>);
 
-impl Deleted {
+impl DeletedRuns {
     fn lock(&self) -> MutexGuard<'_, (u64, VecDeque<RunId>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

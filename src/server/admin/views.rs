@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::mask;
 use crate::config::ConsoleRole;
 use crate::engine::RunSummary;
-use crate::metrics::Lately;
+use crate::metrics::RecentStats;
 
 /// A page of a list.
 #[derive(Serialize)]
@@ -97,7 +97,7 @@ pub(super) struct Detail {
     pub(super) advice: Option<&'static str>,
     pub(super) pending: Vec<PendingItem>,
     /// The answers to its questions.
-    pub(super) answers: Vec<Answered>,
+    pub(super) answers: Vec<AnsweredItem>,
     /// Receivers of its events by push, at this gateway, while it is sending to them.
     pub(super) deliveries: Vec<Delivery>,
 }
@@ -165,7 +165,7 @@ pub(super) struct Settings {
 /// The answer to something that a run asked.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub(super) struct Answered {
+pub(super) struct AnsweredItem {
     /// The item's id.
     pub(super) id: String,
     /// `accept`, `edit`, `respond`, `reject` or `cancel`. `null`: the agent decides what the answer means.
@@ -311,7 +311,7 @@ pub(super) struct Traffic {
     pub(super) protocol: &'static str,
     /// Runs under way.
     pub(super) live: usize,
-    pub(super) lately: Lately,
+    pub(super) lately: RecentStats,
 }
 
 /// An agent: as configured, with what is under way.
@@ -333,7 +333,7 @@ pub(super) struct Agent {
     pub(super) live: usize,
     /// Turns that wait for their session.
     pub(super) queued: usize,
-    pub(super) lately: Lately,
+    pub(super) lately: RecentStats,
     pub(super) last_fault: Option<LastFault>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, ts(as = "Option<Vec<Endpoint>>", optional))]
@@ -471,7 +471,7 @@ mod tests {
             declaration::<Turn>,
             declaration::<TurnError>,
             declaration::<Settings>,
-            declaration::<Answered>,
+            declaration::<AnsweredItem>,
             declaration::<Delivery>,
             declaration::<PendingItem>,
             declaration::<Item>,
@@ -481,7 +481,7 @@ mod tests {
             declaration::<Listener>,
             declaration::<Reason>,
             declaration::<Traffic>,
-            declaration::<Lately>,
+            declaration::<RecentStats>,
             declaration::<Agent>,
             declaration::<LastFault>,
             declaration::<Endpoint>,
@@ -489,7 +489,7 @@ mod tests {
             declaration::<Snippets>,
             declaration::<Sample>,
             declaration::<Session>,
-            declaration::<api::Drained<'_>>,
+            declaration::<api::DrainState<'_>>,
             declaration::<series::View>,
             declaration::<series::Row>,
             declaration::<Series>,

@@ -31,7 +31,7 @@ use tokio::time::{Instant, Sleep};
 
 use self::floods::FloodGuard;
 use self::socket::GuardedSocket;
-use self::stream::Shared;
+use self::stream::StreamContext;
 use super::connection::{Socket, TimedBody};
 use super::{Gateway, Phase};
 use crate::config::ServerLimits;
@@ -68,8 +68,8 @@ where
     };
     match opened {
         Ok(connection) => {
-            let shared = Rc::new(Shared { gateway, app, connection: info, guard });
-            Server { connection, shared, leaving: Leaving::No }.run().await;
+            let shared = Rc::new(StreamContext { gateway, app, connection: info, guard });
+            Server { connection, shared, leaving: Shutdown::No }.run().await;
         }
         Err(error) => tracing::debug!(client = %info.peer.ip(), %error, "an HTTP/2 connection did not begin"),
     }
@@ -97,7 +97,7 @@ async fn reached(mut phase: watch::Receiver<Phase>, is_reached: fn(Phase) -> boo
 }
 
 /// The progress of a connection's shutdown.
-enum Leaving {
+enum Shutdown {
     No,
     /// The client received GOAWAY. The timer runs once no stream is open.
     Asked(Option<Pin<Box<Sleep>>>),
@@ -107,8 +107,8 @@ enum Leaving {
 
 struct Server<S> {
     connection: Connection<GuardedSocket, Bytes>,
-    shared: Rc<Shared<S>>,
-    leaving: Leaving,
+    shared: Rc<StreamContext<S>>,
+    leaving: Shutdown,
 }
 
 impl<S> Server<S>
@@ -127,9 +127,9 @@ where
             is_draining |= draining.as_mut().poll(context).is_ready();
             is_stopping |= stopping.as_mut().poll(context).is_ready();
             // A client that connects meanwhile may ask something first.
-            if matches!(self.leaving, Leaving::No) && (is_stopping || (is_draining && is_used)) {
+            if matches!(self.leaving, Shutdown::No) && (is_stopping || (is_draining && is_used)) {
                 self.connection.graceful_shutdown();
-                self.leaving = Leaving::Asked(None);
+                self.leaving = Shutdown::Asked(None);
             }
             loop {
                 if self.must_close() {
@@ -141,7 +141,7 @@ where
                         if self.is_closing() {
                             continue;
                         }
-                        let Shared { gateway, connection, .. } = &*self.shared;
+                        let StreamContext { gateway, connection, .. } = &*self.shared;
                         match gateway.connections.admit_stream(connection.peer.ip()) {
                             Some(permit) => {
                                 streams.push(stream::serve(Rc::clone(&self.shared), request, respond, permit));
@@ -168,7 +168,7 @@ where
     }
 
     const fn is_closing(&self) -> bool {
-        matches!(self.leaving, Leaving::Closing(_))
+        matches!(self.leaving, Shutdown::Closing(_))
     }
 
     /// Begins to close the connection if the client has exceeded a limit or its time. True when it begins.
@@ -193,16 +193,16 @@ where
 
     fn close(&mut self, reason: Reason) {
         self.connection.abrupt_shutdown(reason);
-        self.leaving = Leaving::Closing(Box::pin(tokio::time::sleep(CLOSE_TIMEOUT)));
+        self.leaving = Shutdown::Closing(Box::pin(tokio::time::sleep(CLOSE_TIMEOUT)));
     }
 
     /// Closes a connection whose client does not confirm that it leaves, and cuts off one that does not let it close.
     fn poll_left(&mut self, context: &mut Context<'_>, is_idle: bool) -> Poll<()> {
         match &mut self.leaving {
-            Leaving::No => {}
-            Leaving::Closing(timer) => return timer.as_mut().poll(context),
-            Leaving::Asked(timer) if !is_idle => *timer = None,
-            Leaving::Asked(timer) => {
+            Shutdown::No => {}
+            Shutdown::Closing(timer) => return timer.as_mut().poll(context),
+            Shutdown::Asked(timer) if !is_idle => *timer = None,
+            Shutdown::Asked(timer) => {
                 let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(LEAVE_TIMEOUT)));
                 if timer.as_mut().poll(context).is_ready() {
                     self.close(Reason::NO_ERROR);

@@ -30,7 +30,7 @@ use super::floods::FloodGuard;
 const PIECE_BYTES: usize = 16 << 10;
 
 /// State that the streams of a connection share.
-pub(super) struct Shared<S> {
+pub(super) struct StreamContext<S> {
     pub(super) gateway: Arc<Gateway>,
     pub(super) app: Rc<S>,
     pub(super) connection: Rc<ConnectionInfo>,
@@ -38,7 +38,7 @@ pub(super) struct Shared<S> {
 }
 
 /// The client has left, or the answer cannot be completed. There is nothing more to do for this stream.
-struct Ended;
+struct StreamAborted;
 
 /// Counts a stream for the clock of its connection until it is dropped.
 struct OpenStream(Rc<ConnectionInfo>);
@@ -58,7 +58,7 @@ impl Drop for OpenStream {
 
 /// Answers a request. The permit is held to the end of the answer.
 pub(super) async fn serve<S>(
-    shared: Rc<Shared<S>>,
+    shared: Rc<StreamContext<S>>,
     request: http::Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     _permit: StreamPermit,
@@ -86,10 +86,10 @@ pub(super) async fn serve<S>(
 
 /// Calls the application, after the head was checked if the client waits for that before it sends the body.
 async fn respond_to<S>(
-    shared: &Shared<S>,
+    shared: &StreamContext<S>,
     mut request: Request,
     respond: &mut SendResponse<Bytes>,
-) -> Result<Response<BoxBody>, Ended>
+) -> Result<Response<BoxBody>, StreamAborted>
 where
     S: Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>>,
 {
@@ -105,7 +105,7 @@ where
         };
         let mut interim = http::Response::new(());
         *interim.status_mut() = http::StatusCode::CONTINUE;
-        respond.send_informational(interim).map_err(|_| Ended)?;
+        respond.send_informational(interim).map_err(|_| StreamAborted)?;
     }
 
     Ok(match unless_reset(respond, shared.app.call(request)).await? {
@@ -115,11 +115,11 @@ where
 }
 
 /// Waits for a future, unless the client resets the stream before.
-async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, future: F) -> Result<F::Output, Ended> {
+async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, future: F) -> Result<F::Output, StreamAborted> {
     let mut future = pin!(future);
     poll_fn(|context| {
         if respond.poll_reset(context).is_ready() {
-            return Poll::Ready(Err(Ended));
+            return Poll::Ready(Err(StreamAborted));
         }
         future.as_mut().poll(context).map(Ok)
     })
@@ -132,13 +132,13 @@ async fn send(
     body: BoxBody,
     timeout: Duration,
     guard: &FloodGuard,
-) -> Result<(), Ended> {
+) -> Result<(), StreamAborted> {
     let mut body = pin!(body);
     loop {
         // The client may also leave while there is nothing to send.
         let chunk = poll_fn(|context| {
             if stream.poll_reset(context).is_ready() {
-                return Poll::Ready(Err(Ended));
+                return Poll::Ready(Err(StreamAborted));
             }
             body.as_mut().poll_next(context).map(Ok)
         });
@@ -146,9 +146,9 @@ async fn send(
             Some(Ok(chunk)) => chunk,
             Some(Err(_)) => {
                 stream.send_reset(Reason::INTERNAL_ERROR);
-                return Err(Ended);
+                return Err(StreamAborted);
             }
-            None => return stream.send_data(Bytes::new(), true).map_err(|_| Ended),
+            None => return stream.send_data(Bytes::new(), true).map_err(|_| StreamAborted),
         };
 
         while !chunk.is_empty() {
@@ -158,7 +158,7 @@ async fn send(
                 Err(_) => {
                     tracing::debug!("stream reset: the client did not read its response");
                     stream.send_reset(Reason::CANCEL);
-                    return Err(Ended);
+                    return Err(StreamAborted);
                 }
             }
         }
@@ -166,18 +166,18 @@ async fn send(
 }
 
 /// Hands a piece over as the client makes room for it.
-async fn send_piece(stream: &mut SendStream<Bytes>, mut piece: Bytes, guard: &FloodGuard) -> Result<(), Ended> {
+async fn send_piece(stream: &mut SendStream<Bytes>, mut piece: Bytes, guard: &FloodGuard) -> Result<(), StreamAborted> {
     while !piece.is_empty() {
         stream.reserve_capacity(piece.len());
         while stream.capacity() == 0 {
             match poll_fn(|context| stream.poll_capacity(context)).await {
                 Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Err(Ended),
+                Some(Err(_)) | None => return Err(StreamAborted),
             }
         }
         let room = stream.capacity().min(piece.len());
         guard.on_sent();
-        stream.send_data(piece.split_to(room), false).map_err(|_| Ended)?;
+        stream.send_data(piece.split_to(room), false).map_err(|_| StreamAborted)?;
     }
     Ok(())
 }

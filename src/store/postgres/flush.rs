@@ -18,12 +18,12 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use self::room::Room;
+use self::room::SizeBudget;
 use super::database::Database;
-use super::queue::Queued;
+use super::queue::QueuedWork;
 use super::results::{Results, place_in, removed_in, written_in};
 use super::tracked::{RunWrites, Runs, int};
-use super::work::{DocumentsWork, Reply, Work};
+use super::work::{DocumentsWork, Reply, WriteCommand};
 use crate::store::{Claim, Journal, Signal, StoreError, Ticket, owner_in};
 
 const COMMIT: &str = "COMMIT";
@@ -121,7 +121,7 @@ impl Flush {
         replica: Uuid,
         number: i64,
         runs: &mut Runs,
-        work: &mut VecDeque<Queued>,
+        work: &mut VecDeque<QueuedWork>,
         moves_all: bool,
     ) -> Self {
         let mut flush = Self {
@@ -139,7 +139,7 @@ impl Flush {
             closing: None,
         };
 
-        let mut room = Room::default();
+        let mut room = SizeBudget::default();
         while work.front().is_some_and(|(_, next)| room.takes(next)) {
             let Some((asked, next)) = work.pop_front() else { break };
             if asked != replica && next.follows_from_earlier() {
@@ -155,44 +155,44 @@ impl Flush {
         flush
     }
 
-    fn add(&mut self, runs: &mut Runs, work: Work) {
+    fn add(&mut self, runs: &mut Runs, work: WriteCommand) {
         match work {
-            Work::Touch(run) => runs.touch(&run, &mut self.runs),
-            Work::Open { run, claim: Claim::New, reply } => {
+            WriteCommand::Touch(run) => runs.touch(&run, &mut self.runs),
+            WriteCommand::Open { run, claim: Claim::New, reply } => {
                 runs.open(&run, &mut self.runs);
                 self.waiting.push((Some(run.id()), reply));
             }
-            Work::Open { run, claim: Claim::Existing { events }, reply } => {
+            WriteCommand::Open { run, claim: Claim::Existing { events }, reply } => {
                 runs.claim(&run, events);
                 self.claims.push(Claiming { run, events: int(events), reply });
             }
-            Work::Settle { run, reply } if runs.is_lost(&run) => {
+            WriteCommand::Settle { run, reply } if runs.is_lost(&run) => {
                 let _ = reply.send(Err(StoreError::Fenced));
             }
-            Work::Settle { run, reply } => {
+            WriteCommand::Settle { run, reply } => {
                 runs.settle(&run, &mut self.runs);
                 self.waiting.push((Some(run.id()), reply));
             }
-            Work::Remove { run, reply } => {
+            WriteCommand::Remove { run, reply } => {
                 runs.by_id.remove(&run);
                 self.removes.push((run, reply));
             }
-            Work::Documents(work) => self.documents.push(work),
-            Work::QueueTurn { session, continues, most, id, reply } => {
+            WriteCommand::Documents(work) => self.documents.push(work),
+            WriteCommand::QueueTurn { session, continues, most, id, reply } => {
                 let most = i64::try_from(most).unwrap_or(i64::MAX);
                 self.queueing.push(Queueing { session, continues, most, id, reply });
             }
-            Work::LeaveTurn { ticket, reply } => {
+            WriteCommand::LeaveTurn { ticket, reply } => {
                 self.leaving.0.push(ticket.session);
                 self.leaving.1.push(int(ticket.number));
                 self.waiting.push((None, reply));
             }
-            Work::Signal { run, signal, id, reply } => {
+            WriteCommand::Signal { run, signal, id, reply } => {
                 self.signals.push((id, run, signal_name(signal)));
                 self.waiting.push((None, reply));
             }
-            Work::Flush(reply) => self.waiting.push((None, reply)),
-            Work::Close(reply) => self.closing = Some(reply),
+            WriteCommand::Flush(reply) => self.waiting.push((None, reply)),
+            WriteCommand::Close(reply) => self.closing = Some(reply),
         }
     }
 

@@ -72,7 +72,7 @@ pub(super) struct Follows {
 
 #[derive(Default)]
 struct State {
-    by_number: HashMap<u64, Followed>,
+    by_number: HashMap<u64, FollowedRun>,
     /// The numbers of those who follow a run.
     by_run: HashMap<RunId, Vec<u64>>,
     last: u64,
@@ -91,7 +91,7 @@ impl State {
 }
 
 /// One who follows a run.
-struct Followed {
+struct FollowedRun {
     run: RunId,
     /// The next event.
     next: u64,
@@ -104,7 +104,7 @@ struct Followed {
 }
 
 /// The last flush that was read of each holder's log.
-type Seen = HashMap<Uuid, i64>;
+type LogPosition = HashMap<Uuid, i64>;
 
 impl Follows {
     /// The committed part of a run, from an event on.
@@ -113,7 +113,7 @@ impl Follows {
         let mut state = lock(&self.state);
         state.last += 1;
         let number = state.last;
-        let followed = Followed { run, next: from, changed_at: -1, state: String::new(), missed: false, updates };
+        let followed = FollowedRun { run, next: from, changed_at: -1, state: String::new(), missed: false, updates };
         state.by_number.insert(number, followed);
         state.by_run.entry(run).or_default().push(number);
         drop(state);
@@ -131,7 +131,7 @@ impl Follows {
     /// `replica`: which one this is now. `channel`: where replicas notify each other.
     pub(super) async fn run(&self, reads: &Reads, notices: &Notices, channel: &str, replica: impl Fn() -> Uuid) {
         let mut renewed = Instant::now();
-        let mut seen = Seen::new();
+        let mut seen = LogPosition::new();
         let mut looked = Instant::now();
         loop {
             let interval = if reads.is_pooled() { POLL_INTERVAL } else { INTERVAL };
@@ -190,7 +190,7 @@ impl Follows {
     }
 
     /// Reads what holders have logged for followers, and passes it on.
-    async fn read_logs(&self, reads: &Reads, seen: &mut Seen) -> Result<(), StoreError> {
+    async fn read_logs(&self, reads: &Reads, seen: &mut LogPosition) -> Result<(), StoreError> {
         let (replicas, flushes): (Vec<Uuid>, Vec<i64>) = seen.iter().map(|(replica, flush)| (*replica, *flush)).unzip();
         let rows = reads.read(async |database| {
             let parameters: [(&(dyn ToSql + Sync), Type); 3] =
@@ -210,7 +210,7 @@ impl Follows {
     }
 
     /// Reads what is new in the rows of all runs, and passes it on.
-    async fn read_rows(&self, reads: &Reads, seen: &mut Seen) -> Result<(), StoreError> {
+    async fn read_rows(&self, reads: &Reads, seen: &mut LogPosition) -> Result<(), StoreError> {
         let (mut numbers, mut runs, mut next, mut changed, mut states) = (vec![], vec![], vec![], vec![], vec![]);
         {
             let mut state = lock(&self.state);
@@ -259,7 +259,7 @@ impl Follows {
 
     /// Passes on what was read of the runs' rows. True if one of them had missed something of it.
     fn pass_on(&self, heads: &[Row], lines: &[Row]) -> bool {
-        let mut updates: HashMap<u64, Read<'_>> = HashMap::new();
+        let mut updates: HashMap<u64, RunRows<'_>> = HashMap::new();
         for row in lines {
             updates.entry(row.get::<_, i64>(0).cast_unsigned()).or_default().lines.push(row);
         }
@@ -326,26 +326,26 @@ impl State {
 
 /// The rows that were read of one run.
 #[derive(Default)]
-struct Read<'a> {
+struct RunRows<'a> {
     head: Option<&'a Row>,
     lines: Vec<&'a Row>,
 }
 
-impl Read<'_> {
+impl RunRows<'_> {
     /// True if the run was deleted.
     fn is_gone(&self) -> bool {
         self.head.is_some_and(|row| row.get(1))
     }
 }
 
-impl Followed {
+impl FollowedRun {
     /// True once the state of the run was read.
     const fn is_known(&self) -> bool {
         !self.state.is_empty()
     }
 
     /// The new part, and whether it is the last one. `None`: there is no new part.
-    fn update(&mut self, read: &Read<'_>) -> Result<Option<(RunUpdate, bool)>, ReadError> {
+    fn update(&mut self, read: &RunRows<'_>) -> Result<Option<(RunUpdate, bool)>, ReadError> {
         let mut lines: Vec<u8> = Vec::new();
         let mut is_complete = true;
         for row in &read.lines {

@@ -15,7 +15,7 @@ use super::options::PostgresOptions;
 use super::tracked::{NewRow, int};
 use super::{check, schema, text};
 use crate::clock;
-use crate::store::{StoreError, StoredDocument, StoredItem, StoredRun, Transferred, Version, owner_in};
+use crate::store::{StoreError, StoredDocument, StoredItem, StoredRun, TransferTotals, Version, owner_in};
 
 /// Size of a batch. The import needs this much memory, plus the size of the largest run.
 const MAX_BATCH_BYTES: u64 = 4 << 20;
@@ -60,11 +60,11 @@ pub struct Import<'a> {
     /// Called for what cannot be read or kept. True: it is left out.
     pub skips: &'a mut dyn FnMut(&StoreError) -> bool,
     /// Called now and then with what was copied so far.
-    pub progress: &'a mut dyn FnMut(&Transferred),
+    pub progress: &'a mut dyn FnMut(&TransferTotals),
 }
 
 /// Fills the database.
-pub(super) async fn import(options: &PostgresOptions, mut import: Import<'_>) -> Result<Transferred, StoreError> {
+pub(super) async fn import(options: &PostgresOptions, mut import: Import<'_>) -> Result<TransferTotals, StoreError> {
     let connector = Connector::new(options)?;
     connector.find_out_sessions().await?;
     let database = connector.connect().await?;
@@ -85,14 +85,15 @@ async fn copy(
     database: &Database,
     options: &PostgresOptions,
     import: &mut Import<'_>,
-) -> Result<Transferred, StoreError> {
+) -> Result<TransferTotals, StoreError> {
     let sql = |error: Error| store_error(&error);
     database.batch(SETTINGS).await.map_err(sql)?;
     schema::migrate_locked(database, &options.schema).await?;
     database.batch(LOCK).await.map_err(sql)?;
     check_unused(database, options).await?;
 
-    let mut copy = Copy { database, replica: clock::new_id().0, batch: Batch::default(), done: Transferred::default() };
+    let mut copy =
+        Copy { database, replica: clock::new_id().0, batch: Batch::default(), done: TransferTotals::default() };
     let parameters: [(&(dyn ToSql + Sync), Type); 2] =
         [(&copy.replica, Type::UUID), (&env!("CARGO_PKG_VERSION"), Type::TEXT)];
     database.rows(REPLICA, &parameters).await.map_err(sql)?;
@@ -159,7 +160,7 @@ struct Copy<'a> {
     /// Holds the runs that were under way.
     replica: Uuid,
     batch: Batch,
-    done: Transferred,
+    done: TransferTotals,
 }
 
 impl Copy<'_> {
@@ -278,7 +279,7 @@ impl Copy<'_> {
         let row = row.map_err(|error| store_error(&error))?;
         let number = |row: &Row, column: usize| row.get::<_, i64>(column).unsigned_abs();
         let written = row.map(|row| {
-            let written = Transferred {
+            let written = TransferTotals {
                 runs: number(&row, 0),
                 unfinished: number(&row, 1),
                 events: number(&row, 2),

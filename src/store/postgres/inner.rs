@@ -15,7 +15,7 @@ use super::health::WriterHealth;
 use super::options::PostgresOptions;
 use super::queue::Queue;
 use super::reads::Reads;
-use super::standing::Standing;
+use super::standing::LeaseTracker;
 use super::turns::TurnWaiters;
 use crate::metrics::StoreMetrics;
 use crate::store::local::{Signals, lock};
@@ -26,7 +26,7 @@ pub(super) struct Inner {
     pub(super) connector: Connector,
     pub(super) queue: Queue,
     pub(super) health: Arc<WriterHealth>,
-    pub(super) standing: Standing,
+    pub(super) standing: LeaseTracker,
     pub(super) lease: Duration,
     /// The channel that replicas notify each other on.
     pub(super) channel: String,
@@ -54,7 +54,7 @@ impl Inner {
             connector,
             queue: Queue::default(),
             health,
-            standing: Standing::default(),
+            standing: LeaseTracker::default(),
             lease: options.lease,
             channel: Notices::channel(&options.schema),
             notices: Arc::default(),

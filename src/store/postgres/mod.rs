@@ -60,12 +60,12 @@ pub use self::import::Import;
 use self::inner::Inner;
 pub use self::options::PostgresOptions;
 use self::reads::ReadError;
-use self::work::{DocumentWriteOwned, DocumentsWork, Reply, Work, Written, expected};
+use self::work::{DocumentWriteOwned, DocumentsWork, Reply, WriteCommand, WriteOutcome, expected};
 use self::writer::Writer;
 use super::{
     Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Health, Journal, LoadCost, Query, ReplicaStatus,
-    Retention, RetentionReport, RunPage, RunUpdate, Shared, Signal, Store, StoreError, StoreFuture, StoredRun, Ticket,
-    Transferred, Version,
+    Retention, RetentionReport, RunPage, RunUpdate, SharedStore, Signal, Store, StoreError, StoreFuture, StoredRun,
+    Ticket, TransferTotals, Version,
 };
 use crate::clock;
 
@@ -140,7 +140,7 @@ impl Postgres {
     ///
     /// # Errors
     /// [`StoreError::Unusable`] if it is not empty or used by gateways; those of [`Postgres::open`] and of the items.
-    pub fn import(options: &PostgresOptions, import: Import<'_>) -> Result<Transferred, StoreError> {
+    pub fn import(options: &PostgresOptions, import: Import<'_>) -> Result<TransferTotals, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(|error| StoreError::Internal(error.to_string()))?.block_on(import::import(options, import))
     }
@@ -163,7 +163,7 @@ impl Postgres {
     }
 
     /// Hands work to the writer.
-    fn submit<T: Send + 'static>(&self, work: impl FnOnce(Reply<T>) -> Work) -> StoreFuture<T> {
+    fn submit<T: Send + 'static>(&self, work: impl FnOnce(Reply<T>) -> WriteCommand) -> StoreFuture<T> {
         if let Err(error) = self.inner.check_usable() {
             return failed(error);
         }
@@ -178,13 +178,17 @@ impl Postgres {
         Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
     }
 
-    fn write_documents(&self, writes: Vec<DocumentWriteOwned>, now: Millis) -> StoreFuture<Result<Written, Conflict>> {
+    fn write_documents(
+        &self,
+        writes: Vec<DocumentWriteOwned>,
+        now: Millis,
+    ) -> StoreFuture<Result<WriteOutcome, Conflict>> {
         let id = clock::new_id().0;
         let checked = writes.iter().try_for_each(|write| text::check("key", &[&write.collection, &write.key]));
         if let Err(error) = checked {
             return failed(error);
         }
-        self.submit(|reply| Work::Documents(DocumentsWork { id, writes, now, reply }))
+        self.submit(|reply| WriteCommand::Documents(DocumentsWork { id, writes, now, reply }))
     }
 }
 
@@ -225,7 +229,7 @@ fn failed<T: Send + 'static>(error: StoreError) -> StoreFuture<T> {
 }
 
 impl Store for Postgres {
-    fn shared(&self) -> Option<&dyn Shared> {
+    fn shared(&self) -> Option<&dyn SharedStore> {
         Some(self)
     }
 
@@ -235,7 +239,7 @@ impl Store for Postgres {
             run.with(&mut |record, info| checked = text::check_run(record, info));
         }
         match checked {
-            Ok(()) => self.submit(|reply| Work::Open { run: Arc::clone(run), claim, reply }),
+            Ok(()) => self.submit(|reply| WriteCommand::Open { run: Arc::clone(run), claim, reply }),
             Err(error) => failed(error),
         }
     }
@@ -247,7 +251,7 @@ impl Store for Postgres {
     }
 
     fn settle(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
-        self.submit(|reply| Work::Settle { run: Arc::clone(run), reply })
+        self.submit(|reply| WriteCommand::Settle { run: Arc::clone(run), reply })
     }
 
     fn load(&self, id: RunId) -> StoreFuture<Option<Arc<StoredRun>>> {
@@ -277,7 +281,7 @@ impl Store for Postgres {
     }
 
     fn remove(&self, id: RunId) -> StoreFuture<bool> {
-        self.submit(|reply| Work::Remove { run: id, reply })
+        self.submit(|reply| WriteCommand::Remove { run: id, reply })
     }
 
     fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
@@ -350,7 +354,7 @@ impl Store for Postgres {
 
     fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()> {
         let signal_id = clock::new_id().0;
-        self.submit(|reply| Work::Signal { run: id, signal, id: signal_id, reply })
+        self.submit(|reply| WriteCommand::Signal { run: id, signal, id: signal_id, reply })
     }
 
     fn signals(&self) -> UnboundedReceiver<(RunId, Signal)> {
@@ -372,7 +376,7 @@ impl Store for Postgres {
     }
 
     fn flush(&self) -> StoreFuture<()> {
-        self.submit(Work::Flush)
+        self.submit(WriteCommand::Flush)
     }
 
     fn close(&self) -> StoreFuture<()> {
@@ -381,11 +385,11 @@ impl Store for Postgres {
             self.inner.queue.stop();
             return Box::pin(std::future::ready(Ok(())));
         }
-        self.submit(Work::Close)
+        self.submit(WriteCommand::Close)
     }
 }
 
-impl Shared for Postgres {
+impl SharedStore for Postgres {
     fn status(&self) -> ReplicaStatus {
         self.inner.status()
     }
@@ -396,7 +400,7 @@ impl Shared for Postgres {
         }
         // Its ticket has it as it is kept; no one else reads it there.
         let (session, id) = (text::kept(session).into_owned(), clock::new_id().0);
-        self.submit(|reply| Work::QueueTurn { session, continues, most, id, reply })
+        self.submit(|reply| WriteCommand::QueueTurn { session, continues, most, id, reply })
     }
 
     fn is_continued(&self, run: RunId) -> StoreFuture<bool> {
@@ -417,7 +421,7 @@ impl Shared for Postgres {
     }
 
     fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()> {
-        self.submit(|reply| Work::LeaveTurn { ticket, reply })
+        self.submit(|reply| WriteCommand::LeaveTurn { ticket, reply })
     }
 
     fn follow(&self, id: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>> {

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::database::Parameters;
-use super::retention::{Round, unsigned};
+use super::retention::{RetentionPass, unsigned};
 use super::text;
 use crate::store::StoreError;
 use crate::store::fair::{self, OwnLoss};
@@ -21,7 +21,7 @@ const BYTES: &str = "
         UNION ALL SELECT owner, sum(size) FROM il.documents GROUP BY owner) AS shares
     GROUP BY owner ORDER BY owner";
 
-impl Round<'_> {
+impl RetentionPass<'_> {
     /// Deletes the oldest runs of principals with too many of them on a route (`None`: at all), at most `room`. Returns
     /// how many.
     pub(super) async fn drop_own_surplus(&mut self, route: Option<&str>, room: usize) -> Result<usize, StoreError> {

@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 use tokio::time::{sleep_until, timeout};
 use uuid::Uuid;
 
-use super::work::Work;
+use super::work::WriteCommand;
 use crate::store::local::lock;
 use crate::store::{Journal, StoreError};
 
 /// Work, and the replica that this process was when its caller asked for it. What one replica has decided is not written
 /// by another one, though it is the same process.
-pub(super) type Queued = (Uuid, Work);
+pub(super) type QueuedWork = (Uuid, WriteCommand);
 
 /// Work that waits for the next flush.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    work: VecDeque<Queued>,
+    work: VecDeque<QueuedWork>,
     /// When the first of it came.
     since: Option<Instant>,
     /// A caller waits for a queued item.
@@ -44,7 +44,7 @@ impl Queue {
             return;
         }
         // What a run has is written by the replica that holds it: lost ones are never written.
-        state.work.push_back((Uuid::nil(), Work::Touch(Arc::clone(run))));
+        state.work.push_back((Uuid::nil(), WriteCommand::Touch(Arc::clone(run))));
         if state.work.len() == 1 {
             state.since = Some(Instant::now());
             self.wakeup.notify_one();
@@ -52,13 +52,13 @@ impl Queue {
     }
 
     /// Queues work that a caller waits for, as this replica.
-    pub(super) fn push(&self, replica: Uuid, work: Work) {
+    pub(super) fn push(&self, replica: Uuid, work: WriteCommand) {
         let mut state = lock(&self.state);
         if state.closed {
             drop(state);
             return work.fail(&StoreError::Closed);
         }
-        state.closed = matches!(work, Work::Close(_));
+        state.closed = matches!(work, WriteCommand::Close(_));
         state.work.push_back((replica, work));
         state.since.get_or_insert_with(Instant::now);
         if !state.urgent || state.work.len() == 1 {
@@ -69,7 +69,7 @@ impl Queue {
 
     /// Fails what begins a run and was not sent yet: its caller is refused instead of waiting.
     pub(super) fn refuse_new(&self, error: &StoreError) {
-        let refused: VecDeque<Queued> = {
+        let refused: VecDeque<QueuedWork> = {
             let mut state = lock(&self.state);
             let (refused, kept) = std::mem::take(&mut state.work).into_iter().partition(|(_, work)| work.begins_run());
             state.work = kept;
@@ -101,12 +101,12 @@ impl Queue {
     }
 
     /// Takes what there is, without waiting.
-    pub(super) fn take(&self) -> VecDeque<Queued> {
+    pub(super) fn take(&self) -> VecDeque<QueuedWork> {
         std::mem::take(&mut lock(&self.state).work)
     }
 
     /// Puts back what was taken and not done, before all that came meanwhile. `since`: when the first of it came.
-    pub(super) fn put_back(&self, mut work: VecDeque<Queued>, since: Option<Instant>) {
+    pub(super) fn put_back(&self, mut work: VecDeque<QueuedWork>, since: Option<Instant>) {
         if work.is_empty() {
             return;
         }
@@ -129,7 +129,7 @@ impl Queue {
         due: Instant,
         urgent: Instant,
         idle: Duration,
-    ) -> (VecDeque<Queued>, Option<Instant>) {
+    ) -> (VecDeque<QueuedWork>, Option<Instant>) {
         if lock(&self.state).work.is_empty() {
             // Nothing came, or it was only woken.
             let _ = timeout(idle, self.wakeup.notified()).await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use interlingua_core::call::{Order, RunInfo, RunState};
 use interlingua_core::id::RunId;
-use interlingua_core::journal::{self, Written};
+use interlingua_core::journal::{self, SerializedValue};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
@@ -36,7 +36,7 @@ pub(super) async fn load(database: &Database, id: RunId) -> Result<Option<Arc<St
 
 /// The metadata in a run's row.
 pub(super) fn parse_info(id: RunId, info: &[u8], hidden: bool) -> Result<RunInfo, ReadError> {
-    let Written(mut info): Written<RunInfo> = serde_json::from_slice(info)
+    let SerializedValue(mut info): SerializedValue<RunInfo> = serde_json::from_slice(info)
         .map_err(|error| StoreError::corrupt(format_args!("metadata of run {id}"), error))?;
     if hidden {
         // Retention hides a run only by setting this column.

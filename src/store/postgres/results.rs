@@ -3,7 +3,7 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::work::Written;
+use super::work::WriteOutcome;
 use crate::store::{Conflict, StoreError, Version};
 
 /// The results of a flush, each list in the order of its work.
@@ -14,7 +14,7 @@ pub(super) struct Results {
     /// `None`: not known any more.
     pub(super) heads: Option<Vec<Uuid>>,
     pub(super) removed: Vec<Result<bool, StoreError>>,
-    pub(super) written: Vec<Result<Written, Conflict>>,
+    pub(super) written: Vec<Result<WriteOutcome, Conflict>>,
     pub(super) queued: Vec<Option<(u64, bool)>>,
 }
 
@@ -23,10 +23,10 @@ pub(super) fn removed_in(rows: &[Row]) -> Result<bool, StoreError> {
     if was_there && !is_gone { Err(StoreError::Fenced) } else { Ok(is_gone) }
 }
 
-pub(super) fn written_in(rows: &[Row]) -> Result<Written, Conflict> {
+pub(super) fn written_in(rows: &[Row]) -> Result<WriteOutcome, Conflict> {
     let row = rows.first().ok_or(Conflict)?;
     let version = row.get::<_, Option<i64>>(0).ok_or(Conflict)?;
-    Ok(Written { version: Version(version.unsigned_abs()), deleted: row.get::<_, i64>(1) > 0 })
+    Ok(WriteOutcome { version: Version(version.unsigned_abs()), deleted: row.get::<_, i64>(1) > 0 })
 }
 
 pub(super) fn place_in(rows: &[Row]) -> Option<(u64, bool)> {

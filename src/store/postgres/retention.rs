@@ -93,7 +93,7 @@ pub(super) async fn retain(inner: &Inner, policy: &Retention, now: Millis) -> Re
         return Ok(RetentionReport::default());
     }
 
-    let mut round = Round { inner, policy, report: RetentionReport::default() };
+    let mut round = RetentionPass { inner, policy, report: RetentionReport::default() };
     let done = round.run(now).await;
     if let Err(error) = leases::release(inner, LEASE, &holder).await {
         tracing::debug!(%error, "the next one who deletes has to wait");
@@ -118,13 +118,13 @@ pub(super) struct OldDocument {
 }
 
 /// One call of `retain`. Owners and keys are as the database keeps them ([`text`]).
-pub(super) struct Round<'a> {
+pub(super) struct RetentionPass<'a> {
     inner: &'a Inner,
     pub(super) policy: &'a Retention,
     pub(super) report: RetentionReport,
 }
 
-impl Round<'_> {
+impl RetentionPass<'_> {
     async fn run(&mut self, now: Millis) -> Result<(), StoreError> {
         for rules in rule_sets(self.policy, now) {
             self.drop_by(&rules).await?;

@@ -10,7 +10,7 @@ use crate::store::{LeaseState, ReplicaStatus};
 
 /// The state of the lease, and figures for operators. The writer sets them once per flush.
 #[derive(Default)]
-pub(super) struct Standing {
+pub(super) struct LeaseTracker {
     lease: Mutex<Lease>,
     /// Runs that this replica holds.
     held: AtomicUsize,
@@ -37,7 +37,7 @@ fn is_late(at: Instant, now: Instant, term: Duration) -> bool {
     now.saturating_duration_since(at) > term * 3 / 4
 }
 
-impl Standing {
+impl LeaseTracker {
     /// True once the database was reached and this process has joined, whatever came afterwards.
     pub(super) fn has_joined(&self) -> bool {
         !matches!(*lock(&self.lease), Lease::Joining)
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn after_an_outage_a_replica_is_steady_once_it_has_renewed_for_a_whole_term() {
-        let (standing, term) = (Standing::default(), Duration::from_secs(10));
+        let (standing, term) = (LeaseTracker::default(), Duration::from_secs(10));
         let now = Instant::now();
         let renew = |ago: u64| {
             standing.renewed(now.checked_sub(Duration::from_secs(ago)).expect("a time"), term, 0, 0);
@@ -132,7 +132,7 @@ mod tests {
         renew(0);
         assert!(!standing.is_steady(term), "it has been back for less than a term");
 
-        let outage = Standing::default();
+        let outage = LeaseTracker::default();
         for ago in [60, 57, 54, 9, 6, 3] {
             outage.renewed(now.checked_sub(Duration::from_secs(ago)).expect("a time"), term, 0, 0);
         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
-use interlingua_core::journal::{self, Written};
+use interlingua_core::journal::{self, SerializedValue};
 use uuid::Uuid;
 
 use super::text;
@@ -292,7 +292,7 @@ fn head(record: &interlingua_core::Record, info: &RunInfo, added: i64, keeps: bo
         changed_at: int(info.changed_at),
         upto: int(record.len()),
         added,
-        about: serde_json::to_vec(&Written(info)).unwrap_or_default(),
+        about: serde_json::to_vec(&SerializedValue(info)).unwrap_or_default(),
         head: lines,
         tags: all_tags(info.tags.iter()),
         keeps,

@@ -17,7 +17,7 @@ use crate::store::{StoreError, Ticket};
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A session and a place in its line.
-type Place = (String, u64);
+type QueuePlace = (String, u64);
 
 /// A waiting caller.
 type Waiter = oneshot::Sender<Result<(), StoreError>>;
@@ -25,7 +25,7 @@ type Waiter = oneshot::Sender<Result<(), StoreError>>;
 /// All who wait.
 #[derive(Default)]
 pub(super) struct TurnWaiters {
-    waiting: Mutex<HashMap<Place, Vec<Waiter>>>,
+    waiting: Mutex<HashMap<QueuePlace, Vec<Waiter>>>,
     added: tokio::sync::Notify,
 }
 
@@ -71,7 +71,7 @@ impl TurnWaiters {
     }
 
     async fn look(&self, reads: &Reads) {
-        let places: Vec<Place> = {
+        let places: Vec<QueuePlace> = {
             let mut waiting = lock(&self.waiting);
             // A caller that waits no longer gives its place up by itself.
             waiting.retain(|_, waiters| {

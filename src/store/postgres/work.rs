@@ -14,7 +14,7 @@ use crate::store::{Claim, Conflict, DocumentWrite, Journal, Signal, StoreError, 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// Work for the writer, in the order of the calls.
-pub(super) enum Work {
+pub(super) enum WriteCommand {
     /// A run has new events.
     Touch(Arc<dyn Journal>),
     Open {
@@ -60,7 +60,7 @@ pub(super) struct DocumentsWork {
     pub(super) id: Uuid,
     pub(super) writes: Vec<DocumentWriteOwned>,
     pub(super) now: Millis,
-    pub(super) reply: Reply<Result<Written, Conflict>>,
+    pub(super) reply: Reply<Result<WriteOutcome, Conflict>>,
 }
 
 /// A [`DocumentWrite`] of any collection.
@@ -75,7 +75,7 @@ pub(super) struct DocumentWriteOwned {
 
 /// The result of documents that were written together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
+pub(super) struct WriteOutcome {
     pub(super) version: Version,
     /// True if a document was deleted.
     pub(super) deleted: bool,
@@ -99,7 +99,7 @@ pub(super) fn expected(expect: crate::store::Expect) -> i64 {
     }
 }
 
-impl Work {
+impl WriteCommand {
     /// True if it is for a run that does not exist before it.
     pub(super) const fn begins_run(&self) -> bool {
         matches!(self, Self::Open { claim: Claim::New, .. } | Self::QueueTurn { continues: None, .. })

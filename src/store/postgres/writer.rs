@@ -15,10 +15,10 @@ use super::error::{Failure, describe, store_error};
 use super::flush::Flush;
 use super::given_up;
 use super::inner::Inner;
-use super::queue::Queued;
+use super::queue::QueuedWork;
 use super::results::Results;
 use super::tracked::Runs;
-use super::work::Work;
+use super::work::WriteCommand;
 use crate::clock;
 use crate::store::{Health, StoreError};
 
@@ -51,7 +51,7 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// Why a flush was not committed.
-enum Failed {
+enum FlushFailure {
     /// This replica cannot write any more.
     Lost(StoreError),
     /// Something in it is wrong.
@@ -186,8 +186,8 @@ impl Writer {
                     self.finish(flush, results).await;
                     continue;
                 }
-                Err(Failed::Lost(error)) => error,
-                Err(Failed::TooLarge(reason)) => {
+                Err(FlushFailure::Lost(error)) => error,
+                Err(FlushFailure::TooLarge(reason)) => {
                     match flush.halve() {
                         Ok((first, second)) => left.extend([second, first]),
                         Err(whole) => {
@@ -199,7 +199,7 @@ impl Writer {
                     }
                     continue;
                 }
-                Err(Failed::Refused(error)) => match flush.halve() {
+                Err(FlushFailure::Refused(error)) => match flush.halve() {
                     Ok((first, second)) => {
                         left.extend([second, first]);
                         continue;
@@ -226,13 +226,13 @@ impl Writer {
     }
 
     /// Sends a flush until its outcome is known.
-    async fn commit(&mut self, flush: &Flush) -> Result<Results, Failed> {
+    async fn commit(&mut self, flush: &Flush) -> Result<Results, FlushFailure> {
         let (began, lease) = (Instant::now(), self.inner.lease.as_secs_f64());
         let mut is_known_as_applied = false;
         let inner = Arc::clone(&self.inner);
         loop {
             let Some(database) = self.connected(began).await else {
-                return Err(Failed::Lost(StoreError::Unavailable { reason: self.inner.health.reason() }));
+                return Err(FlushFailure::Lost(StoreError::Unavailable { reason: self.inner.health.reason() }));
             };
             let sent = async {
                 if is_known_as_applied { flush.find_results(database).await } else { flush.send(database, lease).await }
@@ -245,14 +245,14 @@ impl Writer {
                 }
                 Err(error) => match Failure::of(&error) {
                     Failure::Applied => is_known_as_applied = true,
-                    Failure::Fenced => return Err(Failed::Lost(StoreError::Fenced)),
+                    Failure::Fenced => return Err(FlushFailure::Lost(StoreError::Fenced)),
                     Failure::Disconnected => {
                         self.note_failure(describe(&error), true);
                         self.lost_in_flush += 1;
                         // Others have taken the runs over long ago, or will; what this one answers is of no use.
                         if self.was_away_too_long(began) {
                             let reason = self.inner.health.reason();
-                            return Err(Failed::Lost(StoreError::Unavailable { reason }));
+                            return Err(FlushFailure::Lost(StoreError::Unavailable { reason }));
                         }
                     }
                     Failure::Later => {
@@ -262,11 +262,11 @@ impl Writer {
                     }
                     Failure::TooLarge => {
                         self.roll_back().await;
-                        return Err(Failed::TooLarge(describe(&error)));
+                        return Err(FlushFailure::TooLarge(describe(&error)));
                     }
                     Failure::Wrong => {
                         self.roll_back().await;
-                        return Err(Failed::Refused(StoreError::Internal(describe(&error))));
+                        return Err(FlushFailure::Refused(StoreError::Internal(describe(&error))));
                     }
                 },
             }
@@ -396,8 +396,8 @@ impl Writer {
         self.inner.lost_all();
         self.refused.clear();
         // Who has called before it was lost must not believe that it was written by the replica that had the run.
-        let (last, lost): (VecDeque<Queued>, VecDeque<Queued>) =
-            self.inner.queue.take().into_iter().partition(|(_, work)| matches!(work, Work::Close(_)));
+        let (last, lost): (VecDeque<QueuedWork>, VecDeque<QueuedWork>) =
+            self.inner.queue.take().into_iter().partition(|(_, work)| matches!(work, WriteCommand::Close(_)));
         lost.into_iter().for_each(|(_, work)| work.fail(error));
         self.inner.queue.put_back(last, None);
         (self.log_size, self.flushed) = (0, 0);

@@ -10,7 +10,7 @@ use super::options::SqliteOptions;
 use super::reader::{self, QueryError};
 use super::runs;
 use super::schema::{Database, file_error};
-use crate::store::{StoreError, StoredDocument, StoredItem, StoredRun, Transferred, Version};
+use crate::store::{StoreError, StoredDocument, StoredItem, StoredRun, TransferTotals, Version};
 
 /// All runs of a file in the order in which they came, then all documents.
 pub struct SqliteExport {
@@ -41,15 +41,15 @@ impl SqliteExport {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn totals(&self) -> Result<Transferred, StoreError> {
+    pub fn totals(&self) -> Result<TransferTotals, StoreError> {
         let count = |sql: &str| {
             let counted = self.connection.query_row(sql, [], |row| row.get::<_, i64>(0));
             counted.map(i64::unsigned_abs).map_err(|error| self.unreadable(error))
         };
-        Ok(Transferred {
+        Ok(TransferTotals {
             runs: count("SELECT count(*) FROM runs")?,
             documents: count("SELECT count(*) FROM documents")?,
-            ..Transferred::default()
+            ..TransferTotals::default()
         })
     }
 

@@ -71,7 +71,7 @@ impl CommitPacer {
 }
 
 /// An item of work for the writer.
-pub(super) enum Work {
+pub(super) enum WriteCommand {
     /// A run has new events.
     Touch(Arc<dyn Journal>),
     /// Work whose result a caller waits for.
@@ -120,7 +120,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    work: Vec<Work>,
+    work: Vec<WriteCommand>,
     /// A caller waits for a queued item.
     urgent: bool,
     /// The writer sleeps until it is notified.
@@ -134,7 +134,7 @@ struct State {
 /// The next step of the writer.
 pub(super) enum NextStep {
     /// Write these items. Empty if only the idle time has passed.
-    Write(Vec<Work>),
+    Write(Vec<WriteCommand>),
     /// End the thread.
     Stop,
 }
@@ -147,7 +147,7 @@ impl Queue {
             return;
         }
 
-        state.work.push(Work::Touch(Arc::clone(run)));
+        state.work.push(WriteCommand::Touch(Arc::clone(run)));
         if state.idle {
             state.idle = false;
             self.wakeup.notify_one();
@@ -170,18 +170,18 @@ impl Queue {
     ) -> StoreFuture<T> {
         let (reply, receiver) = oneshot::channel();
         let run = run.map(|(run, open)| (Arc::clone(run), open));
-        self.push(Work::Task(Box::new(Job { work, run, result: None, reply })), false);
+        self.push(WriteCommand::Task(Box::new(Job { work, run, result: None, reply })), false);
         Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
     }
 
     /// Queues the closing of the store.
     pub(super) fn close(&self, readers: Arc<Readers>) -> StoreFuture<()> {
         let (reply, receiver) = oneshot::channel();
-        self.push(Work::Close(readers, reply), true);
+        self.push(WriteCommand::Close(readers, reply), true);
         Box::pin(async { receiver.await.unwrap_or(Err(StoreError::Closed)) })
     }
 
-    fn push(&self, work: Work, last: bool) {
+    fn push(&self, work: WriteCommand, last: bool) {
         let mut state = lock(&self.state);
         if state.closed {
             return;

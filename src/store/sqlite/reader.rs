@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use interlingua_core::call::{Order, RunInfo, RunState};
 use interlingua_core::id::RunId;
-use interlingua_core::journal::{self, Written};
+use interlingua_core::journal::{self, SerializedValue};
 use interlingua_core::run::Record;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -96,7 +96,7 @@ pub(super) fn load_record(snapshot: &Connection, id: RunId, number: i64) -> Resu
 
 /// The metadata in a run's row.
 pub(super) fn parse_info(id: RunId, info: &[u8], hidden: bool) -> Result<RunInfo, QueryError> {
-    let Written(mut info): Written<RunInfo> = serde_json::from_slice(info)
+    let SerializedValue(mut info): SerializedValue<RunInfo> = serde_json::from_slice(info)
         .map_err(|error| StoreError::corrupt(format_args!("metadata of run {id}"), error))?;
 
     if hidden {

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
-use interlingua_core::journal::{self, Written};
+use interlingua_core::journal::{self, SerializedValue};
 use interlingua_core::run::Record;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::health::UnwrittenRun;
 use super::reader::{QueryError, int};
 use super::tracked::TrackedRun;
-use super::transaction::{Committed, Task, WriteTransaction};
+use super::transaction::{CommittedRun, Task, WriteTransaction};
 use crate::store::{Journal, StoreError, log};
 
 /// A copy of a run's state: its lines from some event on, and its metadata.
@@ -52,7 +52,7 @@ impl RunSnapshot {
                 head,
                 from,
                 length: record.len(),
-                info: serde_json::to_vec(&Written(info)).unwrap_or_default(),
+                info: serde_json::to_vec(&SerializedValue(info)).unwrap_or_default(),
                 tags: (!info.tags.is_empty()).then(|| serde_json::to_string(&info.tags).unwrap_or_default()),
                 state: state(info),
                 ended: matches!(info.state, RunState::Ended(_)),
@@ -129,7 +129,7 @@ impl WriteTransaction<'_> {
         if changed {
             return self.write(run, track);
         }
-        self.committed.push(Committed { run: Arc::clone(run), events: track.logged_events, archived: 0 });
+        self.committed.push(CommittedRun { run: Arc::clone(run), events: track.logged_events, archived: 0 });
         self.tracked.set(run.id(), Some(track));
         Ok(())
     }
@@ -191,7 +191,7 @@ impl WriteTransaction<'_> {
         let number = self.sql.last_insert_rowid();
         self.insert_segment(number, 0, &snapshot.lines)?;
         let (stored, journal) = (snapshot.length, Arc::clone(run));
-        self.committed.push(Committed { run: Arc::clone(run), events: stored, archived: stored });
+        self.committed.push(CommittedRun { run: Arc::clone(run), events: stored, archived: stored });
         let track = TrackedRun {
             number,
             journal,
@@ -226,7 +226,7 @@ impl WriteTransaction<'_> {
     /// A run that was removed or never opened is not written; its followers must not wait for a commit.
     fn release_unknown(&mut self, run: &Arc<dyn Journal>) {
         if !self.is_unopened(run) {
-            self.committed.push(Committed { run: Arc::clone(run), events: u64::MAX, archived: 0 });
+            self.committed.push(CommittedRun { run: Arc::clone(run), events: u64::MAX, archived: 0 });
         }
     }
 
@@ -270,7 +270,7 @@ impl WriteTransaction<'_> {
         (track.segment_events, track.logged_events, track.state) = (snapshot.length, snapshot.length, snapshot.state);
         track.generation = snapshot.generation;
         let events = track.segment_events;
-        self.committed.push(Committed { run: Arc::clone(run), events, archived: events });
+        self.committed.push(CommittedRun { run: Arc::clone(run), events, archived: events });
         // Between turns a run may be idle for days; the next touch loads its state again.
         self.tracked.set(run.id(), snapshot.in_turn.then_some(track));
         Ok(())

@@ -22,7 +22,7 @@ pub(super) trait Task: Send {
 }
 
 /// The written part of a run in a transaction.
-pub(super) struct Committed {
+pub(super) struct CommittedRun {
     pub(super) run: Arc<dyn Journal>,
     /// The number of durable events.
     pub(super) events: u64,
@@ -37,7 +37,7 @@ pub(super) struct WriteTransaction<'a> {
     pub(super) unwritten: &'a UnwrittenRuns,
     pub(super) version: u64,
     pub(super) log: &'a mut Vec<u8>,
-    pub(super) committed: &'a mut Vec<Committed>,
+    pub(super) committed: &'a mut Vec<CommittedRun>,
     /// True if this transaction must empty the log, because its lines are outdated.
     pub(super) empty_log: bool,
     pub(super) failing: Option<&'a StoreError>,

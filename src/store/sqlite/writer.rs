@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::health::{UnwrittenRuns, WriterHealth};
-use super::queue::{CommitPacer, NextStep, Queue, Work};
+use super::queue::{CommitPacer, NextStep, Queue, WriteCommand};
 use super::reader::QueryError;
 use super::runs;
 use super::schema::{Database, WRITER_LOCK_TIMEOUT, file_error};
 use super::tracked::TrackedRuns;
-use super::transaction::{Committed, Task, WriteTransaction};
+use super::transaction::{CommittedRun, Task, WriteTransaction};
 use crate::metrics::StoreMetrics;
 use crate::store::StoreError;
 
@@ -47,7 +47,7 @@ pub(super) struct Writer {
     rotated: Instant,
     pacer: CommitPacer,
     /// Runs in the current transaction, each with the number of events that are durable after it.
-    committed: Vec<Committed>,
+    committed: Vec<CommittedRun>,
     failing: Option<Failing>,
     metrics: Option<StoreMetrics>,
 }
@@ -119,8 +119,8 @@ impl Writer {
             let idle = if self.failing.is_some() { RETRY_INTERVAL } else { FILE_CHECK_INTERVAL };
             let NextStep::Write(mut batch) = self.queue.next_batch(&self.pacer, idle) else { return };
 
-            let close = match batch.pop_if(|work| matches!(work, Work::Close(..))) {
-                Some(Work::Close(readers, reply)) => Some((readers, reply)),
+            let close = match batch.pop_if(|work| matches!(work, WriteCommand::Close(..))) {
+                Some(WriteCommand::Close(readers, reply)) => Some((readers, reply)),
                 _ => None,
             };
 
@@ -148,7 +148,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, batch: Vec<Work>, last: bool) {
+    fn write(&mut self, batch: Vec<WriteCommand>, last: bool) {
         if self.failing.as_ref().is_some_and(|failing| last || failing.tried.elapsed() >= RETRY_INTERVAL) {
             self.retry();
             if let Some(failing) = &mut self.failing {
@@ -165,7 +165,7 @@ impl Writer {
             let mut total_failure = failing.total.then(|| failing.error.clone());
             for work in batch {
                 match (work, &total_failure) {
-                    (work @ Work::Task(_), None) => {
+                    (work @ WriteCommand::Task(_), None) => {
                         self.write_batch(vec![work], false);
                         let failing = self.failing.as_ref().filter(|failing| failing.total);
                         total_failure = failing.map(|failing| failing.error.clone());
@@ -197,18 +197,18 @@ impl Writer {
         // Other callers are queued behind this and should learn quickly that it fails.
         let _ = self.connection.busy_timeout(RETRY_LOCK_TIMEOUT);
         let unwritten = self.unwritten.all().into_iter();
-        let retries = unwritten.map(|run| Work::Task(Box::new(runs::Retry(run)) as Box<dyn Task>));
+        let retries = unwritten.map(|run| WriteCommand::Task(Box::new(runs::Retry(run)) as Box<dyn Task>));
         self.write_all(retries.collect(), false, true);
         let _ = self.connection.busy_timeout(WRITER_LOCK_TIMEOUT);
     }
 
-    fn write_batch(&mut self, batch: Vec<Work>, rotate: bool) {
+    fn write_batch(&mut self, batch: Vec<WriteCommand>, rotate: bool) {
         if !batch.is_empty() || rotate {
             self.write_all(batch, rotate, false);
         }
     }
 
-    fn write_all(&mut self, mut batch: Vec<Work>, rotate: bool, probe: bool) {
+    fn write_all(&mut self, mut batch: Vec<WriteCommand>, rotate: bool, probe: bool) {
         let began = Instant::now();
         match self.attempt(&mut batch, rotate, probe) {
             Ok(()) => {
@@ -222,7 +222,7 @@ impl Writer {
                     tracing::info!(%path, after_s, "writing to the database works again");
                 }
                 for work in batch {
-                    if let Work::Task(task) = work {
+                    if let WriteCommand::Task(task) = work {
                         task.respond(None);
                     }
                 }
@@ -239,7 +239,7 @@ impl Writer {
     }
 
     /// Writes the whole batch in one transaction, or nothing.
-    fn attempt(&mut self, batch: &mut [Work], rotate: bool, probe: bool) -> Result<(), QueryError> {
+    fn attempt(&mut self, batch: &mut [WriteCommand], rotate: bool, probe: bool) -> Result<(), QueryError> {
         self.database.check_present().map_err(QueryError::Gone)?;
         self.log.clear();
         self.committed.clear();
@@ -279,12 +279,12 @@ impl Writer {
     }
 
     /// Notifies each run in the batch once of its number of durable events.
-    fn notify_committed(&mut self, batch: &[Work]) {
+    fn notify_committed(&mut self, batch: &[WriteCommand]) {
         for work in batch {
             let run = match work {
-                Work::Touch(run) => Some(run),
-                Work::Task(task) => task.unwritten_run().map(|(run, _)| run),
-                Work::Close(..) => None,
+                WriteCommand::Touch(run) => Some(run),
+                WriteCommand::Task(task) => task.unwritten_run().map(|(run, _)| run),
+                WriteCommand::Close(..) => None,
             };
             if let Some(run) = run
                 && self.failing.is_some()
@@ -293,7 +293,7 @@ impl Writer {
             }
         }
 
-        for Committed { run, events, archived } in self.committed.drain(..) {
+        for CommittedRun { run, events, archived } in self.committed.drain(..) {
             run.committed(events);
             if archived > 0 {
                 run.archived(archived);
@@ -301,17 +301,17 @@ impl Writer {
         }
     }
 
-    fn defer(&mut self, work: Work, error: Option<&StoreError>) {
+    fn defer(&mut self, work: WriteCommand, error: Option<&StoreError>) {
         match &work {
-            Work::Touch(run) => self.unwritten.put(run, false),
-            Work::Task(task) => {
+            WriteCommand::Touch(run) => self.unwritten.put(run, false),
+            WriteCommand::Task(task) => {
                 if let Some((run, open)) = task.unwritten_run() {
                     self.unwritten.put(run, open);
                 }
             }
-            Work::Close(..) => {}
+            WriteCommand::Close(..) => {}
         }
-        if let Work::Task(task) = work {
+        if let WriteCommand::Task(task) = work {
             task.respond(error);
         }
     }
@@ -340,12 +340,12 @@ impl Writer {
 impl WriteTransaction<'_> {
     /// Writes a batch. Returns the last document version, and whether the log is empty now. `probe`: write something in
     /// any case.
-    fn all(&mut self, batch: &mut [Work], probe: bool, version: u64) -> Result<(u64, bool), QueryError> {
+    fn all(&mut self, batch: &mut [WriteCommand], probe: bool, version: u64) -> Result<(u64, bool), QueryError> {
         for work in batch {
             match work {
-                Work::Touch(run) => self.touch(run)?,
-                Work::Task(task) => task.attempt(self)?,
-                Work::Close(..) => {}
+                WriteCommand::Touch(run) => self.touch(run)?,
+                WriteCommand::Task(task) => task.attempt(self)?,
+                WriteCommand::Close(..) => {}
             }
         }
 

@@ -18,7 +18,7 @@ const ID_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The outcome of a request to stop an agent.
 #[derive(Clone, Debug)]
-pub enum Stopped {
+pub enum StopOutcome {
     /// The request was sent.
     Sent,
     /// The agent continues; the reason as a clause.
@@ -43,7 +43,7 @@ impl Conversation {
     /// Asks the agent to stop, with what the turn has learned, or learns within a moment. Best effort, bounded in time.
     /// `None`: nothing has to be sent, so that dropping the conversation is enough.
     #[must_use]
-    pub fn stop(mut self) -> Option<LocalBoxFuture<'static, Stopped>> {
+    pub fn stop(mut self) -> Option<LocalBoxFuture<'static, StopOutcome>> {
         let known = self.turn.cancel();
         if known.is_none() && (self.requests == 0 || !self.turn.cancels_once_known()) {
             return None;
@@ -55,7 +55,7 @@ impl Conversation {
                 None => match timeout(ID_TIMEOUT, self.learn()).await {
                     Ok(Ok(request)) => request,
                     Ok(Err(stopped)) => return stopped,
-                    Err(_) => return Stopped::Unknown,
+                    Err(_) => return StopOutcome::Unknown,
                 },
             };
             let answer = self.transport.cancel(request).await;
@@ -65,7 +65,7 @@ impl Conversation {
     }
 
     /// Reads on until the turn knows how it is canceled.
-    async fn learn(&mut self) -> Result<HttpRequest, Stopped> {
+    async fn learn(&mut self) -> Result<HttpRequest, StopOutcome> {
         let mut sink = Discard::default();
         loop {
             let goes_on = match self.chunk().await {
@@ -74,24 +74,24 @@ impl Conversation {
                 Err(_) => false,
             };
             if sink.has_ended {
-                return Err(Stopped::Ended);
+                return Err(StopOutcome::Ended);
             }
             match self.turn.cancel() {
                 Some(request) => return Ok(request),
                 None if goes_on => {}
-                None => return Err(Stopped::Unknown),
+                None => return Err(StopOutcome::Unknown),
             }
         }
     }
 
-    fn interpret(&self, answer: Result<StopAnswer, Fault>) -> Stopped {
+    fn interpret(&self, answer: Result<StopAnswer, Fault>) -> StopOutcome {
         match answer {
             Ok(StopAnswer { status, body }) => match self.turn.cancel_refused(status, &body) {
-                Some(why) => Stopped::Refused(crate::secrets::mask(&why).into_owned()),
-                None if (200..300).contains(&status) => Stopped::Sent,
-                None => Stopped::Refused(format!("it answered {status}")),
+                Some(why) => StopOutcome::Refused(crate::secrets::mask(&why).into_owned()),
+                None if (200..300).contains(&status) => StopOutcome::Sent,
+                None => StopOutcome::Refused(format!("it answered {status}")),
             },
-            Err(fault) => Stopped::Failed(fault),
+            Err(fault) => StopOutcome::Failed(fault),
         }
     }
 }

@@ -22,14 +22,14 @@ use futures_util::stream::{self, StreamExt};
 use interlingua_core::agent_api::{Frame, FrameReader};
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::builder::ResponseBuilder;
-use interlingua_core::capability::{Asks, Media, UpstreamCapabilities};
+use interlingua_core::capability::{AskKinds, Media, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::{Fault, FaultKind, sse};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Body, Conversation, Form, InProcessAgent, Reply, SendError, StopAnswer, Transport, Upstream, Via};
+use super::{Body, Conversation, Form, InProcessAgent, Reply, SendError, SendOptions, StopAnswer, Transport, Upstream};
 use memory::Memory;
 use stage::Performance;
 
@@ -95,12 +95,12 @@ impl Upstream for DemoUpstream {
         capabilities.output_media = Media::ALL;
         capabilities.usage = true;
         capabilities.reasoning = true;
-        capabilities.asks = Asks::ALL;
+        capabilities.asks = AskKinds::ALL;
         capabilities.protocol_events = Some(words::EVENT_PROTOCOL);
         capabilities
     }
 
-    fn start(&self, request: &TurnRequest<'_>, _: Via<'_>) -> Result<Conversation, Fault> {
+    fn start(&self, request: &TurnRequest<'_>, _: SendOptions<'_>) -> Result<Conversation, Fault> {
         let asked = request.request;
         let history = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take_in(asked);
         let plan = words::plan(request, &history);

@@ -20,17 +20,17 @@ use super::stage::{Act, Ending, Plan};
 use super::thoughts;
 
 /// One word, and what it shows.
-struct Word {
+struct DemoCommand {
     word: &'static str,
     shows: &'static str,
     does: fn(&mut Scenario<'_>),
 }
 
-const fn word(word: &'static str, shows: &'static str, does: fn(&mut Scenario<'_>)) -> Word {
-    Word { word, shows, does }
+const fn word(word: &'static str, shows: &'static str, does: fn(&mut Scenario<'_>)) -> DemoCommand {
+    DemoCommand { word, shows, does }
 }
 
-const WORDS: &[Word] = &[
+const WORDS: &[DemoCommand] = &[
     word("help", "this list", help),
     word("echo TEXT", "the text, and nothing else", echo),
     word("long N MS", "N words, MS milliseconds apart", long),
@@ -138,7 +138,7 @@ impl Scenario<'_> {
     }
 
     /// Takes the next word, if it is one of ours.
-    fn next_word(&mut self) -> Option<&'static Word> {
+    fn next_word(&mut self) -> Option<&'static DemoCommand> {
         let known = WORDS.iter().find_map(|known| {
             let names = known.word.split(' ').take_while(|name| name.chars().all(char::is_lowercase));
             let mut rest = self.rest;

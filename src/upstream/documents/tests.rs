@@ -17,10 +17,10 @@ struct Server {
 
 /// A text, and the number of the answer it came with.
 type Document = (String, usize);
-type Answer = Result<Fetched<Document>, String>;
+type Answer = Result<FreshDocument<Document>, String>;
 
 fn says(text: &str) -> Answer {
-    Ok(Fetched { document: (text.to_owned(), 0), max_age: None })
+    Ok(FreshDocument { document: (text.to_owned(), 0), max_age: None })
 }
 
 fn fails() -> Answer {
@@ -47,7 +47,7 @@ impl Server {
             let (pause, answer) = self.answers.lock().expect("unbroken").pop_front().expect("an answer is left");
             async move {
                 tokio::time::sleep(pause).await;
-                answer.map(|fetched| Fetched { document: (fetched.document.0, number), ..fetched })
+                answer.map(|fetched| FreshDocument { document: (fetched.document.0, number), ..fetched })
             }
         };
         self.cache.get(key, fetch, |bound| format!("no answer after {bound:?}"), |_| {}).await
@@ -146,7 +146,7 @@ fn a_fetch_whose_thread_ends_makes_way_for_another() {
 async fn the_server_says_within_limits_how_long_a_document_is_fresh() {
     for (announced, rests) in [(None, 300), (Some(1), 60), (Some(90), 90), (Some(99_999), 3600)] {
         let max_age = announced.map(Duration::from_secs);
-        let fetched = Fetched { document: (String::new(), 0), max_age };
+        let fetched = FreshDocument { document: (String::new(), 0), max_age };
         let server = Server::new(Times::DEFAULT, [(Duration::ZERO, Ok(fetched))]);
         let before = Instant::now();
         server.get().await;
@@ -164,8 +164,8 @@ fn a_series_of_failures_is_logged_once_and_so_is_its_end() {
     let mut entry = Entry::default();
     let answers = [fails(), fails(), says("a"), says("a"), fails(), fails()];
     let noted = answers.map(|answer| entry.take(answer, hurried(), same));
-    let gone = |is_kept| Some(Noted::Gone { why: "connection refused".into(), is_kept });
-    assert_eq!(noted, [gone(false), None, Some(Noted::Again), None, gone(true), None]);
+    let gone = |is_kept| Some(FetchOutcome::Gone { why: "connection refused".into(), is_kept });
+    assert_eq!(noted, [gone(false), None, Some(FetchOutcome::Again), None, gone(true), None]);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use interlingua_core::connector::HttpRequest;
 use interlingua_core::probe::{Finding, ProbeAnswer};
 use tokio::time::{Instant, timeout};
 
-use super::{Agent, Known, failure, unpacked};
+use super::{Agent, AgentServers, failure, unpacked};
 use crate::secrets;
 use crate::upstream::headers::TurnHeaders;
 
@@ -22,7 +22,7 @@ const MAX_REQUESTS: usize = 64;
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 /// An answer, as far as a probe is shown it.
-struct Answered {
+struct ProbeReply {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
@@ -51,7 +51,7 @@ impl Agent {
                 }
             }
             match &answer {
-                Ok(Answered { status, headers, body }) => {
+                Ok(ProbeReply { status, headers, body }) => {
                     probe.on_answer(Ok(ProbeAnswer { status: *status, headers, body }));
                 }
                 Err(fault) => probe.on_answer(Err(fault)),
@@ -61,8 +61,8 @@ impl Agent {
         reached.into_iter().chain(probe.findings().iter().map(masked)).collect()
     }
 
-    async fn ask_once(&self, ask: HttpRequest, endpoint: usize) -> Result<Answered, Fault> {
-        let known = Known { endpoint, is_trusted: ask.is_trusted };
+    async fn ask_once(&self, ask: HttpRequest, endpoint: usize) -> Result<ProbeReply, Fault> {
+        let known = AgentServers { endpoint, is_trusted: ask.is_trusted };
         let request = self.request(ask, endpoint, &TurnHeaders::default())?;
         let url = request.url().clone();
         let response = self.clients.send(request, self.is_own(known, &url))?.await;
@@ -80,7 +80,7 @@ impl Agent {
             let chunk = chunk?;
             body.extend_from_slice(&chunk[..chunk.len().min(MAX_BODY_BYTES - body.len())]);
         }
-        Ok(Answered { status, headers, body })
+        Ok(ProbeReply { status, headers, body })
     }
 }
 

@@ -16,7 +16,7 @@ use reqwest::{StatusCode, Url};
 use super::failure::shown;
 use super::{Agent, unpacked};
 use crate::clock;
-use crate::upstream::documents::{Fetched, Noted};
+use crate::upstream::documents::{FetchOutcome, FreshDocument};
 use crate::upstream::headers::TurnHeaders;
 
 /// The largest document, in bytes.
@@ -29,8 +29,8 @@ impl Agent {
         let fetch = || async move { fetcher.fetch(&sought).await };
         let late = |bound| format!("no complete answer after {bound:?}");
         let note = move |noted| match noted {
-            Noted::Again => tracing::info!(agent, "the agent's own card was read again"),
-            Noted::Gone { why, is_kept } => {
+            FetchOutcome::Again => tracing::info!(agent, "the agent's own card was read again"),
+            FetchOutcome::Gone { why, is_kept } => {
                 let instead = if is_kept { "the old one" } else { "what the configuration says" };
                 tracing::warn!(agent, why, "the agent's own card cannot be read: {instead} is shown");
             }
@@ -39,7 +39,7 @@ impl Agent {
     }
 
     /// Looks for a document at every candidate URL. The error is a sentence for the log.
-    async fn fetch(&self, wanted: &WellKnownDocument) -> Result<Fetched<Arc<FetchedDocument>>, String> {
+    async fn fetch(&self, wanted: &WellKnownDocument) -> Result<FreshDocument<Arc<FetchedDocument>>, String> {
         let endpoint = self.pool.first_available();
         let base_url = self.endpoints[endpoint].url.as_ref().ok_or("its URL is not known")?;
         let mut why = None;
@@ -59,7 +59,7 @@ impl Agent {
         endpoint: usize,
         url: &Url,
         wanted: &WellKnownDocument,
-    ) -> Result<Fetched<Arc<FetchedDocument>>, NotFound> {
+    ) -> Result<FreshDocument<Arc<FetchedDocument>>, NotFound> {
         let fatal = |reason: String| NotFound::Fatal(reason);
         let fault = |fault: interlingua_core::Fault| NotFound::Fatal(fault.detail.unwrap_or(fault.message));
         let headers = wanted.headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
@@ -101,7 +101,7 @@ impl Agent {
         match (wanted.extract)(url.as_str(), &body) {
             Some(document) => {
                 let document = Arc::new(FetchedDocument { document, since: clock::now() });
-                Ok(Fetched { document, max_age })
+                Ok(FreshDocument { document, max_age })
             }
             None => Err(NotFound::Here(Some("what is there is no such document".to_owned()))),
         }

@@ -34,19 +34,19 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 const POOL_SIZE: usize = 64;
 
 thread_local! {
-    static CLIENTS: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static CLIENTS: RefCell<Vec<CachedClient>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A client of this thread.
-struct Known {
-    whose: Whose,
-    to: To,
+struct CachedClient {
+    whose: ClientKey,
+    to: KeyedDestination,
     secure: bool,
     client: Client,
 }
 
 /// The callers that may use a client.
-enum Whose {
+enum ClientKey {
     /// All agents with this limit for connections.
     All(Duration),
     /// The agent with these settings, for as long as it exists.
@@ -55,7 +55,7 @@ enum Whose {
 
 /// Where a client connects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum To {
+enum KeyedDestination {
     /// The agent's own servers, which may see its client certificate.
     Own,
     /// This host of the agent, whatever name the URL has.
@@ -118,16 +118,16 @@ impl ClientPool {
     ) -> Result<impl Future<Output = reqwest::Result<Response>> + use<>, Fault> {
         let secure = request.url().scheme() == "https";
         let to = match &self.0.server_name {
-            _ if !is_own => To::Foreign,
+            _ if !is_own => KeyedDestination::Foreign,
             Some(name) if secure => pin(&mut request, name)?,
-            _ => To::Own,
+            _ => KeyedDestination::Own,
         };
         Ok(self.client(secure, to)?.execute(request))
     }
 
-    fn client(&self, secure: bool, to: To) -> Result<Client, Fault> {
+    fn client(&self, secure: bool, to: KeyedDestination) -> Result<Client, Fault> {
         // Without settings of its own, an agent shares its connections with others.
-        let to = if self.is_shared() { To::Foreign } else { to };
+        let to = if self.is_shared() { KeyedDestination::Foreign } else { to };
         CLIENTS.with_borrow_mut(|clients| {
             let known =
                 clients.iter().find(|known| self.owns(&known.whose) && known.to == to && known.secure == secure);
@@ -137,9 +137,10 @@ impl ClientPool {
 
             let client = self.build(secure, &to).map_err(|error| not_asked().with_source(error))?;
             // Those of agents that a reload removed.
-            clients.retain(|known| !matches!(&known.whose, Whose::One(settings) if settings.strong_count() == 0));
-            let whose = if self.is_shared() { Whose::All(self.0.connect) } else { Whose::One(Arc::downgrade(&self.0)) };
-            clients.push(Known { whose, to, secure, client: client.clone() });
+            clients.retain(|known| !matches!(&known.whose, ClientKey::One(settings) if settings.strong_count() == 0));
+            let whose =
+                if self.is_shared() { ClientKey::All(self.0.connect) } else { ClientKey::One(Arc::downgrade(&self.0)) };
+            clients.push(CachedClient { whose, to, secure, client: client.clone() });
             Ok(client)
         })
     }
@@ -148,23 +149,23 @@ impl ClientPool {
         self.0.tls.is_none() && self.0.server_name.is_none() && self.0.proxy.is_none()
     }
 
-    fn owns(&self, whose: &Whose) -> bool {
+    fn owns(&self, whose: &ClientKey) -> bool {
         match whose {
-            Whose::All(connect) => self.is_shared() && *connect == self.0.connect,
-            Whose::One(settings) => settings.as_ptr() == Arc::as_ptr(&self.0),
+            ClientKey::All(connect) => self.is_shared() && *connect == self.0.connect,
+            ClientKey::One(settings) => settings.as_ptr() == Arc::as_ptr(&self.0),
         }
     }
 
-    fn build(&self, secure: bool, to: &To) -> reqwest::Result<Client> {
+    fn build(&self, secure: bool, to: &KeyedDestination) -> reqwest::Result<Client> {
         let mut config = match &self.0.tls {
             Some(own) if secure => {
                 tls::install_crypto();
-                own.config(*to != To::Foreign)
+                own.config(*to != KeyedDestination::Foreign)
             }
             _ => tls::client_config(secure),
         };
         // HTTP/2 would send the pinned name instead of the host.
-        let is_pinned = matches!(to, To::Pinned(_));
+        let is_pinned = matches!(to, KeyedDestination::Pinned(_));
         tls::offer(&mut config, if is_pinned { &[tls::HTTP_1] } else { &[tls::HTTP_2, tls::HTTP_1] });
         let mut builder = Client::builder()
             .redirect(Policy::none())
@@ -173,7 +174,7 @@ impl ClientPool {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(POOL_SIZE)
             .connector_layer(Watch);
-        if let To::Pinned(host) = to {
+        if let KeyedDestination::Pinned(host) = to {
             builder = builder.dns_resolver(Arc::new(RealHost(host.clone())));
         }
         if let Some(proxy) = &self.0.proxy {
@@ -189,7 +190,7 @@ fn not_asked() -> Fault {
 
 /// Has the server verified by this name: TLS takes the name from the URL. The agent still gets the host that it knows
 /// itself by.
-fn pin(request: &mut Request, name: &str) -> Result<To, Fault> {
+fn pin(request: &mut Request, name: &str) -> Result<KeyedDestination, Fault> {
     let url = request.url();
     let host = match url.host() {
         Some(Host::Ipv6(address)) => address.to_string(),
@@ -200,7 +201,7 @@ fn pin(request: &mut Request, name: &str) -> Result<To, Fault> {
     request.url_mut().set_host(Some(name)).map_err(|error| not_asked().with_source(error))?;
     // What the operator set wins.
     request.headers_mut().entry(header::HOST).or_insert(authority);
-    Ok(To::Pinned(host))
+    Ok(KeyedDestination::Pinned(host))
 }
 
 /// Resolves every name to the addresses of one host.
@@ -255,16 +256,16 @@ impl Attempt {
 struct Watch;
 
 impl<S> Layer<S> for Watch {
-    type Service = Watched<S>;
-    fn layer(&self, inner: S) -> Watched<S> {
-        Watched(inner)
+    type Service = WatchedConnection<S>;
+    fn layer(&self, inner: S) -> WatchedConnection<S> {
+        WatchedConnection(inner)
     }
 }
 
 #[derive(Clone)]
-struct Watched<S>(S);
+struct WatchedConnection<S>(S);
 
-impl<S, R> Service<R> for Watched<S>
+impl<S, R> Service<R> for WatchedConnection<S>
 where
     S: Service<R>,
     S::Future: Send + 'static,

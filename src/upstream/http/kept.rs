@@ -8,7 +8,7 @@ use std::time::Duration;
 use interlingua_core::well_known::FetchedDocument;
 
 use crate::upstream::documents::{Documents, Times};
-use crate::upstream::send_error::{Refused, SendError};
+use crate::upstream::send_error::{RefusalDetails, SendError};
 
 /// The most documents that are kept for an agent.
 const MAX_DOCUMENTS: usize = 64;
@@ -25,13 +25,13 @@ pub(super) fn no_cards() -> Cards {
 
 /// A document, or its absence.
 #[derive(Clone, Debug)]
-pub(super) enum Published {
+pub(super) enum PublishedDocument {
     Document(Arc<[u8]>),
-    Missing(Refused),
+    Missing(RefusalDetails),
 }
 
 /// The documents of an agent that connectors look up, by endpoint and URL.
-pub(super) type Lookups = Documents<(usize, String), Published, SendError>;
+pub(super) type Lookups = Documents<(usize, String), PublishedDocument, SendError>;
 
 /// No documents yet. `total`: how long a turn may take, which waits for the first fetch.
 pub(super) fn no_lookups(total: Duration) -> Lookups {

@@ -14,10 +14,10 @@ use reqwest::{Response, Url};
 use tokio::time::{Instant, timeout};
 
 use super::card::max_age;
-use super::kept::Published;
+use super::kept::PublishedDocument;
 use super::{Agent, Resend, failure, unpacked};
 use crate::upstream::Reply;
-use crate::upstream::documents::{Fetched, Missing, Noted};
+use crate::upstream::documents::{FetchOutcome, FreshDocument, Missing};
 use crate::upstream::headers::TurnHeaders;
 use crate::upstream::send_error::{SendCause, SendError};
 
@@ -38,16 +38,16 @@ impl Agent {
             SendError::from(failure::timed_out("the agent took too long to answer", detail))
         };
         let agent = self.settings.agent.clone();
-        let note = move |noted: Noted<SendError>| match noted {
-            Noted::Gone { why, is_kept: true } => {
+        let note = move |noted: FetchOutcome<SendError>| match noted {
+            FetchOutcome::Gone { why, is_kept: true } => {
                 let why = super::shown(&why);
                 tracing::warn!(agent, asked, why, "a document of the agent cannot be read: the old one is used");
             }
-            Noted::Gone { .. } | Noted::Again => {}
+            FetchOutcome::Gone { .. } | FetchOutcome::Again => {}
         };
         match self.lookups.get(key, fetch, late, note).await {
-            Ok(Published::Document(document)) => Ok(Reply::Document(document)),
-            Ok(Published::Missing(refused)) => Err(SendError::refused(refused)),
+            Ok(PublishedDocument::Document(document)) => Ok(Reply::Document(document)),
+            Ok(PublishedDocument::Missing(refused)) => Err(SendError::refused(refused)),
             Err(Missing::Failed(error)) => Err(error),
             Err(Missing::Late) => Err(SendError::from(failure::timed_out(
                 "the agent took too long to answer",
@@ -56,15 +56,22 @@ impl Agent {
         }
     }
 
-    async fn fetch_published(&self, ask: HttpRequest, resend: Resend) -> Result<Fetched<Published>, SendError> {
+    async fn fetch_published(
+        &self,
+        ask: HttpRequest,
+        resend: Resend,
+    ) -> Result<FreshDocument<PublishedDocument>, SendError> {
         let request = self.request(ask, resend.endpoint, &TurnHeaders::default())?;
         match self.send(request, &resend, Instant::now()).await {
             Ok(response) => {
                 let max_age = max_age(response.headers());
-                Ok(Fetched { document: Published::Document(self.document(response).await?.into()), max_age })
+                Ok(FreshDocument {
+                    document: PublishedDocument::Document(self.document(response).await?.into()),
+                    max_age,
+                })
             }
             Err(SendError { cause: SendCause::Refused(refused), .. }) if matches!(refused.status, 404 | 410) => {
-                Ok(Fetched { document: Published::Missing(refused), max_age: Some(MISSING) })
+                Ok(FreshDocument { document: PublishedDocument::Missing(refused), max_age: Some(MISSING) })
             }
             Err(error) => Err(error),
         }

@@ -45,10 +45,10 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::headers::{CallerHeader, TurnHeaders};
-use super::pool::{CheckThresholds, EndpointPool, PoolSettings, Seat};
+use super::pool::{CheckThresholds, EndpointPermit, EndpointPool, PoolSettings};
 use super::{
-    Attempts, Body, Conversation, Form, Identity, OwnListeners, Reach, Refused, Reply, ResponseTimeouts, SendCause,
-    SendError, StopAnswer, Transport, Upstream, Via,
+    Attempts, Body, Conversation, Form, Identity, OwnListeners, RefusalDetails, Reply, ResponseTimeouts, SendCause,
+    SendError, SendOptions, SendProgress, StopAnswer, Transport, Upstream,
 };
 use crate::secrets;
 use client_pool::{Attempt, ClientPool};
@@ -196,8 +196,8 @@ impl Upstream for HttpUpstream {
         self.0.endpoints[0].connector.capabilities()
     }
 
-    fn start(&self, request: &TurnRequest<'_>, via: Via<'_>) -> Result<Conversation, Fault> {
-        let endpoint = via.seat.as_ref().map_or(0, Seat::endpoint);
+    fn start(&self, request: &TurnRequest<'_>, via: SendOptions<'_>) -> Result<Conversation, Fault> {
+        let endpoint = via.seat.as_ref().map_or(0, EndpointPermit::endpoint);
         let is_decision = !request.answered.is_empty();
         let turn = self.0.endpoints[endpoint].connector.turn(request)?;
         let HttpSettings { identity, agent, .. } = &self.0.settings;
@@ -258,23 +258,23 @@ struct Resend {
 
 /// The servers that belong to the agent for a request.
 #[derive(Clone, Copy)]
-struct Known {
+struct AgentServers {
     endpoint: usize,
     /// The request goes to a host that the operator allowed.
     is_trusted: bool,
 }
 
 impl Resend {
-    const fn known(&self) -> Known {
-        Known { endpoint: self.endpoint, is_trusted: self.is_trusted }
+    const fn known(&self) -> AgentServers {
+        AgentServers { endpoint: self.endpoint, is_trusted: self.is_trusted }
     }
 
     fn allows(&self, error: &SendError) -> bool {
         let is_safe = match error.reach {
             // One that was not made in time is no use trying again: it would take as long.
-            Reach::NotSent => !error.is_timeout(),
-            Reach::NotTaken => !self.is_decision,
-            Reach::Maybe => false,
+            SendProgress::NotSent => !error.is_timeout(),
+            SendProgress::NotTaken => !self.is_decision,
+            SendProgress::Maybe => false,
         };
         self.is_here && (is_safe || self.is_lookup)
     }
@@ -317,7 +317,7 @@ impl Transport for HttpTransport {
         let agent = Arc::clone(&self.agent);
         let (endpoint, caller, is_trusted) = (self.endpoint, self.headers.caller.clone(), request.is_trusted);
         let request = agent.request(request, endpoint, &self.headers);
-        async move { agent.stop(request?, Known { endpoint, is_trusted }, caller.as_ref()).await }.boxed()
+        async move { agent.stop(request?, AgentServers { endpoint, is_trusted }, caller.as_ref()).await }.boxed()
     }
 }
 
@@ -348,7 +348,7 @@ impl Agent {
     async fn stop(
         &self,
         mut request: Request,
-        known: Known,
+        known: AgentServers,
         caller: Option<&CallerHeader>,
     ) -> Result<StopAnswer, Fault> {
         let limit = self.clients.connect() + REFUSAL_TIMEOUT;
@@ -407,15 +407,15 @@ impl Agent {
             Ok(response) => {
                 // An agent that is not available says itself that it did not work on the request.
                 let is_unavailable = response.status() == reqwest::StatusCode::SERVICE_UNAVAILABLE;
-                let reach = if is_unavailable { Reach::NotTaken } else { Reach::Maybe };
+                let reach = if is_unavailable { SendProgress::NotTaken } else { SendProgress::Maybe };
                 Err(SendError { cause: SendCause::Refused(self.refusal(response, &url).await), reach })
             }
             Err(error) => {
                 let stale = !attempt.dialled() && began.elapsed() < STALE_CONNECTION && failure::is_disconnect(&error);
                 let reach = match (stale, error.is_connect()) {
-                    (true, _) => Reach::NotTaken,
-                    (false, true) => Reach::NotSent,
-                    (false, false) => Reach::Maybe,
+                    (true, _) => SendProgress::NotTaken,
+                    (false, true) => SendProgress::NotSent,
+                    (false, false) => SendProgress::Maybe,
                 };
                 Err(SendError { cause: SendCause::Fault(failure::before_answer(error, &url)), reach })
             }
@@ -431,7 +431,7 @@ impl Agent {
         Ok(Body::new(chunks, form, self.settings.max_event, Some(timeouts)).with_media(media))
     }
 
-    async fn refusal(&self, response: Response, url: &Url) -> Refused {
+    async fn refusal(&self, response: Response, url: &Url) -> RefusalDetails {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers());
         let target = response.headers().get(header::LOCATION).and_then(|target| url.join(target.to_str().ok()?).ok());
@@ -442,7 +442,7 @@ impl Agent {
             Some(target) => format!("{} answered {status}, to {}", failure::shown(url), failure::shown(&target)),
             None => format!("{} answered {status}", failure::shown(url)),
         };
-        Refused { status, body, retry_after, asked }
+        RefusalDetails { status, body, retry_after, asked }
     }
 
     /// The beginning of an answer's body, up to the limit of a refusal.

@@ -6,7 +6,7 @@ use interlingua_core::{Fault, FaultKind};
 use reqwest::header::{self, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
 
-use super::{Agent, Known};
+use super::{Agent, AgentServers};
 use crate::upstream::headers::{CallerHeader, TurnHeaders};
 
 impl Agent {
@@ -24,7 +24,7 @@ impl Agent {
             let message = "the agent's card names an address of the gateway itself";
             return Err(Fault::new(FaultKind::UpstreamRefused, message).with_detail(super::failure::shown(&url)));
         }
-        let its_own = self.is_own(Known { endpoint, is_trusted: ask.is_trusted }, &url);
+        let its_own = self.is_own(AgentServers { endpoint, is_trusted: ask.is_trusted }, &url);
         let mut request = Request::new(method, url);
         let headers = request.headers_mut();
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json;q=0.9"));
@@ -72,7 +72,7 @@ impl Agent {
     pub(super) fn identify(
         &self,
         request: &mut Request,
-        known: Known,
+        known: AgentServers,
         caller: Option<&CallerHeader>,
     ) -> Result<(), Fault> {
         if let Some(caller) = caller
@@ -87,7 +87,7 @@ impl Agent {
 
     /// True if a URL has the origin of this endpoint, or the operator allowed its host for the agent: such a server may know
     /// what the agent knows.
-    pub(super) fn is_own(&self, known: Known, url: &Url) -> bool {
+    pub(super) fn is_own(&self, known: AgentServers, url: &Url) -> bool {
         let own = self.endpoints[known.endpoint].url.as_ref();
         known.is_trusted || own.is_none_or(|own| own.origin() == url.origin())
     }

@@ -89,7 +89,7 @@ impl fmt::Display for Reason {
 
 /// Whether an endpoint may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Availability {
     In,
     /// It was ejected, the pause is over, and the next run tries it.
     TrialDue,
@@ -160,17 +160,17 @@ impl EndpointHealth {
         }
     }
 
-    pub(super) fn standing(&self, now: Instant) -> Standing {
+    pub(super) fn standing(&self, now: Instant) -> Availability {
         if self.active.is_some_and(|active| !active.is_healthy) {
-            return Standing::Out;
+            return Availability::Out;
         }
         match self.passive {
-            Passive::In => Standing::In,
+            Passive::In => Availability::In,
             // No client's run is spent on an endpoint that fails its checks.
             Passive::Out { until } if now >= until && self.active.is_none_or(|active| active.is_proven) => {
-                Standing::TrialDue
+                Availability::TrialDue
             }
-            Passive::Out { .. } | Passive::Trial => Standing::Out,
+            Passive::Out { .. } | Passive::Trial => Availability::Out,
         }
     }
 
@@ -181,7 +181,7 @@ impl EndpointHealth {
     /// The last failure, if the endpoint is out.
     pub(super) fn reason(&self, now: Instant) -> Option<Reason> {
         match self.standing(now) {
-            Standing::In => None,
+            Availability::In => None,
             _ if self.active.is_some_and(|active| !active.is_healthy) => Some(Reason::Check),
             _ => self.reason,
         }
@@ -197,7 +197,7 @@ impl EndpointHealth {
 
     /// The ticket of a run that is sent there now.
     pub(super) fn begin(&mut self, now: Instant) -> Ticket {
-        let is_trial = self.standing(now) == Standing::TrialDue;
+        let is_trial = self.standing(now) == Availability::TrialDue;
         if is_trial {
             self.passive = Passive::Trial;
         }
@@ -342,7 +342,7 @@ mod tests {
             self.health.checked(self.now, is_good, &CheckThresholds { healthy: 2, unhealthy: 3 })
         }
 
-        fn standing(&self) -> Standing {
+        fn standing(&self) -> Availability {
             self.health.standing(self.now)
         }
     }
@@ -360,7 +360,10 @@ mod tests {
         }
         let pause = Duration::from_secs(30);
         assert_eq!(endpoint.run(FAILED), Some(Change::Ejected { pause, times: 1, reason: Reason::Broken }));
-        assert_eq!((endpoint.standing(), endpoint.health.reason(endpoint.now)), (Standing::Out, Some(Reason::Broken)));
+        assert_eq!(
+            (endpoint.standing(), endpoint.health.reason(endpoint.now)),
+            (Availability::Out, Some(Reason::Broken))
+        );
     }
 
     #[test]
@@ -382,7 +385,7 @@ mod tests {
             let ticket = endpoint.health.begin(endpoint.now);
             assert_eq!(endpoint.health.record(endpoint.now, FAILED, ticket, false, &SETTINGS), None);
         }
-        assert_eq!(endpoint.standing(), Standing::In);
+        assert_eq!(endpoint.standing(), Availability::In);
         assert!(matches!(endpoint.run(FAILED), Some(Change::Ejected { .. })), "it goes once it may");
     }
 
@@ -413,26 +416,26 @@ mod tests {
         endpoint.wait(29);
         assert_eq!(
             (endpoint.standing(), endpoint.health.returns_in(endpoint.now)),
-            (Standing::Out, Some(Duration::from_secs(1)))
+            (Availability::Out, Some(Duration::from_secs(1)))
         );
         endpoint.wait(1);
-        assert_eq!(endpoint.standing(), Standing::TrialDue);
+        assert_eq!(endpoint.standing(), Availability::TrialDue);
 
         let trial = endpoint.health.begin(endpoint.now);
-        assert_eq!(endpoint.standing(), Standing::Out, "one at a time");
+        assert_eq!(endpoint.standing(), Availability::Out, "one at a time");
         let late = Ticket { epoch: trial.epoch.wrapping_sub(1), is_trial: false };
         assert_eq!(endpoint.health.record(endpoint.now, Outcome::Good, late, true, &SETTINGS), None);
         assert_eq!(endpoint.health.began(endpoint.now, late), None, "an older run decides nothing");
 
         // A canceled trial shows nothing.
         assert_eq!(endpoint.health.record(endpoint.now, Outcome::Neutral, trial, true, &SETTINGS), None);
-        assert_eq!(endpoint.standing(), Standing::TrialDue);
+        assert_eq!(endpoint.standing(), Availability::TrialDue);
 
         let trial = endpoint.health.begin(endpoint.now);
         assert_eq!(endpoint.health.began(endpoint.now, trial), Some(Change::Returned));
-        assert_eq!(endpoint.standing(), Standing::In);
+        assert_eq!(endpoint.standing(), Availability::In);
         let change = endpoint.health.record(endpoint.now, FAILED, trial, true, &SETTINGS);
-        assert_eq!((change, endpoint.standing()), (None, Standing::In), "its ticket was of the trial alone");
+        assert_eq!((change, endpoint.standing()), (None, Availability::In), "its ticket was of the trial alone");
     }
 
     #[test]
@@ -456,10 +459,10 @@ mod tests {
         endpoint.eject();
         endpoint.check(true);
         endpoint.wait(30);
-        assert_eq!(endpoint.standing(), Standing::Out, "that check was before the pause was over");
+        assert_eq!(endpoint.standing(), Availability::Out, "that check was before the pause was over");
         endpoint.check(true);
-        assert_eq!(endpoint.standing(), Standing::TrialDue);
+        assert_eq!(endpoint.standing(), Availability::TrialDue);
         endpoint.check(false);
-        assert_eq!(endpoint.standing(), Standing::Out);
+        assert_eq!(endpoint.standing(), Availability::Out);
     }
 }

@@ -22,9 +22,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub use budget::BudgetSettings;
 pub use health::{CheckThresholds, EjectSettings, Outcome, Reason};
 pub use key::EndpointKey;
-pub use state::{Home, Target, Want};
+pub use state::{PickRequest, SessionAffinity, Target};
 
-use health::{Change, Standing, Ticket};
+use health::{Availability, Change, Ticket};
 use state::{Choice, PoolState, StateSettings};
 
 /// When a client should try again if an agent has too many runs.
@@ -139,7 +139,7 @@ impl EndpointPool {
     ///
     /// # Errors
     /// [`FaultKind::Overloaded`] if too many runs wait, or it took too long.
-    pub async fn seat(self: &Arc<Self>, want: Want<'_>) -> Result<Seat, Fault> {
+    pub async fn seat(self: &Arc<Self>, want: PickRequest<'_>) -> Result<EndpointPermit, Fault> {
         let seat = self.place(&want).await?;
         if seat.waited && want.target == Target::Any && self.is_out(seat.index) {
             // It was ejected meanwhile.
@@ -149,7 +149,7 @@ impl EndpointPool {
         Ok(seat)
     }
 
-    async fn place(self: &Arc<Self>, want: &Want<'_>) -> Result<Seat, Fault> {
+    async fn place(self: &Arc<Self>, want: &PickRequest<'_>) -> Result<EndpointPermit, Fault> {
         let Choice { index, ticket, all_out } = self.state().choose(now(), want);
         match all_out {
             Some(true) => tracing::error!(
@@ -162,7 +162,8 @@ impl EndpointPool {
 
         // From here on, dropping it gives back what was taken.
         let pool = Arc::clone(self);
-        let mut seat = Seat { pool, index, ticket, has_begun: false, is_reported: false, waited: false, place: None };
+        let mut seat =
+            EndpointPermit { pool, index, ticket, has_begun: false, is_reported: false, waited: false, place: None };
         let places = &self.places[index];
         seat.place = match Arc::clone(places).try_acquire_owned() {
             Ok(place) => Some(place),
@@ -187,7 +188,7 @@ impl EndpointPool {
             }
             endpoint.queued += 1;
         }
-        let _queued = Queued { pool: self, index };
+        let _queued = QueuedRun { pool: self, index };
 
         let place = tokio::time::timeout(self.settings.wait, Arc::clone(&self.places[index]).acquire_owned()).await;
         // The semaphore is never closed.
@@ -199,7 +200,7 @@ impl EndpointPool {
 
     /// Where the endpoint of this key is.
     #[must_use]
-    pub fn home(&self, key: &EndpointKey) -> Home {
+    pub fn home(&self, key: &EndpointKey) -> SessionAffinity {
         self.state().home(now(), key)
     }
 
@@ -251,9 +252,9 @@ impl EndpointPool {
                     key: key.clone(),
                     url: url.clone(),
                     state: match standing {
-                        Standing::In => "up",
-                        Standing::TrialDue => "trial",
-                        Standing::Out => "out",
+                        Availability::In => "up",
+                        Availability::TrialDue => "trial",
+                        Availability::Out => "out",
                     },
                     reason,
                     active: endpoint.active,
@@ -283,7 +284,7 @@ impl EndpointPool {
     }
 
     fn is_out(&self, index: usize) -> bool {
-        self.state().standing(now(), index).0 == Standing::Out
+        self.state().standing(now(), index).0 == Availability::Out
     }
 
     fn log(&self, index: usize, change: Option<Change>) {
@@ -316,12 +317,12 @@ fn too_many_runs() -> Fault {
 }
 
 /// A run that waits for a place. Dropping it leaves the queue.
-struct Queued<'a> {
+struct QueuedRun<'a> {
     pool: &'a EndpointPool,
     index: usize,
 }
 
-impl Drop for Queued<'_> {
+impl Drop for QueuedRun<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.state();
         let queued = &mut state.endpoints[self.index].queued;
@@ -330,7 +331,7 @@ impl Drop for Queued<'_> {
 }
 
 /// A run's place at an endpoint. Dropping it frees the place.
-pub struct Seat {
+pub struct EndpointPermit {
     pool: Arc<EndpointPool>,
     index: usize,
     ticket: Ticket,
@@ -340,7 +341,7 @@ pub struct Seat {
     place: Option<OwnedSemaphorePermit>,
 }
 
-impl Seat {
+impl EndpointPermit {
     /// The index of the endpoint.
     #[must_use]
     pub fn endpoint(&self) -> usize {
@@ -376,7 +377,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for EndpointPermit {
     fn drop(&mut self) {
         self.report(Outcome::Neutral);
         self.pool.state().release(self.index);
@@ -391,7 +392,7 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_given_in_order_and_given_back() {
-        const ANY: Want<'static> = Want { target: Target::Any, avoid: None };
+        const ANY: PickRequest<'static> = PickRequest { target: Target::Any, avoid: None };
         let settings = PoolSettings { runs: 1, queue: 1, wait: Duration::from_millis(200), ..PoolSettings::default() };
         let pool = EndpointPool::new("friday".to_owned(), vec![("http://a".to_owned(), 1)], 2, settings);
         let pool = Arc::new(pool);

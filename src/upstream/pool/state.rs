@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::budget::{BudgetSettings, RetryBudget};
 use super::choice::{Load, Random, rendezvous, two_choices};
-use super::health::{Change, CheckThresholds, EjectSettings, EndpointHealth, Outcome, Reason, Standing, Ticket};
+use super::health::{Availability, Change, CheckThresholds, EjectSettings, EndpointHealth, Outcome, Reason, Ticket};
 use super::key::EndpointKey;
 
 /// The endpoints that a run may use.
@@ -23,7 +23,7 @@ pub enum Target<'a> {
 
 /// The request of a run for an endpoint.
 #[derive(Clone, Copy, Debug)]
-pub struct Want<'a> {
+pub struct PickRequest<'a> {
     /// The allowed endpoints.
     pub target: Target<'a>,
     /// The endpoint that it was refused by, which it gets only if there is no other.
@@ -32,7 +32,7 @@ pub struct Want<'a> {
 
 /// Where a session's home is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum SessionAffinity {
     /// It can be asked.
     Here,
     /// It is ejected or unhealthy.
@@ -112,8 +112,8 @@ impl PoolState {
     }
 
     /// Chooses an endpoint. The run has to be [released](Self::release).
-    pub(super) fn choose(&mut self, now: Instant, want: &Want<'_>) -> Choice {
-        let is_all_out = !self.endpoints.iter().any(|endpoint| endpoint.health.standing(now) != Standing::Out);
+    pub(super) fn choose(&mut self, now: Instant, want: &PickRequest<'_>) -> Choice {
+        let is_all_out = !self.endpoints.iter().any(|endpoint| endpoint.health.standing(now) != Availability::Out);
         let all_out = (is_all_out != self.is_all_out).then_some(is_all_out);
         self.is_all_out = is_all_out;
 
@@ -127,7 +127,7 @@ impl PoolState {
         Choice { index, ticket: self.endpoints[index].health.begin(now), all_out }
     }
 
-    fn find(&mut self, now: Instant, want: &Want<'_>) -> usize {
+    fn find(&mut self, now: Instant, want: &PickRequest<'_>) -> usize {
         if let Target::Only(key) = want.target
             && let Some(index) = self.index(key)
         {
@@ -140,7 +140,7 @@ impl PoolState {
 
         let is_due = |index: usize| {
             let endpoint = &self.endpoints[index];
-            endpoint.health.standing(now) == Standing::TrialDue && self.has_room(endpoint)
+            endpoint.health.standing(now) == Availability::TrialDue && self.has_room(endpoint)
         };
         // The first run that may goes to see whether an ejected endpoint is back.
         if let Some(index) = (0..self.endpoints.len()).find(|index| Some(*index) != want.avoid && is_due(*index)) {
@@ -159,12 +159,12 @@ impl PoolState {
     }
 
     /// The endpoints that are in, or else all. Those with a free place, if there are any and any will do.
-    fn candidates(&self, now: Instant, want: &Want<'_>) -> Vec<Load> {
+    fn candidates(&self, now: Instant, want: &PickRequest<'_>) -> Vec<Load> {
         let loads = |accept: &dyn Fn(usize, &EndpointState) -> bool| -> Vec<Load> {
             let endpoints = self.endpoints.iter().enumerate().filter(|(index, endpoint)| accept(*index, endpoint));
             endpoints.map(|(index, one)| Load { index, active: one.active, weight: one.weight }).collect()
         };
-        let is_in = |endpoint: &EndpointState| endpoint.health.standing(now) == Standing::In;
+        let is_in = |endpoint: &EndpointState| endpoint.health.standing(now) == Availability::In;
         let is_other = |index: usize| Some(index) != want.avoid;
         let is_any = !matches!(want.target, Target::Session(_));
 
@@ -192,10 +192,14 @@ impl PoolState {
         self.endpoints.iter().position(|endpoint| endpoint.key == *key)
     }
 
-    pub(super) fn home(&self, now: Instant, key: &EndpointKey) -> Home {
-        let Some(index) = self.index(key) else { return Home::Gone };
-        let is_out = |endpoint: &EndpointState| endpoint.health.standing(now) == Standing::Out;
-        if is_out(&self.endpoints[index]) && !self.endpoints.iter().all(is_out) { Home::Away } else { Home::Here }
+    pub(super) fn home(&self, now: Instant, key: &EndpointKey) -> SessionAffinity {
+        let Some(index) = self.index(key) else { return SessionAffinity::Gone };
+        let is_out = |endpoint: &EndpointState| endpoint.health.standing(now) == Availability::Out;
+        if is_out(&self.endpoints[index]) && !self.endpoints.iter().all(is_out) {
+            SessionAffinity::Away
+        } else {
+            SessionAffinity::Here
+        }
     }
 
     /// Time until an endpoint may be tried again. `None`: unknown.
@@ -245,7 +249,7 @@ impl PoolState {
     }
 
     /// Where an endpoint stands, and why it is out.
-    pub(super) fn standing(&self, now: Instant, index: usize) -> (Standing, Option<Reason>) {
+    pub(super) fn standing(&self, now: Instant, index: usize) -> (Availability, Option<Reason>) {
         let health = &self.endpoints[index].health;
         (health.standing(now), health.reason(now))
     }
@@ -280,7 +284,7 @@ mod tests {
         }
 
         fn want(&mut self, target: Target<'_>, avoid: Option<usize>) -> Choice {
-            self.pool.choose(self.now, &Want { target, avoid })
+            self.pool.choose(self.now, &PickRequest { target, avoid })
         }
 
         fn key(&self, index: usize) -> EndpointKey {
@@ -300,7 +304,7 @@ mod tests {
             (0..5).any(|_| matches!(self.run(index, FAILED), Some(Change::Ejected { .. })))
         }
 
-        fn homes(&self) -> Vec<Home> {
+        fn homes(&self) -> Vec<SessionAffinity> {
             self.pool.endpoints.iter().map(|endpoint| self.pool.home(self.now, &endpoint.key)).collect()
         }
     }
@@ -319,11 +323,11 @@ mod tests {
         let mut fixture = Fixture::new(2, |_| {});
         assert!(fixture.eject(0));
         assert!((0..50).all(|_| fixture.want(Target::Any, None).index == 1));
-        assert_eq!(fixture.homes(), [Home::Away, Home::Here]);
+        assert_eq!(fixture.homes(), [SessionAffinity::Away, SessionAffinity::Here]);
         assert_eq!(fixture.pool.returns_in(fixture.now, &fixture.key(0)), Some(Duration::from_secs(30)));
 
         fixture.now += Duration::from_secs(30);
-        assert_eq!(fixture.homes(), [Home::Here, Home::Here]);
+        assert_eq!(fixture.homes(), [SessionAffinity::Here, SessionAffinity::Here]);
         let trial = fixture.want(Target::Any, None);
         assert_eq!(trial.index, 0);
         assert!((0..50).all(|_| fixture.want(Target::Any, None).index == 1), "one at a time");
@@ -348,10 +352,10 @@ mod tests {
             settings.checks = Some(CheckThresholds { healthy: 1, unhealthy: 1 });
         });
         assert_eq!(fixture.pool.checked(fixture.now, 0, false), Some(Change::Unhealthy));
-        assert_eq!(fixture.homes(), [Home::Away, Home::Here]);
+        assert_eq!(fixture.homes(), [SessionAffinity::Away, SessionAffinity::Here]);
         assert_eq!(fixture.want(Target::Any, None).all_out, None);
         assert_eq!(fixture.pool.checked(fixture.now, 1, false), Some(Change::Unhealthy));
-        assert_eq!(fixture.homes(), [Home::Here, Home::Here]);
+        assert_eq!(fixture.homes(), [SessionAffinity::Here, SessionAffinity::Here]);
 
         assert_eq!(fixture.want(Target::Any, None).all_out, Some(true));
         let chosen: Vec<_> = (0..50).map(|_| fixture.want(Target::Any, None)).collect();
@@ -374,10 +378,10 @@ mod tests {
     fn an_endpoint_that_left_is_no_home() {
         let mut fixture = Fixture::new(1, |_| {});
         let other = EndpointKey::new("http://gone");
-        assert_eq!(fixture.pool.home(fixture.now, &other), Home::Gone);
+        assert_eq!(fixture.pool.home(fixture.now, &other), SessionAffinity::Gone);
         assert_eq!(fixture.pool.returns_in(fixture.now, &other), None);
         fixture.eject(0);
-        assert_eq!(fixture.homes(), [Home::Here], "one alone is never ejected");
+        assert_eq!(fixture.homes(), [SessionAffinity::Here], "one alone is never ejected");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::ready;
-use interlingua_core::public_address::Allowed;
+use interlingua_core::public_address::AddressException;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -29,7 +29,7 @@ fn unknown() -> io::Result<Vec<SocketAddr>> {
 }
 
 fn policy(allow: &[&str]) -> Policy {
-    let allow = allow.iter().map(|text| text.parse::<Allowed>().expect("an exception")).collect();
+    let allow = allow.iter().map(|text| text.parse::<AddressException>().expect("an exception")).collect();
     Policy { allow_http: true, ports: Vec::new(), allow }
 }
 
@@ -66,12 +66,12 @@ async fn a_name_that_cannot_be_resolved_is_accepted_unless_it_is_local() {
     for (url, expected) in [
         ("https://hooks.invalid.example/hook", Ok(())),
         ("http://hooks.invalid.example:8080/", Ok(())),
-        ("http://x.internal/", Err(Refused::Host)),
-        ("http://localhost/", Err(Refused::Host)),
-        ("http://app.localhost/", Err(Refused::Host)),
-        ("https://LOCALHOST./", Err(Refused::Host)),
-        ("https://printer.local/", Err(Refused::Host)),
-        ("https://hooks/", Err(Refused::Host)),
+        ("http://x.internal/", Err(RefusedAddress::Host)),
+        ("http://localhost/", Err(RefusedAddress::Host)),
+        ("http://app.localhost/", Err(RefusedAddress::Host)),
+        ("https://LOCALHOST./", Err(RefusedAddress::Host)),
+        ("https://printer.local/", Err(RefusedAddress::Host)),
+        ("https://hooks/", Err(RefusedAddress::Host)),
         // Operators may allow local names.
         ("http://hooks.internal/", Ok(())),
     ] {
@@ -82,13 +82,13 @@ async fn a_name_that_cannot_be_resolved_is_accepted_unless_it_is_local() {
     // A name that can be resolved is checked by its addresses.
     let known = |address: &str| Ok(vec![address.parse().expect("an address")]);
     for (address, expected) in
-        [("8.8.8.8:443", Ok(())), ("10.0.0.1:443", Err(Refused::Host)), ("[::1]:443", Err(Refused::Host))]
+        [("8.8.8.8:443", Ok(())), ("10.0.0.1:443", Err(RefusedAddress::Host)), ("[::1]:443", Err(RefusedAddress::Host))]
     {
         let (post, _) = resolving(vec![known(address)]);
         assert_eq!(post.check_url("https://hooks.invalid.example/", &policy(&[])).await, expected, "{address}");
     }
     let (post, _) = resolving(vec![Ok(Vec::new())]);
-    assert_eq!(post.check_url("https://hooks.invalid.example/", &policy(&[])).await, Err(Refused::Host));
+    assert_eq!(post.check_url("https://hooks.invalid.example/", &policy(&[])).await, Err(RefusedAddress::Host));
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_name_that_resolves_elsewhere_after_the_check_is_not_followed() {
     assert_eq!(asked.load(Ordering::Relaxed), 2, "the connection resolves nothing");
     for _ in 0..2 {
         let failed = post.post(&url, &policy, delivery()).await;
-        assert_eq!(failed.map_err(|failed| failed.reason), Err(Refused::Host.to_string()));
+        assert_eq!(failed.map_err(|failed| failed.reason), Err(RefusedAddress::Host.to_string()));
     }
     assert_eq!(asked.load(Ordering::Relaxed), 4);
     assert_eq!(received.await.expect("a receiver"), [format!("rebind.example:{port}")]);
@@ -201,6 +201,6 @@ async fn pushes_to_one_place_share_a_connection_as_long_as_it_resolves_to_the_sa
     assert_eq!(counted(), (1, 3), "one connection, three requests");
     // An open connection is not used once the name resolves to a refused address.
     let failed = post.post(&url, &policy, delivery()).await;
-    assert_eq!(failed.map_err(|failed| failed.reason), Err(Refused::Host.to_string()));
+    assert_eq!(failed.map_err(|failed| failed.reason), Err(RefusedAddress::Host.to_string()));
     assert_eq!(counted(), (1, 3));
 }

@@ -13,7 +13,7 @@ use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};
 #[derive(Debug)]
 pub(crate) struct AgUi {
     /// Makes the question about the calls of a turn that need an approval, each with its id.
-    pub(crate) interrupts: fn(&[(String, Call)]) -> Asked,
+    pub(crate) interrupts: fn(&[(String, Call)]) -> RunQuestions,
     /// Each run ends with a snapshot that lists its messages under other ids, as with nodes that return new messages.
     pub(crate) lists_messages: bool,
 }
@@ -25,7 +25,7 @@ impl Default for AgUi {
 }
 
 /// Questions at the end of a run.
-pub(crate) enum Asked {
+pub(crate) enum RunQuestions {
     /// Interrupts of its outcome.
     Outcome(Vec<Value>),
     /// A custom event, of servers before the protocol had interrupts.
@@ -33,7 +33,7 @@ pub(crate) enum Asked {
 }
 
 /// LangGraph's review of each call.
-fn reviews(calls: &[(String, Call)]) -> Asked {
+fn reviews(calls: &[(String, Call)]) -> RunQuestions {
     let review = |(id, call): &(String, Call)| {
         let review = json!({
             "action_requests": [{ "name": call.tool, "args": arguments(call), "description": "May I?" }],
@@ -41,7 +41,7 @@ fn reviews(calls: &[(String, Call)]) -> Asked {
         });
         interrupt_of(id, &review)
     };
-    Asked::Outcome(calls.iter().map(review).collect())
+    RunQuestions::Outcome(calls.iter().map(review).collect())
 }
 
 /// An interrupt whose node passed this value to `interrupt()`.
@@ -307,11 +307,11 @@ impl Answer {
         });
     }
 
-    fn end(mut self, play: &Play<'_>, interrupts: fn(&[(String, Call)]) -> Asked) -> Reply {
+    fn end(mut self, play: &Play<'_>, interrupts: fn(&[(String, Call)]) -> RunQuestions) -> Reply {
         if !self.approvals.is_empty() {
             match interrupts(&self.approvals) {
-                Asked::Outcome(asked) => self.asked.extend(asked),
-                Asked::Event(value) => self.event("CUSTOM", json!({ "name": "on_interrupt", "value": value })),
+                RunQuestions::Outcome(asked) => self.asked.extend(asked),
+                RunQuestions::Event(value) => self.event("CUSTOM", json!({ "name": "on_interrupt", "value": value })),
             }
         }
         match play.turn.ending {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::ScriptedAgent;
 use crate::a2a::A2a;
 use crate::ag_kit::AgKit;
-use crate::ag_ui::{self, AgUi, Asked};
+use crate::ag_ui::{self, AgUi, RunQuestions};
 use crate::agent_api::AgentApi;
 use crate::agentscope::Agentscope;
 use crate::hitl::Hitl;
@@ -106,17 +106,17 @@ fn config(edits: bool) -> Value {
     json!({ "allow_accept": true, "allow_edit": edits, "allow_respond": edits, "allow_ignore": true })
 }
 
-fn each(calls: &[(String, Call)], payload: impl Fn(&Call) -> Value) -> Asked {
-    Asked::Outcome(calls.iter().map(|(id, call)| ag_ui::interrupt_of(id, &payload(call))).collect())
+fn each(calls: &[(String, Call)], payload: impl Fn(&Call) -> Value) -> RunQuestions {
+    RunQuestions::Outcome(calls.iter().map(|(id, call)| ag_ui::interrupt_of(id, &payload(call))).collect())
 }
 
 /// A question with a schema of its answer, in the protocol's own form.
-fn with_schema(calls: &[(String, Call)], schema: &Value) -> Asked {
+fn with_schema(calls: &[(String, Call)], schema: &Value) -> RunQuestions {
     let interrupt = |(id, call): &(String, Call)| {
         let message = format!("May I {} {}?", call.tool, call.whole());
         json!({ "id": id, "reason": "confirmation", "message": message, "responseSchema": schema })
     };
-    Asked::Outcome(calls.iter().map(interrupt).collect())
+    RunQuestions::Outcome(calls.iter().map(interrupt).collect())
 }
 
 fn ag_ui() -> Vec<Asker> {
@@ -141,7 +141,7 @@ fn ag_ui() -> Vec<Asker> {
                         })
                         .collect();
                     let review = json!({ "action_requests": requests, "review_configs": configs });
-                    Asked::Outcome(vec![ag_ui::interrupt_of(&calls[0].0, &review)])
+                    RunQuestions::Outcome(vec![ag_ui::interrupt_of(&calls[0].0, &review)])
                 }),
                 EDIT,
             )
@@ -166,7 +166,7 @@ fn ag_ui() -> Vec<Asker> {
         ),
         asker(
             "ag-ui, an event without a config",
-            agent(|calls| Asked::Event(action(&calls[0].1, &Value::Null))),
+            agent(|calls| RunQuestions::Event(action(&calls[0].1, &Value::Null))),
             NOTHING,
         ),
         asker(

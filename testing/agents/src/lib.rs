@@ -39,7 +39,7 @@ mod tool_output;
 
 pub use askers::{Asker, askers, numbering_asker};
 pub use server::{ReceivedRequest, Reply, Upstream};
-pub use stage::{Cut, Play, Stage};
+pub use stage::{AnswerCut, Play, Stage};
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ pub fn variants() -> Vec<(&'static str, Arc<dyn ScriptedAgent>)> {
     let chat = |dialect| Arc::new(ChatCompletions { dialect });
     let reasoning = |field, form| chat_completions::Dialect::Reasoning(field, form);
     let anthropic = |dialect| Arc::new(AnthropicMessages { dialect });
-    let responses = |settings| Arc::new(Configured { agent: Responses::default(), settings });
+    let responses = |settings| Arc::new(ConfiguredAgent { agent: Responses::default(), settings });
     vec![
         ("a2a 1.0 over HTTP+JSON", a2a(false, true)),
         ("a2a 0.3 over JSON-RPC", a2a(true, false)),
@@ -130,7 +130,10 @@ pub fn variants() -> Vec<(&'static str, Arc<dyn ScriptedAgent>)> {
         ("chat-completions, late names", chat(chat_completions::Dialect::LateNames)),
         (
             "chat-completions, parts by default",
-            Arc::new(Configured { agent: ChatCompletions::default(), settings: r#"options = { model = "scripted" }"# }),
+            Arc::new(ConfiguredAgent {
+                agent: ChatCompletions::default(),
+                settings: r#"options = { model = "scripted" }"#,
+            }),
         ),
         ("anthropic-messages of LiteLLM", anthropic(anthropic_messages::Dialect::LiteLlm)),
         ("anthropic-messages, an imitation", anthropic(anthropic_messages::Dialect::Imitation)),
@@ -138,12 +141,12 @@ pub fn variants() -> Vec<(&'static str, Arc<dyn ScriptedAgent>)> {
 }
 
 /// An agent behind a gateway with other settings.
-struct Configured<A> {
+struct ConfiguredAgent<A> {
     agent: A,
     settings: &'static str,
 }
 
-impl<A: ScriptedAgent> ScriptedAgent for Configured<A> {
+impl<A: ScriptedAgent> ScriptedAgent for ConfiguredAgent<A> {
     fn protocol(&self) -> &'static str {
         self.agent.protocol()
     }

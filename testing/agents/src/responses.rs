@@ -75,7 +75,7 @@ impl ScriptedAgent for Responses {
             answer.act(&play, act, &sources);
         }
         let queued = answer.queued();
-        let Written { stream, whole } = answer.end(&play);
+        let AnswerForms { stream, whole } = answer.end(&play);
         let is_stream = body["stream"] == json!(true);
         if body["background"] != json!(true) {
             return if is_stream { stream } else { Reply::complete(200, JSON, whole) };
@@ -216,7 +216,7 @@ struct Answer {
 }
 
 /// A complete answer in both forms.
-struct Written {
+struct AnswerForms {
     stream: Reply,
     whole: String,
 }
@@ -450,7 +450,7 @@ impl Answer {
         response.to_string()
     }
 
-    fn end(mut self, play: &Play<'_>) -> Written {
+    fn end(mut self, play: &Play<'_>) -> AnswerForms {
         // Every item that was announced ends.
         for (_, place) in std::mem::take(&mut self.open) {
             let mut item = self.output[place].clone();
@@ -473,7 +473,7 @@ impl Answer {
                 self.response["error"] = json!({ "code": "server_error", "message": "it broke off" });
                 self.response["status"] = json!("failed");
                 self.response["output"] = json!(self.output);
-                return Written { stream: self.reply.close(), whole: self.response.to_string() };
+                return AnswerForms { stream: self.reply.close(), whole: self.response.to_string() };
             }
             Ending::Refused(_) => unreachable!("answered at once"),
         };
@@ -488,6 +488,6 @@ impl Answer {
         self.response["usage"] = self.usage.clone();
         let response = self.response.clone();
         self.event(status, json!({ "response": response }));
-        Written { stream: self.reply.done(), whole: response.to_string() }
+        AnswerForms { stream: self.reply.done(), whole: response.to_string() }
     }
 }

@@ -16,7 +16,7 @@ const MAX_KEPT: usize = 64 << 10;
 
 /// Where an agent's answer is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct AnswerCut {
     /// So many chunks are sent.
     pub after: usize,
     /// Then the connection is reset. Otherwise it is closed.
@@ -37,7 +37,7 @@ struct Playing {
     /// Values that an agent stored, by name: the sessions of its protocol.
     notes: HashMap<String, String>,
     /// Cuts the next answer.
-    cut: Option<Cut>,
+    cut: Option<AnswerCut>,
     /// Chunks of the longest answer so far.
     chunks: usize,
     /// The mark whose answer is being made.
@@ -46,7 +46,7 @@ struct Playing {
 
 impl Stage {
     /// Opens a play of a scenario. Returns its number.
-    pub fn open(&self, scenario: Scenario, cut: Option<Cut>) -> u32 {
+    pub fn open(&self, scenario: Scenario, cut: Option<AnswerCut>) -> u32 {
         let mut plays = self.plays.lock().expect("no player panics");
         let number = u32::try_from(plays.len()).expect("few plays");
         let playing = Playing {

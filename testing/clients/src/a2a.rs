@@ -7,7 +7,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item, Media};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, list, text};
-use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{Background, End, Open, Request, ScriptedClient, ShownTurn, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -63,12 +63,12 @@ impl ScriptedClient for A2a {
         call(talk, "SendStreamingMessage", &json!({ "message": message }))
     }
 
-    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> ShownTurn {
         if let Ok(answer) = serde_json::from_str::<Value>(body) {
             assert!(answer["error"]["code"].is_i64(), "an answer that is no stream is an error: {body}");
             let code = list(&answer["error"], "data").find_map(|detail| detail["reason"].as_str()).unwrap_or_default();
             let status = if status == 200 { 500 } else { status };
-            return Shown { end: Some(End::Refused(status)), code: code.to_owned(), ..Shown::default() };
+            return ShownTurn { end: Some(End::Refused(status)), code: code.to_owned(), ..ShownTurn::default() };
         }
         assert_eq!(status, 200, "a stream has status 200: {body}");
         let frames = Frames::split(body).json();
@@ -101,7 +101,7 @@ impl Background for A2a {
         Some(call(talk, "GetTask", &json!({ "id": talk.last })))
     }
 
-    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<ShownTurn> {
         let answer: Value = serde_json::from_str(body).expect("JSON");
         let mut reader = Reader::default();
         reader.item(&json!({ "task": answer["result"] }));
@@ -292,7 +292,7 @@ impl Reader {
         }
     }
 
-    fn end(self, talk: &mut Talk) -> Shown {
+    fn end(self, talk: &mut Talk) -> ShownTurn {
         let mut items = self.statuses;
         for (_, parts) in &self.artifacts {
             read_artifact(parts, &mut items);
@@ -301,7 +301,7 @@ impl Reader {
         items.extend(self.reason);
         talk.open = self.open;
         talk.last = self.task;
-        Shown { items, end: Some(self.end.expect("a stream closes after the end")), code: self.code }
+        ShownTurn { items, end: Some(self.end.expect("a stream closes after the end")), code: self.code }
     }
 }
 

@@ -6,7 +6,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item, Media};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, list, text};
-use crate::{End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{End, Open, Request, ScriptedClient, ShownTurn, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -66,11 +66,11 @@ impl ScriptedClient for AgKit {
         Request::post(format!("/kit/{}/send-message", talk.agent), &body)
     }
 
-    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> ShownTurn {
         if status != 200 {
             let error: Value = serde_json::from_str(body).expect("an error is JSON");
             let code = text(&error["error"], "code").to_owned();
-            return Shown { end: Some(End::Refused(status)), code, ..Shown::default() };
+            return ShownTurn { end: Some(End::Refused(status)), code, ..ShownTurn::default() };
         }
         let mut frames = Frames::split(body);
         assert!(frames.ends_with("[DONE]"), "the stream ends with [DONE]: {body}");
@@ -194,7 +194,7 @@ impl Reader {
         }
     }
 
-    fn end(mut self, talk: &mut Talk) -> Shown {
+    fn end(mut self, talk: &mut Talk) -> ShownTurn {
         talk.open.clear();
         let is_over = self.asked.is_none() && self.error.is_none();
         for call in &self.calls {
@@ -211,6 +211,6 @@ impl Reader {
             self.items.push(Item::new(K::Text, self.text));
         }
         let end = if self.error.is_some() { End::Failed } else { End::Completed };
-        Shown { items: self.items, end: Some(end), code: String::new() }
+        ShownTurn { items: self.items, end: Some(end), code: String::new() }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use self::order::Order;
 use self::reader::Reader;
 use crate::frames::{Frames, text};
-use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{Background, End, Open, Request, ScriptedClient, ShownTurn, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -110,12 +110,12 @@ impl ScriptedClient for AgUi {
         Request::post(format!("/{}/{}", self.route, talk.agent), &input).header("accept", "text/event-stream")
     }
 
-    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> ShownTurn {
         if status != 200 {
             let error: Value = serde_json::from_str(body).expect("an error is JSON");
             assert!(!text(&error["error"], "message").is_empty(), "an error has a message: {body}");
             let code = text(&error["error"], "code").to_owned();
-            return Shown { end: Some(End::Refused(status)), code, ..Shown::default() };
+            return ShownTurn { end: Some(End::Refused(status)), code, ..ShownTurn::default() };
         }
         assert!(!body.contains('\r'), "lines end with a line feed alone: {body:?}");
         let frames = Frames::split(body);
@@ -158,7 +158,7 @@ impl Background for AgUi {
         None
     }
 
-    fn polled(&self, body: &str, _: &mut Talk) -> Option<Shown> {
+    fn polled(&self, body: &str, _: &mut Talk) -> Option<ShownTurn> {
         panic!("an answer to no question: {body}");
     }
 

@@ -7,7 +7,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item, Media, normal};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, list, text};
-use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{Background, End, Open, Request, ScriptedClient, ShownTurn, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -58,14 +58,14 @@ impl ScriptedClient for AgentApi {
         Request::post(format!("/agents/{}/process", talk.agent), &body)
     }
 
-    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> ShownTurn {
         if status != 200 {
             let error: Value = serde_json::from_str(body).expect("an error is JSON");
             assert!(error.get("detail").is_some(), "an error has a detail: {body}");
-            return Shown {
+            return ShownTurn {
                 end: Some(End::Refused(status)),
                 code: text(&error, "code").to_owned(),
-                ..Shown::default()
+                ..ShownTurn::default()
             };
         }
         let frames = Frames::split(body).json();
@@ -107,7 +107,7 @@ impl Background for AgentApi {
         Some(Request::get(format!("/agents/{}/process/task/{}", talk.agent, talk.last)))
     }
 
-    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<ShownTurn> {
         let answer: Value = serde_json::from_str(body).expect("JSON");
         if matches!(text(&answer, "status"), "pending" | "running") {
             return None;
@@ -131,8 +131,8 @@ impl Background for AgentApi {
 }
 
 /// A response that has ended, with its messages.
-fn read_response(response: &Value, messages: &[&Value], talk: &mut Talk) -> Shown {
-    let mut shown = Shown { end: Some(end(text(response, "status"))), ..Shown::default() };
+fn read_response(response: &Value, messages: &[&Value], talk: &mut Talk) -> ShownTurn {
+    let mut shown = ShownTurn { end: Some(end(text(response, "status"))), ..ShownTurn::default() };
     talk.open.clear();
     for message in messages {
         read_message(message, &mut shown.items, &mut talk.open);

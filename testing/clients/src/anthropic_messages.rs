@@ -11,7 +11,7 @@ use interlingua_core::pending::Decision;
 use interlingua_core::testkit::scenario::{ClientAct, Media};
 use serde_json::{Value, json};
 
-use crate::{Request, ScriptedClient, Shown, Talk};
+use crate::{Request, ScriptedClient, ShownTurn, Talk};
 
 /// The functions by which a client can be asked (the defaults of a route).
 const REQUEST_APPROVAL: &str = "request_approval";
@@ -116,13 +116,13 @@ impl ScriptedClient for AnthropicMessages {
         }
     }
 
-    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> ShownTurn {
         talk.open.clear();
         talk.last.clear();
         if status != 200 {
             let error: Value = serde_json::from_str(body).expect("an error is JSON");
             let code = answer::check_error(&error, Some(status));
-            return Shown { end: Some(crate::End::Refused(status)), code, ..Shown::default() };
+            return ShownTurn { end: Some(crate::End::Refused(status)), code, ..ShownTurn::default() };
         }
         let answer = if self.streams() { answer::Answer::of_stream(body) } else { answer::Answer::of_whole(body) };
         answer.check(talk);

@@ -7,7 +7,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item, Media};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, list, text};
-use crate::{End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{End, Open, Request, ScriptedClient, ShownTurn, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -87,13 +87,13 @@ impl ScriptedClient for ChatCompletions {
         Request::post("/v1/chat/completions".to_owned(), &body)
     }
 
-    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> ShownTurn {
         talk.open.clear();
         if status != 200 {
             let error: Value = serde_json::from_str(body).expect("an error is JSON");
             let code = error["error"]["code"].as_str().unwrap_or_default().to_owned();
             assert!(!text(&error["error"], "message").is_empty(), "an error has a message: {body}");
-            return Shown { end: Some(End::Refused(status)), code, ..Shown::default() };
+            return ShownTurn { end: Some(End::Refused(status)), code, ..ShownTurn::default() };
         }
         let answer = if self.streams { Answer::of_stream(body) } else { Answer::of_whole(body) };
         talk.said.push(answer.message());
@@ -221,7 +221,7 @@ impl Answer {
         message
     }
 
-    fn shown(self, talk: &mut Talk) -> Shown {
+    fn shown(self, talk: &mut Talk) -> ShownTurn {
         let mut items = Vec::new();
         if !self.reasoning.is_empty() {
             items.push(Item::new(K::Reasoning, self.reasoning));
@@ -256,7 +256,7 @@ impl Answer {
             other => panic!("an answer ends as {other:?}"),
         };
         let code = self.error["code"].as_str().unwrap_or_default().to_owned();
-        Shown { items, end: Some(end), code }
+        ShownTurn { items, end: Some(end), code }
     }
 }
 

@@ -7,7 +7,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item};
 use serde_json::{Value, json};
 
 use crate::frames::{list, text};
-use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{Background, End, Open, Request, ScriptedClient, ShownTurn, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -70,17 +70,17 @@ impl ScriptedClient for Hitl {
         Request::post(format!("/hitl/{}/agent/invoke", talk.agent), &body)
     }
 
-    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> ShownTurn {
         let answer: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
         if status != 200 {
             assert!(answer.get("detail").is_some(), "an error has a detail: {body}");
-            return Shown { end: Some(End::Refused(status)), ..Shown::default() };
+            return ShownTurn { end: Some(End::Refused(status)), ..ShownTurn::default() };
         }
         for name in ["session_id", "status", "timestamp", "message", "result", "interrupt_data"] {
             assert!(answer.get(name).is_some(), "every key is present: {body}");
         }
 
-        let mut shown = Shown::default();
+        let mut shown = ShownTurn::default();
         talk.open.clear();
         shown.end = Some(match text(&answer, "status") {
             "completed" => {
@@ -121,7 +121,7 @@ impl Background for Hitl {
         Some(Request::get(format!("/hitl/{}/agent/status/{}/{}", talk.agent, talk.session, talk.session)))
     }
 
-    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<ShownTurn> {
         let status: Value = serde_json::from_str(body).expect("JSON");
         let is_over = !matches!(text(&status, "status"), "running" | "idle");
         is_over.then(|| self.read(200, &status["last_response"].to_string(), talk))

@@ -69,7 +69,7 @@ pub trait ScriptedClient: Send + Sync + 'static {
     fn request(&self, acts: &[ClientAct], talk: &mut Talk) -> Request;
 
     /// Reads a complete answer.
-    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown;
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> ShownTurn;
 }
 
 /// Turns that are worked on without a connection of their client.
@@ -89,7 +89,7 @@ pub trait Background {
     fn poll(&self, talk: &Talk) -> Option<Request>;
 
     /// The polled answer. `None`: the agent is still working.
-    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown>;
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<ShownTurn>;
 
     /// Content that a stream shows and a poll does not.
     fn streamed_only(&self) -> &'static [ContentKind] {
@@ -220,7 +220,7 @@ pub struct Open {
 
 /// The content that a client received in a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownTurn {
     /// In the order in which it came.
     pub items: Vec<Item>,
     /// The end of the turn.

@@ -7,7 +7,7 @@ use interlingua_core::testkit::scenario::{ClientAct, Item, Media};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, list, text};
-use crate::{Background, End, Open, Request, ScriptedClient, Shown, Talk};
+use crate::{Background, End, Open, Request, ScriptedClient, ShownTurn, Talk};
 
 /// See the module.
 #[derive(Debug)]
@@ -82,12 +82,12 @@ impl ScriptedClient for Responses {
         Request::post("/v1/responses".to_owned(), &body)
     }
 
-    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> Shown {
+    fn read(&self, status: u16, body: &str, talk: &mut Talk) -> ShownTurn {
         if status != 200 {
             let error: Value = serde_json::from_str(body).expect("an error is JSON");
             let code = error["error"]["code"].as_str().unwrap_or_default().to_owned();
             assert!(!text(&error["error"], "message").is_empty(), "an error has a message: {body}");
-            return Shown { end: Some(End::Refused(status)), code, ..Shown::default() };
+            return ShownTurn { end: Some(End::Refused(status)), code, ..ShownTurn::default() };
         }
         let mut frames = Frames::split(body);
         assert!(frames.ends_with("[DONE]"), "the stream ends with [DONE]");
@@ -119,7 +119,7 @@ impl Background for Responses {
         Some(Request::get(format!("/v1/responses/{}", talk.last)))
     }
 
-    fn polled(&self, body: &str, talk: &mut Talk) -> Option<Shown> {
+    fn polled(&self, body: &str, talk: &mut Talk) -> Option<ShownTurn> {
         let response: Value = serde_json::from_str(body).expect("JSON");
         let is_over = !matches!(text(&response, "status"), "queued" | "in_progress");
         is_over.then(|| read_response(&response, talk))
@@ -136,10 +136,10 @@ impl Background for Responses {
 }
 
 /// A response that has ended.
-fn read_response(response: &Value, talk: &mut Talk) -> Shown {
+fn read_response(response: &Value, talk: &mut Talk) -> ShownTurn {
     text(response, "id").clone_into(&mut talk.last);
 
-    let mut shown = Shown::default();
+    let mut shown = ShownTurn::default();
     talk.open.clear();
     for item in list(response, "output") {
         read_item(item, &mut shown.items, &mut talk.open);

@@ -25,11 +25,11 @@ pub enum Direction {
 pub struct Proxy {
     /// Where it listens.
     pub address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProxyState {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -75,7 +75,7 @@ impl Proxy {
             open: Vec::new(),
             closed: false,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(ProxyState { state: Mutex::new(state), changed: Condvar::new() });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -169,7 +169,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl ProxyState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

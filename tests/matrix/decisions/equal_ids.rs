@@ -7,7 +7,7 @@ use interlingua_testing_clients::Talk;
 use serde_json::Value;
 
 use super::cases::Case;
-use super::readings::{Decision, Received, answers};
+use super::readings::{AgentAnswer, Decision, answers};
 use super::speakers::speakers;
 use super::{Cell, ORDER, Outcome};
 use crate::play::read;
@@ -83,7 +83,7 @@ impl Cell<'_> {
                 let wanted = if std::ptr::eq(form, accept) { Decision::Accept } else { Decision::Reject };
                 match self.answer(conversation, &[(0, form)]).await {
                     Ok(Outcome::Taken(requests)) => {
-                        let received: Vec<Received> =
+                        let received: Vec<AgentAnswer> =
                             requests.iter().flat_map(|request| answers(self.protocol(), request)).collect();
                         let decisions: Vec<&Decision> = received.iter().map(|one| &one.decision).collect();
                         if decisions != [&wanted] {

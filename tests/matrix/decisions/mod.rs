@@ -23,8 +23,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use self::cases::{ASKED, Case, EDITED, TOOL};
-use self::readings::{Decision, READINGS, Reading, Received, answers};
-use self::speakers::{Form, Speaker, Way, accept_and_reject, speakers};
+use self::readings::{AgentAnswer, Decision, READINGS, Reading, answers};
+use self::speakers::{AskForm, Form, Speaker, accept_and_reject, speakers};
 use crate::Choice;
 use crate::play::read;
 use crate::stand::{AGENT, Stand};
@@ -125,8 +125,10 @@ impl Cell<'_> {
             return Ok(Outcome::Taken(requests));
         }
         // A client with the whole conversation adds the repeated question to it.
-        let keeps =
-            matches!(self.speaker.way, Way::ChatWords | Way::ChatCalls | Way::MessagesWords | Way::MessagesCalls);
+        let keeps = matches!(
+            self.speaker.way,
+            AskForm::ChatWords | AskForm::ChatCalls | AskForm::MessagesWords | AskForm::MessagesCalls
+        );
         if keeps && status == 200 {
             if talk.open.is_empty() {
                 return Err(format!("the question is not asked again: {text}"));
@@ -182,7 +184,7 @@ impl Cell<'_> {
         let can = |case: Case| forms.iter().any(|(known, _)| *known == case);
         let understands = |decision| self.asker.understands.contains(&decision);
         // A word has no place for arguments, nor has the answer of Responses.
-        let has_place = !matches!(self.speaker.way, Way::Responses | Way::ChatWords | Way::MessagesWords);
+        let has_place = !matches!(self.speaker.way, AskForm::Responses | AskForm::ChatWords | AskForm::MessagesWords);
         let promised = [
             (Case::Accept, true),
             (Case::Reject, true),
@@ -199,7 +201,8 @@ impl Cell<'_> {
 
     /// Compares the answer in the agent's requests with the decision. Returns the first difference.
     fn judge(&self, case: Case, requests: &[Value]) -> Option<String> {
-        let received: Vec<Received> = requests.iter().flat_map(|request| answers(self.protocol(), request)).collect();
+        let received: Vec<AgentAnswer> =
+            requests.iter().flat_map(|request| answers(self.protocol(), request)).collect();
         let [one] = received.as_slice() else {
             return Some(format!("{} answers arrive: {requests:?}", received.len()));
         };
@@ -236,7 +239,10 @@ impl Cell<'_> {
 
     /// Accepts what was rejected before, where answers name what they answer.
     async fn answer_again(&self, conversation: &mut Conversation, forms: &[(Case, Form)]) -> Option<String> {
-        let has_ids = matches!(self.speaker.way, Way::AgentApi | Way::Responses | Way::A2a | Way::AgKit | Way::AgUi);
+        let has_ids = matches!(
+            self.speaker.way,
+            AskForm::AgentApi | AskForm::Responses | AskForm::A2a | AskForm::AgKit | AskForm::AgUi
+        );
         let accepts =
             |(case, form): &&(Case, Form)| *case == Case::Accept && !matches!(form, Form::Words(_) | Form::Command(_));
         let (_, accept) = forms.iter().find(accepts).filter(|_| has_ids)?;
@@ -284,8 +290,9 @@ impl Cell<'_> {
     }
 
     fn judge_two(&self, accepted: usize, requests: &[Value]) -> Option<String> {
-        let received: Vec<Received> = requests.iter().flat_map(|request| answers(self.protocol(), request)).collect();
-        let place = |one: &Received| {
+        let received: Vec<AgentAnswer> =
+            requests.iter().flat_map(|request| answers(self.protocol(), request)).collect();
+        let place = |one: &AgentAnswer| {
             let by_id = || one.id.as_deref().map(|id| usize::from(id.ends_with("-b")));
             one.place.filter(|_| received.iter().any(|other| other.place == Some(1))).or_else(by_id)
         };

@@ -36,7 +36,7 @@ pub(super) enum Decision {
 
 /// One answer in a request to an agent.
 #[derive(Clone, Debug)]
-pub(super) struct Received {
+pub(super) struct AgentAnswer {
     /// The id of the question, as the agent gave it.
     pub(super) id: Option<String>,
     /// Its place among the decisions about one question with several calls.
@@ -57,7 +57,7 @@ fn text_of(value: &Value) -> Option<String> {
 }
 
 /// All answers in a request to an agent of this protocol.
-pub(super) fn answers(protocol: &str, body: &Value) -> Vec<Received> {
+pub(super) fn answers(protocol: &str, body: &Value) -> Vec<AgentAnswer> {
     match protocol {
         "agent-api" => native(body),
         "a2a" => a2a(body),
@@ -70,7 +70,7 @@ pub(super) fn answers(protocol: &str, body: &Value) -> Vec<Received> {
     }
 }
 
-fn native(body: &Value) -> Vec<Received> {
+fn native(body: &Value) -> Vec<AgentAnswer> {
     let messages = list(&body["input"]);
     let contents = messages.filter(|message| message["type"] == "mcp_approval_response");
     let data = contents.flat_map(|message| list(&message["content"])).map(|content| &content["data"]);
@@ -91,7 +91,7 @@ fn native(body: &Value) -> Vec<Received> {
                 (None, _) => Decision::Unclear,
             },
         };
-        Received {
+        AgentAnswer {
             id: text_of(&data["approval_request_id"]),
             place: None,
             value: data.clone(),
@@ -102,10 +102,10 @@ fn native(body: &Value) -> Vec<Received> {
     data.map(read).collect()
 }
 
-fn a2a(body: &Value) -> Vec<Received> {
+fn a2a(body: &Value) -> Vec<AgentAnswer> {
     if body["method"] == "CancelTask" {
         let value = json!({ "decision": "cancel" });
-        return vec![Received { id: None, place: None, value, texts: vec![], decision: Decision::Cancel }];
+        return vec![AgentAnswer { id: None, place: None, value, texts: vec![], decision: Decision::Cancel }];
     }
     let parts: Vec<&Value> = list(&body["params"]["message"]["parts"]).collect();
     let texts: Vec<String> = parts.iter().filter_map(|part| text_of(&part["text"])).collect();
@@ -121,9 +121,9 @@ fn a2a(body: &Value) -> Vec<Received> {
             _ => Decision::Unclear,
         };
         let id = text_of(&data["interrupt_id"]).or(text_of(&data["id"]));
-        Received { id, place: None, value: data.clone(), texts: texts.clone(), decision }
+        AgentAnswer { id, place: None, value: data.clone(), texts: texts.clone(), decision }
     };
-    let answers: Vec<Received> = data.map(read).collect();
+    let answers: Vec<AgentAnswer> = data.map(read).collect();
     if answers.is_empty() && !texts.is_empty() {
         let decision = match texts.concat().as_str() {
             "approved" => Decision::Accept,
@@ -131,12 +131,12 @@ fn a2a(body: &Value) -> Vec<Received> {
             "cancelled" => Decision::Cancel,
             _ => Decision::Unclear,
         };
-        return vec![Received { id: None, place: None, value: Value::Null, texts, decision }];
+        return vec![AgentAnswer { id: None, place: None, value: Value::Null, texts, decision }];
     }
     answers
 }
 
-fn ag_ui(body: &Value) -> Vec<Received> {
+fn ag_ui(body: &Value) -> Vec<AgentAnswer> {
     let command = &body["forwardedProps"]["command"];
     let command = command.get("resume").map(|value| json!({ "status": "resolved", "payload": as_json(value) }));
     let messages = list(&body["messages"]).filter(|message| message["role"] == "user");
@@ -147,7 +147,7 @@ fn ag_ui(body: &Value) -> Vec<Received> {
         let payload = &entry["payload"];
         let mut texts = said.clone();
         texts.extend(text_of(payload));
-        let received = |place, value: Value, decision| Received {
+        let received = |place, value: Value, decision| AgentAnswer {
             id: text_of(&entry["interruptId"]),
             place,
             value,
@@ -164,7 +164,13 @@ fn ag_ui(body: &Value) -> Vec<Received> {
         }
     }
     if answers.is_empty() && !said.is_empty() {
-        answers.push(Received { id: None, place: None, value: Value::Null, texts: said, decision: Decision::Unclear });
+        answers.push(AgentAnswer {
+            id: None,
+            place: None,
+            value: Value::Null,
+            texts: said,
+            decision: Decision::Unclear,
+        });
     }
     answers
 }
@@ -195,21 +201,21 @@ fn of_payload(payload: &Value) -> Decision {
     }
 }
 
-fn ag_kit(body: &Value) -> Vec<Received> {
+fn ag_kit(body: &Value) -> Vec<AgentAnswer> {
     let resume = &body["resume"];
     let said = list(&body["messages"]).filter(|message| message["role"] == "user");
     let mut texts: Vec<String> = said.filter_map(|message| text_of(&message["content"])).collect();
     if resume.is_null() {
-        let words = Received { id: None, place: None, value: Value::Null, texts, decision: Decision::Unclear };
+        let words = AgentAnswer { id: None, place: None, value: Value::Null, texts, decision: Decision::Unclear };
         return vec![words];
     }
     let value = as_json(&resume["payload"]);
     texts.extend(text_of(&value));
     let decision = of_payload(&value);
-    vec![Received { id: text_of(&resume["interruptId"]), place: None, value, texts, decision }]
+    vec![AgentAnswer { id: text_of(&resume["interruptId"]), place: None, value, texts, decision }]
 }
 
-fn agentscope(body: &Value) -> Vec<Received> {
+fn agentscope(body: &Value) -> Vec<AgentAnswer> {
     let read = |result: &Value| {
         let (call, confirmed) = (&result["tool_call"], result["confirmed"].as_bool());
         let input = parsed(&call["input"]);
@@ -225,12 +231,12 @@ fn agentscope(body: &Value) -> Vec<Received> {
         if confirmed == Some(false) {
             value["tool_call"] = json!({ "id": call["id"], "name": call["name"] });
         }
-        Received { id: text_of(&call["id"]), place: None, value, texts: vec![], decision }
+        AgentAnswer { id: text_of(&call["id"]), place: None, value, texts: vec![], decision }
     };
     list(&body["input"]["confirm_results"]).map(read).collect()
 }
 
-fn hitl(body: &Value) -> Vec<Received> {
+fn hitl(body: &Value) -> Vec<AgentAnswer> {
     let args = &body["args"];
     let decision = match body["response_type"].as_str() {
         Some("accept" | "approve") => Decision::Accept,
@@ -244,7 +250,7 @@ fn hitl(body: &Value) -> Vec<Received> {
     };
     let edited = if args["args"].is_null() { &args["edited_args"] } else { &args["args"] };
     let value = json!({ "response_type": body["response_type"], "args": edited });
-    vec![Received {
+    vec![AgentAnswer {
         id: None,
         place: None,
         value,
@@ -253,7 +259,7 @@ fn hitl(body: &Value) -> Vec<Received> {
     }]
 }
 
-fn responses(body: &Value) -> Vec<Received> {
+fn responses(body: &Value) -> Vec<AgentAnswer> {
     let answers = list(&body["input"]).filter(|item| item["type"] == "mcp_approval_response");
     let read = |item: &Value| {
         let decision = match item["approve"].as_bool() {
@@ -261,7 +267,7 @@ fn responses(body: &Value) -> Vec<Received> {
             Some(false) => Decision::Reject,
             None => Decision::Unclear,
         };
-        Received {
+        AgentAnswer {
             id: text_of(&item["approval_request_id"]),
             place: None,
             value: item.clone(),
@@ -281,7 +287,7 @@ fn parsed(value: &Value) -> Value {
     as_json(value)
 }
 
-impl Received {
+impl AgentAnswer {
     /// The arguments with which an agent runs the call that looks at this alone. `None`: it runs nothing.
     pub(super) fn runs(&self, reading: Reading, asked: &str) -> Option<Value> {
         let asked = || serde_json::from_str(asked).expect("JSON");

@@ -11,7 +11,7 @@ use super::cases::{ASKED, Case, EDITED, REASON, RESULT, payloads, words};
 
 /// The form in which a client receives questions and answers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum AskForm {
     AgentApi,
     Responses,
     /// In words, with all of the conversation in each request.
@@ -28,7 +28,7 @@ pub(super) enum Way {
 
 /// A client and its way.
 pub(super) struct Speaker {
-    pub(super) way: Way,
+    pub(super) way: AskForm,
     pub(super) client: Box<dyn ScriptedClient>,
 }
 
@@ -43,16 +43,16 @@ pub(super) fn speakers() -> Vec<Speaker> {
         found.expect("a variant").1
     };
     [
-        (Way::AgentApi, find("agent-api")),
-        (Way::Responses, find("responses")),
-        (Way::ChatWords, find("chat-completions")),
-        (Way::ChatCalls, find("chat-completions")),
-        (Way::MessagesWords, variant("anthropic-messages as a whole and in words")),
-        (Way::MessagesCalls, find("anthropic-messages")),
-        (Way::A2a, find("a2a")),
-        (Way::AgKit, find("ag-kit")),
-        (Way::AgUi, find("ag-ui")),
-        (Way::Hitl, find("hitl")),
+        (AskForm::AgentApi, find("agent-api")),
+        (AskForm::Responses, find("responses")),
+        (AskForm::ChatWords, find("chat-completions")),
+        (AskForm::ChatCalls, find("chat-completions")),
+        (AskForm::MessagesWords, variant("anthropic-messages as a whole and in words")),
+        (AskForm::MessagesCalls, find("anthropic-messages")),
+        (AskForm::A2a, find("a2a")),
+        (AskForm::AgKit, find("ag-kit")),
+        (AskForm::AgUi, find("ag-ui")),
+        (AskForm::Hitl, find("hitl")),
     ]
     .into_iter()
     .map(|(way, client)| Speaker { way, client })
@@ -82,7 +82,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-impl Way {
+impl AskForm {
     /// The answers that are tried, those that decide nothing first.
     pub(super) fn forms(self) -> Vec<(Case, Form)> {
         let as_payloads = || payloads().into_iter().map(|(case, payload)| (case, Form::Payload(payload)));
@@ -194,7 +194,7 @@ impl Speaker {
     /// The request that makes the agent ask.
     pub(super) fn ask(&self, talk: &mut Talk) -> Request {
         let request = self.client.request(&[ClientAct::Say("order")], talk);
-        if self.way != Way::ChatCalls {
+        if self.way != AskForm::ChatCalls {
             return request;
         }
         let mut body = json(&request.body);
@@ -205,19 +205,19 @@ impl Speaker {
     /// The request with these answers, each to one of the open items.
     pub(super) fn answer(&self, answers: &[(&Open, &Form)], talk: &mut Talk) -> Request {
         match self.way {
-            Way::AgentApi => {
+            AskForm::AgentApi => {
                 let input: Vec<Value> = answers.iter().map(|(open, form)| native_message(open, form)).collect();
                 let body = json!({ "session_id": talk.session, "input": input });
                 Request::post(format!("/agents/{}/process", talk.agent), &body)
             }
-            Way::Responses => {
+            AskForm::Responses => {
                 let input: Vec<Value> = answers.iter().map(|(open, form)| item(open, form)).collect();
                 let body = json!({
                     "model": talk.agent, "stream": true, "previous_response_id": talk.last, "input": input,
                 });
                 Request::post("/v1/responses".to_owned(), &body)
             }
-            Way::ChatWords | Way::ChatCalls => {
+            AskForm::ChatWords | AskForm::ChatCalls => {
                 talk.said.extend(answers.iter().map(|(open, form)| match form {
                     Form::Words(words) => json!({ "role": "user", "content": words }),
                     Form::Payload(payload) => {
@@ -227,12 +227,12 @@ impl Speaker {
                 }));
                 let request = self.client.request(&[], talk);
                 let mut body = json(&request.body);
-                if self.way == Way::ChatCalls {
+                if self.way == AskForm::ChatCalls {
                     body["tools"] = declared();
                 }
                 Request { body: body.to_string(), ..request }
             }
-            Way::MessagesWords | Way::MessagesCalls => {
+            AskForm::MessagesWords | AskForm::MessagesCalls => {
                 let blocks: Vec<Value> = answers
                     .iter()
                     .map(|(open, form)| match form {
@@ -251,7 +251,7 @@ impl Speaker {
                 body["messages"] = json!(talk.said);
                 Request { body: body.to_string(), ..request }
             }
-            Way::A2a => {
+            AskForm::A2a => {
                 let parts: Vec<Value> = answers
                     .iter()
                     .map(|(open, form)| match form {
@@ -273,7 +273,7 @@ impl Speaker {
                 });
                 Request::post(format!("/a2a/{}", talk.agent), &call).header("a2a-version", "1.0")
             }
-            Way::AgKit => {
+            AskForm::AgKit => {
                 let [(open, form)] = answers else { panic!("one interrupt is answered") };
                 let mut body = json!({ "conversationId": talk.session });
                 match form {
@@ -283,8 +283,8 @@ impl Speaker {
                 }
                 Request::post(format!("/kit/{}/send-message", talk.agent), &body)
             }
-            Way::AgUi => self.run(answers, talk),
-            Way::Hitl => {
+            AskForm::AgUi => self.run(answers, talk),
+            AskForm::Hitl => {
                 let [(_, Form::Resume(word, args))] = answers else { panic!("one question is answered") };
                 let body = json!({
                     "user_id": talk.session, "session_id": talk.session, "response_type": word, "args": args,
@@ -360,20 +360,22 @@ fn item(open: &Open, form: &Form) -> Value {
 }
 
 /// An acceptance and a rejection for two calls in one request. `None`: the client answers one call at a time.
-pub(super) fn accept_and_reject(way: Way) -> Option<(Form, Form)> {
+pub(super) fn accept_and_reject(way: AskForm) -> Option<(Form, Form)> {
     let payload = |accepts: bool| json!({ "decision": if accepts { "accept" } else { "reject" } });
     Some(match way {
-        Way::AgentApi => (Form::Native(json!({ "approve": true })), Form::Native(json!({ "approve": false }))),
-        Way::Responses => {
+        AskForm::AgentApi => (Form::Native(json!({ "approve": true })), Form::Native(json!({ "approve": false }))),
+        AskForm::Responses => {
             let item = |approve| Form::Item(json!({ "type": "mcp_approval_response", "approve": approve }));
             (item(true), item(false))
         }
-        Way::ChatCalls | Way::MessagesCalls | Way::A2a => (Form::Payload(payload(true)), Form::Payload(payload(false))),
-        Way::AgUi => {
+        AskForm::ChatCalls | AskForm::MessagesCalls | AskForm::A2a => {
+            (Form::Payload(payload(true)), Form::Payload(payload(false)))
+        }
+        AskForm::AgUi => {
             let entry = |approved| Form::Entry(json!({ "status": "resolved", "payload": { "approved": approved } }));
             (entry(true), entry(false))
         }
         // Asked about one call at a time.
-        Way::ChatWords | Way::MessagesWords | Way::AgKit | Way::Hitl => return None,
+        AskForm::ChatWords | AskForm::MessagesWords | AskForm::AgKit | AskForm::Hitl => return None,
     })
 }

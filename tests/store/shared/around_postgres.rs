@@ -10,7 +10,7 @@ use futures_util::future::{BoxFuture, join_all};
 use interlingua::store::{Postgres, PostgresOptions, Signal, Store};
 use interlingua_testing_postgres::{Database, Direction, Proxy};
 
-use super::{Fabric, Fate, Process};
+use super::{Fabric, Process, ProcessFaults};
 use crate::live::id;
 
 /// Short, since tests wait for it; long compared to what a busy machine takes to renew one.
@@ -22,11 +22,11 @@ const READERS: usize = 2;
 /// Processes that share a database.
 pub(crate) struct AroundPostgres {
     database: Database<'static>,
-    processes: Mutex<Vec<Linked>>,
+    processes: Mutex<Vec<LinkedStore>>,
 }
 
 /// The store of a process, with its link.
-type Linked = (Arc<dyn Store>, Arc<Link>);
+type LinkedStore = (Arc<dyn Store>, Arc<Link>);
 
 /// A process's connection to the database.
 struct Link {
@@ -81,7 +81,7 @@ impl Fabric for AroundPostgres {
     }
 }
 
-impl Fate for Link {
+impl ProcessFaults for Link {
     fn pause(&self) {
         self.is_up.store(false, Ordering::SeqCst);
         for direction in [Direction::ToServer, Direction::ToClient] {

@@ -13,7 +13,7 @@ use super::Core;
 /// Time that a change may stay undetected which the hub does not report.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-struct Followed {
+struct FollowedStream {
     core: Core,
     id: RunId,
     next: u64,
@@ -24,7 +24,7 @@ struct Followed {
 }
 
 pub(super) fn follow(core: Core, id: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>> {
-    let followed = Followed { core, id, next: from, info: None, changes: None, is_over: false };
+    let followed = FollowedStream { core, id, next: from, info: None, changes: None, is_over: false };
     let updates = stream::unfold(followed, |mut followed| async move {
         let update = followed.update().await?;
         followed.is_over |= update.is_err();
@@ -33,7 +33,7 @@ pub(super) fn follow(core: Core, id: RunId, from: u64) -> BoxStream<'static, Res
     updates.boxed()
 }
 
-impl Followed {
+impl FollowedStream {
     async fn update(&mut self) -> Option<Result<RunUpdate, StoreError>> {
         let mut commits = self.core.hub.commits.subscribe();
         while !self.is_over {

@@ -13,7 +13,7 @@ use super::Core;
 use super::hub::{Hub, lock};
 use super::node::{BACKGROUND, Node};
 
-pub(super) struct Guarded {
+pub(super) struct GuardedJournal {
     pub(super) journal: Arc<dyn Journal>,
     /// The number of this hold among the holds of a run.
     pub(super) hold: u64,
@@ -39,7 +39,7 @@ struct State {
     seen: Option<(u64, RunState)>,
 }
 
-impl Guarded {
+impl GuardedJournal {
     pub(super) fn new(journal: &Arc<dyn Journal>, hold: u64, core: &Core) -> Arc<Self> {
         Arc::new(Self {
             journal: Arc::clone(journal),
@@ -144,7 +144,7 @@ pub(super) fn is_working(state: RunState) -> bool {
     !matches!(state, RunState::Waiting | RunState::WaitingForAuth | RunState::Ended(_))
 }
 
-impl Journal for Guarded {
+impl Journal for GuardedJournal {
     fn id(&self) -> RunId {
         self.journal.id()
     }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Replica;
-use super::guarded::{Guarded, is_working};
+use super::guarded::{GuardedJournal, is_working};
 use super::lines::Lines;
 use super::node::Node;
 
@@ -353,7 +353,7 @@ impl Hub {
     }
 
     /// Has the new events of a run written. May be called while the run's lock is held.
-    pub(super) fn touch(&self, journal: Arc<Guarded>) {
+    pub(super) fn touch(&self, journal: Arc<GuardedJournal>) {
         let is_new = self.settles && journal.dirty_flag().set();
         let journal: Arc<dyn Journal> = journal;
         if !self.settles {

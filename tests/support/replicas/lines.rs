@@ -7,11 +7,11 @@ use interlingua_core::RunId;
 
 #[derive(Default)]
 pub(super) struct Lines {
-    by_session: HashMap<String, Vec<Place>>,
+    by_session: HashMap<String, Vec<QueuePlace>>,
     last: u64,
 }
 
-struct Place {
+struct QueuePlace {
     number: u64,
     member: u64,
     continues: Option<RunId>,
@@ -26,7 +26,7 @@ impl Lines {
 
         self.last += 1;
         let (number, is_first) = (self.last, line.is_empty());
-        line.push(Place { number, member, continues });
+        line.push(QueuePlace { number, member, continues });
         Some(Ticket { session: session.to_owned(), number, is_first })
     }
 
@@ -48,7 +48,7 @@ impl Lines {
         self.retain(|_, place| place.member != member);
     }
 
-    fn retain(&mut self, mut keeps: impl FnMut(&str, &Place) -> bool) {
+    fn retain(&mut self, mut keeps: impl FnMut(&str, &QueuePlace) -> bool) {
         self.by_session.retain(|session, line| {
             line.retain(|place| keeps(session, place));
             !line.is_empty()

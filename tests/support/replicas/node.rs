@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
 use super::Core;
-use super::guarded::Guarded;
+use super::guarded::GuardedJournal;
 use super::hub::{Hub, lock};
 use super::steps::Steps;
 
@@ -51,15 +51,15 @@ struct Gate {
 }
 
 /// A call that waits until its replica continues, with the id for the call. `None`: the replica is fenced.
-type Deferred = Box<dyn FnOnce(u64, bool) + Send>;
+type DeferredCall = Box<dyn FnOnce(u64, bool) + Send>;
 
 pub(super) struct Node {
     /// Held for reading while a call starts, so that nothing starts once the replica is fenced or stopped.
     gate: RwLock<Gate>,
     pub(super) link: watch::Sender<Link>,
-    deferred: Mutex<VecDeque<Deferred>>,
+    deferred: Mutex<VecDeque<DeferredCall>>,
     /// By the address of the engine's journal. Those that were lost stay, to be refused.
-    journals: Mutex<HashMap<usize, Arc<Guarded>>>,
+    journals: Mutex<HashMap<usize, Arc<GuardedJournal>>>,
     mail: Mutex<Mail>,
     pub(super) steps: Steps,
     /// Queue places to give up once the store is reachable.
@@ -127,30 +127,30 @@ impl Node {
         self.all_journals().iter().for_each(|journal| journal.notify_lost());
     }
 
-    fn all_journals(&self) -> Vec<Arc<Guarded>> {
+    fn all_journals(&self) -> Vec<Arc<GuardedJournal>> {
         lock(&self.journals).values().cloned().collect()
     }
 
-    pub(super) fn journal(&self, run: &Arc<dyn Journal>) -> Option<Arc<Guarded>> {
+    pub(super) fn journal(&self, run: &Arc<dyn Journal>) -> Option<Arc<GuardedJournal>> {
         lock(&self.journals).get(&address(run)).cloned()
     }
 
     /// Keeps the journal of a run that was opened, in place of the one that the run had.
-    pub(super) fn keep(&self, journal: &Arc<Guarded>) {
+    pub(super) fn keep(&self, journal: &Arc<GuardedJournal>) {
         let mut journals = lock(&self.journals);
         journals.retain(|_, known| known.id() != journal.id() || known.is_lost());
         journals.insert(address(&journal.journal), Arc::clone(journal));
     }
 
     /// Releases the run. A replica that is not connected first learns of its last commit.
-    pub(super) fn let_go(&self, journal: &Arc<Guarded>) {
+    pub(super) fn let_go(&self, journal: &Arc<GuardedJournal>) {
         journal.is_released.store(true, Ordering::SeqCst);
         if !journal.is_frozen() {
             self.drop_journal(journal);
         }
     }
 
-    fn drop_journal(&self, journal: &Arc<Guarded>) {
+    fn drop_journal(&self, journal: &Arc<GuardedJournal>) {
         lock(&self.journals).retain(|_, known| !Arc::ptr_eq(known, journal));
     }
 
@@ -320,7 +320,7 @@ impl Core {
     ) -> StoreFuture<T> {
         let (sender, receiver) = oneshot::channel();
         let core = self.clone();
-        let start: Deferred = Box::new(move |member, is_fenced| {
+        let start: DeferredCall = Box::new(move |member, is_fenced| {
             let is_refused = is_fenced && kind == Kind::Write;
             let started = if is_refused { done(Err(StoreError::Fenced)) } else { work(&core, member) };
             BACKGROUND.spawn(async move {
@@ -441,7 +441,7 @@ impl Core {
     }
 
     /// Writes a run that this replica holds, and gives it up if it waits or has ended.
-    pub(super) fn settle_kept(&self, member: u64, journal: Arc<Guarded>) -> StoreFuture<()> {
+    pub(super) fn settle_kept(&self, member: u64, journal: Arc<GuardedJournal>) -> StoreFuture<()> {
         let settled = self.hub.inner.settle(&(Arc::clone(&journal) as Arc<dyn Journal>));
         let core = self.clone();
         in_background(async move {

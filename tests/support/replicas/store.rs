@@ -8,14 +8,14 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use interlingua::store::{
     Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Health, Journal, LoadCost, Query, Retention,
-    RetentionReport, RunPage, RunUpdate, Shared, Signal, Store, StoreError, StoreFuture, StoreSizes, StoredRun, Ticket,
-    Version,
+    RetentionReport, RunPage, RunUpdate, SharedStore, Signal, Store, StoreError, StoreFuture, StoreSizes, StoredRun,
+    Ticket, Version,
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::guarded::Guarded;
+use super::guarded::GuardedJournal;
 use super::hub::lock;
 use super::node::{Kind, Link, done, in_background, unavailable};
 use super::{Core, Replica, followed};
@@ -41,7 +41,7 @@ impl Replica {
 }
 
 impl Store for Replica {
-    fn shared(&self) -> Option<&dyn Shared> {
+    fn shared(&self) -> Option<&dyn SharedStore> {
         Some(self)
     }
 
@@ -52,7 +52,7 @@ impl Store for Replica {
                 Ok(hold) => hold,
                 Err(error) => return done(Err(error)),
             };
-            let journal = Guarded::new(&run, hold, core);
+            let journal = GuardedJournal::new(&run, hold, core);
             core.node.keep(&journal);
             core.hub.inner.open(&(journal as Arc<dyn Journal>), claim)
         })
@@ -247,7 +247,7 @@ impl Store for Replica {
     }
 }
 
-impl Shared for Replica {
+impl SharedStore for Replica {
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
         let session = session.to_owned();
         let (place, taken) = (Arc::new(Mutex::new(None)), self.core.clone());

@@ -1,6 +1,6 @@
 //! Checks of single values of a card's options.
 
-use interlingua_core::public_address::{Policy, Refused};
+use interlingua_core::public_address::{Policy, RefusedAddress};
 
 /// Checks that a text is not blank.
 pub(super) fn text(path: &str, value: &str) -> Result<(), String> {
@@ -11,8 +11,8 @@ pub(super) fn text(path: &str, value: &str) -> Result<(), String> {
 pub(super) fn link(path: &str, url: &str) -> Result<(), String> {
     let policy = Policy { allow_http: true, ..Policy::default() };
     match policy.destination(url) {
-        Ok(_) | Err(Refused::Host) => Ok(()),
-        Err(Refused::UserInfo) => Err(error(path, "must not contain a user name or password")),
+        Ok(_) | Err(RefusedAddress::Host) => Ok(()),
+        Err(RefusedAddress::UserInfo) => Err(error(path, "must not contain a user name or password")),
         // Other schemes, invalid ports, not a URL.
         Err(_) => Err(error(path, &format!("must be an absolute http or https URL, not \"{url}\""))),
     }

@@ -123,7 +123,7 @@ impl<'a> Answers<'a> {
                 continue;
             }
             let are_alike = self.are_alike;
-            let written = Written { item, id: &answer.id, decision, arguments, text, payload, are_alike };
+            let written = WrittenDecision { item, id: &answer.id, decision, arguments, text, payload, are_alike };
             written.parts(is_one, &mut parts);
         }
         Ok(parts)
@@ -172,7 +172,7 @@ fn source(item: &Pending) -> ItemSource {
 }
 
 /// A decision to be written.
-struct Written<'a> {
+struct WrittenDecision<'a> {
     item: Option<&'a Pending>,
     id: &'a str,
     decision: Decision,
@@ -183,7 +183,7 @@ struct Written<'a> {
     are_alike: bool,
 }
 
-impl Written<'_> {
+impl WrittenDecision<'_> {
     /// Its parts. `is_one`: no other item is answered beside it.
     fn parts(&self, is_one: bool, parts: &mut Vec<Part<'static>>) {
         // An id that the gateway made up says nothing to the agent.

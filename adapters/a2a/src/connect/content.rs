@@ -245,10 +245,10 @@ pub(super) fn call<'p>(part: &'p Part<'_>, data: &'p RawValue) -> Option<CallPar
 fn arguments(args: &RawValue) -> Cow<'_, str> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Wrapped {
+    struct WrappedData {
         arguments: String,
     }
-    match serde_json::from_str::<Wrapped>(args.get()) {
+    match serde_json::from_str::<WrappedData>(args.get()) {
         Ok(wrapped) => Cow::Owned(wrapped.arguments),
         Err(_) => Cow::Borrowed(args.get()),
     }

@@ -20,7 +20,7 @@ use super::held_texts::HeldStatus;
 use super::options::{UpstreamOptions, UpstreamStatusText};
 use super::replies::Replies;
 use super::session::{LongCall, SessionState, storable};
-use super::texts::{Place, is_no_text, message_digest, plain_text};
+use super::texts::{MessagePosition, is_no_text, message_digest, plain_text};
 use super::wire::{self, ArtifactUpdate, Kind, Message, Task, filled};
 use super::written::Mode;
 use crate::dialect::WireFormat;
@@ -431,7 +431,7 @@ impl ItemReader {
             let text = plain_text(&parts);
             let is_repeated = self.artifacts.have_text(&text) || self.replies.repeat(&text);
             if !is_repeated || parts.iter().any(is_no_text) {
-                self.emit_parts(&message, &parts, Place::Answer, sink)?;
+                self.emit_parts(&message, &parts, MessagePosition::Answer, sink)?;
             }
             is_answered |= !parts.is_empty();
         }
@@ -505,7 +505,7 @@ impl ItemReader {
         self.release_statuses(sink)?;
         let parts = message.take_parts(self.form);
         if !self.is_streamed {
-            self.emit_parts(&message, &parts, Place::Reply, sink)?;
+            self.emit_parts(&message, &parts, MessagePosition::Reply, sink)?;
             return self.finish(End::Completed, None, message.metadata, None, sink);
         }
         self.answered |= self.replies.read(&message, &parts, sink)?;

@@ -12,7 +12,7 @@ use super::content::{self, PartKind, Scope};
 use super::events::ItemReader;
 use super::held_texts::{HeldStatus, Texts, Verdict};
 use super::options::UpstreamStatusText;
-use super::texts::{Place, is_no_text};
+use super::texts::{MessagePosition, is_no_text};
 use super::wire;
 use crate::wire::Part;
 
@@ -87,6 +87,6 @@ impl ItemReader {
         if without_plain {
             parts.retain(|part| is_no_text(part) || content::kind_in(part, scope) != PartKind::Plain);
         }
-        self.emit_parts(&message, &parts, Place::Status(self.status_text), sink)
+        self.emit_parts(&message, &parts, MessagePosition::Status(self.status_text), sink)
     }
 }

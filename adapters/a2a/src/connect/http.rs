@@ -9,7 +9,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 use super::interface::Interface;
 use crate::dialect::{Dialect, Generation, Operation};
-use crate::wire::{Encoded, Message};
+use crate::wire::{EncodedValue, Message};
 use interlingua_core::http_url::{below, segment};
 
 /// A message and what goes along with it.
@@ -203,7 +203,7 @@ impl Serialize for Body<'_> {
         if let Some(tenant) = self.tenant {
             map.serialize_entry("tenant", tenant)?;
         }
-        map.serialize_entry("message", &Encoded(message, self.dialect.wire_format()))?;
+        map.serialize_entry("message", &EncodedValue(message, self.dialect.wire_format()))?;
         if return_immediately || !accepted_output_modes.is_empty() {
             map.serialize_entry("configuration", &configuration)?;
         }

@@ -7,18 +7,18 @@ use serde_json::value::RawValue;
 
 use super::content::PartKind;
 use super::options::UpstreamStatusText;
-use super::texts::{Place, is_no_text};
+use super::texts::{MessagePosition, is_no_text};
 use super::wire::Message;
 use crate::wire::Part;
 
 /// The canonical message a part goes into.
-pub(super) fn message_type(kind: &PartKind, part: &Part<'_>, place: Place) -> MessageType {
+pub(super) fn message_type(kind: &PartKind, part: &Part<'_>, place: MessagePosition) -> MessageType {
     match kind {
         PartKind::Reasoning => MessageType::Reasoning,
         PartKind::Call(kind) | PartKind::Output(kind) | PartKind::Typed(kind) => kind.clone(),
         PartKind::Refusal => MessageType::Message,
         PartKind::Plain => match place {
-            Place::Status(UpstreamStatusText::Auto | UpstreamStatusText::Reasoning) if !is_no_text(part) => {
+            MessagePosition::Status(UpstreamStatusText::Auto | UpstreamStatusText::Reasoning) if !is_no_text(part) => {
                 MessageType::Reasoning
             }
             _ => MessageType::Message,
@@ -27,7 +27,7 @@ pub(super) fn message_type(kind: &PartKind, part: &Part<'_>, place: Place) -> Me
 }
 
 /// `metadata.a2a` of a message.
-pub(super) fn metadata(message: &Message<'_>, place: Place) -> Option<JsonRef<'static>> {
+pub(super) fn metadata(message: &Message<'_>, place: MessagePosition) -> Option<JsonRef<'static>> {
     #[derive(serde::Serialize)]
     struct Outer<'a> {
         a2a: Inner<'a>,
@@ -41,7 +41,7 @@ pub(super) fn metadata(message: &Message<'_>, place: Place) -> Option<JsonRef<'s
         #[serde(skip_serializing_if = "Option::is_none")]
         extensions: Option<&'a RawValue>,
     }
-    let reply = (place == Place::Reply).then_some("message");
+    let reply = (place == MessagePosition::Reply).then_some("message");
     if reply.is_none() && message.metadata.is_none() && message.extensions.is_none() {
         return None;
     }

@@ -12,7 +12,7 @@ use super::content::{self, PartKind, Scope};
 use super::events::ItemReader;
 use super::labels::{message_type, metadata};
 use super::options::UpstreamStatusText;
-use super::texts::{Place, is_no_text, message_digest};
+use super::texts::{MessagePosition, is_no_text, message_digest};
 use super::wire::{self, Message, filled};
 use crate::wire::{Content, Part};
 
@@ -60,14 +60,14 @@ impl ItemReader {
             return sink.emit(&AgentEvent::KeepAlive);
         }
         self.release_statuses(sink)?;
-        self.emit_parts(&message, &parts, Place::Status(self.status_text), sink)
+        self.emit_parts(&message, &parts, MessagePosition::Status(self.status_text), sink)
     }
 
     /// A status message that people have to see.
     pub(super) fn shown_message(&mut self, raw: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(mut message) = wire::message(raw).filter(|_| self.is_new(raw)) else { return Ok(()) };
         let parts = message.take_parts(self.form);
-        self.emit_parts(&message, &parts, Place::Answer, sink)
+        self.emit_parts(&message, &parts, MessagePosition::Answer, sink)
     }
 
     /// Emits the parts of a message: adjacent ones of one type are one canonical message.
@@ -75,7 +75,7 @@ impl ItemReader {
         &mut self,
         message: &Message<'_>,
         parts: &[Part<'_>],
-        place: Place,
+        place: MessagePosition,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
         let scope = Scope::read(message.metadata);
@@ -95,7 +95,7 @@ impl ItemReader {
             let range = start..end;
             start = end;
             let is_dropped =
-                place == Place::Status(UpstreamStatusText::Drop) && kinds[range.start].0 == PartKind::Plain;
+                place == MessagePosition::Status(UpstreamStatusText::Drop) && kinds[range.start].0 == PartKind::Plain;
             if is_dropped && !parts[range.clone()].iter().any(is_no_text) {
                 continue;
             }

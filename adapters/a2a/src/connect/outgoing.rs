@@ -45,7 +45,7 @@ pub(super) struct Outgoing {
 /// `metadata.a2a` of a message that came over this protocol.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Received {
+struct ClientMetadata {
     extensions: Vec<String>,
     metadata: Option<Json>,
     parts: Vec<Json>,
@@ -76,7 +76,7 @@ impl Outgoing {
 
         let mut id = None;
         let mut parts = Vec::new();
-        let mut received = Received::default();
+        let mut received = ClientMetadata::default();
         let mut answers = Answers::new(turn.answered, &session.calls);
         answers.prepare(&mut new)?;
         for message in new {
@@ -209,10 +209,10 @@ fn split(input: &[model::Message]) -> (Vec<&model::Message>, Vec<&model::Message
     (earlier, tail[question..].iter().filter(|message| !is_question(message)).collect())
 }
 
-fn received_of(message: &model::Message) -> Received {
+fn received_of(message: &model::Message) -> ClientMetadata {
     #[derive(Deserialize)]
     struct Outer {
-        a2a: Received,
+        a2a: ClientMetadata,
     }
     let outer =
         message.metadata.as_ref().filter(|json| json.text().contains("\"a2a\"")).and_then(Json::decode::<Outer>);
@@ -220,7 +220,7 @@ fn received_of(message: &model::Message) -> Received {
 }
 
 /// The contents of a message, as they were sent if they came over this protocol.
-fn contents(message: &model::Message, received: &Received) -> Vec<Part<'static>> {
+fn contents(message: &model::Message, received: &ClientMetadata) -> Vec<Part<'static>> {
     let extras = received.parts.iter().map(|json| Some(json).filter(|json| !json.is_null()));
     let extras = extras.chain(std::iter::repeat(None));
     let parts = message.content.iter().zip(extras).filter_map(|(content, extras)| parts::as_sent(content, extras));

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::events::ItemReader;
 use super::session::AskedCall;
-use super::texts::{Place, is_no_text, plain_text};
+use super::texts::{MessagePosition, is_no_text, plain_text};
 use super::wire::{self, filled};
 use crate::wire::{Content, Part};
 
@@ -33,14 +33,14 @@ pub(super) struct ItemSource {
 }
 
 /// A data part that asks.
-enum Asked {
+enum QuestionPart {
     /// `{"interrupt":{…}}`
     Item(Extra),
     /// `{"function_call":{…}}`
     Call { call_id: String, name: String, arguments: String },
 }
 
-fn asked(part: &Part<'_>) -> Option<Asked> {
+fn asked(part: &Part<'_>) -> Option<QuestionPart> {
     #[derive(Deserialize)]
     struct Data {
         interrupt: Option<Extra>,
@@ -60,9 +60,9 @@ fn asked(part: &Part<'_>) -> Option<Asked> {
     let data: Data = serde_json::from_str(data.get()).ok()?;
     if let Some(call) = data.function_call.filter(|call| !call.call_id.is_empty()) {
         let arguments = call.arguments.as_ref().map(text_of).unwrap_or_default();
-        return Some(Asked::Call { call_id: call.call_id, name: call.name, arguments });
+        return Some(QuestionPart::Call { call_id: call.call_id, name: call.name, arguments });
     }
-    data.interrupt.map(Asked::Item)
+    data.interrupt.map(QuestionPart::Item)
 }
 
 /// A string as it is, anything else as its JSON.
@@ -80,7 +80,7 @@ impl ItemReader {
         if !self.long_calls.is_empty() && !parts.iter().any(|part| asked(part).is_some()) {
             // The calls are all that it waits for.
             parts.retain(|part| is_no_text(part) || !self.artifacts.have_text(&plain_text(std::slice::from_ref(part))));
-            return self.emit_parts(&message, &parts, Place::Answer, sink);
+            return self.emit_parts(&message, &parts, MessagePosition::Answer, sink);
         }
         let prompt = plain_text(&parts);
 
@@ -96,7 +96,7 @@ impl ItemReader {
             }
         }
         // Media of a question belong to the answer: an item cannot contain them.
-        self.emit_parts(&message, &media, Place::Answer, sink)?;
+        self.emit_parts(&message, &media, MessagePosition::Answer, sink)?;
         if items.is_empty() {
             if payload.is_empty() && (prompt.is_empty() || self.artifacts.have_text(&prompt)) {
                 return Ok(());
@@ -107,7 +107,7 @@ impl ItemReader {
             };
             let mut item = Extra::new();
             item.push("reason", Json::from_serialize(reason));
-            items.push(Asked::Item(item));
+            items.push(QuestionPart::Item(item));
         }
 
         let id = filled(&message.message_id).unwrap_or_default();
@@ -117,7 +117,7 @@ impl ItemReader {
             let number = if media.is_empty() { number } else { number + 1 };
             let id = if number == 0 || id.is_empty() { id.to_owned() } else { format!("{id}-ask{number}") };
             match item {
-                Asked::Call { call_id, name, arguments } => {
+                QuestionPart::Call { call_id, name, arguments } => {
                     let call = CallPart {
                         call_id: call_id.into(),
                         name: name.into(),
@@ -126,7 +126,7 @@ impl ItemReader {
                     };
                     emit(&id, MessageType::FunctionCall, ContentValue::Call(call), sink)?;
                 }
-                Asked::Item(fields) => {
+                QuestionPart::Item(fields) => {
                     let data = self.item(fields, awaits, prompt.take(), &payload);
                     emit(&id, MessageType::McpApprovalRequest, ContentValue::OwnedData(data), sink)?;
                 }

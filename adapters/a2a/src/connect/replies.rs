@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::content::{self, PartKind, Scope};
 use super::labels::{message_type, metadata};
-use super::texts::Place;
+use super::texts::MessagePosition;
 use super::wire::{Message, filled};
 use crate::wire::{Content, Part};
 use interlingua_core::text_ledger::TextDigest;
@@ -102,7 +102,7 @@ impl Replies {
         let mut is_answered = false;
         for part in parts {
             let kind = content::kind_in(part, scope);
-            let message_kind = message_type(&kind, part, Place::Reply);
+            let message_kind = message_type(&kind, part, MessagePosition::Reply);
             is_answered |= message_kind == MessageType::Message;
             let place = self.place(message, &message_kind, sink)?;
             self.part(place, part, kind, sink)?;
@@ -134,7 +134,7 @@ impl Replies {
             id: Some(Cow::Borrowed(&id)),
             kind: Some(kind.clone()),
             role: Some(if kind.is_output() { Role::Tool } else { Role::Assistant }),
-            metadata: metadata(message, Place::Reply),
+            metadata: metadata(message, MessagePosition::Reply),
             ..MessageEvent::default()
         }))?;
         self.all.push(Reply {

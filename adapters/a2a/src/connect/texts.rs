@@ -9,7 +9,7 @@ use crate::wire::{Content, Part};
 
 /// Where a message stands, which says what plain text in it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum MessagePosition {
     /// The status of a task that works.
     Status(UpstreamStatusText),
     /// The status at the end: part of the answer.

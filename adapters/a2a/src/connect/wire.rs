@@ -21,9 +21,9 @@ pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// A string as it is written: a piece of a text is not copied to read it.
 #[derive(Debug)]
-struct Written<'a>(&'a RawValue);
+struct RawString<'a>(&'a RawValue);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Written<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawString<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(deserializer)?;
         let is_string = json_string::quoted(raw.get()).is_some();
@@ -219,7 +219,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Parts<'a> {
 #[serde(default, rename_all = "camelCase")]
 struct RawPart<'a> {
     #[serde(borrow)]
-    text: Option<Written<'a>>,
+    text: Option<RawString<'a>>,
     #[serde(borrow)]
     raw: Option<Text<'a>>,
     #[serde(borrow)]
@@ -425,7 +425,7 @@ fn unwrapped(data: &RawValue) -> &RawValue {
 /// The fields that 0.3 keeps in the metadata of a part (see `v03` for the way there).
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
-struct Kept<'a> {
+struct MetadataFields<'a> {
     #[serde(borrow)]
     filename: Option<Text<'a>>,
     #[serde(borrow)]
@@ -434,7 +434,7 @@ struct Kept<'a> {
     wrapped: Option<bool>,
 }
 
-fn kept<'p>(part: &'p Part<'_>, mark: &str) -> Option<Kept<'p>> {
+fn kept<'p>(part: &'p Part<'_>, mark: &str) -> Option<MetadataFields<'p>> {
     let metadata = part.metadata.as_ref().filter(|raw| raw.get().contains(mark))?;
     serde_json::from_str(metadata.get()).ok()
 }

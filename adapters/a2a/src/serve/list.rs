@@ -12,7 +12,7 @@ use crate::Route;
 use crate::dialect::WireFormat;
 use crate::task::{self, TaskDetail};
 use crate::updates::Updates;
-use crate::wire::{Encoded, base64, read};
+use crate::wire::{EncodedValue, base64, read};
 
 const DEFAULT_PAGE: usize = 50;
 const MAX_PAGE: i64 = 100;
@@ -112,7 +112,7 @@ impl Serialize for Tasks<'_> {
         let mut list = serializer.serialize_seq(None)?;
         for view in self.page.runs.iter().filter(|view| self.route.is_visible(**view, self.agent)) {
             let task = task::task(&mut (self.updates)(), self.route, *view, self.detail);
-            list.serialize_element(&Encoded(&task, self.form))?;
+            list.serialize_element(&EncodedValue(&task, self.form))?;
         }
         list.end()
     }

@@ -36,7 +36,7 @@ use crate::errors::{self, Problem};
 use crate::losses;
 use crate::task::{self, TaskDetail};
 use crate::updates::Updates;
-use crate::wire::{Encoded, read};
+use crate::wire::{EncodedValue, read};
 use params::Params;
 use stream::Streaming;
 use writer::Writer;
@@ -267,7 +267,7 @@ impl A2aExchange {
     fn write_task(&self, view: RunView<'_>, detail: TaskDetail, out: &mut Out) {
         let mut updates = Updates::new(&self.route);
         let task = task::task(&mut updates, &self.route, view, detail);
-        self.writer.result(&Encoded(&task, self.writer.dialect.wire_format()), out);
+        self.writer.result(&EncodedValue(&task, self.writer.dialect.wire_format()), out);
     }
 }
 

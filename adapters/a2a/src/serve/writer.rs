@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::dialect::{Dialect, Generation, Operation};
 use crate::errors::{ErrorReport, RestError, RpcError};
-use crate::wire::{Encoded, Item};
+use crate::wire::{EncodedValue, Item};
 
 const JSON: &str = "application/json";
 const A2A_JSON: &str = "application/a2a+json";
@@ -98,12 +98,12 @@ impl Writer {
 
     /// Writes the result of a send as a complete response.
     pub(super) fn write_item(&self, item: &Item<'_>, out: &mut Out) {
-        self.result(&Encoded(item, self.dialect.wire_format()), out);
+        self.result(&EncodedValue(item, self.dialect.wire_format()), out);
     }
 
     /// Writes one item of a stream.
     pub(super) fn stream_item(&self, item: &Item<'_>, out: &mut Out) {
-        let item = Encoded(item, self.dialect.wire_format());
+        let item = EncodedValue(item, self.dialect.wire_format());
         if self.dialect.is_rpc() {
             out.frame(None, &Success { jsonrpc: "2.0", id: &self.id, result: item });
         } else {

@@ -254,11 +254,11 @@ pub(crate) enum Item<'a> {
 }
 
 /// Serializes a value in a wire format.
-pub(crate) struct Encoded<'a, T>(pub(crate) &'a T, pub(crate) WireFormat);
+pub(crate) struct EncodedValue<'a, T>(pub(crate) &'a T, pub(crate) WireFormat);
 
 macro_rules! impl_encoded {
     ($($type:ident),+) => {$(
-        impl Serialize for Encoded<'_, $type<'_>> {
+        impl Serialize for EncodedValue<'_, $type<'_>> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self.1 {
                     WireFormat::V1 => self.0.serialize(serializer),

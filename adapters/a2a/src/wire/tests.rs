@@ -96,7 +96,7 @@ fn every_type_is_encoded_in_every_dialect() {
     for (name, item) in &items {
         let _ = writeln!(table, "{name}");
         for (form_name, form) in FORMS {
-            let _ = writeln!(table, "  {form_name:<13}{}", Json::from_serialize(&Encoded(item, form)).text());
+            let _ = writeln!(table, "  {form_name:<13}{}", Json::from_serialize(&EncodedValue(item, form)).text());
         }
     }
 
@@ -131,7 +131,7 @@ fn an_encoded_message_is_parsed_in_every_dialect() {
             // The 0.3 protobuf has no such field.
             message.references.clear();
         }
-        let written = Json::from_serialize(&Encoded(&message, form));
+        let written = Json::from_serialize(&EncodedValue(&message, form));
         let mut faults = Faults::default();
         let parsed = read::message(&Node::with_path("message", written.raw()), form, &mut faults);
         faults.check().expect("no errors");
@@ -153,7 +153,7 @@ fn a2ui_parts_round_trip() {
             message.parts = vec![part];
             message.references.clear();
 
-            let written = Json::from_serialize(&Encoded(&message, form));
+            let written = Json::from_serialize(&EncodedValue(&message, form));
             assert!(written.text().contains(r#""mimeType":"application/json+a2ui""#), "{}", written.text());
             let mut faults = Faults::default();
             let parsed = read::message(&Node::with_path("message", written.raw()), form, &mut faults);

@@ -74,9 +74,9 @@ impl Serialize for File<'_> {
 }
 
 /// Data of 0.3 must be an object; other values are wrapped in one and marked in metadata.
-struct Wrapped<'a>(&'a RawValue);
+struct WrappedData<'a>(&'a RawValue);
 
-impl Serialize for Wrapped<'_> {
+impl Serialize for WrappedData<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.get().starts_with('{') {
             return self.0.serialize(serializer);
@@ -115,12 +115,12 @@ impl Serialize for V03<'_, Part<'_>> {
                 if is_rest {
                     #[derive(Serialize)]
                     struct Data<'a> {
-                        data: Wrapped<'a>,
+                        data: WrappedData<'a>,
                     }
-                    map.serialize_entry("data", &Data { data: Wrapped(data) })?;
+                    map.serialize_entry("data", &Data { data: WrappedData(data) })?;
                 } else {
                     map.serialize_entry("kind", "data")?;
-                    map.serialize_entry("data", &Wrapped(data))?;
+                    map.serialize_entry("data", &WrappedData(data))?;
                 }
             }
         }

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use interlingua_a2a::A2aUpstream;
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::pending::{Decision, Pending};
-use interlingua_core::testkit::{self, Answer, Driven};
+use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::{Fault, FaultKind, Json};
 use serde_json::{Value, json};
 
@@ -249,7 +249,7 @@ impl Session {
         request: &AgentRequest,
         answered: &[Pending],
         answers: impl IntoIterator<Item = Answer>,
-    ) -> Driven {
+    ) -> DrivenTurn {
         let mut turn = self.turn(request, answered);
         let driven = testkit::drive(turn.as_mut(), answers);
         if let Some(state) = turn.session_state() {
@@ -259,17 +259,17 @@ impl Session {
     }
 
     /// Says something.
-    pub(crate) fn send_text(&mut self, text: &str, answers: impl IntoIterator<Item = Answer>) -> Driven {
+    pub(crate) fn send_text(&mut self, text: &str, answers: impl IntoIterator<Item = Answer>) -> DrivenTurn {
         self.send(&request(vec![Message::user(text)]), &[], answers)
     }
 
     /// Decides about the only item that waits.
     pub(crate) fn decide(
         &mut self,
-        waiting: &Driven,
-        decided: &Decided,
+        waiting: &DrivenTurn,
+        decided: &CheckedDecision,
         answers: impl IntoIterator<Item = Answer>,
-    ) -> Driven {
+    ) -> DrivenTurn {
         let items = waiting.record.run().pending();
         let [item] = items.as_slice() else { panic!("one item: {items:?}") };
         let input = vec![decided.message(item, true)];
@@ -278,8 +278,8 @@ impl Session {
     }
 }
 
-pub(crate) fn decided(decision: Decision, text: Option<&str>) -> Decided {
-    Decided { text: text.map(str::to_owned), ..Decided::new(decision) }
+pub(crate) fn decided(decision: Decision, text: Option<&str>) -> CheckedDecision {
+    CheckedDecision { text: text.map(str::to_owned), ..CheckedDecision::new(decision) }
 }
 
 pub(crate) fn broken() -> Answer {
@@ -294,7 +294,7 @@ pub(crate) fn request_text(request: &HttpRequest) -> String {
 }
 
 /// The requests, and the outcome of the answers.
-pub(crate) fn transcript(driven: &Driven) -> String {
+pub(crate) fn transcript(driven: &DrivenTurn) -> String {
     let mut text = String::new();
     for request in &driven.requests {
         let _ = writeln!(text, "{}\n", request_text(request).trim_end());
@@ -310,13 +310,13 @@ pub(crate) fn transcript(driven: &Driven) -> String {
 }
 
 /// The texts of the answer's messages, with their types.
-pub(crate) fn texts(driven: &Driven) -> Vec<(String, String)> {
+pub(crate) fn texts(driven: &DrivenTurn) -> Vec<(String, String)> {
     let messages = driven.record.run().messages.iter();
     messages.map(|message| (message.kind.as_str().to_owned(), message.text())).collect()
 }
 
 /// The end of the turn: kind, code and message.
-pub(crate) fn end(driven: &Driven) -> String {
+pub(crate) fn end(driven: &DrivenTurn) -> String {
     let turn = &driven.record.run().turns[0];
     let end = turn.end.map_or("open", interlingua_core::End::as_str);
     let error = turn.error.as_ref().map(|error| format!(" {}: {}", error.code, error.message));

@@ -1,10 +1,10 @@
 //! Tasks that wait, and what is answered to them.
 
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::model::{Content, Message, MessageType, Role};
 use interlingua_core::pending::{Decision, PendingKind};
-use interlingua_core::testkit::Driven;
+use interlingua_core::testkit::DrivenTurn;
 use serde_json::{Value, json};
 
 use super::agent::{
@@ -24,7 +24,7 @@ fn approval_request() -> Vec<Value> {
     vec![submitted(), text("a-1", "Writing.", false), status_with("INPUT_REQUIRED", "q-1", &parts)]
 }
 
-fn waiting(dialect: Dialect, items: &[Value]) -> (Session, Driven) {
+fn waiting(dialect: Dialect, items: &[Value]) -> (Session, DrivenTurn) {
     let mut session = Session::new(&fixed(dialect));
     let driven = session.send_text("Send it", [dialect.stream(1, items)]);
     (session, driven)
@@ -45,7 +45,7 @@ fn an_approval_goes_round() {
             text("a-2", "Sent.", false),
             status("COMPLETED"),
         ];
-        let second = session.decide(&first, &Decided::new(Decision::Accept), [dialect.stream(1, &items)]);
+        let second = session.decide(&first, &CheckedDecision::new(Decision::Accept), [dialect.stream(1, &items)]);
         assert_eq!(texts(&second), [("message".into(), " Done.".into()), ("message".into(), "Sent.".into())]);
         let name = format!("approval_{}_{}", dialect.version, dialect.binding);
         insta::with_settings!({ omit_expression => true }, {
@@ -61,7 +61,7 @@ fn two_decided(ids: [Value; 2], decided: [Decision; 2]) -> Result<Value, String>
     let parts = json!([{ "text": "May I?" }, ask(&ids[0], "a"), ask(&ids[1], "b")]);
     let (session, first) = waiting(V1_REST, &[submitted(), status_with("INPUT_REQUIRED", "q-1", &parts)]);
     let items = first.record.run().pending();
-    let answer = |place: usize| Decided::new(decided[place]).message(&items[place], true);
+    let answer = |place: usize| CheckedDecision::new(decided[place]).message(&items[place], true);
     let request = request(vec![answer(1), answer(0)]);
     let turn = TurnRequest::new(&request, &session.state, &items);
     let mut turn = session.connector.turn(&turn).map_err(|fault| fault.message)?;
@@ -113,15 +113,15 @@ fn an_item_lists_what_its_agent_understands_and_no() {
 
 #[test]
 fn every_decision_is_written_so_that_none_is_taken_for_a_yes() {
-    let edit = Decided { arguments: Some(r#"{"to":"d@e.f"}"#.into()), ..Decided::new(Decision::Edit) };
+    let edit = CheckedDecision { arguments: Some(r#"{"to":"d@e.f"}"#.into()), ..CheckedDecision::new(Decision::Edit) };
     let mut table = String::new();
     for decided in [
-        Decided::new(Decision::Accept),
+        CheckedDecision::new(Decision::Accept),
         edit,
         decided(Decision::Respond, Some("tell her yourself")),
         decided(Decision::Reject, Some("not today")),
-        Decided::new(Decision::Reject),
-        Decided::new(Decision::Cancel),
+        CheckedDecision::new(Decision::Reject),
+        CheckedDecision::new(Decision::Cancel),
     ] {
         let (mut session, first) = waiting(V1_REST, &approval_request());
         let done = task(if decided.decision == Decision::Cancel { "CANCELED" } else { "COMPLETED" }, &json!([]));
@@ -161,7 +161,7 @@ fn a_question_in_plain_text_is_an_item_of_its_own() {
 fn an_answer_that_is_no_text_goes_as_data() {
     let question = status_with("INPUT_REQUIRED", "q-1", &json!([{ "text": "Which city?" }]));
     let payload = interlingua_core::Json::parse(r#"{"city":"Paris"}"#);
-    let answer = Decided { payload, ..Decided::new(Decision::Respond) };
+    let answer = CheckedDecision { payload, ..CheckedDecision::new(Decision::Respond) };
     let (mut session, first) = waiting(V1_REST, &[submitted(), question]);
     let second = session.decide(&first, &answer, [V1_REST.stream(1, &[status("COMPLETED")])]);
     let body: Value = serde_json::from_slice(&second.requests[0].body).expect("JSON");
@@ -225,7 +225,8 @@ fn a_login_outside_is_waited_for_where_the_operator_wants_it() {
 fn an_answer_goes_to_the_task_that_asked_and_to_no_other() {
     let (mut session, first) = waiting(V1, &approval_request());
     session.state = interlingua_core::Json::null();
-    let second = session.decide(&first, &Decided::new(Decision::Accept), [V1.error(1, -32001, "Task not found")]);
+    let second =
+        session.decide(&first, &CheckedDecision::new(Decision::Accept), [V1.error(1, -32001, "Task not found")]);
     let body: Value = serde_json::from_slice(&second.requests[0].body).expect("JSON");
     assert_eq!(body["params"]["message"]["taskId"], "T");
     assert_eq!(

@@ -9,7 +9,7 @@ use super::agent::{
 };
 
 /// The methods that were called, with the version they are of.
-fn methods(driven: &interlingua_core::testkit::Driven) -> Vec<String> {
+fn methods(driven: &interlingua_core::testkit::DrivenTurn) -> Vec<String> {
     let method = |request: &interlingua_core::connector::HttpRequest| {
         serde_json::from_slice::<Value>(&request.body).ok().and_then(|body| Some(body["method"].as_str()?.to_owned()))
     };
@@ -90,7 +90,7 @@ fn a_task_that_is_gone_is_left_and_the_message_begins_another() {
 
 #[test]
 fn a_task_that_ended_before_it_was_canceled_says_how() {
-    use interlingua_core::answer::Decided;
+    use interlingua_core::answer::CheckedDecision;
     use interlingua_core::pending::Decision;
     let mut session = Session::new(&fixed(V03));
     let approval_request = status_with("INPUT_REQUIRED", "q-1", &json!([{ "text": "Sure?" }]));
@@ -98,7 +98,7 @@ fn a_task_that_ended_before_it_was_canceled_says_how() {
     let done = task("COMPLETED", &json!([{ "artifactId": "a-1", "parts": [{ "text": "done already" }] }]));
     let second = session.decide(
         &first,
-        &Decided::new(Decision::Cancel),
+        &CheckedDecision::new(Decision::Cancel),
         [V03.error(1, -32002, "Task cannot be canceled"), V03.task(2, &done)],
     );
     assert_eq!(methods(&second), ["tasks/cancel", "tasks/get"]);

@@ -1,6 +1,6 @@
 //! Polls of a task with a long history: each brings a part of it, and nothing is lost.
 
-use interlingua_core::testkit::{Answer, Driven};
+use interlingua_core::testkit::{Answer, DrivenTurn};
 use serde_json::{Value, json};
 
 use super::agent::{ALL, Dialect, Session, V1, V1_REST, end, fixed, message, submitted, task, texts};
@@ -28,13 +28,13 @@ fn history(said: usize) -> Vec<Value> {
 }
 
 /// The `historyLength` of each poll. 0: none.
-fn widths(driven: &Driven) -> Vec<u64> {
+fn widths(driven: &DrivenTurn) -> Vec<u64> {
     let polls = driven.requests[1..].iter();
     let width = |body: &[u8]| serde_json::from_slice::<Value>(body).ok()?["params"]["historyLength"].as_u64();
     polls.map(|request| width(&request.body).unwrap_or_default()).collect()
 }
 
-fn thoughts(driven: &Driven) -> String {
+fn thoughts(driven: &DrivenTurn) -> String {
     texts(driven).into_iter().map(|(_, text)| text).collect()
 }
 

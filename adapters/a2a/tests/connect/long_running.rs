@@ -2,7 +2,7 @@
 
 use interlingua_core::model::{Content, Message, MessageType, Role};
 use interlingua_core::pending::PendingKind;
-use interlingua_core::testkit::Driven;
+use interlingua_core::testkit::DrivenTurn;
 use serde_json::{Value, json};
 
 use super::agent::{ALL, Session, V1, end, fixed, request, status, status_with, submitted};
@@ -22,7 +22,7 @@ fn ticket() -> Value {
     })
 }
 
-fn kinds(driven: &Driven) -> Vec<String> {
+fn kinds(driven: &DrivenTurn) -> Vec<String> {
     driven.record.run().messages.iter().map(|message| message.kind.as_str().to_owned()).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Parts of several kinds in one message or artifact, messages in pieces, and repetitions in snapshots.
 
-use interlingua_core::testkit::{self, Driven};
+use interlingua_core::testkit::{self, DrivenTurn};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn pair(kind: &str, text: &str) -> (String, String) {
     (kind.to_owned(), text.to_owned())
 }
 
-fn read(dialect: super::agent::Dialect, items: &[Value]) -> Driven {
+fn read(dialect: super::agent::Dialect, items: &[Value]) -> DrivenTurn {
     let mut all = vec![submitted()];
     all.extend_from_slice(items);
     all.push(status("COMPLETED"));

@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use interlingua_core::answer::{ALL_DECISIONS, Decided, decide, offer};
+use interlingua_core::answer::{ALL_DECISIONS, CheckedDecision, decide, offer};
 use interlingua_core::connector::{HttpRequest, Next};
 use interlingua_core::model::{Body, Message, MessageType};
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::{self, Answer, Driven, Recorder, Script};
+use interlingua_core::testkit::{self, Answer, DrivenTurn, Recorder, Script};
 use interlingua_core::{End, Extra, Json, Record, RunCall};
 use serde_json::{Value, json};
 
 use super::agent::{ALL, Dialect, Session, URL, fixed, request};
-use crate::support::{self, ClientRequest, Decoded, about, host};
+use crate::support::{self, ClientRequest, DecodedExchange, about, host};
 
 /// The record of a script's answer to a call, as the engine leaves it: a run that waits has not ended.
 fn record_of(call: &RunCall, script: &Script) -> Record {
@@ -25,7 +25,7 @@ fn record_of(call: &RunCall, script: &Script) -> Record {
 }
 
 /// Hands a request of the connector to the server side.
-fn receive(sent: &HttpRequest) -> Decoded {
+fn receive(sent: &HttpRequest) -> DecodedExchange {
     let host = host();
     let path = sent.url.strip_prefix(URL).expect("a URL of the agent");
     let mut received = ClientRequest::new(sent.method, path).text(std::str::from_utf8(&sent.body).expect("UTF-8"));
@@ -48,12 +48,12 @@ fn first_request(dialect: Dialect, streaming: bool) -> (Session, HttpRequest) {
 }
 
 /// The script's record, and what is read of what the server streams of it.
-fn streamed(script: &Script, dialect: Dialect) -> (Record, Driven) {
+fn streamed(script: &Script, dialect: Dialect) -> (Record, DrivenTurn) {
     let (record, driven, _) = streamed_in_session(script, dialect);
     (record, driven)
 }
 
-fn streamed_in_session(script: &Script, dialect: Dialect) -> (Record, Driven, Session) {
+fn streamed_in_session(script: &Script, dialect: Dialect) -> (Record, DrivenTurn, Session) {
     let (mut session, sent) = first_request(dialect, true);
     let decoded = receive(&sent);
     let record = record_of(decoded.run(), script);
@@ -65,7 +65,7 @@ fn streamed_in_session(script: &Script, dialect: Dialect) -> (Record, Driven, Se
 }
 
 /// The same, of a task that is polled once it waits or has ended.
-fn polled(script: &Script, dialect: Dialect) -> Driven {
+fn polled(script: &Script, dialect: Dialect) -> DrivenTurn {
     let (mut session, sent) = first_request(dialect, false);
     let decoded = receive(&sent);
     let record = record_of(decoded.run(), script);
@@ -234,17 +234,17 @@ fn what_is_polled_is_read_back_to_the_same() {
 
 #[test]
 fn every_decision_arrives_as_the_same() {
-    let edit = Decided { arguments: Some(r#"{"to":"d@e.f"}"#.into()), ..Decided::new(Decision::Edit) };
+    let edit = CheckedDecision { arguments: Some(r#"{"to":"d@e.f"}"#.into()), ..CheckedDecision::new(Decision::Edit) };
     let payload = Json::parse(r#"{"city":"Paris"}"#);
     for (script, decided) in [
-        ("approval", Decided::new(Decision::Accept)),
-        ("approval", Decided::new(Decision::Reject)),
+        ("approval", CheckedDecision::new(Decision::Accept)),
+        ("approval", CheckedDecision::new(Decision::Reject)),
         ("approval", super::agent::decided(Decision::Reject, Some("not today"))),
         ("approval", super::agent::decided(Decision::Respond, Some("yes"))),
         ("approval_extended", edit),
-        ("input_question", Decided { payload, ..Decided::new(Decision::Respond) }),
-        ("auth", Decided::new(Decision::Accept)),
-        ("auth", Decided::new(Decision::Reject)),
+        ("input_question", CheckedDecision { payload, ..CheckedDecision::new(Decision::Respond) }),
+        ("auth", CheckedDecision::new(Decision::Accept)),
+        ("auth", CheckedDecision::new(Decision::Reject)),
     ] {
         for dialect in ALL {
             let (record, first, session) = streamed_in_session(&testkit::script(script), dialect);

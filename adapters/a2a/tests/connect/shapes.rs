@@ -139,7 +139,7 @@ impl Piece {
 
 /// Everything a turn does.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct TurnTrace {
     events: Vec<String>,
     requests: Vec<(String, Vec<u8>)>,
     fault: Option<(FaultKind, String)>,
@@ -147,7 +147,7 @@ struct Seen {
     state: Option<String>,
 }
 
-impl EventSink for Seen {
+impl EventSink for TurnTrace {
     fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
         self.events.push(format!("{event:?}"));
         Ok(())
@@ -155,8 +155,8 @@ impl EventSink for Seen {
 }
 
 /// Reads streams one after the other, each cut at its end, and then the whole task.
-fn seen(dialect: Dialect, streams: &[Vec<Piece>], is_numbered: bool) -> Seen {
-    let mut seen = Seen::default();
+fn seen(dialect: Dialect, streams: &[Vec<Piece>], is_numbered: bool) -> TurnTrace {
+    let mut seen = TurnTrace::default();
     let session = Session::new(&fixed(dialect));
     let mut turn = session.turn(&request(vec![Message::user("hi")]), &[]);
     let result = turn_through(turn.as_mut(), dialect, streams, is_numbered, &mut seen);
@@ -171,7 +171,7 @@ fn turn_through(
     dialect: Dialect,
     streams: &[Vec<Piece>],
     is_numbered: bool,
-    seen: &mut Seen,
+    seen: &mut TurnTrace,
 ) -> Result<(), Fault> {
     let (mut streams, mut number) = (streams.iter(), 0);
     while seen.requests.len() < MAX_REQUESTS {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use interlingua_core::connector::Refusal;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::{self, Answer, Driven, RecordedExchange};
+use interlingua_core::testkit::{self, Answer, DrivenTurn, RecordedExchange};
 use serde_json::{Value, json};
 
 use super::agent::{Dialect, Session, V1, V1_REST, V03, V03_REST, decided, end, fixed, texts};
@@ -46,7 +46,7 @@ fn answer(exchange: &RecordedExchange, call: u64) -> Answer {
 }
 
 /// The outcome of an answer, without its pieces, whose sizes depend on timing.
-fn tale(driven: &Driven) -> String {
+fn tale(driven: &DrivenTurn) -> String {
     let run = driven.record.run();
     let pending = run.pending();
     let pending: String = pending.iter().map(|item| format!("waits for {}\n", item.to_data().text())).collect();

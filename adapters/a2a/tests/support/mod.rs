@@ -116,7 +116,7 @@ impl<'a> ClientRequest<'a> {
 }
 
 /// An exchange that has decoded its request.
-pub struct Decoded {
+pub struct DecodedExchange {
     pub exchange: Box<dyn Exchange>,
     pub call: Result<Call, Fault>,
 }
@@ -125,7 +125,7 @@ pub struct Decoded {
 pub type Answer = testkit::HttpResponse;
 
 impl Host {
-    pub fn send(&self, request: &ClientRequest<'_>) -> Decoded {
+    pub fn send(&self, request: &ClientRequest<'_>) -> DecodedExchange {
         let found = testkit::endpoint(&self.0, request.method, request.path);
         let (open, params) = match found {
             Some((endpoint, params)) => (&endpoint.open, params),
@@ -143,11 +143,11 @@ impl Host {
             ..testkit::ClientRequest::new(request.method, request.path)
         };
         let call = sent.decode(&mut *exchange);
-        Decoded { exchange, call }
+        DecodedExchange { exchange, call }
     }
 }
 
-impl Decoded {
+impl DecodedExchange {
     /// Expects a rejected request and returns the error response.
     pub fn rejected(mut self) -> Answer {
         let fault = self.call.expect_err("a rejection");

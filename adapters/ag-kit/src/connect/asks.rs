@@ -2,7 +2,7 @@
 
 use interlingua_core::agent_event::{AgentEvent, ContentValue};
 use interlingua_core::answer::payload::{self, Style};
-use interlingua_core::answer::{self, AnswerBody, Decided};
+use interlingua_core::answer::{self, AnswerBody, CheckedDecision};
 use interlingua_core::connector::{EventSink, TurnRequest};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::{Decision, Pending, PendingKind};
@@ -22,7 +22,7 @@ struct ItemSource {
 /// Fields of an interrupt's payload beside its question.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Besides {
+struct PayloadFields {
     reason: Option<String>,
     #[serde(alias = "responseSchema")]
     response_schema: Option<Json>,
@@ -32,7 +32,8 @@ struct Besides {
 pub(super) fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pending> {
     let inner = payload.decode::<String>().and_then(|text| Json::parse(&text));
     let payload = inner.filter(|inner| inner.is_object() || inner.text().starts_with('[')).unwrap_or(payload.clone());
-    let besides: Besides = if payload.is_object() { payload.decode().unwrap_or_default() } else { Besides::default() };
+    let besides: PayloadFields =
+        if payload.is_object() { payload.decode().unwrap_or_default() } else { PayloadFields::default() };
     let reason = besides.reason.as_deref().or(reason);
     let mut items = payload::items(id, reason, &payload);
     for item in items.iter_mut().filter(|item| item.kind == PendingKind::Input) {
@@ -70,7 +71,7 @@ pub(super) struct Resume {
 
 /// A call that was approved without changes.
 #[derive(Debug)]
-pub(super) struct Approved {
+pub(super) struct ApprovedCall {
     pub(super) call_id: Option<String>,
     pub(super) name: String,
     pub(super) arguments: String,
@@ -80,8 +81,8 @@ pub(super) struct Approved {
 ///
 /// # Errors
 /// If an answer decides nothing, or the answers belong to several interrupts: a request can carry one.
-pub(super) fn resume(turn: &TurnRequest<'_>, style: ResumeStyle) -> Result<(Option<Resume>, Vec<Approved>), Fault> {
-    let mut decided: Vec<(&Pending, Decided)> = Vec::new();
+pub(super) fn resume(turn: &TurnRequest<'_>, style: ResumeStyle) -> Result<(Option<Resume>, Vec<ApprovedCall>), Fault> {
+    let mut decided: Vec<(&Pending, CheckedDecision)> = Vec::new();
     let answers = turn.new_messages().filter(|(_, message)| message.kind == MessageType::McpApprovalResponse);
     for answer in answers.flat_map(|(_, message)| answer::native(message)) {
         let Some(item) = turn.answered.iter().find(|item| item.id == answer.id) else { continue };
@@ -89,7 +90,7 @@ pub(super) fn resume(turn: &TurnRequest<'_>, style: ResumeStyle) -> Result<(Opti
             let message = format!("the answer to '{}' is not understood as a decision", answer.id);
             return Err(Fault::new(FaultKind::Invalid, message).with_code(answer::UNDECIDED));
         };
-        decided.push((item, Decided { decision, arguments, text, payload }));
+        decided.push((item, CheckedDecision { decision, arguments, text, payload }));
     }
 
     let Some((first, _)) = decided.first() else { return Ok((None, Vec::new())) };
@@ -104,13 +105,13 @@ pub(super) fn resume(turn: &TurnRequest<'_>, style: ResumeStyle) -> Result<(Opti
     let approved = decided
         .iter()
         .filter(|(item, decided)| decided.decision == Decision::Accept && item.kind == PendingKind::Approval);
-    let approved = approved.map(|(item, _)| Approved {
+    let approved = approved.map(|(item, _)| ApprovedCall {
         call_id: item.call_id.clone(),
         name: item.name.clone(),
         arguments: item.arguments.clone(),
     });
     let approved = approved.collect();
-    let pairs: Vec<(&Pending, &Decided)> = decided.iter().map(|(item, decided)| (*item, decided)).collect();
+    let pairs: Vec<(&Pending, &CheckedDecision)> = decided.iter().map(|(item, decided)| (*item, decided)).collect();
     let payload = written(&pairs, style);
     let payload = payload.decode::<String>().unwrap_or_else(|| payload.text().to_owned());
     Ok((Some(Resume { interrupt_id: id, payload }), approved))
@@ -128,7 +129,7 @@ fn source_id(item: &Pending) -> String {
 }
 
 /// The answer's payload, in the form that the question expects.
-fn written(decided: &[(&Pending, &Decided)], style: ResumeStyle) -> Json {
+fn written(decided: &[(&Pending, &CheckedDecision)], style: ResumeStyle) -> Json {
     if let Some(style) = style.fixed() {
         return payload::answer(style, decided);
     }
@@ -145,7 +146,7 @@ fn written(decided: &[(&Pending, &Decided)], style: ResumeStyle) -> Json {
 
 /// True if a client's own answer may stand for the one that the connector writes: it has the same fields with the same
 /// decision, and no arguments that an agent could run instead. An edit is always written by the connector.
-fn means_the_same(own: &Json, answer: &Json, item: &Pending, decided: &Decided) -> bool {
+fn means_the_same(own: &Json, answer: &Json, item: &Pending, decided: &CheckedDecision) -> bool {
     if item.kind != PendingKind::Approval && decided.decision == Decision::Respond {
         return true;
     }

@@ -17,7 +17,7 @@ use interlingua_core::{End, Fault, FaultKind, Json};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::asks::Approved;
+use super::asks::ApprovedCall;
 use super::options::UnansweredCalls;
 use super::split::ObjectEnd;
 use super::state::OpenCall;
@@ -68,7 +68,7 @@ struct Call {
 
 /// A call that came inside another one, without an id.
 #[derive(Debug)]
-struct Hidden {
+struct NestedCall {
     name: String,
     arguments: String,
     /// The call it came in.
@@ -84,8 +84,8 @@ pub(super) struct Calls {
     declared: Vec<String>,
     /// Calls of the answer before, whose results may come in this one.
     earlier: Vec<OpenCall>,
-    approved: Vec<Approved>,
-    hidden: Vec<Hidden>,
+    approved: Vec<ApprovedCall>,
+    hidden: Vec<NestedCall>,
     unanswered: UnansweredCalls,
     ids: CallIds,
 }
@@ -94,7 +94,7 @@ impl Calls {
     pub(super) fn new(
         declared: Vec<String>,
         earlier: Vec<OpenCall>,
-        approved: Vec<Approved>,
+        approved: Vec<ApprovedCall>,
         unanswered: UnansweredCalls,
     ) -> Self {
         let (all, by_id, hidden) = (Vec::new(), HashMap::new(), Vec::new());
@@ -197,12 +197,12 @@ impl Calls {
         let more = std::mem::take(&mut call.more);
         if let Some(objects) = objects(&more) {
             call.is_mixed = true;
-            let hidden = objects.into_iter().map(|arguments| Hidden {
+            let hidden = objects.into_iter().map(|arguments| NestedCall {
                 name: call.name.clone(),
                 arguments,
                 inside: call.own.clone(),
             });
-            let hidden: Vec<Hidden> = hidden.collect();
+            let hidden: Vec<NestedCall> = hidden.collect();
             losses
                 .changed(ContentKind::AgentCall, "the agent's server puts parallel calls into one, and they are split");
             self.hidden.extend(hidden);
@@ -241,7 +241,7 @@ impl Calls {
                 return self.result_of_unknown(result, losses, sink);
             }
             // Servers that put two calls into one name the second one's id with its result.
-            let Hidden { name, arguments, .. } = self.hidden.remove(0);
+            let NestedCall { name, arguments, .. } = self.hidden.remove(0);
             self.start(id, &name, sink)?;
             self.arguments(id, &arguments, sink)?;
         }
@@ -325,7 +325,9 @@ impl Calls {
             let is_clients = !is_interrupt && self.unanswered == UnansweredCalls::Tool;
             call.close(is_clients.then_some(MessageType::FunctionCall), sink)?;
         }
-        for (Hidden { name, arguments, inside }, number) in std::mem::take(&mut self.hidden).into_iter().zip(2_u32..) {
+        for (NestedCall { name, arguments, inside }, number) in
+            std::mem::take(&mut self.hidden).into_iter().zip(2_u32..)
+        {
             let id = self.ids.assign(&format!("{inside}-{number}"));
             let message = format!("call-{id}");
             let part =

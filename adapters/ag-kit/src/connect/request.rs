@@ -47,7 +47,7 @@ struct Tool {
 /// A tool in the form of the Agent API.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Declared {
+struct DeclaredTool {
     function: Option<Function>,
 }
 
@@ -86,11 +86,12 @@ impl RequestBody {
 
 /// The names of the tools that a request declares.
 pub(super) fn tool_names(tools: &[Json]) -> impl Iterator<Item = String> + '_ {
-    tools.iter().filter_map(|tool| Some(tool.decode::<Declared>()?.function?.name)).filter(|name| !name.is_empty())
+    tools.iter().filter_map(|tool| Some(tool.decode::<DeclaredTool>()?.function?.name)).filter(|name| !name.is_empty())
 }
 
 fn tool(declared: &Json, parameters: Parameters, losses: &mut Losses) -> Option<Tool> {
-    let function = declared.decode::<Declared>().and_then(|tool| tool.function).filter(|tool| !tool.name.is_empty());
+    let function =
+        declared.decode::<DeclaredTool>().and_then(|tool| tool.function).filter(|tool| !tool.name.is_empty());
     let Some(Function { name, description, parameters: schema }) = function else {
         losses.lost(ContentKind::ToolDeclaration, "only functions can be declared");
         return None;

@@ -1,6 +1,6 @@
 //! The rows of the mapping: the effect of each event, and of answers to questions.
 
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{End, Json};
 
@@ -83,11 +83,11 @@ fn payloads_say_what_is_asked() {
 
 #[test]
 fn an_answer_has_the_form_that_the_question_expects() {
-    let decided = |decision, text: Option<&str>, payload: Option<&str>| Decided {
+    let decided = |decision, text: Option<&str>, payload: Option<&str>| CheckedDecision {
         arguments: (decision == Decision::Edit).then(|| r#"{"to":"y"}"#.to_owned()),
         text: text.map(str::to_owned),
         payload: payload.map(|payload| Json::parse(payload).expect("JSON")),
-        ..Decided::new(decision)
+        ..CheckedDecision::new(decision)
     };
     let listed = format!("[{ACTION}]");
     for (payload, options, decided, expected) in [
@@ -153,7 +153,8 @@ fn several_actions_are_answered_together_and_in_order() {
     let items = asked(payload);
     let ids: Vec<&str> = items.iter().map(|item| item.id.as_str()).collect();
     assert_eq!(ids, ["i1:0", "i1:1"]);
-    let decided = [(&items[0], Decided::new(Decision::Accept)), (&items[1], Decided::new(Decision::Reject))];
+    let decided =
+        [(&items[0], CheckedDecision::new(Decision::Accept)), (&items[1], CheckedDecision::new(Decision::Reject))];
     let mut turn = answering("{}", &decided, &Json::null()).expect("an answer");
     let sent = sent(&mut *turn);
     assert_eq!(sent["resume"]["interruptId"], "i1");
@@ -162,7 +163,8 @@ fn several_actions_are_answered_together_and_in_order() {
     let mut other = asked("\"Which?\"").remove(0);
     other.extension = None;
     other.id = "i2".to_owned();
-    let decided = [(&items[0], Decided::new(Decision::Accept)), (&other, Decided::new(Decision::Accept))];
+    let decided =
+        [(&items[0], CheckedDecision::new(Decision::Accept)), (&other, CheckedDecision::new(Decision::Accept))];
     let fault = answering("{}", &decided, &Json::null()).err().expect("two questions");
     assert_eq!(fault.code(), "ANSWER_NOT_TAKEN");
 }
@@ -180,7 +182,8 @@ fn a_call_before_a_pause_is_not_shown_again_after_it() {
     let state = first.session_state().expect("a state");
 
     for lines in [&[start, args, end, result, result, "[DONE]"][..], &[result, "[DONE]"]] {
-        let mut second = answering("{}", &[(&item, Decided::new(Decision::Accept))], &state).expect("an answer");
+        let mut second =
+            answering("{}", &[(&item, CheckedDecision::new(Decision::Accept))], &state).expect("an answer");
         let (driven, losses) = driven(&mut *second, stream(lines));
         let messages = &driven.record.run().messages;
         let kinds: Vec<String> = messages.iter().map(|message| message.kind.to_string()).collect();
@@ -198,7 +201,7 @@ fn a_call_before_a_pause_is_not_shown_again_after_it() {
         r#"{"type":"tool-result","toolCallId":"c2","result":"sent"}"#,
         "[DONE]",
     ];
-    let mut second = answering("{}", &[(&item, Decided::new(Decision::Accept))], &state).expect("an answer");
+    let mut second = answering("{}", &[(&item, CheckedDecision::new(Decision::Accept))], &state).expect("an answer");
     let (driven, losses) = driven(&mut *second, stream(&other));
     assert_eq!(driven.record.run().messages.len(), 2);
     assert_eq!(losses[0].how, "the agent ran a call with other arguments than were approved");

@@ -1,12 +1,12 @@
 //! Shared parts of this connector's tests: turns, and their outcome as text.
 
 use interlingua_ag_kit::{AgKitUpstream, UpstreamOptions};
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::{AgentTurn, Connector, Next, TurnRequest, UpstreamAdapter};
 use interlingua_core::loss::Loss;
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::pending::Pending;
-use interlingua_core::testkit::{self, Answer, Driven};
+use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use interlingua_core::{Fault, Json, Record};
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub(crate) fn turn_of(options: &str, request: &AgentRequest, state: &str) -> Box
 /// A turn that answers these items.
 pub(crate) fn answering(
     options: &str,
-    decided: &[(&Pending, Decided)],
+    decided: &[(&Pending, CheckedDecision)],
     state: &Json,
 ) -> Result<Box<dyn AgentTurn>, Fault> {
     let items: Vec<Pending> = decided.iter().map(|(item, _)| (*item).clone()).collect();
@@ -71,7 +71,7 @@ pub(crate) fn stream(lines: &[&str]) -> Answer {
 }
 
 /// A turn driven over one answer, and what it lost.
-pub(crate) fn driven(turn: &mut dyn AgentTurn, answer: Answer) -> (Driven, Vec<Loss>) {
+pub(crate) fn driven(turn: &mut dyn AgentTurn, answer: Answer) -> (DrivenTurn, Vec<Loss>) {
     let driven = testkit::drive(turn, [answer]);
     testkit::grammar(&driven.record).expect("the record keeps the grammar");
     (driven, turn.losses().to_vec())

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use interlingua_core::Json;
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::Refusal;
 use interlingua_core::pending::Decision;
 use interlingua_core::testkit::{self, Answer, RecordedExchange};
@@ -53,7 +53,7 @@ fn a_recorded_approval_is_answered_as_recorded() {
         let [item] = asked.record.run().pending().try_into().expect("one question");
 
         let reply = exchange(&format!("{name}-answer"));
-        let mut second = answering("{}", &[(&item, Decided::new(decision))], &state).expect("an answer");
+        let mut second = answering("{}", &[(&item, CheckedDecision::new(decision))], &state).expect("an answer");
         let request = sent(&mut *second);
         let recorded: Value = serde_json::from_str(&reply.request).expect("JSON");
         assert_eq!(request["resume"]["interruptId"], recorded["resume"]["interruptId"]);
@@ -62,7 +62,7 @@ fn a_recorded_approval_is_answered_as_recorded() {
         };
         assert_eq!(payload(&request)["type"], payload(&recorded)["type"], "{name}");
 
-        let mut second = answering("{}", &[(&item, Decided::new(decision))], &state).expect("an answer");
+        let mut second = answering("{}", &[(&item, CheckedDecision::new(decision))], &state).expect("an answer");
         let (answered, losses) = driven(&mut *second, reply.answer());
         let _ = writeln!(tales, "## {name}\n{}", tale(&answered.record, &losses));
         // The call before the pause was shown with the first answer; only its result is new.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use interlingua_core::answer::payload::{self, Style, prescribes_edits};
-use interlingua_core::answer::{self, ALL_DECISIONS, Decided, fits, has_arguments};
+use interlingua_core::answer::{self, ALL_DECISIONS, CheckedDecision, fits, has_arguments};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Message, MessageType};
@@ -12,7 +12,7 @@ use interlingua_core::{Extra, Fault, Json};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::asks::{Source, Way, has_property};
+use super::asks::{AnswerForm, Source, has_property};
 use super::options::ResumeStyle;
 
 /// The answers of a turn.
@@ -29,10 +29,10 @@ pub(super) struct Answers {
 }
 
 /// An answered item.
-struct Answered<'a> {
+struct AnsweredItem<'a> {
     item: &'a Pending,
     source: Source,
-    decided: Decided,
+    decided: CheckedDecision,
 }
 
 impl Answers {
@@ -43,7 +43,7 @@ impl Answers {
     pub(super) fn new(turn: &TurnRequest<'_>, style: ResumeStyle, losses: &mut Losses) -> Result<Self, Fault> {
         let mut answers = Self::default();
         // The items of one interrupt are answered together.
-        let mut groups: Vec<(String, Vec<Answered<'_>>)> = Vec::new();
+        let mut groups: Vec<(String, Vec<AnsweredItem<'_>>)> = Vec::new();
         for answered in answered(turn)? {
             answers.sources.push(answered.source.clone());
             let id = answered.source.id.clone().unwrap_or_else(|| own_id(&answered.item.id).to_owned());
@@ -57,13 +57,14 @@ impl Answers {
         for (id, group) in groups {
             let Some(way) = group.first().map(|first| first.source.way) else { continue };
             match (way, style) {
-                (Way::Confirmation | Way::Values | Way::Confirmed, _) => {
+                (AnswerForm::Confirmation | AnswerForm::Values | AnswerForm::Confirmed, _) => {
                     answers.outputs.extend(group.iter().filter_map(|answered| to_output(answered, losses)));
                 }
-                (Way::Resume, ResumeStyle::Auto | ResumeStyle::Standard) | (Way::Command, ResumeStyle::Standard) => {
+                (AnswerForm::Resume, ResumeStyle::Auto | ResumeStyle::Standard)
+                | (AnswerForm::Command, ResumeStyle::Standard) => {
                     answers.resume.push(to_entry(&id, &group, losses));
                 }
-                (Way::Command, _) | (Way::Resume, ResumeStyle::Command) => {
+                (AnswerForm::Command, _) | (AnswerForm::Resume, ResumeStyle::Command) => {
                     let is_named = group.iter().any(|answered| answered.source.id.is_some());
                     commands.push((is_named.then_some(id), to_payload(&group, losses)));
                 }
@@ -75,7 +76,7 @@ impl Answers {
 }
 
 /// The answered items of a request, in the order of their answers.
-fn answered<'a>(turn: &TurnRequest<'a>) -> Result<Vec<Answered<'a>>, Fault> {
+fn answered<'a>(turn: &TurnRequest<'a>) -> Result<Vec<AnsweredItem<'a>>, Fault> {
     let items: HashMap<&str, &Pending> = turn.answered.iter().map(|item| (item.id.as_str(), item)).collect();
     let mut answered = Vec::new();
     let approvals = turn.new_messages().filter(|(_, message)| message.kind == MessageType::McpApprovalResponse);
@@ -85,7 +86,7 @@ fn answered<'a>(turn: &TurnRequest<'a>) -> Result<Vec<Answered<'a>>, Fault> {
         };
         let offered = if item.decisions.is_empty() { ALL_DECISIONS } else { item.decisions.as_slice() };
         let decided = answer::decide(item, &answer.given, offered)?;
-        answered.push(Answered { item, source: source(item), decided });
+        answered.push(AnsweredItem { item, source: source(item), decided });
     }
     Ok(answered)
 }
@@ -107,7 +108,7 @@ fn own_id(item: &str) -> &str {
 }
 
 /// An entry of `resume`.
-fn to_entry(id: &str, group: &[Answered<'_>], losses: &mut Losses) -> Json {
+fn to_entry(id: &str, group: &[AnsweredItem<'_>], losses: &mut Losses) -> Json {
     if group.iter().all(|answered| answered.decided.decision == Decision::Cancel) {
         return Json::from_serialize(&json!({ "interruptId": id, "status": "cancelled" }));
     }
@@ -119,7 +120,7 @@ fn to_entry(id: &str, group: &[Answered<'_>], losses: &mut Losses) -> Json {
 }
 
 /// The payload for an interrupt.
-fn to_payload(group: &[Answered<'_>], losses: &mut Losses) -> Json {
+fn to_payload(group: &[AnsweredItem<'_>], losses: &mut Losses) -> Json {
     let Some(first) = group.first() else { return Json::null() };
     let style = first.source.style.unwrap_or(match first.item.kind {
         PendingKind::Input => Style::Plain,
@@ -128,13 +129,14 @@ fn to_payload(group: &[Answered<'_>], losses: &mut Losses) -> Json {
     if style == Style::Approved && first.item.kind == PendingKind::Approval {
         return to_approval(first, losses);
     }
-    let decided: Vec<(&Pending, &Decided)> = group.iter().map(|answered| (answered.item, &answered.decided)).collect();
+    let decided: Vec<(&Pending, &CheckedDecision)> =
+        group.iter().map(|answered| (answered.item, &answered.decided)).collect();
     payload::answer(style, &decided)
 }
 
 /// The recommended answer to an approval: the client's own if it fits what the agent expects.
-fn to_approval(answered: &Answered<'_>, losses: &mut Losses) -> Json {
-    let Answered { item, decided, .. } = answered;
+fn to_approval(answered: &AnsweredItem<'_>, losses: &mut Losses) -> Json {
+    let AnsweredItem { item, decided, .. } = answered;
     let is_accepted = decided.decision == Decision::Accept;
     let is_edited = decided.decision == Decision::Edit;
     // An agent that reads one field of it alone must find what was decided.
@@ -186,10 +188,10 @@ fn to_command(mut commands: Vec<(Option<String>, Json)>) -> Option<Json> {
 }
 
 /// The output of a call that asked by being left unanswered.
-fn to_output(answered: &Answered<'_>, losses: &mut Losses) -> Option<(String, String)> {
-    let Answered { item, source, decided } = answered;
+fn to_output(answered: &AnsweredItem<'_>, losses: &mut Losses) -> Option<(String, String)> {
+    let AnsweredItem { item, source, decided } = answered;
     let mut output = Extra::new();
-    if source.way == Way::Confirmed {
+    if source.way == AnswerForm::Confirmed {
         // ADK reads nothing but a yes or a no.
         output.push("confirmed", Json::from_serialize(&(decided.decision == Decision::Accept)));
         if decided.text.as_deref().is_some_and(|text| !text.is_empty()) {
@@ -199,7 +201,7 @@ fn to_output(answered: &Answered<'_>, losses: &mut Losses) -> Option<(String, St
     }
 
     let call = item.call_id.clone()?;
-    if source.way == Way::Values && decided.decision == Decision::Respond {
+    if source.way == AnswerForm::Values && decided.decision == Decision::Respond {
         let value = decided.payload.clone().or_else(|| decided.text.as_ref().map(Json::from_serialize));
         let value = value.unwrap_or_else(Json::null);
         let fields: Extra = value.decode().unwrap_or_default();

@@ -25,7 +25,7 @@ const MAX_COMPARED: usize = 8;
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Way {
+pub(super) enum AnswerForm {
     /// In `resume`.
     #[default]
     Resume,
@@ -47,7 +47,7 @@ pub(super) struct Source {
     /// The interrupt's id. None: the agent gave none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    pub(super) way: Way,
+    pub(super) way: AnswerForm,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) style: Option<Style>,
     /// Calls of the turn without an output, which the next turn may announce again: id and name.
@@ -60,12 +60,12 @@ pub(super) struct Source {
 
 /// A question of the agent, before it becomes an item.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct AgentQuestion {
     /// The id of the item.
     id: String,
     /// The interrupt's id.
     own_id: Option<String>,
-    way: Way,
+    way: AnswerForm,
     reason: Option<String>,
     message: Option<String>,
     /// The agent's id of the call that it concerns.
@@ -88,7 +88,7 @@ struct CallPayload<'a> {
     arguments: Json,
 }
 
-impl Asked {
+impl AgentQuestion {
     /// An entry of an outcome.
     pub(super) fn from_outcome(raw: &RawValue, place: usize) -> Option<Self> {
         let fields = Fields::parse(raw.get())?;
@@ -101,7 +101,7 @@ impl Asked {
         Some(Self {
             id: own_id.clone().unwrap_or_else(|| format!("interrupt_{:016x}_{place}", digest([raw.get()]))),
             own_id,
-            way: Way::Resume,
+            way: AnswerForm::Resume,
             reason: fields.text("reason").map(std::borrow::Cow::into_owned),
             message: fields.text("message").map(std::borrow::Cow::into_owned),
             call_id: fields.text("toolCallId").map(std::borrow::Cow::into_owned),
@@ -127,7 +127,7 @@ impl Asked {
         Self {
             id: format!("interrupt_{:016x}", digest([thread, payload.text()])),
             own_id,
-            way: Way::Command,
+            way: AnswerForm::Command,
             reason: word("reason"),
             message: word("message"),
             call_id: word("toolCallId"),
@@ -140,12 +140,12 @@ impl Asked {
     }
 
     /// A call that waits for a person.
-    pub(super) fn of_call(call: &Call, way: Way) -> Self {
-        if way == Way::Confirmed { Self::from_confirmation(call) } else { Self::from_call(call, way) }
+    pub(super) fn of_call(call: &Call, way: AnswerForm) -> Self {
+        if way == AnswerForm::Confirmed { Self::from_confirmation(call) } else { Self::from_call(call, way) }
     }
 
-    fn from_call(call: &Call, way: Way) -> Self {
-        let asks_for_values = way == Way::Values;
+    fn from_call(call: &Call, way: AnswerForm) -> Self {
+        let asks_for_values = way == AnswerForm::Values;
         let payload = || {
             let arguments = call.known_arguments().and_then(Json::parse).unwrap_or_else(Json::null);
             Json::from_serialize(&CallPayload { name: &call.name, arguments })
@@ -179,7 +179,7 @@ impl Asked {
             message: word(&confirmation, "hint"),
             call_id: word(&function, "id").or_else(|| Some(call.key.clone())),
             confirmed: Some((name, args)),
-            ..Self::from_call(call, Way::Confirmed)
+            ..Self::from_call(call, AnswerForm::Confirmed)
         }
     }
 
@@ -237,10 +237,12 @@ impl Asked {
     /// The approval of a call, or of whatever the message says.
     fn approval(&self, call: Option<&Call>) -> Question {
         let mut decisions = vec![Decision::Accept, Decision::Reject];
-        if self.way == Way::Resume && self.schema.as_ref().is_some_and(|schema| has_property(schema, "editedArgs")) {
+        if self.way == AnswerForm::Resume
+            && self.schema.as_ref().is_some_and(|schema| has_property(schema, "editedArgs"))
+        {
             decisions.insert(1, Decision::Edit);
         }
-        if self.way == Way::Resume {
+        if self.way == AnswerForm::Resume {
             decisions.push(Decision::Cancel);
         }
         Question {

@@ -18,7 +18,7 @@ const MAX_HELD: usize = 8 << 20;
 
 /// The end of a message, or a message, that waits for the next event.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum HeldEnd {
     /// The end of a message: a value that only the agent can read may come for it.
     End {
         /// The agent's id.
@@ -36,10 +36,10 @@ pub(super) enum Held {
 
 /// State with the lifetime of the turn.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct TurnState {
     pub(super) ids: Ids,
     pub(super) losses: Losses,
-    held: Option<Held>,
+    held: Option<HeldEnd>,
     pub(super) call_ids: CallIds,
     /// The texts of this turn that have ended.
     pub(super) emitted: TextLedger,
@@ -53,7 +53,7 @@ pub(super) struct Shared {
     held_bytes: usize,
 }
 
-impl Shared {
+impl TurnState {
     /// State of a turn with an agent that knows messages of these ids.
     pub(super) fn new(origin: String, known: impl IntoIterator<Item = String>) -> Self {
         let known = known.into_iter().map(|key| (key, true)).collect();
@@ -91,7 +91,7 @@ impl Shared {
 /// The context for reading one event.
 pub(super) struct Context<'a> {
     pub(super) sink: &'a mut dyn EventSink,
-    pub(super) shared: &'a mut Shared,
+    pub(super) shared: &'a mut TurnState,
 }
 
 impl Context<'_> {
@@ -133,7 +133,7 @@ impl Context<'_> {
     }
 
     /// Holds something back until the next event.
-    pub(super) fn hold(&mut self, held: Held) -> Result<(), Fault> {
+    pub(super) fn hold(&mut self, held: HeldEnd) -> Result<(), Fault> {
         self.release()?;
         self.shared.held = Some(held);
         Ok(())
@@ -143,7 +143,7 @@ impl Context<'_> {
     pub(super) fn seal_held(&mut self, entity: &str, value: &Json) -> bool {
         let Some(mut held) = self.shared.held.take() else { return false };
         let is_it = match &mut held {
-            Held::End { entity: known, metadata, .. } if known == entity => {
+            HeldEnd::End { entity: known, metadata, .. } if known == entity => {
                 self.seal(metadata, value.clone());
                 true
             }
@@ -155,7 +155,7 @@ impl Context<'_> {
 
     /// Drops a text that is held back because it repeats the one before it.
     pub(super) fn drop_repetition(&mut self) {
-        if matches!(self.shared.held, Some(Held::Repetition { .. })) {
+        if matches!(self.shared.held, Some(HeldEnd::Repetition { .. })) {
             self.shared.held = None;
         }
     }
@@ -163,7 +163,11 @@ impl Context<'_> {
     /// Emits the end of an output that is held back. A value for it follows it directly, if at all, and many agents send
     /// their state or events of their framework then, and nothing else for a long time.
     pub(super) fn release_output(&mut self) -> Result<(), Fault> {
-        if matches!(self.shared.held, Some(Held::End { is_output: true, .. })) { self.release_held() } else { Ok(()) }
+        if matches!(self.shared.held, Some(HeldEnd::End { is_output: true, .. })) {
+            self.release_held()
+        } else {
+            Ok(())
+        }
     }
 
     /// Emits what is held back.
@@ -175,13 +179,13 @@ impl Context<'_> {
     fn release_held(&mut self) -> Result<(), Fault> {
         match self.shared.held.take() {
             None => Ok(()),
-            Some(Held::End { id, metadata, end, .. }) => self.sink.emit(&AgentEvent::Message(MessageEvent {
+            Some(HeldEnd::End { id, metadata, end, .. }) => self.sink.emit(&AgentEvent::Message(MessageEvent {
                 id: Some(Cow::Owned(id)),
                 end: Some(end),
                 metadata: to_metadata(&metadata),
                 ..MessageEvent::default()
             })),
-            Some(Held::Repetition { key, role, mut metadata, text }) => {
+            Some(HeldEnd::Repetition { key, role, mut metadata, text }) => {
                 let id = self.begin_message(&key, &mut metadata);
                 self.shared.emitted.add(&key, MessageType::Message, TextDigest::of(&text));
                 let text = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Text(Cow::Borrowed(&text)));

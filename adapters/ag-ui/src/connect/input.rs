@@ -8,7 +8,7 @@ use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Message, ToolCall};
-use interlingua_core::transcript::{Entry, OpenCalls, PairedCall, Part, Passage, Stretch, Transcript};
+use interlingua_core::transcript::{AssistantTurn, Entry, OpenCalls, PairedCall, Part, Transcript, TranscriptPart};
 use interlingua_core::{Extra, Json, links, opaque};
 use serde_json::json;
 
@@ -143,14 +143,14 @@ impl Writer<'_> {
         let mut paired: HashSet<usize> = HashSet::new();
         for passage in &transcript.passages {
             match passage {
-                Passage::System(entry) => self.said("system", *entry),
-                Passage::User(entry) => self.user(*entry),
-                Passage::Assistant(stretch) => {
+                TranscriptPart::System(entry) => self.said("system", *entry),
+                TranscriptPart::User(entry) => self.user(*entry),
+                TranscriptPart::Assistant(stretch) => {
                     paired.extend(stretch.calls().filter_map(|call| Some(call.output.as_ref()?.0.place)));
                     self.stretch(stretch);
                 }
                 // Decisions are part of `resume`, or belong to calls that have run.
-                Passage::Decision(_) => {}
+                TranscriptPart::Decision(_) => {}
             }
         }
 
@@ -232,7 +232,7 @@ impl Writer<'_> {
     }
 
     /// One uninterrupted turn of the agent: its texts, then one message with all its calls, then their outputs.
-    fn stretch(&mut self, stretch: &Stretch<'_>) {
+    fn stretch(&mut self, stretch: &AssistantTurn<'_>) {
         let first_call = stretch.parts.iter().position(|part| matches!(part, Part::Call(_)));
         let said = |part: &Part<'_>| if let Part::Said(entry) = part { Some(entry.place) } else { None };
         // The message with the calls contains the text before and between them, because outputs must follow it
@@ -267,7 +267,7 @@ impl Writer<'_> {
         }
     }
 
-    fn calls(&mut self, message: Entry<'_>, text: &str, stretch: &Stretch<'_>) {
+    fn calls(&mut self, message: Entry<'_>, text: &str, stretch: &AssistantTurn<'_>) {
         let calls: Vec<&PairedCall<'_>> = stretch.calls().collect();
         let written: Vec<Json> = calls.iter().map(|call| self.call(&call.call, call.entry)).collect();
         let content = (!text.is_empty()).then(|| ("content", Json::from_serialize(text)));

@@ -15,7 +15,7 @@ use super::options::Events;
 
 /// The events that only this protocol has: which are stored, and their number.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredEvents {
     is_on: bool,
     has_raw: bool,
     count: u32,
@@ -28,7 +28,7 @@ struct EventData<'a> {
     event: Cow<'a, RawValue>,
 }
 
-impl Kept {
+impl StoredEvents {
     /// `are_read`: some client reads them.
     pub(super) const fn new(option: Events, are_read: bool) -> Self {
         let is_on = match option {

@@ -25,7 +25,7 @@ mod turn;
 pub(crate) use ids::digest;
 use interlingua_core::Fault;
 use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::capability::{Asks, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
+use interlingua_core::capability::{AskKinds, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::http_url::Url;
 use interlingua_core::probe::AgentProbe;
@@ -63,7 +63,7 @@ impl Connector for AgUiConnector {
         capabilities.client_tools = true;
         // Which of them an agent takes, it says with each item.
         capabilities.decisions = ALL_DECISIONS;
-        capabilities.asks = Asks { approval: true, input: true, auth: false };
+        capabilities.asks = AskKinds { approval: true, input: true, auth: false };
         // Pydantic AI wants the outputs and decisions of one turn in one request.
         capabilities.tool_outputs = ToolOutputs::Together;
         capabilities.input_media = Media::ALL;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// The requested document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum ProbeRequest {
     Endpoint,
     Health,
 }
@@ -17,8 +17,8 @@ enum Asked {
 /// A probe of one agent.
 pub(super) struct AgUiProbe {
     /// The next one last.
-    to_ask: Vec<(Asked, String)>,
-    asked: Option<Asked>,
+    to_ask: Vec<(ProbeRequest, String)>,
+    asked: Option<ProbeRequest>,
     findings: Vec<Finding>,
 }
 
@@ -26,9 +26,9 @@ impl AgUiProbe {
     pub(super) fn new(url: &str) -> Self {
         let mut to_ask = Vec::new();
         if let Some(parsed) = Url::parse(url) {
-            to_ask.push((Asked::Health, format!("{}{}/health", parsed.origin, parsed.path())));
+            to_ask.push((ProbeRequest::Health, format!("{}{}/health", parsed.origin, parsed.path())));
         }
-        to_ask.push((Asked::Endpoint, url.to_owned()));
+        to_ask.push((ProbeRequest::Endpoint, url.to_owned()));
         Self { to_ask, asked: None, findings: Vec::new() }
     }
 
@@ -93,13 +93,13 @@ impl AgentProbe for AgUiProbe {
 
     fn on_answer(&mut self, answer: Result<ProbeAnswer<'_>, &Fault>) {
         match self.asked {
-            Some(Asked::Endpoint) => {
+            Some(ProbeRequest::Endpoint) => {
                 if answer.is_err() {
                     self.to_ask.clear();
                 }
                 self.endpoint(answer);
             }
-            Some(Asked::Health) => self.health(answer),
+            Some(ProbeRequest::Health) => self.health(answer),
             None => {}
         }
     }

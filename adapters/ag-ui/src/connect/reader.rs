@@ -12,12 +12,12 @@ use interlingua_core::model::MessageType;
 use interlingua_core::model_error::{Complaint, garbage};
 use interlingua_core::{End, Fault, Json};
 
-use super::asks::{Asked, CONFIRMATION, Scene, Way};
+use super::asks::{AgentQuestion, AnswerForm, CONFIRMATION, Scene};
 use super::calls::{Call, Calls};
-use super::context::{Context, Shared};
+use super::context::{Context, TurnState};
 use super::finish::{Outcome, read_usage};
 use super::frame::{Fields, Head};
-use super::kept::Kept;
+use super::kept::StoredEvents;
 use super::options::{Reasoning, UnansweredCalls, UpstreamOptions};
 use super::snapshot::{SnapshotReader, Start, learn_from_state};
 use super::texts::{Opening, Texts};
@@ -54,12 +54,12 @@ pub(super) struct Reader {
     pub(super) start: Start,
     /// Names of calls that were approved for this turn, with their ids.
     pub(super) approved: Vec<(String, String)>,
-    pub(super) shared: Shared,
+    pub(super) shared: TurnState,
     pub(super) calls: Calls,
-    pub(super) kept: Kept,
+    pub(super) kept: StoredEvents,
     pub(super) texts: Texts,
     /// The questions of custom events.
-    pub(super) asked: Vec<Asked>,
+    pub(super) asked: Vec<AgentQuestion>,
     pub(super) is_started: bool,
     pub(super) has_ended: bool,
     /// Where a fragment with escapes is written.
@@ -239,7 +239,7 @@ impl Reader {
                 // An outcome may say the same later, and better.
                 if self.asked.len() < MAX_ASKED {
                     context.shared.count_held(text.len())?;
-                    self.asked.push(Asked::from_event(event, &self.thread));
+                    self.asked.push(AgentQuestion::from_event(event, &self.thread));
                 }
                 return context.sink.emit(&AgentEvent::KeepAlive);
             }
@@ -309,9 +309,11 @@ impl Reader {
         self.texts.finish(&mut context)?;
         context.release()?;
         let asked = match &outcome {
-            Outcome::Interrupt(interrupts) => {
-                interrupts.iter().enumerate().filter_map(|(place, raw)| Asked::from_outcome(raw, place)).collect()
-            }
+            Outcome::Interrupt(interrupts) => interrupts
+                .iter()
+                .enumerate()
+                .filter_map(|(place, raw)| AgentQuestion::from_outcome(raw, place))
+                .collect(),
             Outcome::Success(_) => std::mem::take(&mut self.asked),
             Outcome::Cancelled => Vec::new(),
         };
@@ -330,17 +332,17 @@ impl Reader {
     }
 
     /// Ends the calls, and emits what the agent waits for.
-    fn ask(&mut self, outcome: &Outcome<'_>, asked: &[Asked], sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn ask(&mut self, outcome: &Outcome<'_>, asked: &[AgentQuestion], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Self { rules, calls, start, shared, .. } = self;
         let context = &mut Context { sink, shared };
         let is_asked_by_call = |call: &Call| {
             let is_in = |names: &[String]| !call.is_declared && names.contains(&call.name);
             if call.name == CONFIRMATION {
-                Some(Way::Confirmed)
+                Some(AnswerForm::Confirmed)
             } else if is_in(&rules.confirm_calls) {
-                Some(Way::Confirmation)
+                Some(AnswerForm::Confirmation)
             } else if is_in(&rules.input_calls) {
-                Some(Way::Values)
+                Some(AnswerForm::Values)
             } else {
                 None
             }
@@ -364,8 +366,8 @@ impl Reader {
             asked.emit(calls, &scene, context)?;
         }
         let waiting = calls.iter().filter(|call| is_complete && !call.is_answered && !call.was_shown_before());
-        let waiting: Vec<Asked> =
-            waiting.filter_map(|call| Some(Asked::of_call(call, is_asked_by_call(call)?))).collect();
+        let waiting: Vec<AgentQuestion> =
+            waiting.filter_map(|call| Some(AgentQuestion::of_call(call, is_asked_by_call(call)?))).collect();
         for asked in waiting {
             asked.emit(calls, &scene, context)?;
         }

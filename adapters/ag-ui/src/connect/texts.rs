@@ -9,7 +9,7 @@ use interlingua_core::model::{MessageType, Role};
 use interlingua_core::text_ledger::TextDigest;
 use interlingua_core::{End, Extra, Fault, Json};
 
-use super::context::{Context, Held, to_metadata};
+use super::context::{Context, HeldEnd, to_metadata};
 use super::frame::{Fields, text_or_json};
 use super::ids::key;
 
@@ -252,7 +252,7 @@ impl Texts {
             }
             if open.kind == MessageType::Message && self.latest == Some(TextDigest::of(&text)) {
                 // What comes next decides.
-                return context.hold(Held::Repetition {
+                return context.hold(HeldEnd::Repetition {
                     key: open.key,
                     role: open.role,
                     metadata: open.metadata,
@@ -281,7 +281,7 @@ impl Texts {
             return context.sink.emit(&AgentEvent::message_finished(&open.id, End::Completed));
         }
         // What only the agent can read comes after the end.
-        context.hold(Held::End {
+        context.hold(HeldEnd::End {
             entity: open.key,
             id: open.id,
             metadata: open.metadata,

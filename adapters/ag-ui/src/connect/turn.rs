@@ -15,10 +15,10 @@ use interlingua_core::{Fault, Json, opaque};
 
 use super::answers::{Answers, source};
 use super::calls::Calls;
-use super::context::Shared;
+use super::context::TurnState;
 use super::ids::key;
 use super::input::{Input, own_id};
-use super::kept::Kept;
+use super::kept::StoredEvents;
 use super::options::UpstreamOptions;
 use super::reader::{Reader, Rules};
 use super::snapshot::Start;
@@ -82,7 +82,7 @@ impl AgUiTurn {
             outputs: input.outputs,
             is_answer,
         };
-        let mut shared = Shared::new(origin, input.ids);
+        let mut shared = TurnState::new(origin, input.ids);
         shared.losses = losses;
         shared.call_ids = stored.clone();
         let reader = Reader {
@@ -92,7 +92,7 @@ impl AgUiTurn {
             approved: approved(turn, &stored),
             shared,
             calls,
-            kept: Kept::new(options.events, turn.protocol_events),
+            kept: StoredEvents::new(options.events, turn.protocol_events),
             texts: Texts::default(),
             asked: Vec::new(),
             is_started: false,

@@ -1,6 +1,6 @@
 //! Content of a turn that a stream does not show, or shows in another form (docs/protocols/ag-ui.md#what-is-lost).
 
-use interlingua_core::contents::{self, Fate, Found};
+use interlingua_core::contents::{self, ContentChange, FoundContent};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::run::Run;
 
@@ -11,7 +11,7 @@ pub(super) fn note(run: &Run, options: &Options, losses: &mut Losses) {
     contents::note(run, losses, |found| fate(found, options));
 }
 
-fn fate(found: &Found<'_>, options: &Options) -> Fate {
+fn fate(found: &FoundContent<'_>, options: &Options) -> ContentChange {
     use ContentKind as K;
     match found.kind {
         K::Reasoning if options.reasoning == ReasoningForm::Drop => {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::{Asks, ClientCapabilities, Media as MediaKinds};
+use interlingua_core::capability::{AskKinds, ClientCapabilities, Media as MediaKinds};
 use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::fallback::Fallback;
 use interlingua_core::sample::{SampleInput, SampleRequest};
@@ -114,7 +114,7 @@ impl ProtocolAdapter for AgUi {
         capabilities.resume = options.event_ids.0;
         capabilities.usage = true;
         capabilities.reasoning = options.reasoning != ReasoningForm::Drop;
-        capabilities.asks = Asks::ALL;
+        capabilities.asks = AskKinds::ALL;
         capabilities.protocol_events = Some(crate::NAME);
         capabilities
     }

@@ -18,7 +18,7 @@ use super::encode::{Encoder, snapshot};
 use super::options::{Busy, History, Start};
 use super::replay::Search;
 use super::request::{RunInput, answer_body};
-use super::thread::{self, Judge, Known};
+use super::thread::{self, ClientKnowledge, Judge};
 use super::writer::Format;
 use super::{Route, fault};
 
@@ -65,7 +65,7 @@ impl StartRun {
     fn run_call(&mut self, mut input: RunInput, latest: Option<&RunView<'_>>) -> Box<RunCall> {
         let options = &self.route.options;
         let latest = latest.filter(|view| view.run().agent == self.route.agent.name);
-        let mut known = latest.map(Known::after).unwrap_or_default();
+        let mut known = latest.map(ClientKnowledge::after).unwrap_or_default();
         let judge = Judge::new(&input);
         let has_failed = latest.is_some_and(|view| thread::has_failed(view.run()));
         let split = thread::split(&mut input, &mut known, has_failed);

@@ -30,7 +30,7 @@ pub(super) struct Labels {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<String>,
     /// The client's knowledge before the run.
-    pub(super) known: Known,
+    pub(super) known: ClientKnowledge,
 }
 
 impl Labels {
@@ -61,7 +61,7 @@ impl Labels {
 /// The knowledge of a thread's client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Known {
+pub(super) struct ClientKnowledge {
     /// Ids of messages, its own and the agent's, oldest first.
     messages: Vec<String>,
     /// Calls, oldest first, and whether they have a result.
@@ -76,7 +76,7 @@ pub(super) struct Known {
     instructions: Option<String>,
 }
 
-impl Known {
+impl ClientKnowledge {
     /// The client's knowledge after a run.
     pub(super) fn after(view: &RunView<'_>) -> Self {
         // This client has not seen runs of another protocol.
@@ -168,7 +168,7 @@ impl Known {
 
 /// The messages of a request, in two parts.
 #[derive(Debug)]
-pub(super) struct Split {
+pub(super) struct SplitMessages {
     /// The messages of the history.
     pub(super) history: Vec<Message>,
     /// The new messages.
@@ -178,7 +178,7 @@ pub(super) struct Split {
 }
 
 /// Notes the instructions of a request, and splits its messages. `has_failed`: the thread's latest run has no answer.
-pub(super) fn split(input: &mut RunInput, known: &mut Known, has_failed: bool) -> Split {
+pub(super) fn split(input: &mut RunInput, known: &mut ClientKnowledge, has_failed: bool) -> SplitMessages {
     let sent = std::mem::take(&mut input.messages);
     let instructions = instructions(&sent);
     let are_known = known.instructions == instructions;
@@ -211,7 +211,7 @@ pub(super) fn split(input: &mut RunInput, known: &mut Known, has_failed: bool) -
     }
 
     known.instructions = instructions;
-    Split { history, new, is_repeated }
+    SplitMessages { history, new, is_repeated }
 }
 
 fn outputs(message: &Message) -> impl Iterator<Item = String> {
@@ -265,7 +265,7 @@ impl Judge {
 
 impl HistoryJudge for Judge {
     fn ends_with(&self, latest: RunView<'_>) -> bool {
-        let known = Known::after(&latest);
+        let known = ClientKnowledge::after(&latest);
         if !self.has_answer {
             // A client that sends what is new and nothing else, unless it asks again what it has asked before.
             return !self.own.iter().any(|id| known.has_message(id));

@@ -9,7 +9,7 @@ use interlingua_core::loss::Loss;
 use interlingua_core::model::{AgentRequest, Body};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, Answer, Driven};
+use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use serde_json::{Value, json};
 
@@ -108,7 +108,7 @@ pub(crate) fn whole_stream(events: &[&str]) -> String {
 }
 
 /// A turn driven over answers.
-pub(crate) fn driven(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> Driven {
+pub(crate) fn driven(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> DrivenTurn {
     let driven = testkit::drive(turn, answers);
     testkit::grammar(&driven.record).expect("the record keeps the grammar");
     driven

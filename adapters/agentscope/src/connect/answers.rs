@@ -84,14 +84,14 @@ impl Answers {
     /// `own_id`: the service's id of the call.
     fn execute(&mut self, item: &Pending, own_id: &str, output: &[Block], is_failed: bool) {
         #[derive(Serialize)]
-        struct Executed<'a> {
+        struct ExecutedCall<'a> {
             r#type: &'static str,
             id: &'a str,
             name: &'a str,
             output: &'a [Block],
             state: &'static str,
         }
-        self.executed.push(Json::from_serialize(&Executed {
+        self.executed.push(Json::from_serialize(&ExecutedCall {
             r#type: "tool_result",
             id: own_id,
             name: &item.name,

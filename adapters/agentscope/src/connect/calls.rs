@@ -11,7 +11,7 @@ use interlingua_core::agent_event::{
 };
 use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::EventSink;
-use interlingua_core::held::Held;
+use interlingua_core::held::BufferedBytes;
 use interlingua_core::model::{MessageType, Role, ToolOutput};
 use interlingua_core::{End, Fault, Json};
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub(super) struct Calls {
     /// The latest call of each of the service's ids.
     by_id: HashMap<String, usize>,
     outputs: HashMap<usize, Output>,
-    pub(super) held: Held,
+    pub(super) held: BufferedBytes,
     /// Ids of the session's calls.
     pub(super) ids: CallIds,
 }

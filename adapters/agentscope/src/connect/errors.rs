@@ -11,7 +11,7 @@ use super::wire::{ReplyError, word};
 
 /// The purpose of a request, where the meaning of a refusal depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RequestPurpose {
     /// A new session.
     Session,
     /// Anything in a session.
@@ -19,7 +19,7 @@ pub(super) enum Asked {
 }
 
 /// The fault in an answer whose status is no success.
-pub(super) fn map_refusal(refusal: &Refusal<'_>, asked: Asked) -> Fault {
+pub(super) fn map_refusal(refusal: &Refusal<'_>, asked: RequestPurpose) -> Fault {
     let lacks_user = refusal.status == 422 && find(refusal.body, b"x-user-id");
     if lacks_user {
         // No client can do anything about it.
@@ -33,13 +33,13 @@ pub(super) fn map_refusal(refusal: &Refusal<'_>, asked: Asked) -> Fault {
     let is_missing = by_class.kind == FaultKind::UpstreamMisconfigured;
     let mut fault = match (refusal.status, asked) {
         (409, _) => busy().with_detail(String::from_utf8_lossy(refusal.body)),
-        (404, Asked::Session) if is_missing => {
+        (404, RequestPurpose::Session) if is_missing => {
             let mut fault = refusal.to_fault();
             "the agent's service does not know the agent, or the credential of its model"
                 .clone_into(&mut fault.message);
             fault
         }
-        (404, Asked::InSession) if is_missing => {
+        (404, RequestPurpose::InSession) if is_missing => {
             let mut fault = refusal.to_fault();
             "the agent's service does not know the session".clone_into(&mut fault.message);
             fault
@@ -88,26 +88,32 @@ mod tests {
             (
                 404,
                 r#"{"detail":"Agent 'a' not found."}"#,
-                Asked::Session,
+                RequestPurpose::Session,
                 K::UpstreamMisconfigured,
                 "does not know the agent",
             ),
             (
                 404,
                 r#"{"detail":"Session 's' not found."}"#,
-                Asked::InSession,
+                RequestPurpose::InSession,
                 K::UpstreamMisconfigured,
                 "know the session",
             ),
-            (409, r#"{"detail":"busy"}"#, Asked::InSession, K::Busy, "still at work"),
-            (422, missing, Asked::InSession, K::UpstreamMisconfigured, "options.user"),
-            (422, r#"{"detail":[{"msg":"no such field"}]}"#, Asked::InSession, K::UpstreamRefused, "no such field"),
-            (401, "{}", Asked::InSession, K::UpstreamCredentials, "refused the gateway's credentials"),
-            (429, "{}", Asked::InSession, K::UpstreamRateLimited, "rate limited"),
-            (500, "Internal Server Error", Asked::InSession, K::AgentFailed, "the agent failed (500)"),
-            (503, "{}", Asked::InSession, K::UpstreamOverloaded, "not available"),
-            (504, "{}", Asked::InSession, K::UpstreamTimeout, "took too long"),
-            (307, "", Asked::InSession, K::UpstreamMisconfigured, "redirects"),
+            (409, r#"{"detail":"busy"}"#, RequestPurpose::InSession, K::Busy, "still at work"),
+            (422, missing, RequestPurpose::InSession, K::UpstreamMisconfigured, "options.user"),
+            (
+                422,
+                r#"{"detail":[{"msg":"no such field"}]}"#,
+                RequestPurpose::InSession,
+                K::UpstreamRefused,
+                "no such field",
+            ),
+            (401, "{}", RequestPurpose::InSession, K::UpstreamCredentials, "refused the gateway's credentials"),
+            (429, "{}", RequestPurpose::InSession, K::UpstreamRateLimited, "rate limited"),
+            (500, "Internal Server Error", RequestPurpose::InSession, K::AgentFailed, "the agent failed (500)"),
+            (503, "{}", RequestPurpose::InSession, K::UpstreamOverloaded, "not available"),
+            (504, "{}", RequestPurpose::InSession, K::UpstreamTimeout, "took too long"),
+            (307, "", RequestPurpose::InSession, K::UpstreamMisconfigured, "redirects"),
         ] {
             let fault = map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None }, asked);
             assert_eq!(fault.kind, kind, "{status} {body}");

@@ -16,12 +16,12 @@ const NOT_READ: &str = "no client of this agent reads such events";
 
 /// The events that only this protocol has: which are stored, and their number.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredEvents {
     is_on: bool,
     count: u32,
 }
 
-impl Kept {
+impl StoredEvents {
     /// `are_read`: some client reads them.
     pub(super) const fn new(option: Events, are_read: bool) -> Self {
         let is_on = match option {

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use interlingua_core::Fault;
 use interlingua_core::agent_event::ContentValue;
 use interlingua_core::data_url::DataUrl;
-use interlingua_core::held::Held;
+use interlingua_core::held::BufferedBytes;
 use interlingua_core::loss::ContentKind;
 use interlingua_core::model::File;
 
@@ -35,7 +35,7 @@ impl MediaBlock {
     }
 
     /// Takes a piece. False: it is no base64.
-    pub(super) fn push(&mut self, piece: &str, held: &mut Held) -> Result<bool, Fault> {
+    pub(super) fn push(&mut self, piece: &str, held: &mut BufferedBytes) -> Result<bool, Fault> {
         held.add(piece.len())?;
         let Ok(bytes) = BASE64.decode(piece) else { return Ok(false) };
         self.bytes.extend(bytes);
@@ -43,7 +43,7 @@ impl MediaBlock {
     }
 
     /// The block is at this URL.
-    pub(super) fn set_url(&mut self, url: &str, held: &mut Held) -> Result<(), Fault> {
+    pub(super) fn set_url(&mut self, url: &str, held: &mut BufferedBytes) -> Result<(), Fault> {
         held.add(url.len())?;
         self.url = Some(url.to_owned());
         Ok(())
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn pieces_with_padding_of_their_own_make_one_block() {
-        let mut held = Held::default();
+        let mut held = BufferedBytes::default();
         let mut block = MediaBlock::new("b", "image/png", None);
         for piece in ["aA==", "aWhv", "bw"] {
             assert!(block.push(piece, &mut held).expect("within the limit"));

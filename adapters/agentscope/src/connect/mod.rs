@@ -23,7 +23,7 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_core::Fault;
-use interlingua_core::capability::{Asks, Cancel, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
+use interlingua_core::capability::{AskKinds, Cancel, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::http_url::Url;
 use interlingua_core::pending::Decision;
@@ -61,7 +61,7 @@ impl Connector for AgentscopeConnector {
         // Tools are the operator's: no request can bring any.
         capabilities.client_tools = false;
         capabilities.decisions = &[Decision::Accept, Decision::Edit, Decision::Reject];
-        capabilities.asks = Asks { approval: true, ..Asks::default() };
+        capabilities.asks = AskKinds { approval: true, ..AskKinds::default() };
         capabilities.input_media = Media::ALL;
         capabilities.output_media = Media::ALL;
         capabilities.cancel = Cancel::Request;

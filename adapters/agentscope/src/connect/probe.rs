@@ -75,10 +75,10 @@ impl Probe {
         #[derive(Deserialize)]
         struct Agent {
             id: String,
-            data: Named,
+            data: NamedEntry,
         }
         #[derive(Deserialize)]
-        struct Named {
+        struct NamedEntry {
             #[serde(default)]
             name: String,
         }

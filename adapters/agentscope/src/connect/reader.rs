@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use super::answers::ItemSource;
 use super::calls::{Calls, OutputEnd};
 use super::errors::reply_error;
-use super::kept::Kept;
+use super::kept::StoredEvents;
 use super::media::{self, MediaBlock, Source};
 use super::wire::{Event, ReplyError, TextDelta, Usage, asked_calls, object, word};
 
@@ -40,7 +40,7 @@ pub(super) enum Skip {
 
 /// The condition for the reply to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum Continuation {
     /// More of the stream.
     Events,
     /// The session's messages: the stream no longer contains the reply, or does not say whether the reply continues.
@@ -52,7 +52,7 @@ pub(super) enum Wants {
 /// Reads one reply.
 pub(super) struct Reader {
     pub(super) skip: Skip,
-    pub(super) wants: Wants,
+    pub(super) wants: Continuation,
     /// The reply. Empty: it is not known yet.
     pub(super) reply: String,
     /// A reply of before.
@@ -78,7 +78,7 @@ pub(super) struct Reader {
     unescaped: String,
     open_media: Vec<MediaBlock>,
     pub(super) emitted_media: Vec<String>,
-    pub(super) kept: Kept,
+    pub(super) kept: StoredEvents,
     pub(super) losses: Losses,
     /// The turn ended with questions.
     pub(super) is_waiting: bool,
@@ -89,10 +89,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(kept: Kept) -> Self {
+    pub(super) fn new(kept: StoredEvents) -> Self {
         Self {
             skip: Skip::UntilReply,
-            wants: Wants::Events,
+            wants: Continuation::Events,
             reply: String::new(),
             old_reply: String::new(),
             awaited: Vec::new(),
@@ -117,7 +117,7 @@ impl Reader {
 
     /// Reads an event. `data`: as it came.
     pub(super) fn read(&mut self, event: &Event<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
-        if self.wants != Wants::Events || self.ended {
+        if self.wants != Continuation::Events || self.ended {
             return Ok(());
         }
         if self.is_new(word(&event.kind), word(&event.id), word(&event.reply_id)) {
@@ -129,7 +129,7 @@ impl Reader {
 
     /// Reads a piece of a block of text.
     pub(super) fn read_delta(&mut self, event: &TextDelta<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        if self.wants != Wants::Events || self.ended {
+        if self.wants != Continuation::Events || self.ended {
             return Ok(());
         }
         if self.is_new(event.kind, event.id, event.reply_id) {
@@ -190,7 +190,7 @@ impl Reader {
             _ => !reply.is_empty() && reply != self.reply,
         };
         if is_end && !is_other && !self.old_ends.iter().any(|old| old == id) {
-            self.wants = Wants::Messages;
+            self.wants = Continuation::Messages;
             self.old_ends.push(id.to_owned());
         }
         true
@@ -319,7 +319,7 @@ impl Reader {
             return self.finish(End::Completed, None, sink);
         }
         // Others run, or wait for the answer without an event of their own. Only the session knows when it has stopped.
-        self.wants = Wants::Messages;
+        self.wants = Continuation::Messages;
         Ok(())
     }
 
@@ -357,7 +357,7 @@ impl Reader {
     ) -> Result<(), Fault> {
         if self.has_next && !matches!(reason, "error" | "interrupted") {
             self.calls.close(sink)?;
-            self.wants = Wants::NextReply;
+            self.wants = Continuation::NextReply;
             return Ok(());
         }
         let end = match reason {
@@ -418,7 +418,7 @@ impl Reader {
 
     /// The stream was cut, or is left: it is read again from its beginning.
     pub(super) fn restart(&mut self) {
-        self.wants = Wants::Events;
+        self.wants = Continuation::Events;
         if self.skip == Skip::Nothing {
             self.skip = if self.last.is_empty() { Skip::UntilReply } else { Skip::UntilLast };
         }
@@ -428,7 +428,7 @@ impl Reader {
     pub(super) fn next_reply(&mut self) {
         self.old_reply = std::mem::take(&mut self.reply);
         self.last.clear();
-        (self.skip, self.wants) = (Skip::UntilReply, Wants::Events);
+        (self.skip, self.wants) = (Skip::UntilReply, Continuation::Events);
         (self.blocks, self.blocks_before, self.usage_before) = (0, 0, Usage::default());
         self.has_next = false;
     }

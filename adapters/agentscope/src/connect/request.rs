@@ -139,12 +139,12 @@ pub(super) enum BlockSource {
 
 /// The words of a turn, and the id of the last message, behind which the reply stands.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct TurnText {
     pub(super) input: Json,
     pub(super) last_id: String,
 }
 
-impl Words {
+impl TurnText {
     /// The messages of a turn, with those of earlier turns if there are any in it. None: there are no words in it.
     pub(super) fn read(turn: &TurnRequest<'_>, run: &str, losses: &mut Losses) -> Option<Self> {
         let mut messages = Vec::new();

@@ -22,13 +22,13 @@ use interlingua_core::{Extra, Fault, FaultKind, Json, sse};
 use serde::Serialize;
 
 use super::answers::Answers;
-use super::errors::{self, Asked};
-use super::kept::Kept;
+use super::errors::{self, RequestPurpose};
+use super::kept::StoredEvents;
 use super::options::UpstreamOptions;
-use super::reader::{Reader, Skip, Wants};
-use super::request::{Service, Words, note_losses};
+use super::reader::{Continuation, Reader, Skip};
+use super::request::{Service, TurnText, note_losses};
 use super::state::{SessionState, WaitingReply, storable};
-use super::whole::Found;
+use super::whole::ReplyState;
 use super::wire::{Event, Page, TextDelta, field, object, word};
 
 /// Consecutive resumptions of a stream without progress.
@@ -67,7 +67,7 @@ pub(super) struct AgentscopeTurn {
     /// The bodies to post, in order.
     posts: VecDeque<Json>,
     /// The message to post once the answers were accepted.
-    words: Option<Words>,
+    words: Option<TurnText>,
     /// The id of the last message that was posted.
     asked: String,
     answers: bool,
@@ -96,11 +96,11 @@ impl AgentscopeTurn {
         note_losses(turn.request, &mut losses);
         let answers = Answers::read(turn, &stored.call_ids, &mut losses)?;
         let run = turn.request.id.as_deref().unwrap_or("run");
-        let words = Words::read(turn, run, &mut losses);
+        let words = TurnText::read(turn, run, &mut losses);
 
         // Earlier turns in the input: the session that held them is not used.
         let session = stored.session.clone().filter(|_| turn.history.is_empty());
-        let mut reader = Reader::new(Kept::new(options.events, turn.protocol_events));
+        let mut reader = Reader::new(StoredEvents::new(options.events, turn.protocol_events));
         reader.losses = losses;
         reader.calls.ids = stored.call_ids.clone();
         reader.old_reply = stored.reply.clone().filter(|_| session.is_some()).unwrap_or_default();
@@ -241,23 +241,23 @@ impl AgentscopeTurn {
     fn read_page(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let page: Page<'_> = object(body).ok_or_else(|| garbage(body))?;
         match self.reader.read_page(&page, &self.asked, sink)? {
-            Found::Reply => self.go_on(),
+            ReplyState::Reply => self.go_on(),
             // The stream has the rest.
-            Found::AtWork if self.was_cut || self.may_be_foreign() => {
+            ReplyState::AtWork if self.was_cut || self.may_be_foreign() => {
                 (self.was_cut, self.looks) = (false, 0);
                 self.reader.restart();
                 self.step = Some(Step::Listen);
             }
-            Found::AtWork => {
+            ReplyState::AtWork => {
                 self.looks += 1;
                 self.repeats = self.repeats.min(8);
                 (self.pause, self.step) = (Some(self.next_pause()), Some(Step::Read));
             }
             // What an answer begins may not have begun.
-            Found::Nothing if self.repeats < MAX_LOOKS => {
+            ReplyState::Nothing if self.repeats < MAX_LOOKS => {
                 (self.pause, self.step) = (Some(self.next_pause()), Some(Step::Read));
             }
-            Found::Nothing => {
+            ReplyState::Nothing => {
                 let message = "the agent broke off its answer";
                 return Err(Fault::new(FaultKind::UpstreamTruncated, message).with_detail("the session is not at work"));
             }
@@ -371,7 +371,7 @@ impl AgentTurn for AgentscopeTurn {
     }
 
     fn leaves_answer(&self) -> bool {
-        self.sent == Step::Listen && self.reader.wants != Wants::Events
+        self.sent == Step::Listen && self.reader.wants != Continuation::Events
     }
 
     fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
@@ -397,13 +397,13 @@ impl AgentTurn for AgentscopeTurn {
             return Err(garbage(b""));
         }
         match self.reader.wants {
-            Wants::Events => self.resume(&Fault::new(FaultKind::UpstreamTruncated, "the stream has ended")),
-            Wants::Messages => {
+            Continuation::Events => self.resume(&Fault::new(FaultKind::UpstreamTruncated, "the stream has ended")),
+            Continuation::Messages => {
                 self.repeats = 0;
                 self.step = Some(Step::Read);
                 Ok(())
             }
-            Wants::NextReply => {
+            Continuation::NextReply => {
                 self.go_on();
                 Ok(())
             }
@@ -429,7 +429,7 @@ impl AgentTurn for AgentscopeTurn {
     }
 
     fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
-        let asked = if self.sent == Step::Create { Asked::Session } else { Asked::InSession };
+        let asked = if self.sent == Step::Create { RequestPurpose::Session } else { RequestPurpose::InSession };
         errors::map_refusal(refusal, asked)
     }
 

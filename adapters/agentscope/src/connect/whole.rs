@@ -18,7 +18,7 @@ use super::wire::{Block, DataSource, Page, StoredMessage, object, word};
 
 /// The state of the reply according to the session's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ReplyState {
     /// It has ended, or waits: all of it was emitted.
     Reply,
     /// The session is at work.
@@ -29,8 +29,13 @@ pub(super) enum Found {
 
 impl Reader {
     /// Emits the reply from the session's messages, if it is complete. `asked`: the id of the message that it answers.
-    pub(super) fn read_page(&mut self, page: &Page<'_>, asked: &str, sink: &mut dyn EventSink) -> Result<Found, Fault> {
-        let absent = if page.is_running { Found::AtWork } else { Found::Nothing };
+    pub(super) fn read_page(
+        &mut self,
+        page: &Page<'_>,
+        asked: &str,
+        sink: &mut dyn EventSink,
+    ) -> Result<ReplyState, Fault> {
+        let absent = if page.is_running { ReplyState::AtWork } else { ReplyState::Nothing };
         let Some(reply) = self.find(page, asked) else { return Ok(absent) };
         let blocks: Vec<(Block<'_>, &RawValue)> =
             reply.content.iter().filter_map(|raw| Some((object::<Block<'_>>(raw.get().as_bytes())?, *raw))).collect();
@@ -60,7 +65,7 @@ impl Reader {
         self.is_waiting = !has_ended;
         let reason = if has_ended { word(&reply.finished_reason) } else { "" };
         self.end_whole(reason, reply.error.0, sink)?;
-        Ok(Found::Reply)
+        Ok(ReplyState::Reply)
     }
 
     /// The reply: by its id, or the first one behind the message that it answers.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::capability::{Cancel, HistoryNeed, ToolOutputs};
 use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::fault::FaultKind;
@@ -168,7 +168,7 @@ fn a_session_that_the_service_has_forgotten_is_made_again_with_the_history() {
     // What waited there cannot be answered any more.
     let mut session = Session::new(&json!({}));
     let asked = session.drive(&says("hi"), &[], [created(), started(), open(&asking())]);
-    let (request, items) = answering(&asked, &Decided::new(Decision::Accept));
+    let (request, items) = answering(&asked, &CheckedDecision::new(Decision::Accept));
     let turn = session.turn(&request, &items);
     let gone = refusal(turn.as_ref(), 404, "{}");
     let outcome = session.drive(&request, &items, [gone]);
@@ -188,11 +188,11 @@ fn asking() -> String {
 
 #[test]
 fn each_decision_becomes_a_confirmation() {
-    let with = |decision, arguments: Option<&str>, text: Option<&str>, payload: Option<&str>| Decided {
+    let with = |decision, arguments: Option<&str>, text: Option<&str>, payload: Option<&str>| CheckedDecision {
         arguments: arguments.map(str::to_owned),
         text: text.map(str::to_owned),
         payload: payload.and_then(Json::parse),
-        ..Decided::new(decision)
+        ..CheckedDecision::new(decision)
     };
     let call = |input: &str| {
         json!({ "type": "tool_call", "id": "c1", "name": "delete", "input": input, "state": "asking",
@@ -252,10 +252,9 @@ fn decisions_outputs_and_words_of_one_request_are_sent_one_after_the_other() {
     let mut input: Vec<_> = items
         .iter()
         .map(|item| match item.name.as_str() {
-            "locate" => {
-                Decided { text: Some("here".to_owned()), ..Decided::new(Decision::Respond) }.message(item, false)
-            }
-            _ => Decided::new(Decision::Accept).message(item, true),
+            "locate" => CheckedDecision { text: Some("here".to_owned()), ..CheckedDecision::new(Decision::Respond) }
+                .message(item, false),
+            _ => CheckedDecision::new(Decision::Accept).message(item, true),
         })
         .collect();
     input.push(interlingua_core::model::Message::user("and be quick"));
@@ -292,14 +291,14 @@ fn decisions_outputs_and_words_of_one_request_are_sent_one_after_the_other() {
 fn an_answer_that_decides_nothing_is_refused() {
     let mut session = Session::new(&json!({}));
     let asked = session.drive(&says("hi"), &[], [created(), started(), open(&asking())]);
-    let (_, items) = answering(&asked, &Decided::new(Decision::Accept));
+    let (_, items) = answering(&asked, &CheckedDecision::new(Decision::Accept));
     let data = json!({ "approval_request_id": items[0].id, "approve": "perhaps" });
     let body = json!({ "input": [{ "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] }] });
     let fault = session.try_turn(&request(&body), &items).err().expect("a fault");
     assert_eq!((fault.kind, fault.code()), (FaultKind::Invalid, interlingua_core::answer::UNDECIDED));
 
     // What somebody else answered waits for nothing.
-    let (request, items) = answering(&asked, &Decided::new(Decision::Accept));
+    let (request, items) = answering(&asked, &CheckedDecision::new(Decision::Accept));
     let outcome = session.drive(&request, &items, [status("idle")]);
     assert_eq!(outcome.end(), "failed NOT_WAITING: the agent does not wait for an answer any more");
 }

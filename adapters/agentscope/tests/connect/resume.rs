@@ -1,7 +1,7 @@
 //! Streams that are cut, that arrive too late, and that do not say whether a reply continues: no event is lost, none is
 //! emitted twice.
 
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::pending::Decision;
 use interlingua_core::testkit::Answer;
 use interlingua_core::{Fault, FaultKind};
@@ -219,7 +219,7 @@ fn a_reply_that_waits_while_others_of_its_calls_run_is_read_when_it_stops() {
     whole["messages"][0]["content"].as_array_mut().expect("a list").extend(more);
     whole["messages"][0]["finished_at"] = json!("now");
     whole["messages"][0]["usage"] = json!({ "input_tokens": 9, "output_tokens": 5 });
-    let (request, items) = answering(&asked, &Decided::new(Decision::Reject));
+    let (request, items) = answering(&asked, &CheckedDecision::new(Decision::Reject));
     let late = frames(&[
         r#"REQUIRE_USER_CONFIRM {"id":"ask","tool_calls":[]}"#,
         r#"REPLY_END {"id":"z","finished_reason":"completed"}"#,

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use interlingua_agentscope::{AgentscopeUpstream, UpstreamOptions};
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, Refusal, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::{AgentRequest, Body, Message};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, Answer, Driven};
+use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use interlingua_core::{Fault, Json};
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ impl Session {
 }
 
 /// A request that decides about the only item that waits.
-pub(crate) fn answering(waiting: &Outcome, decided: &Decided) -> (AgentRequest, Vec<Pending>) {
+pub(crate) fn answering(waiting: &Outcome, decided: &CheckedDecision) -> (AgentRequest, Vec<Pending>) {
     let items = waiting.driven.record.run().pending();
     let [item] = items.as_slice() else { panic!("one item: {items:?}") };
     (answers_of(vec![decided.message(item, true)]), items)
@@ -95,7 +95,7 @@ pub(crate) fn answers_of(input: Vec<Message>) -> AgentRequest {
 
 /// The outcome of a turn.
 pub(crate) struct Outcome {
-    pub(crate) driven: Driven,
+    pub(crate) driven: DrivenTurn,
     pub(crate) turn: Box<dyn AgentTurn>,
 }
 
@@ -119,7 +119,7 @@ impl Outcome {
 }
 
 /// A turn driven over answers.
-pub(crate) fn driven(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> Driven {
+pub(crate) fn driven(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> DrivenTurn {
     let driven = testkit::drive(turn, answers);
     testkit::grammar(&driven.record).expect("the record keeps the grammar");
     driven

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use interlingua_agentscope::{AgentscopeUpstream, UpstreamOptions};
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::UpstreamAdapter;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::{Decision, Pending};
@@ -106,13 +106,14 @@ fn each_recorded_reply_becomes_a_run() {
 #[test]
 fn a_recorded_approval_is_answered_as_recorded() {
     let mut tales = String::new();
-    let edited = Decided { arguments: Some(r#"{"path":"b.txt"}"#.to_owned()), ..Decided::new(Decision::Edit) };
+    let edited =
+        CheckedDecision { arguments: Some(r#"{"path":"b.txt"}"#.to_owned()), ..CheckedDecision::new(Decision::Edit) };
     for (name, answer, decided) in [
-        ("approval", "approval-accept", Decided::new(Decision::Accept)),
-        ("approval2", "approval2-reject", Decided::new(Decision::Reject)),
+        ("approval", "approval-accept", CheckedDecision::new(Decision::Accept)),
+        ("approval2", "approval2-reject", CheckedDecision::new(Decision::Reject)),
         ("approval3", "approval3-edit", edited),
         // The reply was over when its stream was opened.
-        ("approval4", "approval4-late", Decided::new(Decision::Accept)),
+        ("approval4", "approval4-late", CheckedDecision::new(Decision::Accept)),
     ] {
         let mut session = session(name);
         let asked = first(&mut session, name, "approval please");
@@ -143,7 +144,7 @@ fn an_output_of_the_client_is_sent_as_recorded() {
     let asked = first(&mut session, "client-tool", "client tool please");
     let items = asked.driven.record.run().pending();
     assert_eq!(items[0].kind, pending::PendingKind::Tool);
-    let output = Decided { text: Some("48.85,2.35".to_owned()), ..Decided::new(Decision::Respond) };
+    let output = CheckedDecision { text: Some("48.85,2.35".to_owned()), ..CheckedDecision::new(Decision::Respond) };
     let request = answers_of(vec![output.message(&items[0], false)]);
     let outcome = play(&mut session, "client-tool-output", &request, &items);
     // The client knows its own output.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use interlingua_core::Out;
 use interlingua_core::answer::chat::{AskedItem, reason_line};
 use interlingua_core::call::RunView;
-use interlingua_core::contents::Extent;
+use interlingua_core::contents::LossScope;
 use interlingua_core::event::End;
 use interlingua_core::loss::ContentKind;
 use interlingua_core::pending::{Pending, PendingKind};
@@ -18,7 +18,7 @@ use crate::echo::Echo;
 use crate::fault::ApiError;
 use crate::losses;
 use crate::options::Options;
-use crate::serve::Shared;
+use crate::serve::MountedRoute;
 use crate::wire::{self, StopDetails, Usage};
 
 /// Why an answer ended.
@@ -88,9 +88,9 @@ impl State {
 
     /// Notes what the answer does not show.
     fn note_losses(&mut self, run: &Run, has_failed: bool) {
-        let extent = Extent::new(has_failed, self.target == Target::Stream);
+        let extent = LossScope::new(has_failed, self.target == Target::Stream);
         losses::note(run, extent, &self.echo, &self.shared, &mut self.losses);
-        if extent == Extent::UntilError {
+        if extent == LossScope::UntilError {
             for _ in std::mem::take(&mut self.held) {
                 self.losses.lost(ContentKind::ClientCall, "the agent failed before it was clear who runs the call");
             }
@@ -127,7 +127,7 @@ impl State {
 
 /// A message that asks what is open, and nothing else: the agent was not called. `asks_again`: why it does.
 pub(crate) fn write_question(
-    shared: &Arc<Shared>,
+    shared: &Arc<MountedRoute>,
     echo: &Echo,
     (view, asks_again): (RunView<'_>, Option<&str>),
     target: Target,

@@ -27,7 +27,7 @@ use interlingua_core::{Extra, Json, Out};
 
 use crate::echo::{Echo, Thinking};
 use crate::fault::ApiError;
-use crate::serve::Shared;
+use crate::serve::MountedRoute;
 use crate::wire::{Answer, MESSAGE_PREFIX};
 use arguments::CallStream;
 use blocks::{Blocks, Kind};
@@ -48,7 +48,7 @@ pub(crate) struct Encoder {
 
 /// The part that was sent so far. Covers one message at a time.
 struct State {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     echo: Echo,
     target: Target,
     request_id: Option<String>,
@@ -85,7 +85,7 @@ enum Shape {
 
 impl Encoder {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<MountedRoute>,
         echo: Echo,
         agent: &str,
         target: Target,
@@ -128,7 +128,7 @@ impl Encoder {
     /// # Errors
     /// The error that the run ended with.
     pub(crate) fn write_message<'r>(
-        shared: Arc<Shared>,
+        shared: Arc<MountedRoute>,
         view: RunView<'r>,
         lost: &mut Losses,
         out: &mut Out,
@@ -159,7 +159,7 @@ impl Encoder {
     }
 
     /// The blocks of the last turn of a run, as a client with these settings was shown them.
-    pub(crate) fn last_turn(shared: Arc<Shared>, view: RunView<'_>) -> Vec<Json> {
+    pub(crate) fn last_turn(shared: Arc<MountedRoute>, view: RunView<'_>) -> Vec<Json> {
         let run = view.run();
         let echo = Echo::from_labels(&view.info.labels, &run.agent);
         let mut encoder = Self::new(shared, echo, &run.agent, Target::Whole, None);

@@ -8,19 +8,19 @@ use interlingua_core::token_estimate;
 use interlingua_core::tree::Node;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
 
-use super::{ResponseHeaders, Shared};
+use super::{MountedRoute, ResponseHeaders};
 use crate::decode::{MessagesRequest, Purpose};
 use crate::wire::InputTokens;
 
 /// Counts the tokens of a request.
 pub(crate) struct Count {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     headers: ResponseHeaders,
     tokens: usize,
 }
 
 impl Count {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>) -> Self {
         Self { shared, headers: ResponseHeaders::default(), tokens: 0 }
     }
 }

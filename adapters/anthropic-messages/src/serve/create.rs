@@ -17,7 +17,7 @@ use interlingua_core::{
     Call, Delivery, Fault, FaultKind, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread,
 };
 
-use super::{ResponseHeaders, Shared};
+use super::{MountedRoute, ResponseHeaders};
 use crate::decode::{self, MessagesRequest, Purpose, ThreadParam, thread_not_found};
 use crate::echo::Echo;
 use crate::encode::{self, Encoder, Target};
@@ -27,7 +27,7 @@ use crate::wire::{self, MESSAGE_PREFIX};
 
 /// Creates a message.
 pub(crate) struct Create {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     headers: ResponseHeaders,
     run: Option<RunId>,
     /// The session that the request names.
@@ -47,7 +47,7 @@ pub(crate) struct Create {
 }
 
 impl Create {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>) -> Self {
         Self {
             shared,
             headers: ResponseHeaders::default(),

@@ -21,12 +21,12 @@ use crate::options::{Options, Reasoning};
 
 /// A mounted route.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct MountedRoute {
     pub(crate) options: Options,
     pub(crate) models: ModelNames,
 }
 
-impl Shared {
+impl MountedRoute {
     /// The display of reasoning for a client that requested this one.
     pub(crate) const fn thinking(&self, asked: Thinking) -> Thinking {
         match self.options.reasoning {

@@ -7,7 +7,7 @@ use interlingua_core::fallback::ErrorWriter as _;
 use interlingua_core::model_list::ModelList;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
 
-use super::{ResponseHeaders, Shared};
+use super::{MountedRoute, ResponseHeaders};
 
 /// The length of a page, and the longest one.
 const PAGE: usize = 20;
@@ -15,7 +15,7 @@ const MAX_PAGE: usize = 1000;
 
 /// Lists models, or describes one.
 pub(crate) struct Models {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     headers: ResponseHeaders,
     /// Id of the model in the path. `None`: list them.
     one: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>) -> Self {
         Self { shared, headers: ResponseHeaders::default(), one: None, limit: PAGE, after: None, before: None }
     }
 }

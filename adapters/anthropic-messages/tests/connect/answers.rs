@@ -13,20 +13,20 @@ const CARRIED: &[Feature] = &[Feature::Text, Feature::Reasoning, Feature::Client
 
 /// Something said: its sort, and the text or the call.
 #[derive(Clone, Debug, PartialEq)]
-enum Said {
+enum Utterance {
     Text(&'static str, String),
     Call(ToolCall),
 }
 
 /// The content of a record, in order. There are no empty blocks.
-fn said(record: &Record) -> Vec<Said> {
-    let mut all: Vec<Said> = Vec::new();
+fn said(record: &Record) -> Vec<Utterance> {
+    let mut all: Vec<Utterance> = Vec::new();
     for message in record.run().messages.iter().map(|message| message.to_model()) {
-        all.extend(message.calls().map(Said::Call));
+        all.extend(message.calls().map(Utterance::Call));
         for content in &message.content {
             let sort = if message.kind == MessageType::Reasoning { "thinking" } else { "text" };
             match &content.body {
-                Body::Text(text) if !text.is_empty() => all.push(Said::Text(sort, text.clone())),
+                Body::Text(text) if !text.is_empty() => all.push(Utterance::Text(sort, text.clone())),
                 _ => {}
             }
         }
@@ -35,7 +35,7 @@ fn said(record: &Record) -> Vec<Said> {
 }
 
 /// The same as a server of this protocol streams it.
-fn written(said: &[Said], usage: Option<&str>) -> String {
+fn written(said: &[Utterance], usage: Option<&str>) -> String {
     let halves = |text: &str| {
         let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);
         [text[..middle].to_owned(), text[middle..].to_owned()]
@@ -44,11 +44,11 @@ fn written(said: &[Said], usage: Option<&str>) -> String {
     let mut has_calls = false;
     for (index, said) in said.iter().enumerate() {
         let (block, kind, field, text) = match said {
-            Said::Text("thinking", text) => {
+            Utterance::Text("thinking", text) => {
                 (json!({ "type": "thinking", "thinking": "" }), "thinking_delta", "thinking", text)
             }
-            Said::Text(_, text) => (json!({ "type": "text", "text": "" }), "text_delta", "text", text),
-            Said::Call(call) => {
+            Utterance::Text(_, text) => (json!({ "type": "text", "text": "" }), "text_delta", "text", text),
+            Utterance::Call(call) => {
                 has_calls = true;
                 let block = json!({ "type": "tool_use", "id": call.call_id, "name": call.name, "input": {} });
                 (block, "input_json_delta", "partial_json", &call.arguments)

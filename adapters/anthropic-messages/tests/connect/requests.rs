@@ -1,6 +1,6 @@
 //! The request for a canonical request.
 
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs};
 use interlingua_core::pending::{Decision, Pending};
 use interlingua_core::testkit::{self, Answer};
@@ -272,7 +272,7 @@ fn approvals_are_sent_as_text() {
         .expect("an item");
     let asked = json!({ "type": "mcp_approval_request", "role": "assistant", "content": [{ "type": "data",
         "data": { "id": "p1", "name": "send_mail", "arguments": "{\"to\":\"a\"}" } }] });
-    let answer = serde_json::to_value(Decided::new(Decision::Accept).message(&item, false)).expect("JSON");
+    let answer = serde_json::to_value(CheckedDecision::new(Decision::Accept).message(&item, false)).expect("JSON");
     let request = json!({ "input": [said("user", "mail"), asked, answer] });
     let (sent, losses) = sent_with_losses("{}", &request);
     assert_eq!(sent["messages"][1]["content"][0]["text"], "I ask for approval of send_mail with {\"to\":\"a\"}.");

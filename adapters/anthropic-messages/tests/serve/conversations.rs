@@ -7,7 +7,7 @@ use interlingua_core::testkit::{self, TestRun};
 use interlingua_core::{Call, End, Fault, FaultKind, Next, Out, Record, Reply, RunCall, Thread};
 use serde_json::{Value, json};
 
-use crate::support::{RunBuilder, Sent, route};
+use crate::support::{RunBuilder, SentRequest, route};
 
 fn body(messages: Value, more: Value) -> String {
     let mut body = json!({ "model": "demo", "max_tokens": 10, "messages": messages });
@@ -71,22 +71,22 @@ fn a_session_has_the_first_name_that_is_there() {
 }
 
 /// A run, and what it is to the engine.
-struct Answered {
+struct AnsweredRun {
     record: Record,
     info: RunInfo,
 }
 
-fn answered(more: Value, build: impl FnOnce(&mut RunBuilder)) -> (Answered, Vec<Value>) {
+fn answered(more: Value, build: impl FnOnce(&mut RunBuilder)) -> (AnsweredRun, Vec<Value>) {
     let mut run = RunBuilder::begin();
     build(&mut run);
     let record = run.finish(End::Completed);
     let mut sent = route("{}").create(&body(json!([user("a")]), more));
     let info = sent.info(&record);
     let blocks = sent.whole(&record).json()["content"].as_array().cloned().expect("blocks");
-    (Answered { record, info }, blocks)
+    (AnsweredRun { record, info }, blocks)
 }
 
-fn fits(answered: &Answered, messages: Value) -> bool {
+fn fits(answered: &AnsweredRun, messages: Value) -> bool {
     let sent = route("{}").create(&body(messages, json!({})));
     let run = TestRun::with_info(&answered.record, answered.info.clone());
     resent(sent.run_call()).judge.ends_with(run.view())
@@ -182,7 +182,7 @@ fn a_result_without_its_call_is_an_answer_to_what_waits() {
 }
 
 /// Sends the reply to the lookup of a thread.
-fn continued(sent: &mut Sent, answered: &Answered) -> Result<RunCall, Fault> {
+fn continued(sent: &mut SentRequest, answered: &AnsweredRun) -> Result<RunCall, Fault> {
     let run = TestRun::with_info(&answered.record, answered.info.clone());
     match sent.exchange.reply(Reply::Run(run.view()), &mut Out::new())? {
         Next::Call(Call::Run(call)) => Ok(*call),
@@ -231,7 +231,7 @@ fn what_a_thread_asked_is_answered_in_words() {
 
 #[test]
 fn clients_learn_that_they_have_to_send_a_lost_thread_again() {
-    let error_code = |mut sent: Sent, fault: Option<&Fault>| {
+    let error_code = |mut sent: SentRequest, fault: Option<&Fault>| {
         let reply = sent.fail(fault);
         (reply.status, reply.json()["error"]["details"]["error_code"].as_str().unwrap_or_default().to_owned())
     };

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::strict;
-use crate::support::{Sent, route, transcript};
+use crate::support::{SentRequest, route, transcript};
 
 /// Options that change the output.
 const OPTIONS: &[&str] = &[
@@ -32,7 +32,7 @@ fn request(stream: bool) -> String {
     .to_string()
 }
 
-fn send(options: &str, stream: bool) -> Sent {
+fn send(options: &str, stream: bool) -> SentRequest {
     route(options).create(&request(stream))
 }
 

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 /// The content of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct StreamContent {
     /// The message, as a whole answer has it. Null: the stream ended with an error.
     pub(crate) message: Value,
     pub(crate) error: Value,
 }
 
 /// Reads a stream to its end.
-pub(crate) fn read(body: &str) -> Read {
+pub(crate) fn read(body: &str) -> StreamContent {
     let mut reader = Reader::default();
     for frame in interlingua_core::testkit::laws::frames(body) {
         let event: Value = serde_json::from_str(&frame.data).expect("JSON");
@@ -23,9 +23,9 @@ pub(crate) fn read(body: &str) -> Read {
     assert!(reader.is_over != reader.error.is_object(), "the stream has one end: {body}");
     if reader.is_over {
         reader.message["content"] = json!(reader.blocks);
-        return Read { message: reader.message, error: Value::Null };
+        return StreamContent { message: reader.message, error: Value::Null };
     }
-    Read { message: Value::Null, error: reader.error }
+    StreamContent { message: Value::Null, error: reader.error }
 }
 
 #[derive(Default)]

@@ -4,7 +4,7 @@ use interlingua_anthropic_messages::AnthropicMessages;
 use interlingua_core::testkit::{self, TestRoute};
 use serde_json::Value;
 
-pub(crate) use interlingua_core::testkit::{RunBuilder, Sent};
+pub(crate) use interlingua_core::testkit::{RunBuilder, SentRequest};
 
 pub(crate) fn route(options: &str) -> TestRoute {
     TestRoute::new::<AnthropicMessages>("/anthropic", "/v1/messages", options)

@@ -9,7 +9,7 @@ use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
 use interlingua_core::connector::EventSink;
-use interlingua_core::held::Held;
+use interlingua_core::held::BufferedBytes;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{End, Extra, Fault, Json};
@@ -51,7 +51,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn push(&mut self, list: &RawValue, held: &mut Held) -> Result<(), Fault> {
+    pub(super) fn push(&mut self, list: &RawValue, held: &mut BufferedBytes) -> Result<(), Fault> {
         held.add(list.get().len())?;
         self.has_come = true;
         match serde_json::from_str::<Vec<Json>>(list.get()) {
@@ -89,7 +89,7 @@ const TEXTS: [&str; 3] = ["text", "summary", "thinking"];
 
 impl Details {
     /// Reads the details of a chunk. A text that continues the last one is appended to it. Returns the new text.
-    pub(super) fn push(&mut self, list: &RawValue, held: &mut Held) -> Result<String, Fault> {
+    pub(super) fn push(&mut self, list: &RawValue, held: &mut BufferedBytes) -> Result<String, Fault> {
         held.add(list.get().len())?;
         self.has_come = true;
         let mut new = String::new();
@@ -171,7 +171,7 @@ impl ExecutedTools {
     }
 
     /// Takes the entries of a chunk. One that was there before is known by its index, and gets its output later.
-    pub(super) fn push(&mut self, list: &RawValue, held: &mut Held) -> Result<(), Fault> {
+    pub(super) fn push(&mut self, list: &RawValue, held: &mut BufferedBytes) -> Result<(), Fault> {
         held.add(list.get().len())?;
         for entry in serde_json::from_str::<Vec<Extra>>(list.get()).unwrap_or_default() {
             let known = entry.get("index").and_then(|index| {
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn details_of_reasoning_are_joined_as_they_came() {
-        let (mut details, mut held) = (Details::default(), Held::default());
+        let (mut details, mut held) = (Details::default(), BufferedBytes::default());
         let mut push = |text: &str| details.push(&raw(text), &mut held).expect("small");
         assert_eq!(push(r#"[{"type":"reasoning.text","text":"I ","index":0,"signature":null}]"#), "I ");
         assert_eq!(push(r#"[{"type":"reasoning.text","text":"see","index":0,"signature":"s"}]"#), "see");

@@ -5,7 +5,7 @@
 use interlingua_core::agent_event::{AgentEvent, CallPart, JsonRef, MessageEvent};
 use interlingua_core::client_tool::{FREE_TEXT_END, FREE_TEXT_START, push_escaped};
 use interlingua_core::connector::EventSink;
-use interlingua_core::held::Held;
+use interlingua_core::held::BufferedBytes;
 use interlingua_core::model::MessageType;
 use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::wire_names::{self, OriginalNames};
@@ -21,7 +21,7 @@ pub(super) struct Output<'a> {
     pub(super) ids: &'a mut TurnIds,
     pub(super) losses: &'a mut Losses,
     /// Counts what waits for a name.
-    pub(super) held: &'a mut Held,
+    pub(super) held: &'a mut BufferedBytes,
     pub(super) sink: &'a mut dyn EventSink,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Call {
     arguments: String,
     /// The number of bytes of `arguments` that were emitted.
     emitted: usize,
-    extent: Extent,
+    extent: ValueEnd,
     /// A call with free text instead of arguments.
     pub(super) is_custom: bool,
     /// Values that the server wants back with the call.
@@ -50,7 +50,7 @@ pub(super) struct Call {
 
 /// Finds the end of a JSON value that comes in pieces.
 #[derive(Debug, Default)]
-struct Extent {
+struct ValueEnd {
     depth: u32,
     in_string: bool,
     escaped: bool,
@@ -139,7 +139,7 @@ impl Call {
         }
         if self.is_placeholder() && !self.is_closed {
             self.arguments.clear();
-            self.extent = Extent::default();
+            self.extent = ValueEnd::default();
             self.append(piece);
             return true;
         }
@@ -250,7 +250,7 @@ impl Call {
     }
 }
 
-impl Extent {
+impl ValueEnd {
     fn extend(&mut self, piece: &str) {
         for byte in piece.bytes() {
             // Anything visible behind a whole value makes it none.
@@ -309,7 +309,7 @@ mod tests {
             ("", false),
         ] {
             for cut in 0..=text.len() {
-                let mut extent = Extent::default();
+                let mut extent = ValueEnd::default();
                 extent.extend(&text[..cut]);
                 extent.extend(&text[cut..]);
                 assert_eq!(extent.is_whole, whole, "{text} cut at {cut}");

@@ -52,7 +52,7 @@ pub(super) struct Delta<'a> {
     pub(super) reasoning: Option<Cow<'a, str>>,
     pub(super) reasoning_text: Option<Cow<'a, str>>,
     /// Reasoning under any other name: a text, or text parts.
-    pub(super) thinking: List<Thought<'a>>,
+    pub(super) thinking: List<ThinkingText<'a>>,
     /// A value that the server wants back with the message.
     pub(super) reasoning_opaque: Option<&'a RawValue>,
     pub(super) thinking_blocks: Option<&'a RawValue>,
@@ -73,14 +73,14 @@ pub(super) struct Delta<'a> {
 pub(super) struct ContentPart<'a> {
     pub(super) text: Option<Cow<'a, str>>,
     /// The text, or text parts, of a part of type `thinking`.
-    pub(super) thinking: List<Thought<'a>>,
+    pub(super) thinking: List<ThinkingText<'a>>,
     pub(super) image_url: Option<Cow<'a, str>>,
     pub(super) is_reasoning: bool,
 }
 
 /// A text inside a `thinking` part.
 #[derive(Debug, Default)]
-pub(super) struct Thought<'a> {
+pub(super) struct ThinkingText<'a> {
     pub(super) text: Option<Cow<'a, str>>,
 }
 
@@ -303,7 +303,7 @@ lenient_fields! {
 }
 
 lenient_fields! {
-    Thought { thought, object =>
+    ThinkingText { thought, object =>
         "text" | "content" | "thinking" | "summary" => text: Text,
     }
 

@@ -13,15 +13,15 @@ use serde_json::value::RawValue;
 use super::besides::{Audio, Details, Entries, ExecutedTools};
 use super::call::Output;
 use super::calls::Calls;
-use super::chunk::{CallPiece, Choice, Chunk, Delta, Thought};
+use super::chunk::{CallPiece, Choice, Chunk, Delta, ThinkingText};
 use super::messages::Messages;
 use super::options::ThinkTags;
-use super::snapshot::Streamed;
+use super::snapshot::StreamedText;
 use super::state::ReasoningField;
 use super::think::Splitter;
 use super::usage::to_usage;
 use interlingua_core::end_reason::EndReason;
-use interlingua_core::held::Held;
+use interlingua_core::held::BufferedBytes;
 use interlingua_core::lenient::List;
 use interlingua_core::model_error::Complaint;
 use interlingua_core::template::TextTemplate;
@@ -42,9 +42,9 @@ pub(super) struct Reader {
     /// The end reason, and the server's own word for it.
     reason: Option<(EndReason, String)>,
     /// The text and the reasoning of deltas so far.
-    pub(super) said: Streamed,
-    pub(super) reasoned: Streamed,
-    pub(super) refused: Streamed,
+    pub(super) said: StreamedText,
+    pub(super) reasoned: StreamedText,
+    pub(super) refused: StreamedText,
     /// The number of images so far.
     pub(super) images: usize,
     /// The answer came in deltas so far.
@@ -57,7 +57,7 @@ pub(super) struct Reader {
     /// The last one that was not `null`: some servers count in every chunk.
     usage: Option<Json>,
     reasoning: Option<ReasoningField>,
-    pub(super) held: Held,
+    pub(super) held: BufferedBytes,
     pub(super) audio: Audio,
     pub(super) details: Details,
     /// Thinking blocks in the form of LiteLLM.
@@ -87,9 +87,9 @@ impl Reader {
             template: TextTemplate::default(),
             losses,
             reason: None,
-            said: Streamed::default(),
-            reasoned: Streamed::default(),
-            refused: Streamed::default(),
+            said: StreamedText::default(),
+            reasoned: StreamedText::default(),
+            refused: StreamedText::default(),
             images: 0,
             has_deltas: false,
             choice: None,
@@ -97,7 +97,7 @@ impl Reader {
             repeats_index: false,
             usage: None,
             reasoning: None,
-            held: Held::default(),
+            held: BufferedBytes::default(),
             audio: Audio::default(),
             details: Details::default(),
             blocks: Details::default(),
@@ -582,7 +582,7 @@ fn has_calls(choice: &Choice<'_>) -> bool {
 }
 
 /// The text of thoughts, joined.
-fn thoughts(list: &List<Thought<'_>>) -> String {
+fn thoughts(list: &List<ThinkingText<'_>>) -> String {
     let all = list.first.iter().chain(&list.rest);
     all.filter_map(|thought| thought.text.as_deref()).collect()
 }

@@ -9,21 +9,21 @@ const MIN_CUMULATIVE: usize = 3;
 
 /// A text that was streamed: its length and its beginning. Its end is not kept, so that a text costs no memory twice.
 #[derive(Debug, Default)]
-pub(super) struct Streamed {
+pub(super) struct StreamedText {
     head: String,
     len: usize,
 }
 
 /// The part of a whole text that is new.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Rest<'a> {
+pub(super) enum NewText<'a> {
     /// Text behind the streamed one. May be empty.
     New(&'a str),
     /// The text is another one: it contradicts the streamed one.
     Other,
 }
 
-impl Streamed {
+impl StreamedText {
     /// Counts a piece.
     #[inline]
     pub(super) fn add(&mut self, piece: &str) {
@@ -45,13 +45,13 @@ impl Streamed {
     }
 
     /// Compares a whole text with the streamed one.
-    pub(super) fn rest<'a>(&self, whole: &'a str) -> Rest<'a> {
+    pub(super) fn rest<'a>(&self, whole: &'a str) -> NewText<'a> {
         if whole.len() <= self.len {
-            return Rest::New("");
+            return NewText::New("");
         }
         match whole.get(self.len..).filter(|_| whole.starts_with(&self.head)) {
-            Some(rest) => Rest::New(rest),
-            None => Rest::Other,
+            Some(rest) => NewText::New(rest),
+            None => NewText::Other,
         }
     }
 
@@ -70,8 +70,8 @@ impl Streamed {
 mod tests {
     use super::*;
 
-    fn streamed(pieces: &[&str]) -> Streamed {
-        let mut streamed = Streamed::default();
+    fn streamed(pieces: &[&str]) -> StreamedText {
+        let mut streamed = StreamedText::default();
         pieces.iter().for_each(|piece| streamed.add(piece));
         streamed
     }
@@ -80,18 +80,18 @@ mod tests {
     fn the_rest_of_a_whole_text_is_what_was_not_streamed() {
         let long = "zwei Städte ".repeat(20);
         for (pieces, whole, wanted) in [
-            (&["Hel", "", "lo"][..], "Hello", Rest::New("")),
-            (&["Hel"], "Hello", Rest::New("lo")),
-            (&["\n\nHello"], "Hello", Rest::New("")),
-            (&["Hello"], "Goodbye", Rest::Other),
-            (&[&long, "ü"], &(long.clone() + "ü."), Rest::New(".")),
-            (&[], "Hello", Rest::New("Hello")),
+            (&["Hel", "", "lo"][..], "Hello", NewText::New("")),
+            (&["Hel"], "Hello", NewText::New("lo")),
+            (&["\n\nHello"], "Hello", NewText::New("")),
+            (&["Hello"], "Goodbye", NewText::Other),
+            (&[&long, "ü"], &(long.clone() + "ü."), NewText::New(".")),
+            (&[], "Hello", NewText::New("Hello")),
         ] {
             assert_eq!(streamed(pieces).rest(whole), wanted, "{pieces:?}");
         }
         let cut = streamed(&["ä", &"x".repeat(61), "ü", "y"]);
         assert!(cut.head.len() <= MAX_HEAD && long.is_char_boundary(0));
-        assert_eq!(cut.rest(&format!("ä{}üyz", "x".repeat(61))), Rest::New("z"));
+        assert_eq!(cut.rest(&format!("ä{}üyz", "x".repeat(61))), NewText::New("z"));
     }
 
     #[test]

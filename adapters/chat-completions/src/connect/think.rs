@@ -17,13 +17,13 @@ pub(super) enum Kind {
 /// Splits the content of an answer.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    place: Place,
+    place: TagState,
     /// Text that may be the beginning of a tag.
     held: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TagState {
     /// Nothing visible has come.
     Start,
     Inside,
@@ -34,9 +34,9 @@ enum Place {
 impl Splitter {
     pub(super) fn new(tags: ThinkTags) -> Self {
         let place = match tags {
-            ThinkTags::Auto => Place::Start,
-            ThinkTags::Opened => Place::Inside,
-            ThinkTags::Off => Place::Outside,
+            ThinkTags::Auto => TagState::Start,
+            ThinkTags::Opened => TagState::Inside,
+            ThinkTags::Off => TagState::Outside,
         };
 
         Self { place, held: String::new() }
@@ -44,7 +44,7 @@ impl Splitter {
 
     /// True if pieces pass as they are.
     pub(super) fn is_outside(&self) -> bool {
-        self.place == Place::Outside
+        self.place == TagState::Outside
     }
 
     /// The parts of a piece, in order. Empty ones say nothing.
@@ -53,7 +53,7 @@ impl Splitter {
         text.push_str(piece);
         let mut reasoning = String::new();
 
-        if self.place == Place::Start {
+        if self.place == TagState::Start {
             let visible = text.trim_start();
             if OPEN.starts_with(visible) {
                 self.held = text;
@@ -61,16 +61,16 @@ impl Splitter {
             }
             match visible.strip_prefix(OPEN) {
                 Some(rest) => {
-                    self.place = Place::Inside;
+                    self.place = TagState::Inside;
                     text = rest.to_owned();
                 }
-                None => self.place = Place::Outside,
+                None => self.place = TagState::Outside,
             }
         }
 
-        if self.place == Place::Inside {
+        if self.place == TagState::Inside {
             if let Some(at) = text.find(CLOSE) {
-                self.place = Place::Outside;
+                self.place = TagState::Outside;
                 reasoning = text[..at].to_owned();
                 text = text[at + CLOSE.len()..].to_owned();
             } else {
@@ -86,8 +86,8 @@ impl Splitter {
 
     /// The buffered text. It is plain text: the content has ended, or reasoning arrived in a field of its own.
     pub(super) fn finish(&mut self) -> (Kind, String) {
-        let kind = if self.place == Place::Inside { Kind::Reasoning } else { Kind::Text };
-        self.place = Place::Outside;
+        let kind = if self.place == TagState::Inside { Kind::Reasoning } else { Kind::Text };
+        self.place = TagState::Outside;
         (kind, std::mem::take(&mut self.held))
     }
 }

@@ -11,7 +11,7 @@ use interlingua_core::{ContentKind, Fault, Losses};
 use super::call::Output;
 use super::chunk::{CallPiece, ContentPart, Delta};
 use super::reader::Reader;
-use super::snapshot::{Rest, Streamed};
+use super::snapshot::{NewText, StreamedText};
 
 impl Reader {
     /// Reads a message. `is_last`: the answer ends with it.
@@ -66,7 +66,7 @@ impl Reader {
     fn new_content<'a>(
         &mut self,
         content: List<ContentPart<'a>>,
-        rest: impl for<'t> Fn(&Streamed, &'t str, &mut Losses) -> &'t str,
+        rest: impl for<'t> Fn(&StreamedText, &'t str, &mut Losses) -> &'t str,
     ) -> List<ContentPart<'a>> {
         let mut parts: Vec<ContentPart<'a>> = content.into_iter().collect();
         let is_text = |part: &ContentPart<'_>| part.text.is_some() && !part.is_reasoning;
@@ -115,17 +115,17 @@ impl Reader {
 }
 
 /// The new part of a whole text.
-fn rest<'t>(streamed: &Streamed, whole: &'t str, losses: &mut Losses) -> &'t str {
+fn rest<'t>(streamed: &StreamedText, whole: &'t str, losses: &mut Losses) -> &'t str {
     match streamed.rest(whole) {
-        Rest::New(rest) => rest,
-        Rest::Other => {
+        NewText::New(rest) => rest,
+        NewText::Other => {
             losses.lost(ContentKind::Text, "a whole text at the end contradicts the one that was streamed");
             ""
         }
     }
 }
 
-fn cut(field: &mut Option<Cow<'_, str>>, streamed: &Streamed, losses: &mut Losses) {
+fn cut(field: &mut Option<Cow<'_, str>>, streamed: &StreamedText, losses: &mut Losses) {
     if let Some(whole) = field.take() {
         let rest = rest(streamed, &whole, losses);
         *field = (!rest.is_empty()).then(|| Cow::Owned(rest.to_owned()));

@@ -27,12 +27,12 @@ pub(super) struct Calls {
     held: Vec<Call>,
     /// The call whose arguments are being streamed: what stands around each piece.
     open: Option<Open>,
-    last: Option<Shown>,
+    last: Option<ShownCall>,
 }
 
 /// The call that was shown last.
 #[derive(Debug)]
-struct Shown {
+struct ShownCall {
     id: String,
     custom: bool,
     has_extra_content: bool,
@@ -145,7 +145,7 @@ impl Encoder {
                 held.extra_content = Some(extra.clone());
                 continue;
             }
-            let is_it = |shown: &&mut Shown| shown.id == call.call_id && !shown.has_extra_content;
+            let is_it = |shown: &&mut ShownCall| shown.id == call.call_id && !shown.has_extra_content;
             let Some(shown) = self.calls.last.as_mut().filter(is_it) else { continue };
             shown.has_extra_content = true;
             let (custom, index) = (shown.custom, self.calls.shown - 1);
@@ -203,7 +203,7 @@ impl Encoder {
             b"}}]}"
         };
         self.calls.open = Some(Open { around: (before, after), has_arguments: false });
-        self.calls.last = Some(Shown { id: id.to_owned(), custom, has_extra_content: extra_content.is_some() });
+        self.calls.last = Some(ShownCall { id: id.to_owned(), custom, has_extra_content: extra_content.is_some() });
 
         let Some(frames) = &self.frames else {
             let call =

@@ -10,7 +10,7 @@ pub(super) enum Field {
 
 /// The part of a field that was sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Joined {
+pub(super) struct SentText {
     /// The message and the content that were written last.
     pub(super) place: Option<(u32, u32)>,
     /// Where the text of that content begins in the answer's text, in characters.

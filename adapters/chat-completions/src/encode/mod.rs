@@ -19,7 +19,7 @@ mod texts;
 use std::sync::Arc;
 
 use interlingua_core::call::RunView;
-use interlingua_core::contents::Extent;
+use interlingua_core::contents::LossScope;
 use interlingua_core::emitted_text::EmittedText;
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
@@ -36,15 +36,15 @@ use serde_json::json;
 
 use crate::echo::Echo;
 use crate::options::{Reasoning, ToolItems};
-use crate::serve::Shared;
+use crate::serve::MountedRoute;
 use crate::{ids, losses, tags};
 use answer::{Answer, Completion, ReasoningFields};
-use fields::{Field, Joined};
+use fields::{Field, SentText};
 use frames::{Envelope, Frames};
 
 /// Encodes one run.
 pub(crate) struct Encoder {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     echo: Echo,
     envelope: Envelope,
     /// `None`: the answer is collected.
@@ -56,7 +56,7 @@ pub(crate) struct Encoder {
     lanes: Vec<Lane>,
     sequencers: [MessageSequencer; 3],
     emitted: [EmittedText; 3],
-    joined: [Joined; 3],
+    joined: [SentText; 3],
     /// Characters of the text so far, for the places of annotations.
     characters: usize,
     calls: calls::Calls,
@@ -80,13 +80,13 @@ enum Ending<'r> {
 
 impl Encoder {
     /// An encoder for a stream.
-    pub(crate) fn stream(shared: Arc<Shared>, echo: Echo, run: &Run) -> Self {
+    pub(crate) fn stream(shared: Arc<MountedRoute>, echo: Echo, run: &Run) -> Self {
         let mut encoder = Self::collecting(shared, echo, run.id, run.created_at);
         encoder.frames = Some(Frames::new(&encoder.envelope));
         encoder
     }
 
-    fn collecting(shared: Arc<Shared>, echo: Echo, run: RunId, created_at: u64) -> Self {
+    fn collecting(shared: Arc<MountedRoute>, echo: Echo, run: RunId, created_at: u64) -> Self {
         let envelope = Envelope {
             id: ids::completion(run),
             created: created_at / 1000,
@@ -120,7 +120,7 @@ impl Encoder {
     ///
     /// # Errors
     /// The run failed: the error, as an HTTP response.
-    pub(crate) fn write_whole(shared: Arc<Shared>, echo: Echo, view: RunView<'_>, out: &mut Out) -> Losses {
+    pub(crate) fn write_whole(shared: Arc<MountedRoute>, echo: Echo, view: RunView<'_>, out: &mut Out) -> Losses {
         let run = view.run();
         let mut encoder = Self::collecting(shared, echo, run.id, run.created_at);
         let ending = encoder.collect(view, out);
@@ -132,7 +132,7 @@ impl Encoder {
     }
 
     /// The completion of a run, with the metadata that it has now. `None`: the run is no stored completion.
-    pub(crate) fn stored(shared: Arc<Shared>, view: RunView<'_>) -> Option<Json> {
+    pub(crate) fn stored(shared: Arc<MountedRoute>, view: RunView<'_>) -> Option<Json> {
         if !tags::is_completion(view.info) {
             return None;
         }
@@ -146,7 +146,7 @@ impl Encoder {
     }
 
     /// The answer of a run's last turn, as its client was shown it.
-    pub(crate) fn answer_of(shared: Arc<Shared>, echo: Echo, view: RunView<'_>) -> Answer {
+    pub(crate) fn answer_of(shared: Arc<MountedRoute>, echo: Echo, view: RunView<'_>) -> Answer {
         let run = view.run();
         let mut encoder = Self::collecting(shared, echo, run.id, run.created_at);
         encoder.first_message = run.turns.last().map_or(0, |turn| turn.first_message);
@@ -169,7 +169,7 @@ impl Encoder {
 
     /// Writes an answer that asks these items, in a session that waits for them.
     pub(crate) fn write_questions(
-        shared: Arc<Shared>,
+        shared: Arc<MountedRoute>,
         echo: Echo,
         (id, now, agent): (RunId, u64, &str),
         (items, reason): (&[Pending], Option<&str>),
@@ -290,14 +290,14 @@ impl Encoder {
     fn conclude<'r>(&mut self, run: &'r Run, end: End, out: &mut Out) -> Ending<'r> {
         let failed = ErrorObject::from_run(end, run.error());
         let ending = failed.map_or_else(|| self.finish(run, end, out), Ending::Error);
-        self.note_losses(run, Extent::new(matches!(ending, Ending::Error(_)), self.frames.is_some()));
+        self.note_losses(run, LossScope::new(matches!(ending, Ending::Error(_)), self.frames.is_some()));
         ending
     }
 
     /// Notes what the answer does not show.
-    fn note_losses(&mut self, run: &Run, extent: Extent) {
+    fn note_losses(&mut self, run: &Run, extent: LossScope) {
         losses::note(run, extent, &self.echo, &self.shared.options, &mut self.losses);
-        if extent != Extent::UntilError {
+        if extent != LossScope::UntilError {
             return;
         }
         let late = [

@@ -14,7 +14,7 @@ use interlingua_core::policy::RunPolicy;
 use interlingua_core::tree::Node;
 use interlingua_core::{Call, Delivery, Fault, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread};
 
-use super::Shared;
+use super::MountedRoute;
 use super::judge::Judge;
 use crate::decode::{self, ChatRequest, unmatched};
 use crate::echo::Echo;
@@ -24,7 +24,7 @@ use crate::tags;
 
 /// Completes a conversation.
 pub(crate) struct Complete {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     headers: ResponseHeaders,
     /// Id of the new run, and when the request came.
     id: Option<(RunId, u64)>,
@@ -37,7 +37,7 @@ pub(crate) struct Complete {
 }
 
 impl Complete {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>) -> Self {
         Self {
             shared,
             headers: ResponseHeaders::default(),

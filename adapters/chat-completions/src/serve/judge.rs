@@ -7,7 +7,7 @@ use std::sync::Arc;
 use interlingua_core::answer::chat::{AskedItem, without_reason};
 use interlingua_core::call::{HistoryJudge, RunView};
 
-use super::Shared;
+use super::MountedRoute;
 use crate::decode::LastAnswer;
 use crate::echo::Echo;
 use crate::encode::Encoder;
@@ -15,7 +15,7 @@ use crate::encode::answer::Call;
 
 /// Compares the assistant's last message with the answer of a run.
 pub(crate) struct Judge {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<MountedRoute>,
     /// The echo of the request, for runs that another protocol started.
     pub(crate) echo: Echo,
     pub(crate) last: Option<LastAnswer>,

@@ -11,7 +11,7 @@ use interlingua_core::openai_api::ResponseHeaders;
 use interlingua_core::openai_list::{List as ListPage, PageQuery};
 use interlingua_core::{Call, Fault, FaultKind, Json, Next, Out, Reply, Request, Step};
 
-use super::Shared;
+use super::MountedRoute;
 use crate::encode::Encoder;
 use crate::fault::error;
 use crate::{ids, tags};
@@ -21,7 +21,7 @@ const MAX_PAIRS: usize = 16;
 
 /// Lists completions.
 pub(crate) struct List {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     headers: ResponseHeaders,
     /// The filter of the request, without the position.
     filter: Filter,
@@ -30,7 +30,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>) -> Self {
         Self { shared, headers: ResponseHeaders::default(), filter: Filter::default(), after: None }
     }
 

@@ -18,12 +18,12 @@ use crate::options::Options;
 
 /// A mounted route.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct MountedRoute {
     pub(crate) options: Options,
     pub(crate) names: Arc<ModelNames>,
 }
 
-impl Shared {
+impl MountedRoute {
     /// These items with the decisions that the agent takes, without the calls that the client runs.
     pub(crate) fn limited(&self, agent: &str, items: &[Pending]) -> Vec<Pending> {
         let taken = self.names.card(agent).map_or(&[][..], |card| card.decisions);

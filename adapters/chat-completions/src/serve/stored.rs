@@ -16,7 +16,7 @@ use interlingua_core::tree::fields::metadata;
 use interlingua_core::{Call, Extra, Fault, FaultKind, Json, Next, Out, Reply, Request, RunId, Step};
 use serde::Serialize;
 
-use super::Shared;
+use super::MountedRoute;
 use crate::decode::MESSAGES;
 use crate::encode::Encoder;
 use crate::fault::{error, not_found};
@@ -35,8 +35,8 @@ enum Operation {
 }
 
 /// A request about one completion.
-pub(crate) struct Stored {
-    shared: Arc<Shared>,
+pub(crate) struct StoredCompletion {
+    shared: Arc<MountedRoute>,
     headers: ResponseHeaders,
     operation: Operation,
     /// The id as the client wrote it.
@@ -45,24 +45,24 @@ pub(crate) struct Stored {
     found: Option<RunId>,
 }
 
-impl Stored {
-    pub(crate) fn retrieve(shared: Arc<Shared>) -> Self {
+impl StoredCompletion {
+    pub(crate) fn retrieve(shared: Arc<MountedRoute>) -> Self {
         Self::new(shared, Operation::Retrieve)
     }
 
-    pub(crate) fn update(shared: Arc<Shared>) -> Self {
+    pub(crate) fn update(shared: Arc<MountedRoute>) -> Self {
         Self::new(shared, Operation::Update(Extra::new()))
     }
 
-    pub(crate) fn delete(shared: Arc<Shared>) -> Self {
+    pub(crate) fn delete(shared: Arc<MountedRoute>) -> Self {
         Self::new(shared, Operation::Delete)
     }
 
-    pub(crate) fn messages(shared: Arc<Shared>) -> Self {
+    pub(crate) fn messages(shared: Arc<MountedRoute>) -> Self {
         Self::new(shared, Operation::Messages(None))
     }
 
-    fn new(shared: Arc<Shared>, operation: Operation) -> Self {
+    fn new(shared: Arc<MountedRoute>, operation: Operation) -> Self {
         Self { shared, headers: ResponseHeaders::default(), operation, id: String::new(), found: None }
     }
 
@@ -105,7 +105,7 @@ impl Stored {
     }
 }
 
-impl Exchange for Stored {
+impl Exchange for StoredCompletion {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         self.headers = ResponseHeaders::for_request(request);
         request.param("id").clone_into(&mut self.id);
@@ -134,7 +134,7 @@ impl Exchange for Stored {
                 self.write(&completion, out);
             }
             (Reply::Done, Some(_)) => {
-                self.write(&Deleted { id: &self.id, object: "chat.completion.deleted", deleted: true }, out);
+                self.write(&DeletionResponse { id: &self.id, object: "chat.completion.deleted", deleted: true }, out);
             }
             (Reply::Documents(messages), Some(_)) => self.write_messages(messages, out)?,
             _ => return Err(Fault::unexpected_reply()),
@@ -154,7 +154,7 @@ impl Exchange for Stored {
 }
 
 #[derive(Serialize)]
-struct Deleted<'a> {
+struct DeletionResponse<'a> {
     id: &'a str,
     object: &'static str,
     deleted: bool,

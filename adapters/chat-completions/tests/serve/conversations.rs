@@ -8,9 +8,9 @@ use interlingua_core::policy::Busy;
 use interlingua_core::testkit::TestRun;
 use serde_json::{Value, json};
 
-use crate::support::{HELLO, RunBuilder, Sent, route};
+use crate::support::{HELLO, RunBuilder, SentRequest, route};
 
-fn send(options: &str, messages: &Value, headers: &[(&str, &str)]) -> Sent {
+fn send(options: &str, messages: &Value, headers: &[(&str, &str)]) -> SentRequest {
     let body = json!({
         "model": "demo", "messages": messages, "session_id": "of-body", "metadata": {"session_id": "of-metadata"},
         "tools": [{"type": "function", "function": {"name": "get_weather"}}],
@@ -18,7 +18,7 @@ fn send(options: &str, messages: &Value, headers: &[(&str, &str)]) -> Sent {
     route(options).send("POST", "/chat/completions", &body.to_string(), headers)
 }
 
-fn resent(sent: &Sent) -> &Resent {
+fn resent(sent: &SentRequest) -> &Resent {
     match &sent.run_call().thread {
         Thread::Resent(resent) => resent,
         other => panic!("another thread: {other:?}"),

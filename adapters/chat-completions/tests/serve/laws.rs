@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::strict;
-use crate::support::{Sent, route, transcript};
+use crate::support::{SentRequest, route, transcript};
 
 /// Options that change the output.
 const OPTIONS: &[&str] = &[
@@ -36,7 +36,7 @@ fn request(stream: bool, deprecated: bool) -> String {
     body.to_string()
 }
 
-fn send(options: &str, stream: bool, deprecated: bool) -> Sent {
+fn send(options: &str, stream: bool, deprecated: bool) -> SentRequest {
     route(options).create(&request(stream, deprecated))
 }
 

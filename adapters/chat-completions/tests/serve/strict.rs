@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// The content of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct StreamContent {
     /// The message, as a whole answer has it.
     pub(crate) message: Map<String, Value>,
     /// `None`: it ended with an error.
@@ -15,9 +15,9 @@ pub(crate) struct Read {
 }
 
 /// Reads a stream to its end.
-pub(crate) fn read(body: &str) -> Read {
+pub(crate) fn read(body: &str) -> StreamContent {
     let frames = interlingua_core::testkit::laws::frames(body);
-    let mut read = Read::default();
+    let mut read = StreamContent::default();
     let mut envelope = Value::Null;
     let mut is_done = false;
     for (number, frame) in frames.iter().enumerate() {
@@ -57,7 +57,7 @@ pub(crate) fn read(body: &str) -> Read {
     read
 }
 
-fn choice_of(choice: &Value, number: usize, read: &mut Read) {
+fn choice_of(choice: &Value, number: usize, read: &mut StreamContent) {
     assert_eq!((&choice["index"], &choice["logprobs"]), (&json!(0), &Value::Null));
     let delta = choice["delta"].as_object().expect("a delta");
     if let Some(reason) = choice["finish_reason"].as_str() {
@@ -110,7 +110,7 @@ fn fold_entry(list: &mut Value, entry: &Value) {
 }
 
 /// Brings the folded message into the form of a whole one.
-fn finish(read: &mut Read) {
+fn finish(read: &mut StreamContent) {
     let message = &mut read.message;
     assert_eq!(message.get("role"), Some(&json!("assistant")));
     for name in ["content", "refusal"] {

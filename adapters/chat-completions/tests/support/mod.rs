@@ -4,7 +4,7 @@
 use interlingua_chat_completions::{ChatCompletionsUpstream, UpstreamOptions};
 use interlingua_core::connector::{AgentTurn, Connector, Next, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::AgentRequest;
-use interlingua_core::testkit::{self, Answer, Driven};
+use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use interlingua_core::{Json, Record};
 use serde_json::Value;
@@ -69,7 +69,7 @@ pub fn chunks(short: &[&str]) -> Vec<String> {
 }
 
 /// A turn driven over one answer.
-pub fn driven(options: &str, answer: Answer) -> Driven {
+pub fn driven(options: &str, answer: Answer) -> DrivenTurn {
     let driven = testkit::drive(&mut *turn(options), [answer]);
     testkit::grammar(&driven.record).expect("the record keeps the grammar");
     driven

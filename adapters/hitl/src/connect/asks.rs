@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::options::Words;
+use super::options::DecisionWords;
 use super::wire::InterruptData;
 
 /// Where a pending item comes from: kept with it, and found again when it is answered.
@@ -103,7 +103,7 @@ pub(super) fn whole(
 
 /// An answer in the words of the service.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct ServiceAnswer {
     /// The session that asked, if the item says so.
     pub(super) session_id: Option<String>,
     pub(super) response_type: &'static str,
@@ -114,7 +114,11 @@ pub(super) struct Answered {
 ///
 /// # Errors
 /// If it decides nothing.
-pub(super) fn answered(turn: &TurnRequest<'_>, words: Words, losses: &mut Losses) -> Result<Option<Answered>, Fault> {
+pub(super) fn answered(
+    turn: &TurnRequest<'_>,
+    words: DecisionWords,
+    losses: &mut Losses,
+) -> Result<Option<ServiceAnswer>, Fault> {
     for answer in turn.new_messages().flat_map(|(_, message)| answer::native(message)) {
         let Some(item) = turn.answered.iter().find(|item| item.id == answer.id) else { continue };
         let session_id = session_of(item);
@@ -131,15 +135,15 @@ pub(super) fn answered(turn: &TurnRequest<'_>, words: Words, losses: &mut Losses
         let value = payload.as_ref().filter(|_| item.kind == PendingKind::Input || text.is_none());
         let said = || value.map_or_else(|| json!(text.as_deref().unwrap_or_default()), to_value);
         let (response_type, args) = match (decision, words) {
-            (Decision::Accept, Words::Accept) => ("accept", None),
-            (Decision::Accept, Words::Approve) => ("approve", None),
+            (Decision::Accept, DecisionWords::Accept) => ("accept", None),
+            (Decision::Accept, DecisionWords::Approve) => ("approve", None),
             (Decision::Edit, words) => {
                 let arguments: Value = serde_json::from_str(arguments.as_deref().unwrap_or("{}")).unwrap_or_default();
-                let name = if words == Words::Accept { "args" } else { "edited_args" };
+                let name = if words == DecisionWords::Accept { "args" } else { "edited_args" };
                 ("edit", Some(json!({ name: arguments })))
             }
-            (Decision::Respond, Words::Accept) => ("response", Some(json!({ "args": said() }))),
-            (Decision::Respond, Words::Approve) => ("response", Some(json!({ "message": said() }))),
+            (Decision::Respond, DecisionWords::Accept) => ("response", Some(json!({ "args": said() }))),
+            (Decision::Respond, DecisionWords::Approve) => ("response", Some(json!({ "message": said() }))),
             (Decision::Reject | Decision::Cancel, _) => {
                 if decision == Decision::Cancel {
                     losses.changed(ContentKind::Approval, "withdrawing is sent as a rejection");
@@ -150,7 +154,7 @@ pub(super) fn answered(turn: &TurnRequest<'_>, words: Words, losses: &mut Losses
                 ("reject", None)
             }
         };
-        return Ok(Some(Answered { session_id, response_type, args }));
+        return Ok(Some(ServiceAnswer { session_id, response_type, args }));
     }
     Ok(None)
 }

@@ -21,7 +21,7 @@ use interlingua_core::pending::Decision;
 use interlingua_core::probe::AgentProbe;
 use interlingua_core::unique_calls::UniqueCalls;
 
-pub use options::{ServiceUser, UpstreamOptions, Words};
+pub use options::{DecisionWords, ServiceUser, UpstreamOptions};
 
 /// Calls agents behind the human-in-the-loop agent service.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ pub struct UpstreamOptions {
     /// The value of `user_id`. The service has one session for each user.
     pub user: ServiceUser,
     /// The words for decisions.
-    pub words: Words,
+    pub words: DecisionWords,
     /// After a broken connection: the first pause before the gateway requests the status of the run.
     pub poll_interval: Period,
     /// Maximum pause between two status requests.
@@ -22,7 +22,7 @@ impl Default for UpstreamOptions {
     fn default() -> Self {
         Self {
             user: ServiceUser::default(),
-            words: Words::default(),
+            words: DecisionWords::default(),
             poll_interval: Period::seconds(1),
             max_poll_interval: Period::seconds(5),
         }
@@ -43,7 +43,7 @@ pub enum ServiceUser {
 /// The words for decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Words {
+pub enum DecisionWords {
     /// `accept`, and `args` with the arguments or the text under `args`.
     #[default]
     Accept,

@@ -74,7 +74,7 @@ impl Outgoing {
             let body = Resume { user_id: user, session_id, response_type: answered.response_type, args: answered.args };
             ("/agent/resume", serde_json::to_vec(&body), None)
         } else {
-            let said = Said::new(turn, losses);
+            let said = NewMessages::new(turn, losses);
             if said.query.is_empty() {
                 return Err(Fault::new(FaultKind::Invalid, "this agent takes a text, and the input has none"));
             }
@@ -93,12 +93,12 @@ impl Outgoing {
 
 /// The content of the new messages.
 #[derive(Default)]
-struct Said {
+struct NewMessages {
     query: String,
     system: String,
 }
 
-impl Said {
+impl NewMessages {
     fn new(turn: &TurnRequest<'_>, losses: &mut Losses) -> Self {
         let mut said = Self::default();
         for (_, message) in turn.new_messages() {

@@ -1,6 +1,6 @@
 //! The effect of answers, and of decisions about them.
 
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::pending::{Decision, PendingKind};
 use interlingua_core::{End, Json};
 use serde_json::{Value, json};
@@ -69,10 +69,10 @@ fn decisions_have_the_words_of_the_service() {
     let asked = driven(&mut *first, [body(&interrupted(5.0, &action(&Value::Null)))]);
     let state = first.session_state().expect("a state");
     let [item] = asked.record.run().pending().try_into().expect("one question");
-    let decided = |decision| Decided {
+    let decided = |decision| CheckedDecision {
         arguments: (decision == Decision::Edit).then(|| r#"{"to":"y"}"#.to_owned()),
         text: matches!(decision, Decision::Respond | Decision::Reject).then(|| "no".to_owned()),
-        ..Decided::new(decision)
+        ..CheckedDecision::new(decision)
     };
     for (options, decision, word, args, losses) in [
         ("{}", Decision::Accept, "accept", Value::Null, 0),
@@ -103,7 +103,7 @@ fn the_output_of_a_tool_and_a_value_are_answers() {
     let asked = driven(&mut *first, [body(&interrupted(5.0, &tool))]);
     let [item] = asked.record.run().pending().try_into().expect("one call");
     assert_eq!((item.kind, item.id.as_str()), (PendingKind::Tool, "hitl_1:5"));
-    let output = Decided { text: Some("here".into()), ..Decided::new(Decision::Respond) };
+    let output = CheckedDecision { text: Some("here".into()), ..CheckedDecision::new(Decision::Respond) };
     let state = first.session_state().expect("a state");
     let (_, sent_output) = sent(&mut *answering("{}", &item, output, &state));
     assert_eq!(sent_output["args"], json!({"args": "here"}));
@@ -112,7 +112,8 @@ fn the_output_of_a_tool_and_a_value_are_answers() {
     let question = json!({"action_request": {"action": "color"}, "interrupt_type": "input"});
     let asked = driven(&mut *turn("{}"), [body(&interrupted(5.0, &question))]);
     let [item] = asked.record.run().pending().try_into().expect("one question");
-    let value = Decided { payload: Json::parse(r#"{"color":"blue"}"#), ..Decided::new(Decision::Respond) };
+    let value =
+        CheckedDecision { payload: Json::parse(r#"{"color":"blue"}"#), ..CheckedDecision::new(Decision::Respond) };
     let (_, sent_value) = sent(&mut *answering("{}", &item, value, &Json::null()));
     assert_eq!(
         (&sent_value["args"], &sent_value["session_id"]),
@@ -139,7 +140,7 @@ fn what_an_interrupted_answer_showed_is_not_shown_again() {
     let mut all = shown.as_array().expect("a list").clone();
     all.push(json!({"type": "tool", "content": "sent", "tool_call_id": "c1"}));
     all.push(json!({"type": "ai", "content": "Done."}));
-    let mut second = answering("{}", &item, Decided::new(Decision::Accept), &state);
+    let mut second = answering("{}", &item, CheckedDecision::new(Decision::Accept), &state);
     let done = driven(&mut *second, [body(&completed(6.0, &json!(all)))]);
     let kinds: Vec<String> = done.record.run().messages.iter().map(|message| message.kind.to_string()).collect();
     assert_eq!(kinds, ["plugin_call_output", "message"]);

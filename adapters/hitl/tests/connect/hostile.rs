@@ -1,6 +1,6 @@
 //! Answers that no service should send: nothing panics, the grammar holds, and the turn ends.
 
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::pending::{Decision, Pending};
 use interlingua_core::testkit::{self, Answer, Hostile};
 use interlingua_core::{End, Fault, Json};
@@ -56,7 +56,7 @@ fn each_status_has_its_blame() {
     ] {
         let code = |fault: Fault| fault.code().to_owned();
         assert_eq!(code(refusal(&*turn("{}"), status, body)), invoke, "{status}");
-        let answer = answering("{}", &item, Decided::new(Decision::Accept), &Json::null());
+        let answer = answering("{}", &item, CheckedDecision::new(Decision::Accept), &Json::null());
         assert_eq!(code(refusal(&*answer, status, body)), resume, "{status}");
     }
     let fault = refusal(&*turn("{}"), 422, r#"{"detail":[{"msg":"field required"}]}"#);

@@ -1,10 +1,10 @@
 //! Shared parts of this connector's tests: turns, answers, and their outcome as text.
 
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, Next, Refusal, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::pending::Pending;
-use interlingua_core::testkit::{self, Answer, Driven};
+use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use interlingua_core::{Fault, FaultKind, Json};
 use interlingua_hitl::{HitlUpstream, UpstreamOptions};
@@ -37,7 +37,7 @@ pub(crate) fn turn_of(options: &str, body: &str, state: &str) -> Box<dyn AgentTu
 }
 
 /// A turn that answers an item.
-pub(crate) fn answering(options: &str, item: &Pending, decided: Decided, state: &Json) -> Box<dyn AgentTurn> {
+pub(crate) fn answering(options: &str, item: &Pending, decided: CheckedDecision, state: &Json) -> Box<dyn AgentTurn> {
     let messages: Vec<Message> = vec![decided.message(item, true)];
     let request = AgentRequest { input: Input::from(messages), ..request(r#"{"input":[]}"#) };
     let items = [item.clone()];
@@ -51,7 +51,7 @@ pub(crate) fn sent(turn: &mut dyn AgentTurn) -> (HttpRequest, Value) {
     (request, body)
 }
 
-pub(crate) fn driven(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> Driven {
+pub(crate) fn driven(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> DrivenTurn {
     let driven = testkit::drive(turn, answers);
     testkit::grammar(&driven.record).expect("the record keeps the grammar");
     driven
@@ -86,7 +86,7 @@ pub(crate) fn refusal(turn: &dyn AgentTurn, status: u16, body: &str) -> Fault {
     turn.map_refusal(&Refusal { status, body: body.as_bytes(), retry_after: None })
 }
 
-pub(crate) fn tale(driven: &Driven) -> String {
+pub(crate) fn tale(driven: &DrivenTurn) -> String {
     let pending = driven.record.run().pending();
     let pending: String = pending.iter().map(|item| format!("waits for {}\n", item.to_data().text())).collect();
     format!("{}\n{pending}", testkit::render(&driven.record).trim_end())

@@ -16,7 +16,7 @@ pub const HELLO: &[u8] = br#"{"input":[{"role":"user","content":"hi"}]}"#;
 pub struct Native(pub Mounted);
 
 /// An exchange as the server stores it.
-pub type Opened = Box<dyn Exchange>;
+pub type OpenExchange = Box<dyn Exchange>;
 
 impl Native {
     /// Mounts the adapter with these options, in JSON.
@@ -27,7 +27,7 @@ impl Native {
     }
 
     /// Opens an endpoint and decodes a request for [`RUN`].
-    pub fn open(&self, method: &str, path: &str, body: &[u8], query: &str) -> (Opened, Result<Call, Fault>) {
+    pub fn open(&self, method: &str, path: &str, body: &[u8], query: &str) -> (OpenExchange, Result<Call, Fault>) {
         self.open_with(method, path, body, query, &[("content-type", "application/json")], &RUN.to_string())
     }
 
@@ -40,7 +40,7 @@ impl Native {
         query: &str,
         headers: &[(&str, &str)],
         id: &str,
-    ) -> (Opened, Result<Call, Fault>) {
+    ) -> (OpenExchange, Result<Call, Fault>) {
         let mut endpoints = self.0.endpoints.iter();
         let endpoint = endpoints.find(|endpoint| endpoint.method.as_str() == method && endpoint.path == path);
         let mut exchange = (endpoint.expect("a known endpoint").open)();
@@ -80,7 +80,7 @@ pub fn follow(record: &Record, after: Option<u64>) -> String {
     encoded(exchange, record)
 }
 
-fn encoded(mut exchange: Opened, record: &Record) -> String {
+fn encoded(mut exchange: OpenExchange, record: &Record) -> String {
     let mut out = Out::new();
     let mut flow = Flow::More;
     for step in record.steps(0) {
@@ -94,7 +94,7 @@ fn encoded(mut exchange: Opened, record: &Record) -> String {
 
 /// A stream that is encoded while the run is active.
 pub struct ActiveRun {
-    exchange: Opened,
+    exchange: OpenExchange,
     out: Out,
     text: String,
 }

@@ -22,7 +22,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use interlingua_core::Fault;
-use interlingua_core::capability::{Asks, Cancel, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
+use interlingua_core::capability::{AskKinds, Cancel, HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::loss::Losses;
 use interlingua_core::model::{Content, Message, MessageType};
@@ -68,7 +68,7 @@ impl Connector for ResponsesConnector {
         capabilities.client_tools = true;
         // `mcp_approval_response` says yes or no.
         capabilities.decisions = &[Decision::Accept, Decision::Reject];
-        capabilities.asks = Asks { approval: true, ..Asks::default() };
+        capabilities.asks = AskKinds { approval: true, ..AskKinds::default() };
         capabilities.input_media = Media {
             image: options.takes(Part::Image),
             audio: options.takes(Part::Audio),

@@ -597,12 +597,12 @@ mod tests {
 
     /// The position of the last delta's text, and the number of deltas.
     #[derive(Default)]
-    struct Borrowed {
+    struct DeltaPosition {
         count: usize,
         at: usize,
     }
 
-    impl EventSink for Borrowed {
+    impl EventSink for DeltaPosition {
         fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
             let AgentEvent::Content(content) = event else { return Ok(()) };
             let ContentValue::Text(Cow::Borrowed(text)) = content.value else { panic!("{event:?} owns its text") };
@@ -617,7 +617,7 @@ mod tests {
     #[test]
     fn a_text_delta_allocates_nothing() {
         let mut reader = Reader::new("answer".to_owned(), String::new());
-        let mut sink = Borrowed::default();
+        let mut sink = DeltaPosition::default();
         let added = br#"{"type":"response.output_item.added","output_index":0,"item":{"id":"m","type":"message"}}"#;
         reader.read(added, None, &mut sink).expect("an item");
 

@@ -30,7 +30,7 @@ use interlingua_core::{Json, Out};
 use crate::echo::{DeclaredTools, Echo};
 use crate::losses;
 use crate::options::{CustomItems, Reasoning};
-use crate::serve::Shared;
+use crate::serve::MountedRoute;
 use crate::wire::{Item, Response, Status, Usage};
 use crate::{fault, ids};
 use text_item::TextItem;
@@ -46,7 +46,7 @@ pub(crate) const fn show(data: bool) -> Show {
 
 /// Encodes one run.
 pub(crate) struct Encoder {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     echo: Echo,
     declared: DeclaredTools,
     frames: Frames,
@@ -97,7 +97,7 @@ enum Shape {
 }
 
 impl Encoder {
-    pub(crate) fn new(shared: Arc<Shared>, echo: Echo, run: &Run, frames: Frames) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>, echo: Echo, run: &Run, frames: Frames) -> Self {
         let declared = echo.declared();
         let server_label = shared.names.server_label(&run.agent).to_owned();
         let status = if echo.background { Status::Queued } else { Status::InProgress };
@@ -125,7 +125,7 @@ impl Encoder {
     }
 
     /// Writes the response object of a run in its current state. Returns what it does not show.
-    pub(crate) fn write_response(shared: Arc<Shared>, view: RunView<'_>, out: &mut Out) -> Losses {
+    pub(crate) fn write_response(shared: Arc<MountedRoute>, view: RunView<'_>, out: &mut Out) -> Losses {
         let run = view.run();
         let echo = Echo::from_labels(&view.info.labels, &run.agent);
         let mut encoder = Self::new(shared, echo, run, Frames::new(Target::Discard, None));

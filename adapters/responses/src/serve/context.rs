@@ -14,7 +14,7 @@ use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::run::{Run, Slot};
 use interlingua_core::{Call, Fault, FaultKind, Json, Reply, RunId};
 
-use super::{Shared, target};
+use super::{MountedRoute, target};
 use crate::decode::{CreateRequest, InputEntry};
 use crate::fault::{input_conflict, not_found, previous_not_found};
 use crate::ids::{self, ItemLocation};
@@ -44,7 +44,7 @@ enum Lookup {
 
 /// The state of the resolution.
 pub(crate) struct Context {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     /// The requested agent. `None` if the request names none.
     agent: Option<String>,
     /// True if the request names a previous response or a conversation.
@@ -74,7 +74,7 @@ pub(crate) struct Context {
 
 /// The resolved request.
 #[derive(Debug, Default)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedRequest {
     /// New messages for the agent.
     pub(crate) input: Vec<Message>,
     /// Answers to pending items that are not messages.
@@ -95,7 +95,7 @@ impl Context {
     /// # Errors
     /// A reference that cannot be resolved.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<MountedRoute>,
         create: &mut CreateRequest,
         socket: bool,
         history: bool,
@@ -342,14 +342,14 @@ impl Context {
     ///
     /// # Errors
     /// An output without its call, or, if the options say so, a call without its output.
-    pub(crate) fn finish(mut self) -> Result<Resolved, Fault> {
+    pub(crate) fn finish(mut self) -> Result<ResolvedRequest, Fault> {
         if let Some(id) = self.unknown_output() {
             return Err(input_conflict(format!("No tool call found for function call output with call_id {id}.")));
         }
         self.refuse_open_calls()?;
 
         let history = self.history.take().unwrap_or_default();
-        let mut resolved = Resolved { history, busy: self.busy, ..Resolved::default() };
+        let mut resolved = ResolvedRequest { history, busy: self.busy, ..ResolvedRequest::default() };
         if let Some(answer) = self.plain_text_answer() {
             resolved.answers.push(answer);
             resolved.has_decision = true;

@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 use super::context::conversation_label;
 use super::items::{ItemRenderer, RenderedItem};
 use super::page::Page;
-use super::{Shared, with_openai_wording};
+use super::{MountedRoute, with_openai_wording};
 use crate::decode::{InputEntry, metadata, parse_items};
 use crate::echo::Echo;
 use crate::fault::{self, not_found};
 use crate::ids;
-use crate::wire::{self, Deleted};
+use crate::wire::{self, DeletionResponse};
 
 /// Maximum number of items one request may add.
 const MAX_ITEMS: usize = 20;
@@ -58,7 +58,7 @@ struct Label {
 
 /// A request about a conversation.
 pub(crate) struct Conversations {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     operation: Operation,
     headers: ResponseHeaders,
     id: String,
@@ -79,7 +79,7 @@ pub(crate) struct Conversations {
 }
 
 impl Conversations {
-    pub(crate) fn new(shared: Arc<Shared>, operation: Operation) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>, operation: Operation) -> Self {
         Self {
             shared,
             operation,
@@ -235,7 +235,7 @@ impl Conversations {
         match (self.operation, view) {
             (Operation::Delete, _) => {
                 self.headers.apply(&mut out.head);
-                out.json(&Deleted { id: &self.id, object: "conversation.deleted", deleted: true });
+                out.json(&DeletionResponse { id: &self.id, object: "conversation.deleted", deleted: true });
             }
             (Operation::Update | Operation::Remove | Operation::Create, Some(view)) => {
                 let label = self.label.clone().or_else(|| conversation_label(view)?.decode()).unwrap_or_default();

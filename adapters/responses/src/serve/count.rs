@@ -9,8 +9,8 @@ use interlingua_core::token_estimate;
 use interlingua_core::tree::Node;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, RunId, Step};
 
-use super::Shared;
-use super::context::{Context, Resolved};
+use super::MountedRoute;
+use super::context::{Context, ResolvedRequest};
 use crate::decode::{self, Purpose, encode_compaction};
 use crate::fault;
 use crate::wire::{Compaction, InputTokens, Item, Usage};
@@ -26,7 +26,7 @@ pub(crate) enum ReportKind {
 
 /// Resolves a context and reports on it.
 pub(crate) struct ContextReport {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     kind: ReportKind,
     headers: ResponseHeaders,
     /// The agent of the requested model. `None`: the request names no model, or the agent was passed on to the engine.
@@ -40,7 +40,7 @@ pub(crate) struct ContextReport {
 }
 
 impl ContextReport {
-    pub(crate) fn new(shared: Arc<Shared>, kind: ReportKind) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>, kind: ReportKind) -> Self {
         Self {
             shared,
             kind,
@@ -59,7 +59,7 @@ impl ContextReport {
         lookup.unwrap_or_else(|| self.agent.take().map_or(Call::Nothing, Call::CheckAgent))
     }
 
-    fn write(&self, resolved: Resolved, out: &mut Out) -> Result<(), Fault> {
+    fn write(&self, resolved: ResolvedRequest, out: &mut Out) -> Result<(), Fault> {
         let (Some(request), Some(new_id)) = (&self.request, self.new_id) else { return Err(Fault::unexpected_reply()) };
         let mut messages = resolved.history;
         messages.extend(resolved.input);

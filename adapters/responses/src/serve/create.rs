@@ -19,7 +19,7 @@ use interlingua_core::{
     Call, Delivery, Fault, FaultKind, Json, Next, Out, Reply, Request, RunCall, RunId, Step, Thread,
 };
 
-use super::Shared;
+use super::MountedRoute;
 use super::context::Context;
 use crate::decode::{self, Purpose};
 use crate::encode::{Encoder, Frames, Target};
@@ -31,7 +31,7 @@ const WEBSOCKET_METHOD: &str = "WEBSOCKET";
 
 /// Creates a response.
 pub(crate) struct Create {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     headers: ResponseHeaders,
     /// True if the request came over a WebSocket.
     socket: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Create {
 }
 
 impl Create {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>) -> Self {
         Self {
             shared,
             headers: ResponseHeaders::default(),

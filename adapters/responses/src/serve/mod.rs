@@ -25,7 +25,7 @@ use crate::options::Options;
 
 /// A mounted route.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct MountedRoute {
     pub(crate) options: Options,
     pub(crate) names: Arc<ModelNames>,
 }

@@ -12,12 +12,12 @@ use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, RunId,
 use super::create::{stream_head, write_interruption};
 use super::items::ItemRenderer;
 use super::page::Page;
-use super::{Shared, run_from_path, target, with_openai_wording};
+use super::{MountedRoute, run_from_path, target, with_openai_wording};
 use crate::echo::Echo;
 use crate::encode::{Encoder, Frames, Target};
 use crate::fault::{self, not_found};
 use crate::ids;
-use crate::wire::Deleted;
+use crate::wire::DeletionResponse;
 
 /// Looks up the run in the path. Every exchange here begins with it.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl RunLookup {
 
 /// `GET /responses/{id}`, as an object or as a stream from any event.
 pub(crate) struct Retrieve {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     lookup: RunLookup,
     stream: bool,
     /// Sequence number of the last event the client has.
@@ -70,7 +70,7 @@ pub(crate) struct Retrieve {
 }
 
 impl Retrieve {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>) -> Self {
         Self { shared, lookup: RunLookup::default(), stream: false, after: None, encoder: None }
     }
 }
@@ -156,7 +156,7 @@ impl Exchange for Delete {
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         if let Reply::Done = reply {
             self.lookup.headers.apply(&mut out.head);
-            out.json(&Deleted { id: &self.lookup.id, object: "response", deleted: true });
+            out.json(&DeletionResponse { id: &self.lookup.id, object: "response", deleted: true });
             return Ok(Next::Done);
         }
         self.lookup.found(reply)?;
@@ -174,14 +174,14 @@ impl Exchange for Delete {
 
 /// `POST /responses/{id}/cancel`
 pub(crate) struct Cancel {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     lookup: RunLookup,
     /// True once the engine is cancelling the run: the next reply is the last.
     cancelling: bool,
 }
 
 impl Cancel {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>) -> Self {
         Self { shared, lookup: RunLookup::default(), cancelling: false }
     }
 }
@@ -234,13 +234,13 @@ impl Exchange for Cancel {
 
 /// `GET /responses/{id}/input_items`
 pub(crate) struct InputItems {
-    shared: Arc<Shared>,
+    shared: Arc<MountedRoute>,
     lookup: RunLookup,
     page: Page,
 }
 
 impl InputItems {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<MountedRoute>) -> Self {
         Self { shared, lookup: RunLookup::default(), page: Page::default() }
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 /// Confirms a deletion.
 #[derive(Serialize)]
-pub(crate) struct Deleted<'a> {
+pub(crate) struct DeletionResponse<'a> {
     pub(crate) id: &'a str,
     pub(crate) object: &'static str,
     pub(crate) deleted: bool,

@@ -1,7 +1,7 @@
 //! The request for a canonical request (docs/upstreams/responses.md#what-is-sent).
 
 use interlingua_core::Json;
-use interlingua_core::answer::Decided;
+use interlingua_core::answer::CheckedDecision;
 use interlingua_core::capability::Media;
 use interlingua_core::connector::{AgentTurn, UpstreamAdapter as _};
 use interlingua_core::pending::{Decision, Pending};
@@ -294,12 +294,15 @@ fn a_decision_answers_the_question_of_the_server() {
         response
     };
 
-    let with = |decision, text: Option<&str>| Decided { text: text.map(str::to_owned), ..Decided::new(decision) };
+    let with = |decision, text: Option<&str>| CheckedDecision {
+        text: text.map(str::to_owned),
+        ..CheckedDecision::new(decision)
+    };
     for (decided, expected) in [
-        (Decided::new(Decision::Accept), response(true, None)),
+        (CheckedDecision::new(Decision::Accept), response(true, None)),
         (with(Decision::Reject, Some("not today")), response(false, Some("not today"))),
-        (Decided::new(Decision::Cancel), response(false, Some("cancelled"))),
-        (Decided::new(Decision::Edit), response(false, Some("the upstream does not support edits"))),
+        (CheckedDecision::new(Decision::Cancel), response(false, Some("cancelled"))),
+        (CheckedDecision::new(Decision::Edit), response(false, Some("the upstream does not support edits"))),
     ] {
         let answer = serde_json::to_value(decided.message(&item, false)).expect("JSON");
         // The server that asked knows the question.

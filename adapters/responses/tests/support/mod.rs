@@ -53,12 +53,12 @@ pub fn mounted(agents: &[&str], option_text: &str) -> Route {
 }
 
 /// A sent request: its exchange, and the result of decoding.
-pub struct Sent {
+pub struct SentRequest {
     pub exchange: Box<dyn Exchange>,
     pub outcome: Result<Call, Fault>,
 }
 
-impl std::fmt::Debug for Sent {
+impl std::fmt::Debug for SentRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.outcome.fmt(f)
     }
@@ -67,11 +67,11 @@ impl std::fmt::Debug for Sent {
 pub type HttpReply = testkit::HttpResponse;
 
 impl Route {
-    pub fn send(&self, method: &str, target: &str, body: &str) -> Sent {
+    pub fn send(&self, method: &str, target: &str, body: &str) -> SentRequest {
         self.send_with(method, target, body, &[])
     }
 
-    pub fn send_with(&self, method: &str, target: &str, body: &str, headers: &[(&str, &str)]) -> Sent {
+    pub fn send_with(&self, method: &str, target: &str, body: &str, headers: &[(&str, &str)]) -> SentRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let as_http = if method == "WEBSOCKET" { "GET" } else { method };
         let (mut exchange, params) = match testkit::endpoint(&self.0, as_http, path) {
@@ -89,11 +89,11 @@ impl Route {
             ..testkit::ClientRequest::new(method, path)
         };
         let outcome = request.decode(&mut *exchange);
-        Sent { exchange, outcome }
+        SentRequest { exchange, outcome }
     }
 }
 
-impl Sent {
+impl SentRequest {
     /// The run call for the engine.
     pub fn run_call(&self) -> &RunCall {
         match &self.outcome {
@@ -122,7 +122,7 @@ impl Sent {
     }
 
     /// Passes on a reply of the engine. `Err` if the exchange makes another call or fails.
-    pub fn reply_with(mut self, reply: Reply<'_>) -> Result<HttpReply, Sent> {
+    pub fn reply_with(mut self, reply: Reply<'_>) -> Result<HttpReply, SentRequest> {
         let mut out = Out::new();
         match self.exchange.reply(reply, &mut out) {
             Ok(Next::Done) => Ok(HttpReply::from_out(out)),

@@ -324,7 +324,7 @@ fn decisions_and_outputs_for_an_agent_that_takes_them_together_go_together() {
 #[test]
 fn canonical_answers_are_read_from_the_input_and_replaced_in_place() {
     let mut waiting = waiting(vec![approval("a"), tool("c")]);
-    let plain = Decided::new(Decision::Accept).message(&approval("a"), false);
+    let plain = CheckedDecision::new(Decision::Accept).message(&approval("a"), false);
     let input = vec![approval("a").request().expect("a request"), plain, output("c", "blue"), Message::user("well?")];
     let input = sent(waiting.take(input, Vec::new(), ALL_TOGETHER, 1_000));
     assert!(input[0].starts_with("mcp_approval_request"));
@@ -398,7 +398,7 @@ fn an_answer_to_an_unknown_item_is_refused_unless_the_route_forwards_it() {
     let forward = AnswerPolicy { orphans: OrphanPolicy::Forward, ..ALL_TOGETHER };
     assert!(sent(waiting.take(Vec::new(), vec![answer("x", "yes")], forward, 1_000))[0].contains("\"approve\":true"));
     refused(waiting.take(Vec::new(), vec![answer("x", "well")], forward, 1_000));
-    let native = Decided::new(Decision::Accept).message(&approval("x"), false);
+    let native = CheckedDecision::new(Decision::Accept).message(&approval("x"), false);
     refused(waiting.take(vec![native.clone()], Vec::new(), ALL_TOGETHER, 1_000));
     assert_eq!(sent(waiting.take(vec![native], Vec::new(), forward, 1_000)).len(), 1);
 }

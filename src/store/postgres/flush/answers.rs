@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::database::Database;
 use super::super::results::{Results, place_in, written_in};
-use super::super::work::Written;
+use super::super::work::WriteOutcome;
 use super::Flush;
 use crate::store::{Conflict, Journal, StoreError, Ticket, Version};
 
@@ -55,7 +55,7 @@ impl Flush {
             } else if has_conditions && database.row(DOCUMENTS_THERE, &parameters[1..]).await?.is_some() {
                 Err(Conflict)
             } else {
-                Ok(Written { version: Version(0), deleted: true })
+                Ok(WriteOutcome { version: Version(0), deleted: true })
             });
         }
         for queueing in &self.queueing {

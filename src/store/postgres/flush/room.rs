@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use interlingua_core::id::RunId;
 
 use super::super::tracked::RunWrites;
-use super::super::work::Work;
+use super::super::work::WriteCommand;
 
 /// Maximum number of keys that one flush locks, and so of its statements. The lock table of a database has room for 64
 /// times its connections, for all gateways together.
@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// The room that is left in a flush.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct SizeBudget {
     keys: usize,
     /// Bytes of documents.
     bytes: usize,
@@ -28,12 +28,15 @@ pub(super) struct Room {
     removed: HashSet<RunId>,
 }
 
-impl Room {
+impl SizeBudget {
     /// True if this comes into the flush, after all that came before.
-    pub(super) fn takes(&mut self, work: &Work) -> bool {
+    pub(super) fn takes(&mut self, work: &WriteCommand) -> bool {
         let (keys, bytes) = match work {
-            Work::Documents(work) => (work.writes.len(), work.writes.iter().map(size_of).sum()),
-            Work::Remove { .. } | Work::QueueTurn { .. } | Work::LeaveTurn { .. } | Work::Signal { .. } => (1, 0),
+            WriteCommand::Documents(work) => (work.writes.len(), work.writes.iter().map(size_of).sum()),
+            WriteCommand::Remove { .. }
+            | WriteCommand::QueueTurn { .. }
+            | WriteCommand::LeaveTurn { .. }
+            | WriteCommand::Signal { .. } => (1, 0),
             _ => (0, 0),
         };
         let (before, bytes) = (self.bytes + self.log + self.rows.0, self.bytes.saturating_add(bytes));
@@ -43,9 +46,9 @@ impl Room {
         }
 
         match work {
-            Work::Remove { run, .. } => drop(self.removed.insert(*run)),
+            WriteCommand::Remove { run, .. } => drop(self.removed.insert(*run)),
             // What follows the removal of the same run comes after it.
-            Work::Touch(run) | Work::Open { run, .. } | Work::Settle { run, .. }
+            WriteCommand::Touch(run) | WriteCommand::Open { run, .. } | WriteCommand::Settle { run, .. }
                 if self.removed.contains(&run.id()) =>
             {
                 return false;

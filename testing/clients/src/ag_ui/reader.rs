@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::CALL;
 use crate::frames::{list, text};
-use crate::{End, Open, Shown, Talk};
+use crate::{End, Open, ShownTurn, Talk};
 
 /// A run that is being read.
 pub(super) struct Reader {
@@ -172,7 +172,7 @@ impl Reader {
     }
 
     /// The shown content, by the last event. Records the items that wait for the client, and the messages.
-    pub(super) fn end(mut self, last: &Value, talk: &mut Talk) -> Shown {
+    pub(super) fn end(mut self, last: &Value, talk: &mut Talk) -> ShownTurn {
         talk.open.clear();
         let outcome = &last["outcome"];
         let is_failed = last["type"] == "RUN_ERROR";
@@ -218,7 +218,7 @@ impl Reader {
             _ if is_incomplete => End::Incomplete,
             _ => End::Completed,
         };
-        Shown { items, end: Some(end), code: last["code"].as_str().unwrap_or_default().to_owned() }
+        ShownTurn { items, end: Some(end), code: last["code"].as_str().unwrap_or_default().to_owned() }
     }
 
     /// An interrupt: the call that it is about is the approval's, not one that ran.

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::answer::{Answer, check_error};
 use super::{REQUEST_APPROVAL, REQUEST_INPUT};
 use crate::frames::{list, text};
-use crate::{End, Open, Shown, Talk};
+use crate::{End, Open, ShownTurn, Talk};
 
 /// The content of a message, and the items that wait for the client.
-pub(super) fn shown(answer: &Answer, talk: &mut Talk) -> Shown {
+pub(super) fn shown(answer: &Answer, talk: &mut Talk) -> ShownTurn {
     let mut items = Vec::new();
     for block in &answer.blocks {
         let asked = read_block(block, answer.refusal(), &mut items);
@@ -30,12 +30,12 @@ pub(super) fn shown(answer: &Answer, talk: &mut Talk) -> Shown {
     if answer.error.is_object() {
         let code = check_error(&json!({ "type": "error", "error": answer.error, "request_id": "-" }), None);
         let end = if code == "canceled" { End::Canceled } else { End::Failed };
-        return Shown { items, end: Some(end), code };
+        return ShownTurn { items, end: Some(end), code };
     }
     talk.open.extend(answer.open());
     let is_whole = matches!(answer.reason(), "end_turn" | "tool_use" | "refusal");
     let end = if is_whole { End::Completed } else { End::Incomplete };
-    Shown { items, end: Some(end), code: String::new() }
+    ShownTurn { items, end: Some(end), code: String::new() }
 }
 
 /// One block. Returns what it asks in words.

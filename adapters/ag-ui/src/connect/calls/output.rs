@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{Call, Calls};
-use crate::connect::context::{Context, Held, to_metadata};
+use crate::connect::context::{Context, HeldEnd, to_metadata};
 use crate::connect::frame::{Fields, entries, text, text_or_json};
 use crate::connect::ids::key;
 
@@ -89,7 +89,7 @@ impl Calls {
             let content = ContentEvent::new(&message, ContentUpdate::Final, value).at(index);
             context.sink.emit(&AgentEvent::Content(content))?;
         }
-        context.hold(Held::End { entity, id: message, metadata, end, is_output: true })
+        context.hold(HeldEnd::End { entity, id: message, metadata, end, is_output: true })
     }
 }
 

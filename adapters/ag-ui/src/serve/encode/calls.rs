@@ -21,7 +21,7 @@ use super::texts::Texts;
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// Calls of this run by their id.
-    announced: HashMap<String, Announced>,
+    announced: HashMap<String, AnnouncedCall>,
     /// Their ids in order.
     order: Vec<String>,
     /// Calls in progress, by message and content.
@@ -31,7 +31,7 @@ pub(super) struct Calls {
 }
 
 #[derive(Debug, Default)]
-struct Announced {
+struct AnnouncedCall {
     name: String,
     has_ended: bool,
     has_result: bool,
@@ -162,7 +162,7 @@ impl Calls {
         };
         scene.writer.event(&event, scene.out);
         self.order.push(id.to_owned());
-        self.announced.insert(id.to_owned(), Announced { name: name.to_owned(), ..Announced::default() });
+        self.announced.insert(id.to_owned(), AnnouncedCall { name: name.to_owned(), ..AnnouncedCall::default() });
     }
 
     fn end(&mut self, id: &str, scene: &mut Scene<'_>) {
@@ -265,7 +265,7 @@ impl Calls {
         if !id.is_empty() {
             return Some(id.to_owned());
         }
-        let fits = |call: &Announced| !call.has_result && (name.is_empty() || call.name == name);
+        let fits = |call: &AnnouncedCall| !call.has_result && (name.is_empty() || call.name == name);
         self.order.iter().find(|id| self.announced.get(*id).is_some_and(fits)).cloned()
     }
 
@@ -288,7 +288,7 @@ impl Calls {
         } else if scene.labels.known.is_answered(call) {
             return;
         } else {
-            let done = Announced { has_ended: true, has_result: true, ..Announced::default() };
+            let done = AnnouncedCall { has_ended: true, has_result: true, ..AnnouncedCall::default() };
             self.announced.insert(call.to_owned(), done);
         }
 

@@ -14,7 +14,7 @@ use super::super::writer::Writer;
 use crate::connect::media_part;
 
 /// A content of a message, and where it stands.
-pub(super) struct Place<'a> {
+pub(super) struct ContentPosition<'a> {
     pub(super) message: &'a Message,
     /// The id that the client knows.
     pub(super) id: &'a str,
@@ -22,7 +22,7 @@ pub(super) struct Place<'a> {
     pub(super) options: &'a Options,
 }
 
-impl Place<'_> {
+impl ContentPosition<'_> {
     /// Writes a finished content, unless it is text. Returns what stands for it in the text.
     pub(super) fn write(&self, slot: &Slot, writer: &mut Writer, out: &mut Out) -> Option<String> {
         let value = slot.value.as_ref()?;

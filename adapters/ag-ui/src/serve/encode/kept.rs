@@ -19,7 +19,7 @@ const MAX_OPEN: usize = 256;
 
 /// Steps and subagents that passed events have left open.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct OpenSteps {
     /// Open steps: the subagent, if it is one's, and the name.
     steps: Vec<(Option<String>, String)>,
     subagents: Vec<String>,
@@ -34,7 +34,7 @@ struct EventData {
     event: Json,
 }
 
-impl Kept {
+impl OpenSteps {
     /// Passes an event on.
     pub(super) fn pass(&mut self, data: &Json, is_v1: bool, losses: &mut Losses, writer: &mut Writer, out: &mut Out) {
         let Some(kept) = data.decode::<EventData>() else { return };
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn passed(events: &[&str], is_v1: bool) -> (Vec<Value>, u32) {
-        let (mut kept, mut losses) = (Kept::default(), Losses::new());
+        let (mut kept, mut losses) = (OpenSteps::default(), Losses::new());
         let (mut writer, mut out) = (Writer::default(), Out::new());
         for event in events {
             let data = format!(r#"{{"protocol":"ag-ui","event":{event}}}"#);
@@ -207,7 +207,7 @@ mod tests {
         let twice = r#"{"type":"STEP_STARTED","stepName":"a","subagentRunId":"s","type":"CUSTOM","name":"n","value":1,"subagentRunId":null}"#;
         let data = format!(r#"{{"protocol":"ag-ui","event":{twice}}}"#);
         let (mut writer, mut out) = (Writer::default(), Out::new());
-        Kept::default().pass(&Json::parse(&data).expect("JSON"), true, &mut Losses::new(), &mut writer, &mut out);
+        OpenSteps::default().pass(&Json::parse(&data).expect("JSON"), true, &mut Losses::new(), &mut writer, &mut out);
         let text = String::from_utf8(out.body.to_vec()).expect("UTF-8");
         assert_eq!(text.trim(), r#"data: {"stepName":"a","type":"CUSTOM","name":"n","value":1}"#);
     }

@@ -24,7 +24,7 @@ use interlingua_core::run::Message;
 use interlingua_core::{Event as RunEvent, Extra, Fault, Json, Out, Step};
 
 use self::calls::{Calls, Scene};
-use self::kept::Kept;
+use self::kept::OpenSteps;
 use self::texts::Texts;
 use super::Route;
 use super::events::Event;
@@ -41,7 +41,7 @@ pub(super) struct Encoder {
     parent: Option<String>,
     texts: Texts,
     calls: Calls,
-    kept: Kept,
+    kept: OpenSteps,
     losses: Losses,
     /// The conversation before the run, if the client receives the whole conversation.
     pub(super) conversation: Option<Vec<model::Message>>,
@@ -59,7 +59,7 @@ impl Encoder {
             parent: None,
             texts: Texts::default(),
             calls: Calls::default(),
-            kept: Kept::default(),
+            kept: OpenSteps::default(),
             losses: Losses::new(),
             conversation: None,
             is_started: false,
@@ -150,7 +150,7 @@ impl Encoder {
     fn encode_content(&mut self, step: &Step<'_>, message: &Message, out: &mut Out) {
         let Some((index, slot)) = step.slot() else { return };
         let id = self.labels.known.shown_id(&message.id, step.run);
-        let place = contents::Place { message, id: &id, index, options: &self.route.options };
+        let place = contents::ContentPosition { message, id: &id, index, options: &self.route.options };
         if let Some(link) = place.write(slot, &mut self.writer, out) {
             self.texts.add(step, &link, &self.labels, &mut self.writer, out);
         }

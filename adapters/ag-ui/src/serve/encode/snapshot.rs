@@ -49,13 +49,13 @@ pub(super) fn whole(before: &[Message], run: &Run, labels: &Labels, options: &Op
         snapshot.add(&shown);
     }
     snapshot.end_turn();
-    snapshot.written.into_iter().map(Written::into_json).collect()
+    snapshot.written.into_iter().map(MessageDraft::into_json).collect()
 }
 
 struct Snapshot<'o> {
     options: &'o Options,
     is_v1: bool,
-    written: Vec<Written>,
+    written: Vec<MessageDraft>,
     ids: HashSet<String>,
     /// The number of messages, for generated message ids.
     count: usize,
@@ -70,12 +70,12 @@ struct Snapshot<'o> {
 }
 
 /// A message, to which calls may be added.
-struct Written {
+struct MessageDraft {
     fields: Extra,
     calls: Vec<Json>,
 }
 
-impl Written {
+impl MessageDraft {
     fn new(id: &str, role: &str) -> Self {
         let mut fields = Extra::new();
         fields.push("id", Json::from_serialize(id));
@@ -142,17 +142,18 @@ impl<'o> Snapshot<'o> {
             (MessageType::Reasoning, _) => self.add_reasoning(&id, message),
             (MessageType::Message, Some(Role::User) | None) => {
                 self.end_turn();
-                self.written.push(Written::new(&id, "user").with("content", user_parts(&message.content)));
+                self.written.push(MessageDraft::new(&id, "user").with("content", user_parts(&message.content)));
             }
             (MessageType::Message, Some(Role::System)) => {
                 self.end_turn();
-                self.written.push(Written::new(&id, "system").with("content", Json::from_serialize(&message.text())));
+                self.written
+                    .push(MessageDraft::new(&id, "system").with("content", Json::from_serialize(&message.text())));
             }
             (MessageType::Message, _) => {
                 let text = self.text_of(message);
                 if !text.is_empty() {
                     self.group = Some(self.written.len());
-                    self.written.push(Written::new(&id, "assistant").with("content", Json::from_serialize(&text)));
+                    self.written.push(MessageDraft::new(&id, "assistant").with("content", Json::from_serialize(&text)));
                 }
             }
             (MessageType::McpApprovalResponse, _) => self.end_turn(),
@@ -190,7 +191,7 @@ impl<'o> Snapshot<'o> {
             return;
         }
         self.group = None;
-        let mut written = Written::new(id, "reasoning").with("content", Json::from_serialize(&text));
+        let mut written = MessageDraft::new(id, "reasoning").with("content", Json::from_serialize(&text));
         if let Some(sealed) = sealed {
             written = written.with("encryptedValue", sealed);
         }
@@ -223,7 +224,7 @@ impl<'o> Snapshot<'o> {
             call["encryptedValue"] = sealed;
         }
         let group = *self.group.get_or_insert_with(|| {
-            self.written.push(Written::new(parent, "assistant"));
+            self.written.push(MessageDraft::new(parent, "assistant"));
             self.written.len() - 1
         });
         self.written[group].calls.push(Json::from_serialize(&call));
@@ -248,7 +249,7 @@ impl<'o> Snapshot<'o> {
 
             let id = if is_only { id.to_owned() } else { format!("{id}_{place}") };
             let content = self.result(output.output, if is_only { &parts } else { &[] });
-            let mut written = Written::new(&id, "tool").with("toolCallId", Json::from_serialize(&call));
+            let mut written = MessageDraft::new(&id, "tool").with("toolCallId", Json::from_serialize(&call));
             written = written.with("content", content);
             if let Some(sealed) = self.sealed(message).filter(|_| is_only) {
                 written = written.with("encryptedValue", sealed);

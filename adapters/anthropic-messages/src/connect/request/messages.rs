@@ -4,7 +4,7 @@
 //! ([`interlingua_core::transcript`]).
 
 use interlingua_core::model::{Content, Message, MessageType, ToolOutput};
-use interlingua_core::transcript::{Entry, PairedCall, Part, Passage, Stretch, Transcript};
+use interlingua_core::transcript::{AssistantTurn, Entry, PairedCall, Part, Transcript, TranscriptPart};
 use interlingua_core::wire_names::{ToolNames, WireIds};
 use interlingua_core::{ContentKind, Extra, Json, Losses, opaque};
 use serde::Serialize;
@@ -54,17 +54,17 @@ impl Writer<'_> {
         let last = transcript.passages.len().saturating_sub(1);
         for (place, passage) in transcript.passages.iter().enumerate() {
             match passage {
-                Passage::System(entry) => self.system(*entry),
-                Passage::User(entry) => {
+                TranscriptPart::System(entry) => self.system(*entry),
+                TranscriptPart::User(entry) => {
                     let content = blocks::of_user(&entry.content, self.losses);
                     self.push("user", content);
                 }
-                Passage::Decision(entry) => {
+                TranscriptPart::Decision(entry) => {
                     self.losses.changed(ContentKind::Approval, "sent as text: the protocol has no approvals");
                     let words = transcript.in_words(*entry);
                     self.push("user", words.iter().filter_map(|words| blocks::text(words)).collect());
                 }
-                Passage::Assistant(stretch) => self.assistant(stretch, transcript, place == last),
+                TranscriptPart::Assistant(stretch) => self.assistant(stretch, transcript, place == last),
             }
         }
 
@@ -106,7 +106,7 @@ impl Writer<'_> {
     }
 
     /// `is_last`: no message follows, so that the server continues this one.
-    fn assistant(&mut self, stretch: &Stretch<'_>, transcript: &Transcript<'_>, is_last: bool) {
+    fn assistant(&mut self, stretch: &AssistantTurn<'_>, transcript: &Transcript<'_>, is_last: bool) {
         let mut blocks = Blocks::default();
         let mut says_anything = false;
         for part in &stretch.parts {

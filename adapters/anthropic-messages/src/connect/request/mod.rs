@@ -23,7 +23,7 @@ use super::options::{Thinking, UpstreamOptions, UserField};
 const MAX_NAME: usize = 128;
 
 /// A request as it is sent.
-pub(super) struct Written {
+pub(super) struct PreparedRequest {
     pub(super) body: Extra,
     /// The client's names of tools that have another one in the request.
     pub(super) tool_names: OriginalNames,
@@ -31,7 +31,12 @@ pub(super) struct Written {
 }
 
 /// Writes a request. `tools`: those in force; `origin`: the author's name of opaque values that this agent may get back.
-pub(super) fn write(turn: &TurnRequest<'_>, options: &UpstreamOptions, tools: &[Json], origin: &str) -> Written {
+pub(super) fn write(
+    turn: &TurnRequest<'_>,
+    options: &UpstreamOptions,
+    tools: &[Json],
+    origin: &str,
+) -> PreparedRequest {
     let mut request =
         Request { turn, options, body: Extra::new(), names: ToolNames::new(MAX_NAME), losses: Losses::new() };
     request.head();
@@ -42,7 +47,7 @@ pub(super) fn write(turn: &TurnRequest<'_>, options: &UpstreamOptions, tools: &[
     let choice = request.tools(&written_tools);
     request.settings(choice.as_ref());
     request.extras();
-    Written { body: request.body, tool_names: request.names.into_originals(), losses: request.losses }
+    PreparedRequest { body: request.body, tool_names: request.names.into_originals(), losses: request.losses }
 }
 
 struct Request<'a> {

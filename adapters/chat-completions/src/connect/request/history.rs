@@ -3,7 +3,9 @@
 //! Not here: what belongs to one assistant message, and which output to which call ([`interlingua_core::transcript`]).
 
 use interlingua_core::model::Content;
-use interlingua_core::transcript::{Entry, OpenCalls, PairedCall, Part, Passage, Stretch, Transcript, joined_text};
+use interlingua_core::transcript::{
+    AssistantTurn, Entry, OpenCalls, PairedCall, Part, Transcript, TranscriptPart, joined_text,
+};
 use interlingua_core::wire_names::{MAX_CALL_ID, ToolNames, WireIds};
 use interlingua_core::{ContentKind, Extra, Json, Losses, client_tool, opaque, output_parts};
 use serde::Serialize;
@@ -89,21 +91,21 @@ pub(super) fn messages(request: &RequestBody<'_>, names: &mut ToolNames, losses:
 
     for passage in &transcript.passages {
         match passage {
-            Passage::System(entry) => {
+            TranscriptPart::System(entry) => {
                 let text = joined_text(&entry.content, writer.losses);
                 writer.write(system_role, Json::from_serialize(&text));
             }
-            Passage::User(entry) => {
+            TranscriptPart::User(entry) => {
                 let content = user_content(&entry.content, options, writer.losses);
                 writer.write("user", content);
             }
-            Passage::Decision(entry) => {
+            TranscriptPart::Decision(entry) => {
                 writer.losses.changed(ContentKind::Approval, "sent as text: the protocol has no approvals");
                 for words in transcript.in_words(*entry) {
                     writer.write("user", Json::from_serialize(&words));
                 }
             }
-            Passage::Assistant(stretch) => writer.assistant(stretch),
+            TranscriptPart::Assistant(stretch) => writer.assistant(stretch),
         }
     }
 
@@ -129,7 +131,7 @@ impl Writer<'_> {
     }
 
     /// One message of the assistant, and then the outputs of its calls.
-    fn assistant(&mut self, stretch: &Stretch<'_>) {
+    fn assistant(&mut self, stretch: &AssistantTurn<'_>) {
         let mut texts = Vec::new();
         for part in &stretch.parts {
             texts.extend(self.texts(part));
@@ -239,7 +241,7 @@ impl Writer<'_> {
         }
     }
 
-    fn reasoning(&mut self, stretch: &Stretch<'_>, message: &mut ChatMessage) {
+    fn reasoning(&mut self, stretch: &AssistantTurn<'_>, message: &mut ChatMessage) {
         let texts: Vec<String> =
             stretch.reasoning().map(|entry| entry.text()).filter(|text| !text.is_empty()).collect();
         let text = (!texts.is_empty()).then(|| texts.join("\n\n"));

@@ -20,14 +20,14 @@ use crate::connect::options::McpHistory;
 
 /// The messages as items.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct SerializedItems {
     pub(super) items: Vec<Value>,
     /// Instructions that are no messages.
     pub(super) instructions: Vec<String>,
 }
 
 /// The items of a request. `names`: the declared tools are in it.
-pub(super) fn write(body: &RequestBody<'_>, names: &mut ToolNames, losses: &mut Losses) -> Written {
+pub(super) fn write(body: &RequestBody<'_>, names: &mut ToolNames, losses: &mut Losses) -> SerializedItems {
     let input = &body.turn.request.input;
     let mut writer = Writer {
         body,
@@ -39,7 +39,7 @@ pub(super) fn write(body: &RequestBody<'_>, names: &mut ToolNames, losses: &mut 
         answered: input.iter().flat_map(decided).collect(),
         mcp_outputs: HashMap::new(),
         kept: HashSet::new(),
-        written: Written::default(),
+        written: SerializedItems::default(),
     };
 
     for output in input.iter().flat_map(Message::outputs) {
@@ -88,7 +88,7 @@ struct Writer<'a> {
     mcp_outputs: HashMap<String, ToolOutput>,
     /// Calls that are sent as they came from the server.
     kept: HashSet<String>,
-    written: Written,
+    written: SerializedItems,
 }
 
 impl Writer<'_> {
