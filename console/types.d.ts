@@ -78,7 +78,7 @@ advice: string | null, pending: Array<PendingItem>,
 /**
  * The answers to its questions.
  */
-answers: Array<Answered>, 
+answers: Array<AnsweredItem>, 
 /**
  * Receivers of its events by push, at this gateway, while it is sending to them.
  */
@@ -144,7 +144,7 @@ export type Settings = { model: string | null, user_id: string | null, tools: un
 /**
  * The answer to something that a run asked.
  */
-export type Answered = { 
+export type AnsweredItem = { 
 /**
  * The item's id.
  */
@@ -294,12 +294,12 @@ export type Traffic = { protocol: string,
 /**
  * Runs under way.
  */
-live: number, lately: Lately, };
+live: number, lately: RecentStats, };
 
 /**
  * Some runs in the last 15 minutes.
  */
-export type Lately = { 
+export type RecentStats = { 
 /**
  * Runs that ended.
  */
@@ -348,7 +348,7 @@ live: number,
 /**
  * Turns that wait for their session.
  */
-queued: number, lately: Lately, last_fault: LastFault | null, endpoints?: Array<Endpoint>, };
+queued: number, lately: RecentStats, last_fault: LastFault | null, endpoints?: Array<Endpoint>, };
 
 /**
  * Why the latest failed run of an agent failed.
@@ -435,7 +435,7 @@ until: number | null, };
 /**
  * An agent that takes no new runs, or takes them again.
  */
-export type Drained = { agent: string, state: string, 
+export type DrainState = { agent: string, state: string, 
 /**
  * Always `gateway`: others that share the store are not concerned, and it is forgotten by a restart.
  */

@@ -48,9 +48,9 @@ pub(super) struct TranslationMetrics {
 
 impl TranslationMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
-        let help = "Content that did not reach the client or the agent, or reached it in another form";
+        let help = "Content that was lost or changed in a translation";
         registry.register("content_lost", help, self.lost.clone());
-        let help = "Agents that were asked to stop, by what came of it";
+        let help = "Requests to stop agents, by result";
         registry.register("agent_cancels", help, self.cancels.clone());
     }
 

@@ -331,19 +331,19 @@ impl Metrics {
     fn register(&self, registry: &mut Registry) {
         let build = Family::<[(&'static str, &'static str); 1], Gauge>::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
-        registry.register("build_info", "The version that is running", build);
+        registry.register("build_info", "The running version", build);
 
         registry.register("runs", "Runs that have ended", self.runs.clone());
         let levels = &self.levels;
-        registry.register("runs_active", "Runs with a turn under way or queued", levels.runs_active.clone());
+        registry.register("runs_active", "Runs with an active or queued turn", levels.runs_active.clone());
         registry.register("queue_depth", "Turns that wait for their session", levels.queue_depth.clone());
         registry.register("followers", "Readers of runs", levels.followers.clone());
         registry.register("connections", "Open connections of clients", levels.connections.clone());
         registry.register("sockets", "Open WebSockets of clients", levels.sockets.clone());
-        registry.register("streams_open", "Responses that are being streamed", self.streams_open.clone());
+        registry.register("streams_open", "Open streamed responses", self.streams_open.clone());
         self.carried.register(registry);
         registry.register("requests", "Answers to requests, by status", self.requests.clone());
-        registry.register("auth_failures", "Credentials that were refused", self.auth_failures.clone());
+        registry.register("auth_failures", "Refused credentials", self.auth_failures.clone());
         registry.register("limited", "Requests that exceeded a limit", self.limited.clone());
         let (name, help) = ("tls_handshakes_failed", "TLS handshakes of clients that failed");
         registry.register(name, help, self.tls_handshakes_failed.clone());
@@ -353,15 +353,15 @@ impl Metrics {
         registry.register("store_failures", "Transactions that failed", self.store.failures.clone());
         let (name, help) = ("store", "The size of the store");
         registry.register_with_unit(name, help, Unit::Bytes, levels.store_bytes.clone());
-        registry.register("store_owed", "Runs that are not written yet", levels.store_owed.clone());
+        registry.register("store_owed", "Runs with pending writes", levels.store_owed.clone());
         registry.register_collector(Box::new(self.store.clone()));
         registry.register("push_attempts", "Webhooks that were sent, by result", self.push_attempts.clone());
-        registry.register("push_given_up", "Webhooks that were never delivered", self.push_given_up.clone());
+        registry.register("push_given_up", "Webhooks that were given up", self.push_given_up.clone());
         registry.register("reloads", "Reloads of the configuration", self.reloads.clone());
         let (name, help) = ("config_last_reload_successful", "1 unless the last reload failed");
         registry.register(name, help, self.last_reload_successful.clone());
-        registry.register("log_lines_dropped", "Lines that could not be written", self.lines_dropped.clone());
-        let help = "Spans, reports of metrics and log records that no collector took";
+        registry.register("log_lines_dropped", "Log lines that could not be written", self.lines_dropped.clone());
+        let help = "Spans, reports of metrics and log records that no collector accepted";
         registry.register("otlp_dropped", help, self.telemetry_dropped.clone());
     }
 
@@ -369,36 +369,32 @@ impl Metrics {
         let mut seconds = |name, help, metric| {
             registry.register_with_unit(name, help, Unit::Seconds, metric);
         };
-        let help = "From the beginning of a turn to the agent's first event";
+        let help = "Time from the start of a turn to the agent's first event";
         seconds("time_to_first_event", help, self.first_event.clone());
-        seconds("event_gap", "Between two pieces of an agent's answer", self.event_gap.clone());
+        seconds("event_gap", "Time between two pieces of an agent's answer", self.event_gap.clone());
 
-        let help = "From the first input of a run to its end";
+        let help = "Time from the first input of a run to its end";
         registry.register_with_unit("run_duration", help, Unit::Seconds, self.run_duration.clone());
         let commits = Family::<[(&'static str, &'static str); 1], Histogram, _>::new_with_constructor({
             let commit = self.store.commit.clone();
             move || commit.clone()
         });
         drop(commits.get_or_create(&[("operation", "commit")]));
-        registry.register_with_unit("store", "Transactions of the store", Unit::Seconds, commits);
+        registry.register_with_unit("store", "Durations of transactions of the store", Unit::Seconds, commits);
     }
 
     fn register_upstreams(&self, registry: &mut Registry) {
-        let help = "Runs that an endpoint was chosen for";
+        let help = "Runs by endpoint";
         registry.register("upstream_requests", help, self.levels.upstream_requests.clone());
         registry.register(
             "upstream_retries",
-            "Requests that were sent again after an endpoint did not take them",
+            "Requests that were repeated because an endpoint did not process them",
             self.levels.upstream_retries.clone(),
         );
-        registry.register(
-            "upstream_ejections",
-            "How often an endpoint was taken out of use",
-            self.levels.upstream_ejections.clone(),
-        );
+        registry.register("upstream_ejections", "Ejections of an endpoint", self.levels.upstream_ejections.clone());
         registry.register(
             "upstream_healthy",
-            "1 if an endpoint is in use, 0 if it is out",
+            "1 if an endpoint is in use, 0 if it is ejected or unhealthy",
             self.levels.upstream_healthy.clone(),
         );
     }

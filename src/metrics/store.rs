@@ -48,7 +48,7 @@ pub struct ReplicaLevels {
     pub since_renewal: Option<Duration>,
     /// Gateways that the store has seen within a lease, with this one.
     pub replicas: usize,
-    /// Runs that only this gateway may write.
+    /// Runs that this gateway owns.
     pub held: usize,
     /// Runs that this gateway follows for its clients, held by any.
     pub following: usize,
@@ -129,9 +129,9 @@ impl Collector for StoreMetrics {
         };
         counters("store_written_bytes", "Bytes of runs that were written", &shared.bytes)?;
         counters("store_runs_taken_over", "Runs taken over from gateways that were lost", &shared.taken_over)?;
-        counters("store_leases_lost", "How often other gateways took this one's runs over", &shared.leases_lost)?;
-        counters("store_reconnects", "How often the connection for writing was made again", &shared.reconnects)?;
-        let help = "From the arrival of the first event of a transaction to its commit";
+        counters("store_leases_lost", "Times that other gateways took over the runs of this one", &shared.leases_lost)?;
+        counters("store_reconnects", "Reconnections of the connection for writing", &shared.reconnects)?;
+        let help = "Time from the arrival of the first event of a transaction to its commit";
         let lag = &shared.lag;
         lag.encode(encoder.encode_descriptor("store_lag", help, Some(&Unit::Seconds), lag.metric_type())?)?;
 
@@ -142,19 +142,19 @@ impl Collector for StoreMetrics {
 
 fn encode_levels(levels: &ReplicaLevels, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
     for (name, help, number) in [
-        ("store_joined", "1 while this gateway is one of those that share the store", usize::from(levels.is_member)),
+        ("store_joined", "1 while this gateway is a member of the shared store", usize::from(levels.is_member)),
         ("store_gateways", "Gateways that share the store and were seen within a lease", levels.replicas),
-        ("store_runs_held", "Runs that only this gateway may write", levels.held),
-        ("store_runs_following", "Runs that are followed through the store for clients", levels.following),
+        ("store_runs_held", "Runs that this gateway owns", levels.held),
+        ("store_runs_following", "Runs of other gateways that this one follows", levels.following),
         ("store_runs_followed", "Runs of this gateway that others follow", levels.followed),
-        ("store_turns_waiting", "Turns that wait in the line of their session", levels.turns_waiting),
+        ("store_turns_waiting", "Turns that wait in the queue of their session", levels.turns_waiting),
         ("store_connections", "Connections to the database", levels.connections),
     ] {
         let gauge = ConstGauge::new(i64::try_from(number).unwrap_or(i64::MAX));
         gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
     }
     if let Some(since) = levels.since_renewal {
-        let (name, help) = ("store_lease_age", "Since the lease of this gateway was renewed");
+        let (name, help) = ("store_lease_age", "Time since the last renewal of the lease");
         let gauge = ConstGauge::new(since.as_secs_f64());
         gauge.encode(encoder.encode_descriptor(name, help, Some(&Unit::Seconds), gauge.metric_type())?)?;
     }

@@ -26,7 +26,7 @@ const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 /// The audited action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub enum Action {
     /// A key was made.
     KeyCreated,
@@ -62,24 +62,29 @@ pub enum Action {
 
 /// A line of the audit log. Empty fields are left out.
 #[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub struct AuditEntry {
     time: String,
     what: Action,
     #[serde(skip_serializing_if = "String::is_empty")]
     #[cfg_attr(test, ts(as = "Option<String>", optional))]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     who: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(as = "Option<String>", optional))]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     from: Option<IpAddr>,
     #[serde(skip_serializing_if = "String::is_empty")]
     #[cfg_attr(test, ts(as = "Option<String>", optional))]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     target: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     #[cfg_attr(test, ts(as = "Option<String>", optional))]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     detail: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     #[cfg_attr(test, ts(as = "Option<String>", optional))]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     request: String,
     /// The number of entries of this kind that the line stands for, if more than one.
     #[serde(skip_serializing_if = "Option::is_none")]

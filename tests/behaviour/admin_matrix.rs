@@ -239,3 +239,33 @@ async fn the_key_of_the_start_is_in_a_file_of_its_owner_and_in_no_output() {
     assert!(process.wait().await.success());
     assert!(!file.exists(), "it ends with the gateway");
 }
+
+#[tokio::test]
+async fn answers_match_the_description_of_the_api() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let stand = Stand::new(&upstream, "");
+    let id = stand.run("hello").await;
+    let operator = format!("Bearer {KEY}");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/openapi.json");
+    let text = std::fs::read_to_string(file).expect("the description");
+    let description: Value = serde_json::from_str(&text).expect("the description is JSON");
+
+    let mut checked = 0;
+    for (path, methods) in description["paths"].as_object().expect("paths") {
+        let schema = &methods["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+        if schema.is_null() {
+            continue;
+        }
+        // References lead to the components of the whole description.
+        let mut schema = schema.clone();
+        schema["components"] = description["components"].clone();
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        let answer = stand.ask("GET", &path.replace("{id}", &id), &operator, &Value::Null).await;
+        assert_eq!(answer.status, 200, "{path}");
+        let answer = answer.json();
+        let errors: Vec<String> = validator.iter_errors(&answer).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{path}: {errors:?}\n{answer}");
+        checked += 1;
+    }
+    assert!(checked > 8, "only {checked} answers were checked");
+}

@@ -1,9 +1,10 @@
-//! The generated pages below `docs/reference/`: configuration, options of protocols, command line.
+//! The generated pages below `docs/reference/`: configuration, options of protocols, command line, metrics.
 //!
 //! Each test writes its page from the code and compares it with the file. `INSTA_UPDATE=always` replaces the file.
-//! Not here: the pages of metrics and of the admin API, which their modules generate.
+//! Not here: the page of the admin API, which the types of its module generate.
 
 mod command_line;
+mod metrics;
 mod schema_tables;
 
 use std::path::Path;
@@ -94,4 +95,9 @@ fn the_page_of_options_is_current() {
 #[test]
 fn the_page_of_the_command_line_is_current() {
     check("docs/reference/cli.md", &command_line::page());
+}
+
+#[test]
+fn the_page_of_metrics_is_current() {
+    check("docs/reference/metrics.md", &metrics::page());
 }

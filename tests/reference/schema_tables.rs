@@ -65,12 +65,11 @@ impl<'a> Tables<'a> {
         text.push_str("\n| key | type | default | description |\n| --- | --- | --- | --- |\n");
         let mut below = Vec::new();
         for (key, value) in properties(table.schema) {
-            let (definition, resolved) = self.resolve(value);
             let mut kind = self.kind(value);
-            let is_table = is_section(resolved, definition);
-            if is_table {
-                let name = format!("{}.{key}", table.heading.trim_matches(['[', ']']));
-                let nested = self.nested(&name, value, definition, resolved);
+            let name = format!("{}.{key}", table.heading.trim_matches(['[', ']']));
+            let nested = self.table_below(&name, value);
+            let is_table = nested.is_some();
+            if let Some(nested) = nested {
                 let (heading, is_new) = self.heading(&nested);
                 kind = format!("[{kind}](#{})", anchor(&heading));
                 below.extend(is_new.then(|| (nested, description(value))));
@@ -89,6 +88,23 @@ impl<'a> Tables<'a> {
         let mut headings = self.headings.borrow_mut();
         let is_new = !headings.contains_key(name);
         (headings.entry(name.to_owned()).or_insert_with(|| table.heading.clone()).clone(), is_new)
+    }
+
+    /// The table of a key: its value, an entry of its list or map, or one of several possible values. `None`: the key
+    /// has no table with known keys.
+    fn table_below(&self, key: &str, value: &'a Value) -> Option<NestedTable<'a>> {
+        let (definition, resolved) = self.resolve(value);
+        if is_section(resolved, definition) {
+            return Some(NestedTable { heading: format!("[{key}]"), definition, schema: resolved });
+        }
+        if resolved["items"].is_object() {
+            let entry = self.table_below(key, &resolved["items"])?;
+            return Some(NestedTable { heading: format!("[[{key}]]"), ..entry });
+        }
+        if resolved["additionalProperties"].is_object() {
+            return self.table_below(&format!("{key}.NAME"), &resolved["additionalProperties"]);
+        }
+        resolved["anyOf"].as_array()?.iter().find_map(|choice| self.table_below(key, choice))
     }
 
     fn nested(&self, key: &str, value: &'a Value, definition: Option<&'a str>, resolved: &'a Value) -> NestedTable<'a> {

@@ -48,13 +48,14 @@ const MAX_AUDIT: usize = 200;
 /// A configuration to be checked.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Check {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Check {
     text: String,
 }
 
 /// An agent that takes no new runs, or takes them again.
 #[derive(serde::Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct DrainState<'a> {
     agent: &'a str,
     state: &'static str,
@@ -98,7 +99,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    fn find(path: &str) -> Option<Self> {
+    pub(super) fn find(path: &str) -> Option<Self> {
         Some(match path {
             "/healthz" => Self::Healthz,
             "/readyz" => Self::Readyz,
@@ -151,7 +152,7 @@ impl Target {
         }
     }
 
-    const fn methods(&self) -> &'static [&'static str] {
+    pub(super) const fn methods(&self) -> &'static [&'static str] {
         match self {
             Self::Cancel(_)
             | Self::Reload
@@ -198,7 +199,7 @@ impl Target {
     }
 
     /// True for what only the console needs.
-    const fn is_of_console(&self) -> bool {
+    pub(super) const fn is_of_console(&self) -> bool {
         matches!(
             self,
             Self::Asset
@@ -218,12 +219,12 @@ impl Target {
 
     /// True if credentials are not looked at: probes show no more than the state of agents, the files of the page hold no
     /// data, and a sign-in has its key in the body.
-    fn is_open(&self, method: &Method) -> bool {
+    pub(super) fn is_open(&self, method: &Method) -> bool {
         self.is_probe() || matches!(self, Self::Asset) || matches!(self, Self::Session) && method == Method::POST
     }
 
     /// The role that a request needs.
-    fn role(&self, method: &Method) -> ConsoleRole {
+    pub(super) fn role(&self, method: &Method) -> ConsoleRole {
         let is_change = method != Method::GET && method != Method::HEAD;
         match self {
             // Signing out ends only the person's own bearer.

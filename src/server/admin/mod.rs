@@ -14,6 +14,8 @@ mod feed;
 mod guard;
 mod listener;
 mod mask;
+#[cfg(test)]
+mod openapi;
 mod opened;
 mod overview;
 mod panes;

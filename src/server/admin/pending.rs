@@ -22,20 +22,24 @@ const MAX_DECIDERS: usize = 1000;
 /// The decisions about a run's items.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Decisions {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Decisions {
     items: Vec<DecisionEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DecisionEntry {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DecisionEntry {
     id: String,
+    #[cfg_attr(test, schemars(with = "String"))]
     decision: Decision,
     /// New arguments of an edit, as JSON text.
     arguments: Option<String>,
     /// Text of a response, or a reason.
     text: Option<String>,
     /// The whole answer, for items that have a schema of their own.
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Value>"))]
     payload: Option<Box<serde_json::value::RawValue>>,
 }
 

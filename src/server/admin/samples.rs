@@ -24,7 +24,8 @@ const MAX_RUNS: usize = 100;
 /// The text and the target of a sample.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SampleParams {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct SampleParams {
     /// The path of the route.
     route: String,
     protocol: String,

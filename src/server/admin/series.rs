@@ -16,7 +16,7 @@ use crate::metrics::{EndedBy, MetricsSample, MetricsWindow, Series, SeriesFilter
 
 /// A window of the history, with what is under way now.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS), ts(rename = "Metrics"))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema), ts(rename = "Metrics"))]
 pub(super) struct View {
     /// `15m` or `24h`.
     window: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct View {
 
 /// Runs of an agent, or over a protocol.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Row {
     name: String,
     /// Runs under way now.

@@ -26,7 +26,8 @@ const BY_KEY: Methods = Methods { keys: true, jwt: false, certificates: false };
 /// The page's request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Key {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Key {
     key: String,
 }
 

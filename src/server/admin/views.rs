@@ -19,7 +19,7 @@ use crate::metrics::RecentStats;
 
 /// A page of a list.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema), schemars(rename = "PageOf{T}"))]
 pub(super) struct Page<T> {
     pub(super) data: Vec<T>,
     /// The number of entries on all pages. `null`: not counted.
@@ -30,9 +30,10 @@ pub(super) struct Page<T> {
 
 /// A run as lists show it: never its record.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Summary {
     #[cfg_attr(test, ts(as = "String"))]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) id: RunId,
     pub(super) agent: String,
     /// The protocol of its client.
@@ -78,7 +79,7 @@ impl Summary {
 
 /// A run with everything but its messages.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Detail {
     pub(super) run: Summary,
     /// Whether the reader's role may read texts. If not, texts are asterisks, one for each character.
@@ -104,7 +105,7 @@ pub(super) struct Detail {
 
 /// A session, with the latest of its runs.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct SessionRuns {
     pub(super) id: String,
     pub(super) runs: Vec<Summary>,
@@ -112,7 +113,7 @@ pub(super) struct SessionRuns {
 
 /// A turn of a run.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Turn {
     /// From 0.
     pub(super) number: usize,
@@ -124,18 +125,21 @@ pub(super) struct Turn {
     pub(super) end: Option<&'static str>,
     pub(super) error: Option<TurnError>,
     #[cfg_attr(test, ts(type = "unknown"))]
+    #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) usage: Option<Json>,
     /// The run that answered what this one asked.
     #[cfg_attr(test, ts(as = "Option<String>"))]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) answered_by: Option<RunId>,
     /// The client's messages, as the Agent API writes them.
     #[cfg_attr(test, ts(type = "any[]"))]
+    #[cfg_attr(test, schemars(with = "Vec<serde_json::Value>"))]
     pub(super) input: Vec<Value>,
 }
 
 /// Why a turn failed.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct TurnError {
     pub(super) code: String,
     pub(super) message: String,
@@ -152,19 +156,21 @@ pub(super) struct TurnError {
 
 /// The settings of a request beside its messages.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Settings {
     pub(super) model: Option<String>,
     pub(super) user_id: Option<String>,
     #[cfg_attr(test, ts(type = "unknown"))]
+    #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) tools: Value,
     #[cfg_attr(test, ts(type = "unknown"))]
+    #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) extra: Value,
 }
 
 /// The answer to something that a run asked.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct AnsweredItem {
     /// The item's id.
     pub(super) id: String,
@@ -175,6 +181,7 @@ pub(super) struct AnsweredItem {
     pub(super) text: Option<String>,
     /// The run whose request had the answer.
     #[cfg_attr(test, ts(as = "String"))]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) run: RunId,
     /// The author of the decision, if it was made recently in the console of this gateway.
     pub(super) by: Option<String>,
@@ -182,7 +189,7 @@ pub(super) struct AnsweredItem {
 
 /// Sending a run's events to a receiver.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Delivery {
     /// Events that the receiver has, or will not get.
     pub(super) delivered: u64,
@@ -190,20 +197,23 @@ pub(super) struct Delivery {
 
 /// Something that waits for a decision.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct PendingItem {
     pub(super) item: Item,
     /// The allowed decisions.
     #[cfg_attr(test, ts(type = "string[]"))]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(super) decisions: Vec<Decision>,
     /// JSON Schema: of an approval's arguments, or of the answer to a question.
     #[cfg_attr(test, ts(type = "any"))]
+    #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) schema: Option<Json>,
     pub(super) agent: String,
     pub(super) session: String,
     /// To whom it belongs, as in summaries.
     pub(super) owner: String,
     #[cfg_attr(test, ts(as = "String"))]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) run: RunId,
     /// The protocol of the run's client.
     pub(super) protocol: String,
@@ -217,10 +227,11 @@ pub(super) struct PendingItem {
 
 /// A question.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Item {
     pub(super) id: String,
     #[cfg_attr(test, ts(type = "string"))]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) kind: PendingKind,
     /// The tool, or the reason.
     pub(super) name: String,
@@ -234,7 +245,7 @@ pub(super) struct Item {
 
 /// The gateway at a glance.
 #[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Gateway {
     pub(super) version: &'static str,
     pub(super) build: Build,
@@ -245,6 +256,7 @@ pub(super) struct Gateway {
     pub(super) active: usize,
     /// When the configuration was read last, and with which outcome.
     #[cfg_attr(test, ts(type = "unknown"))]
+    #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) reload: Value,
     pub(super) store: StoreKind,
     pub(super) listeners: Vec<Listener>,
@@ -260,7 +272,7 @@ pub(super) struct Gateway {
 
 /// The build of the program.
 #[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Build {
     pub(super) os: &'static str,
     pub(super) arch: &'static str,
@@ -270,7 +282,7 @@ pub(super) struct Build {
 
 /// Where runs are kept.
 #[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct StoreKind {
     /// `memory`, `sqlite` or `postgres`.
     pub(super) kind: String,
@@ -278,7 +290,7 @@ pub(super) struct StoreKind {
 
 /// A socket.
 #[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Listener {
     /// For whom: `clients` or `operators`.
     #[serde(rename = "for")]
@@ -288,7 +300,7 @@ pub(super) struct Listener {
 
 /// Why the gateway is not ready.
 #[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Reason {
     /// `draining`, `store` or `pool`.
     pub(super) what: &'static str,
@@ -306,7 +318,7 @@ pub(super) struct Reason {
 
 /// The traffic of a protocol.
 #[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Traffic {
     pub(super) protocol: &'static str,
     /// Runs under way.
@@ -316,7 +328,7 @@ pub(super) struct Traffic {
 
 /// An agent: as configured, with what is under way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Agent {
     pub(super) name: String,
     /// The protocol it speaks.
@@ -337,10 +349,12 @@ pub(super) struct Agent {
     pub(super) last_fault: Option<LastFault>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, ts(as = "Option<Vec<Endpoint>>", optional))]
+    #[cfg_attr(test, schemars(with = "Option<Vec<Endpoint>>"))]
     pub(super) endpoints: Vec<Endpoint>,
     /// The settings in force, by name.
     #[serde(flatten)]
     #[cfg_attr(test, ts(skip))]
+    #[cfg_attr(test, schemars(skip))]
     pub(super) settings: serde_json::Map<String, Value>,
 }
 
@@ -357,7 +371,7 @@ impl Agent {
 
 /// Why the latest failed run of an agent failed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct LastFault {
     pub(super) at: Millis,
     pub(super) code: String,
@@ -367,7 +381,7 @@ pub(super) struct LastFault {
 
 /// A server of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Endpoint {
     pub(super) key: String,
     pub(super) url: String,
@@ -384,7 +398,7 @@ pub(super) struct Endpoint {
 
 /// A route.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Route {
     pub(super) protocol: &'static str,
     pub(super) path: String,
@@ -395,6 +409,7 @@ pub(super) struct Route {
     pub(super) agents: Vec<String>,
     /// The other settings in force, and the protocol's own as `options`.
     #[cfg_attr(test, ts(type = "Record<string, unknown>"))]
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     pub(super) settings: serde_json::Map<String, Value>,
     /// Whether requests can be made for it: in the playground, and as snippets.
     pub(super) sample: bool,
@@ -404,7 +419,7 @@ pub(super) struct Route {
 
 /// A request as text to be copied.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Snippets {
     pub(super) curl: String,
     pub(super) python: String,
@@ -413,10 +428,11 @@ pub(super) struct Snippets {
 
 /// A request to a route as its clients send it.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Sample {
     /// Runs that begin later have greater ids.
     #[cfg_attr(test, ts(as = "String"))]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) id: RunId,
     /// To whom its run will belong.
     pub(super) owner: String,
@@ -426,13 +442,14 @@ pub(super) struct Sample {
     pub(super) path: String,
     pub(super) headers: BTreeMap<String, String>,
     #[cfg_attr(test, ts(type = "unknown"))]
+    #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) body: Value,
     pub(super) snippets: Snippets,
 }
 
 /// The signed-in person.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
+#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Session {
     /// Only when someone signs in.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -440,6 +457,7 @@ pub(super) struct Session {
     pub(super) bearer: Option<String>,
     pub(super) name: String,
     #[cfg_attr(test, ts(type = "\"view\" | \"act\""))]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) role: ConsoleRole,
     /// When the bearer ends at the latest. `null`: the key itself was shown.
     pub(super) until: Option<Millis>,
