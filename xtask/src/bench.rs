@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: the micro benchmarks, the load rig, and what the console costs, each against a build of what is
-//! shipped. Methods and results are described in `benches/README.md`.
+//! shipped. Methods and results are described in `docs/benchmarks.md`.
 
 use std::process::Command;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn load(rest: &[&str]) -> Result<()> {
     process::run(rig.current_dir(root()), BENCH_LIMIT)
 }
 
-/// Measures the console in a browser, and the gateway behind it. The budgets are part of the table that is printed.
+/// Measures the console in a browser, and the gateway behind it. The printed table contains the budgets.
 fn console() -> Result<()> {
     cargo(&["build", "--profile", "dist", "--locked", "--package", "interlingua"], BUILD_LIMIT)?;
     let suite = suites::ALL.iter().find(|suite| suite.name == "console").expect("the suite of the console");

@@ -18,7 +18,7 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(10 * 60);
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The path of Chromium, which is installed with apt if there is none.
+/// The path of Chromium. Installs it with apt if it is missing.
 pub(crate) fn installed() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("INTERLINGUA_CHROMIUM") {
         return Ok(PathBuf::from(path));

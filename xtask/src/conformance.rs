@@ -22,7 +22,7 @@ use crate::{browser, node, python, root, steps, target};
 const GATEWAY_READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// AgentScope Runtime takes seconds to import.
 const UPSTREAM_READY_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long the gateway may take to exit after SIGTERM without clients.
+/// Time that the gateway has to exit after SIGTERM without clients.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Held while packages are installed and scripts are copied.

@@ -16,9 +16,9 @@ use anyhow::{Context, Result, bail};
 use crate::{process, root};
 
 /// The files with images.
-const FILES: [&str; 3] = ["Dockerfile", "examples/replicas/compose.yaml", "README.md"];
+const FILES: [&str; 3] = ["Dockerfile", "examples/replicas/compose.yaml", "docs/operations/postgresql.md"];
 
-/// How long a registry may take to answer.
+/// Time that a registry has to answer.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Programs that ask a registry for a digest, each with its arguments before the name of the image.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! cargo xtask test [--only NAME]…       all that CI runs
-//! cargo xtask test --all                also what CI has no time for: every suite, the whole matrix, PostgreSQL under the
+//! cargo xtask test --all                also the steps that take too long for CI: every suite, the whole matrix, PostgreSQL under the
 //!                                       tests of the running gateway, faults, fuzzing, advisories, vendored files
 //! cargo xtask check                     the same without the conformance suites
 //! cargo xtask conformance [NAME]…       conformance suites by name, also those CI skips; no name: lists them
 //! cargo xtask bench [micro|load|console|instructions …]
 //!                                       micro benchmarks, the load rig against nginx, the console, and instructions per
-//!                                       delta beside the recorded ones; instructions --write: records (benches/README.md)
+//!                                       delta beside the recorded ones; instructions --write: records (docs/benchmarks.md)
+//! cargo xtask book                      builds the documentation into target/book, and checks its links
 //! cargo xtask faults [NAME]…            fault scenarios against a release build; no name: all (faults/)
 //! cargo xtask matrix [--write] [--only CLIENT,AGENT,SCENARIO]
 //!                                       every pair of protocols, cut at every frame; --write: docs/matrix.md
@@ -23,7 +24,7 @@
 //!
 //! A run is a sequence of [`report::Report`] steps: `fmt`, `clippy`, `alone` (core and each adapter compiled by
 //! itself), `build`, `tests`, `replicas` (tests of the running gateway, at two gateways in turn), `doctests`, `fuzz-targets`
-//! (they compile), `deny`, and one step per conformance suite.
+//! (they compile), `deny`, `book`, and one step per conformance suite.
 //! `test --all` adds `matrix`, `replicas-postgres`, `faults`, `fuzz`, `advisories`, `vendor` and all suites. It takes hours.
 //! All steps run even where an earlier one failed, so one CI run shows every error. Each prints how long it took; the
 //! last line is `N passed, N failed`. A step that could not be run is printed as `NOT RUN` with the reason; with
@@ -36,8 +37,8 @@
 //!
 //! # Adding a conformance suite
 //!
-//! Make a folder in `tests/conformance/` and add a row to the table in [`suites`]; `tests/conformance/README.md` says what
-//! belongs into the folder.
+//! Make a folder in `tests/conformance/` and add a row to the table in [`suites`]; `tests/conformance/README.md` lists
+//! the files of the folder.
 //!
 //! # What is kept between runs
 //!
@@ -48,6 +49,7 @@
 //! Not here: code of the gateway itself.
 
 mod bench;
+mod book;
 mod browser;
 mod conformance;
 mod faults;
@@ -91,6 +93,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["check"] => steps::check(),
         ["conformance", names @ ..] => conformance::by_name(names),
         ["bench", rest @ ..] => bench::run(rest),
+        ["book"] => steps::book(),
         ["faults", names @ ..] => faults::run(names),
         ["matrix", rest @ ..] => matrix::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
@@ -99,7 +102,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["pin-images", rest @ ..] => images::run(rest),
         _ => bail!(
             "usage: cargo xtask test [--all | --only NAME…] | check | conformance [NAME]… | \
-             bench [micro|load|console|instructions …] | faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | \
+             bench [micro|load|console|instructions …] | book | faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | \
              fuzz [--seconds N] [TARGET] | vendor [--write] | audit | pin-images [--check]"
         ),
     }

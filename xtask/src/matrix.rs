@@ -11,7 +11,7 @@ use crate::{process, root};
 /// With the build.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
-/// What to run.
+/// The arguments of the command.
 #[derive(Debug, Default)]
 struct Arguments {
     /// Writes the table instead of comparing it.

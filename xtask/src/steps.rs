@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::report::{Outcome, Report};
 use crate::suites::Suite;
-use crate::{conformance, faults, fuzz, matrix, process, root, suites, target, tools, vendor};
+use crate::{book, conformance, faults, fuzz, matrix, process, root, suites, target, tools, vendor};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     ("doctests", doctests),
     ("fuzz-targets", fuzz_targets),
     ("deny", deny),
+    ("book", book::build),
 ];
 
 /// The further steps of `test --all`, for which CI has no time or no network.
@@ -116,6 +117,13 @@ pub(crate) fn check() -> Result<bool> {
     for (name, step) in STEPS {
         report.step(name, step);
     }
+    Ok(report.close())
+}
+
+/// Builds the documentation and checks its links.
+pub(crate) fn book() -> Result<bool> {
+    let mut report = Report::new();
+    report.step("book", book::build);
     Ok(report.close())
 }
 

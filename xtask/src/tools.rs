@@ -12,24 +12,29 @@ use crate::process;
 pub(crate) struct Tool {
     name: &'static str,
     version: &'static str,
+    /// Further arguments of `cargo install`.
+    arguments: &'static [&'static str],
 }
 
 /// Tools are built without optimisation, which takes a third of the time and is fast enough.
-pub(crate) const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+pub(crate) const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", arguments: &[] };
 
-pub(crate) const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+pub(crate) const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2", arguments: &[] };
+
+/// Without its server and its search, which the checks do not need and which take most of the time to build.
+pub(crate) const MDBOOK: Tool = Tool { name: "mdbook", version: "0.5.4", arguments: &["--no-default-features"] };
 
 impl Tool {
     /// The path of the binary, which is built if it is missing.
     pub(crate) fn installed(&self) -> Result<PathBuf> {
-        let Self { name, version } = self;
+        let Self { name, version, arguments } = self;
         let folder = cache()?.join("tools").join(format!("{name}-{version}"));
         let binary = folder.join("bin").join(name);
         if !binary.exists() {
             println!("building {name} {version}, once for this machine (takes some minutes)");
             let mut install = Command::new("cargo");
             install.args(["install", "--quiet", "--debug", "--locked", "--root"]).arg(&folder);
-            install.arg(format!("{name}@{version}"));
+            install.args(*arguments).arg(format!("{name}@{version}"));
             process::run(&mut install, Duration::from_secs(30 * 60))?;
         }
         Ok(binary)
