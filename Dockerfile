@@ -13,8 +13,8 @@ WORKDIR /src
 COPY . .
 RUN cargo build --profile dist --locked --package interlingua --bin interlingua \
  && ! readelf --dynamic target/dist/interlingua | grep NEEDED
-# The shipped configuration, listening to the world outside the container and keeping its store in the volume. Its routes
-# say that anyone who can connect may use them: publish the port with care.
+# The shipped configuration, with a public listen address and its store in the volume. Its routes have no authentication:
+# publish the port only where every caller may use the agents.
 RUN mkdir -p /image/usr/local/bin /image/etc/interlingua /image/var/lib/interlingua \
  && cp target/dist/interlingua /image/usr/local/bin/ \
  && sed -e 's|"127.0.0.1:8080"|"0.0.0.0:8080"|' -e 's|"data/interlingua.db"|"/var/lib/interlingua/interlingua.db"|' \

@@ -1,7 +1,8 @@
-//! Tests of the README: its examples work, its tables match the code, and its links are valid.
+//! Tests of the README and of the book in `docs/`: examples work, and tables match the code.
 //!
-//! Curl commands are sent to a running gateway with the shipped configuration, in the order in which a reader would
-//! paste them. Code blocks marked `file=…` must be part of that file. Not here: the quality of the text.
+//! The curl commands of a page are sent to a running gateway with the shipped configuration, in the order in which a reader
+//! would paste them. Code blocks marked `file=…` must be part of that file. Not here: generated pages (`tests/reference`),
+//! links and the quality of the text (`tests/tidy`).
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -17,11 +18,21 @@ use interlingua_core::{Blame, FaultKind};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// The pages that are tested.
-const PAGES: [&str; 5] =
-    ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "benches/README.md", "examples/custom-adapter/README.md"];
+/// The largest README, in bytes.
+const MAX_README: usize = 8 * 1024;
 
-/// The URL of the gateway in the README.
+/// Pages outside of the book.
+const OTHER_PAGES: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benches/README.md",
+    "examples/custom-adapter/README.md",
+];
+
+/// The URL of the gateway on all pages.
 const BASE: &str = "http://127.0.0.1:8080";
 
 /// Forms of a run's id in responses: a background task, a native response, an OpenAI response, a message of Anthropic,
@@ -39,6 +50,25 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The paths of all tested pages.
+fn pages() -> Vec<String> {
+    let mut pages: Vec<String> = OTHER_PAGES.iter().map(ToString::to_string).collect();
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder of the book") {
+            let path = entry.expect("an entry of the book").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let below = path.strip_prefix(root()).expect("the book is in the repository");
+                pages.push(below.to_str().expect("names of pages are UTF-8").to_owned());
+            }
+        }
+    }
+    pages.sort();
+    pages
 }
 
 fn read(page: &str) -> String {
@@ -70,22 +100,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The page without its code blocks.
-fn prose(page: &str) -> String {
-    let mut inside = false;
-    let mut kept = String::new();
-    for line in page.lines() {
-        if line.starts_with("```") {
-            inside = !inside;
-        } else if !inside {
-            writeln!(kept, "{line}").expect("writing into a string does not fail");
-        }
-    }
-
-    kept
-}
-
-/// The files that configurations in the README name: those of TLS, and secrets.
+/// The files that configurations on the pages name: those of TLS, and secrets.
 fn file(path: &Path, _: usize) -> std::io::Result<Vec<u8>> {
     static IDENTITY: LazyLock<(String, String)> = LazyLock::new(|| {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
@@ -101,21 +116,33 @@ fn file(path: &Path, _: usize) -> std::io::Result<Vec<u8>> {
 }
 
 #[test]
-fn every_configuration_in_the_readme_is_valid() {
+fn every_configuration_is_valid() {
     let env = Env {
         env: &|name| Some(format!("value of {name}, long enough for the key of an administrator")),
         file: &file,
         mode: &|_| None,
     };
-    let readme = read("README.md");
-    let shown: Vec<Block> = blocks(&readme).into_iter().filter(|block| block.info == "toml").collect();
-    assert!(shown.len() >= 2, "the README shows a small configuration and a complete one");
-
-    for block in shown {
-        let read = config::read(&block.text, Path::new("gateway.toml"), &builtin(), &env);
-        let (_, warnings) = read.unwrap_or_else(|error| panic!("{}", error.render(false)));
-        assert!(warnings.is_empty(), "{}", warnings.render(false));
+    let (mut count, mut all) = (0, String::new());
+    for page in pages() {
+        for block in blocks(&read(&page)).into_iter().filter(|block| block.info == "toml") {
+            all.push_str(&block.text);
+            let read = config::read(&block.text, Path::new("gateway.toml"), &builtin(), &env);
+            if let Err(error) = read {
+                panic!("{page}:\n{}\n{}", block.text, error.render(false));
+            }
+            count += 1;
+        }
     }
+    assert!(count > 10, "only {count} configurations were found");
+    for protocol in builtin().upstream_names() {
+        assert!(all.contains(&format!("protocol = \"{protocol}\"")), "no page configures an agent with {protocol}");
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let length = read("README.md").len();
+    assert!(length <= MAX_README, "the README has {length} bytes, at most {MAX_README} are allowed");
 }
 
 fn builtin() -> Protocols {
@@ -145,36 +172,34 @@ fn keys(schema: &Value, table: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn the_readme_shows_every_configuration_key() {
+fn the_reference_has_every_configuration_key() {
     let schema = config::schema(&builtin());
     let mut known = Vec::new();
     keys(&schema, &schema, &mut known);
     assert!(known.iter().any(|key| key == "first_byte"), "the keys were not found: {known:?}");
-    let readme = read("README.md");
-    let shown: String = blocks(&readme).iter().filter(|block| block.info == "toml").map(|block| &*block.text).collect();
+    let page = read("docs/reference/configuration.md");
     let missing: Vec<_> = known
         .iter()
         .filter(|key| {
-            let written = [format!("{key} = "), format!("[{key}"), format!("[[{key}"), format!(".{key}]")];
-            !written.iter().any(|way| shown.contains(way.as_str()))
+            let written = [format!("| `{key}` |"), format!("[{key}]"), format!("[{key}."), format!(".{key}]")];
+            // Keys of a secret are on the head of the page.
+            let is_of_secret = ["env", "file", "prefix"].contains(&key.as_str());
+            !is_of_secret && !written.iter().any(|way| page.contains(way.as_str()))
         })
         .collect();
 
-    assert!(missing.is_empty(), "the README shows no {missing:?}");
+    assert!(missing.is_empty(), "the reference lacks {missing:?}");
 }
 
 #[test]
-fn every_protocol_of_the_shipped_configuration_has_a_section() {
+fn every_protocol_of_the_shipped_configuration_has_a_page() {
     let env = Env { env: &|_| None, file: &|_, _| Err(std::io::ErrorKind::NotFound.into()), mode: &|_| None };
     let shipped = config::read(&read("gateway.toml"), Path::new("gateway.toml"), &builtin(), &env);
     let (settings, _) = shipped.unwrap_or_else(|error| panic!("{}", error.render(false)));
-    let readme = read("README.md");
 
     for route in &settings.routes {
-        let heading = format!("\n### `{}`\n", route.protocol);
-        let section = readme.split_once(&heading).map(|(_, rest)| rest.split("\n##").next().unwrap_or(rest));
-        let section = section.unwrap_or_else(|| panic!("the README has no section `{}`", route.protocol));
-        assert!(section.contains("curl "), "the section of {} has no curl line", route.protocol);
+        let page = read(&format!("docs/protocols/{}.md", route.protocol));
+        assert!(page.contains("\ncurl "), "the page of {} has no curl line", route.protocol);
     }
 }
 
@@ -211,9 +236,9 @@ fn the_table_of_errors_matches_the_code() {
 
     // Several kinds with the same code share a row.
     expected.dedup();
-    let readme = read("README.md");
+    let page = read("docs/operations/troubleshooting.md");
     let (_, table) =
-        readme.split_once("| code | status | caused by | retryable | meaning |").expect("there is a table of errors");
+        page.split_once("| code | status | caused by | retryable | meaning |").expect("there is a table of errors");
     let rows: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
     assert_eq!(rows.len(), expected.len());
     for (row, beginning) in rows.iter().zip(&expected) {
@@ -247,7 +272,7 @@ fn tested_packages(are_agents: bool) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_readme_lists_the_tested_official_clients() {
+fn the_book_lists_the_tested_official_clients() {
     /// Dependencies of other clients and of the suites' scripts.
     const NOT_CLIENTS: [&str; 24] = [
         "langchain-core",
@@ -275,8 +300,8 @@ fn the_readme_lists_the_tested_official_clients() {
         "client-0047",
         "client-0059",
     ];
-    let readme = read("README.md");
-    let (_, named) = readme.split_once("Official clients that are tested").expect("the README names them");
+    let page = read("docs/protocols/overview.md");
+    let (_, named) = page.split_once("Official clients that are tested").expect("the page names them");
     let named = named.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
     let clients = tested_packages(false);
     assert!(clients.len() > 5, "{clients:?}");
@@ -289,20 +314,20 @@ fn the_readme_lists_the_tested_official_clients() {
         let places = named.match_indices(&quoted);
         // The text up to the next name.
         let mut versions = places.map(|(at, name)| named[at + name.len()..].split('`').next().unwrap_or_default());
-        assert!(versions.any(|versions| versions.contains(&version)), "README: {name} {version} is tested: {named}");
+        assert!(versions.any(|versions| versions.contains(&version)), "{name} {version} is tested: {named}");
     }
 }
 
 #[test]
-fn the_readme_lists_the_tested_official_servers() {
-    let readme = read("README.md");
-    let (_, named) = readme.split_once("Official server libraries").expect("the README names them");
+fn the_book_lists_the_tested_official_servers() {
+    let page = read("docs/protocols/overview.md");
+    let (_, named) = page.split_once("Official server libraries").expect("the page names them");
     let named = named.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
     let packages = tested_packages(true);
 
     let mut count = 0;
     for quoted in named.split('`').skip(1).step_by(2) {
-        let after = named.split(&format!("`{quoted}` ")).nth(1).expect("a version stands behind it");
+        let after = named.split(&format!("`{quoted}` ")).nth(1).expect("a version follows it");
         let version = after.split([' ', ',', ';']).next().unwrap_or_default().trim_end_matches('.');
         let is_pinned = packages.iter().any(|(name, pinned)| {
             let name = name.split('[').next().unwrap_or_default();
@@ -317,8 +342,8 @@ fn the_readme_lists_the_tested_official_servers() {
 #[test]
 fn every_xtask_command_exists() {
     let known = read("xtask/src/main.rs");
-    for page in PAGES {
-        let text = read(page);
+    for page in pages() {
+        let text = read(&page);
         for command in text.split("cargo xtask ").skip(1) {
             let word: String = command.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
             assert!(known.contains(&format!("[\"{word}\"")), "{page}: cargo xtask has no {word:?}");
@@ -327,49 +352,18 @@ fn every_xtask_command_exists() {
 }
 
 #[test]
-fn every_link_is_valid() {
-    let mut broken = Vec::new();
-    for page in PAGES {
-        let text = prose(&read(page));
-        let folder = root().join(page).parent().expect("a page lies in a folder").to_path_buf();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target) {
-            if target.starts_with("https://") {
-                continue;
-            }
-
-            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let file = if path.is_empty() { root().join(page) } else { folder.join(path) };
-            let has_anchor = |text: String| prose(&text).lines().filter_map(self::anchor).any(|known| known == anchor);
-            // A picture has no anchors.
-            let found =
-                if anchor.is_empty() { file.exists() } else { std::fs::read_to_string(&file).is_ok_and(has_anchor) };
-            if !found {
-                broken.push(format!("{page} links to {target}"));
-            }
-        }
-    }
-    assert!(broken.is_empty(), "{broken:#?}");
-}
-
-/// The anchor of a heading; `None` for other lines.
-fn anchor(line: &str) -> Option<String> {
-    let heading = line.strip_prefix('#')?.trim_start_matches('#').trim();
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-    Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
-}
-
-#[test]
 fn code_blocks_match_their_files() {
-    let readme = read("README.md");
     let mut count = 0;
-    for block in blocks(&readme) {
-        if let Some((_, file)) = block.info.split_once("file=") {
-            count += 1;
-            assert!(read(file).contains(&block.text), "this is not in {file}:\n{}", block.text);
+    for page in pages() {
+        for block in blocks(&read(&page)) {
+            if let Some((_, file)) = block.info.split_once("file=") {
+                count += 1;
+                assert!(read(file).contains(&block.text), "{page}: this is not in {file}:\n{}", block.text);
+            }
         }
     }
 
-    assert!(count > 0, "no code block has a file");
+    assert!(count > 5, "only {count} code blocks have a file");
 }
 
 /// A gateway on its own thread, stopped when it is dropped.
@@ -448,7 +442,7 @@ fn decode_chunked(mut body: &str) -> String {
     }
 }
 
-/// A curl command, with the options that the README uses.
+/// A curl command, with the options that the pages use.
 #[derive(Debug)]
 struct Curl {
     method: String,
@@ -525,32 +519,43 @@ fn last_id<'a>(answer: &'a str, places: &[(&str, &str)]) -> Option<&'a str> {
     answer[found.max()?..].split('"').next()
 }
 
-#[test]
-fn every_curl_command_works() {
-    let server = Server::start();
-    let (mut run, mut asked, mut session, mut count) = (String::new(), String::new(), String::new(), 0);
-    let readme = read("README.md");
-    for block in blocks(&readme).into_iter().filter(|block| block.info == "sh") {
-        for line in block.text.lines().filter(|line| line.starts_with("curl ")) {
-            let curl = Curl::parse(line, &[("RUN", &run), ("ASKED", &asked), ("SESSION", &session)]);
-            let (status, body) = server.send(&curl);
-            assert_eq!(status, curl.expected, "{line}\n{body}");
-            // A failed run may still have status 200, but the README has no such example.
-            assert!(!body.contains(r#""status":"failed""#), "{line}\n{body}");
-            if let Some(id) = last_id(&body, &RUN_IDS) {
-                id.clone_into(&mut run);
-            }
-            if let Some(id) = last_id(&body, &[(r#""id":""#, "appr_")]) {
-                id.clone_into(&mut asked);
-            }
-            if let Some(id) = last_id(&body, &[(r#""session_id":""#, "hitl_")]) {
-                id.clone_into(&mut session);
-            }
-            count += 1;
-        }
+/// Sends the curl commands of a page, in order. Returns their number.
+fn run_curl_commands(page: &str) -> usize {
+    let lines: Vec<String> = blocks(&read(page))
+        .into_iter()
+        .filter(|block| block.info == "sh")
+        .flat_map(|block| block.text.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|line| line.starts_with("curl "))
+        .collect();
+    if lines.is_empty() {
+        return 0;
     }
 
-    assert!(count > 10, "only {count} curl commands were found");
+    let server = Server::start();
+    let (mut run, mut asked, mut session) = (String::new(), String::new(), String::new());
+    for line in &lines {
+        let curl = Curl::parse(line, &[("RUN", &run), ("ASKED", &asked), ("SESSION", &session)]);
+        let (status, body) = server.send(&curl);
+        assert_eq!(status, curl.expected, "{page}: {line}\n{body}");
+        // A failed run may still have status 200, but the pages have no such example.
+        assert!(!body.contains(r#""status":"failed""#), "{page}: {line}\n{body}");
+        if let Some(id) = last_id(&body, &RUN_IDS) {
+            id.clone_into(&mut run);
+        }
+        if let Some(id) = last_id(&body, &[(r#""id":""#, "appr_")]) {
+            id.clone_into(&mut asked);
+        }
+        if let Some(id) = last_id(&body, &[(r#""session_id":""#, "hitl_")]) {
+            id.clone_into(&mut session);
+        }
+    }
+    lines.len()
+}
+
+#[test]
+fn every_curl_command_works() {
+    let count: usize = pages().iter().map(|page| run_curl_commands(page)).sum();
+    assert!(count > 40, "only {count} curl commands were found");
 }
 
 #[test]
@@ -569,8 +574,8 @@ fn the_table_of_demo_commands_matches_the_help_of_the_agent() {
         .collect();
 
     assert!(expected.len() > 10, "{help}");
-    let readme = read("README.md");
-    let (_, table) = readme.split_once("| word | shows |\n").expect("there is a table of words");
+    let page = read("docs/extending/agents.md");
+    let (_, table) = page.split_once("| word | shows |\n").expect("there is a table of words");
     let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
     assert_eq!(rows, expected);
 }

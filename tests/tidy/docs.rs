@@ -133,13 +133,13 @@ fn every_cited_anchor_exists() {
 }
 
 #[test]
-fn the_index_of_the_documentation_lists_every_page() {
+fn the_summary_of_the_book_lists_every_page() {
     let sources = sources();
-    let index = sources.iter().find(|source| source.path == "docs/README.md").expect("the index");
-    let is_page = |path: &str| path.starts_with("docs/") && path.ends_with(".md") && path != "docs/README.md";
+    let summary = sources.iter().find(|source| source.path == "docs/SUMMARY.md").expect("the summary");
+    let is_page = |path: &str| path.starts_with("docs/") && path.ends_with(".md") && path != "docs/SUMMARY.md";
     let pages = sources.iter().map(|source| source.path.as_str()).filter(|path| is_page(path));
-    let missing = pages.filter(|path| !index.text.contains(&format!("({})", path.trim_start_matches("docs/"))));
-    expect_none("docs/README.md must list every page", missing.map(str::to_owned));
+    let missing = pages.filter(|path| !summary.text.contains(&format!("({})", path.trim_start_matches("docs/"))));
+    expect_none("docs/SUMMARY.md must list every page", missing.map(str::to_owned));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! AG-UI in front of and behind the gateway: [`AgUi`] serves front ends, [`AgUiUpstream`] calls agents.
 //!
-//! The mapping and its losses: `docs/protocols/ag-ui.md` towards clients, `docs/upstreams/ag-ui.md` towards agents.
+//! The mapping and its losses: `docs/protocols/ag-ui.md` towards clients, `docs/protocols/ag-ui.md` towards agents.
 
 mod connect;
 mod serve;

@@ -1,6 +1,6 @@
 //! AgentScope 2.0: calling agents of its own service.
 //!
-//! See `docs/upstreams/agentscope.md`. Not here: the Agent API of AgentScope Runtime, which is another protocol (the
+//! See `docs/protocols/agentscope.md`. Not here: the Agent API of AgentScope Runtime, which is another protocol (the
 //! native adapter), and serving this one to clients.
 
 mod connect;

@@ -2,7 +2,7 @@
 //! agents and model servers that speak it.
 //!
 //! What clients send and receive is described in `docs/protocols/anthropic-messages.md`, what agents are sent in
-//! `docs/upstreams/anthropic-messages.md`. [`decode`](self) parses requests, `encode` writes answers, and the exchanges in
+//! `docs/protocols/anthropic-messages.md`. [`decode`](self) parses requests, `encode` writes answers, and the exchanges in
 //! `serve` are the endpoints. Not here: any state. What outlives a request is stored in runs and their labels.
 
 mod connect;

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Upstream and client are separate processes, so that their CPU time is not counted as the gateway's. Started by
-//! `cargo xtask bench load`; methods and results are in `benches/README.md`.
+//! `cargo xtask bench load`; methods and results are in `docs/benchmarks.md`.
 //!
 //! Not here: a general HTTP client or server. Both sides implement only the HTTP/1.1 that the rig needs.
 

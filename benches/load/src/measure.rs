@@ -1,5 +1,5 @@
 //! The runner: starts the candidates, puts the same load on each in turn for several rounds, and prints the cost. How
-//! to read the tables is described in `benches/README.md`.
+//! to read the tables is described in `docs/benchmarks.md`.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 // What the console costs: the page in the browser, and the gateway behind it. Measured, not tested: `cargo xtask bench
-// console` runs it against a release build and prints a table, whose results are in benches/README.md.
+// console` runs it against a release build and prints a table, whose results are in docs/benchmarks.md.
 //
 // RUNS and STORED say how many runs the list and the store have, ROUNDS how often load is measured with and without a page,
 // PARTS which parts are measured: assets, page, prism, load and summaries.

@@ -1,4 +1,4 @@
-//! Agents that speak AG-Kit: the connector, and what it is made of (docs/upstreams/ag-kit.md).
+//! Agents that speak AG-Kit: the connector, and what it is made of (docs/protocols/ag-kit.md).
 //!
 //! A turn is one request (`request`) and one event stream (`reader`), whose calls are followed to their results
 //! (`calls`) and whose interrupts become pending items (`asks`). `state` is kept from turn to turn.

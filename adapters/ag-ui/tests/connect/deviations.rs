@@ -1,4 +1,4 @@
-//! Deviations of real servers from the protocol, row by row of the table in docs/upstreams/ag-ui.md.
+//! Deviations of real servers from the protocol, row by row of the table in docs/protocols/ag-ui.md.
 //!
 //! The cases are in `deviations/*.txt`: a name, options of the upstream in some cases, and events as
 //! [`crate::support::stream`] reads them. The snapshots show the outcome of each.

@@ -1,4 +1,4 @@
-//! Servers that send what they should not: nothing panics, and every run ends as the table in docs/upstreams/ag-ui.md
+//! Servers that send what they should not: nothing panics, and every run ends as the table in docs/protocols/ag-ui.md
 //! says.
 
 use interlingua_core::connector::{Next, Refusal};

@@ -1,4 +1,4 @@
-//! The request of a run, for every row of the table in docs/upstreams/ag-ui.md.
+//! The request of a run, for every row of the table in docs/protocols/ag-ui.md.
 
 use interlingua_core::Json;
 use interlingua_core::connector::Next;

@@ -1,4 +1,4 @@
-//! Services that send what they should not: nothing panics, every run ends as the table in `docs/upstreams/agentscope.md`
+//! Services that send what they should not: nothing panics, every run ends as the table in `docs/protocols/agentscope.md`
 //! says, and nothing goes to another host.
 
 use interlingua_core::connector::Next;

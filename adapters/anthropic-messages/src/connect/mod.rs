@@ -1,6 +1,6 @@
 //! Agents that speak Anthropic Messages: the connector, and what it is made of.
 //!
-//! See `docs/upstreams/anthropic-messages.md`.
+//! See `docs/protocols/anthropic-messages.md`.
 
 mod blocks;
 mod hosted;

@@ -1,6 +1,6 @@
 //! Events of the stream to events of the run: what each means, and how the answer ends.
 //!
-//! See `docs/upstreams/anthropic-messages.md`. Which block a delta belongs to is decided in [`super::blocks`].
+//! See `docs/protocols/anthropic-messages.md`. Which block a delta belongs to is decided in [`super::blocks`].
 
 use std::collections::HashMap;
 

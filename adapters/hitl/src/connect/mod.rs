@@ -1,4 +1,4 @@
-//! Agents behind the human-in-the-loop agent service: the connector and its modules (docs/upstreams/hitl.md).
+//! Agents behind the human-in-the-loop agent service: the connector and its modules (docs/protocols/hitl.md).
 //!
 //! A turn is one call, `invoke` or `resume` (`request`), whose answer is one JSON body with the whole conversation
 //! (`wire`, `reader`). If the connection breaks, the service still has the answer: `status` returns it (`turn`).

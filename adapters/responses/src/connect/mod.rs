@@ -1,6 +1,6 @@
 //! Agents and model servers that speak Responses: the connector, and what it is made of.
 //!
-//! See `docs/upstreams/responses.md`. A turn sends one request (`request`) and reads the
+//! See `docs/protocols/responses.md`. A turn sends one request (`request`) and reads the
 //! answer, streamed or polled (`reader`, `items`, `slots`, `wire`), takes it up again if the server works on without a
 //! connection (`turn`), and keeps what the next request needs (`session`). Not here: what serves Responses to clients.
 

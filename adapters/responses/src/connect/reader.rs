@@ -1,6 +1,6 @@
 //! Events to events: what each event of the protocol means for the run.
 //!
-//! See `docs/upstreams/responses.md`. Items that are whole are read in `items`, which item an
+//! See `docs/protocols/responses.md`. Items that are whole are read in `items`, which item an
 //! event is about is found in `slots`.
 
 use std::borrow::Cow;

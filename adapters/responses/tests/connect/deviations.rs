@@ -1,4 +1,4 @@
-//! Deviations of servers from the description, and their repair (docs/upstreams/responses.md#deviations).
+//! Deviations of servers from the description, and their repair (docs/protocols/responses.md#deviations).
 
 use interlingua_core::testkit::Answer;
 

@@ -1,4 +1,4 @@
-//! The effect of each event and each item: the rows of the table in docs/upstreams/responses.md#what-is-read.
+//! The effect of each event and each item: the rows of the table in docs/protocols/responses.md#what-is-read.
 
 use interlingua_core::testkit::{self, Answer};
 

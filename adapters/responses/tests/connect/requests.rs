@@ -1,4 +1,4 @@
-//! The request for a canonical request (docs/upstreams/responses.md#what-is-sent).
+//! The request for a canonical request (docs/protocols/responses.md#what-is-sent).
 
 use interlingua_core::Json;
 use interlingua_core::answer::CheckedDecision;

@@ -1,6 +1,6 @@
 //! The request: fields, tools and settings.
 //!
-//! See `docs/upstreams/anthropic-messages.md`. Messages are in `messages`, their blocks in `blocks`.
+//! See `docs/protocols/anthropic-messages.md`. Messages are in `messages`, their blocks in `blocks`.
 
 mod blocks;
 mod messages;

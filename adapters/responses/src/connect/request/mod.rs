@@ -1,6 +1,6 @@
 //! The request: fields, tools and settings.
 //!
-//! See `docs/upstreams/responses.md`. Messages become items in `items`, contents parts in
+//! See `docs/protocols/responses.md`. Messages become items in `items`, contents parts in
 //! `parts`.
 
 mod items;
