@@ -1,5 +1,5 @@
-// Requests to the gateway, and who is signed in. The bearer is in sessionStorage and in no cookie; other tabs get it by a
-// channel that only pages of this origin share. Not here: the stream of changes (feed.js).
+// Requests to the gateway, and the sign-in. The bearer is in sessionStorage and in no cookie. Other tabs receive it over a
+// channel that is restricted to this origin. Not here: the stream of changes (feed.js).
 
 import { batch, signal } from './vendor/signals-core/signals-core.mjs';
 
@@ -10,9 +10,9 @@ const channel = new BroadcastChannel('interlingua-console');
 
 /** @type {import('./vendor/signals-core/signals-core.mjs').Signal<Session | null>} */
 export const session = signal(read());
-/** Why the page asks for a key again. */
+/** The reason of the last sign-out, shown at the sign-in. */
 export const notice = signal('');
-/** The key of a link that was opened although someone is signed in, until they have decided. */
+/** The key of a link that was opened while a user is signed in, until the user decides. */
 export const offeredKey = signal(/** @type {string | null} */ (null));
 
 export const mayAct = () => session.value?.role === 'act';
@@ -27,7 +27,7 @@ function read() {
 
 const forgetters = /** @type {(() => void)[]} */ ([]);
 
-/** Calls this when someone is no longer signed in: the next one may not be allowed to see what the page still has. */
+/** Registers a function that clears data at sign-out: the next user may have fewer rights. */
 export const whenSignedOut = (forget) => { forgetters.push(forget); };
 
 function keep(found) {
@@ -49,7 +49,7 @@ channel.onmessage = ({ data }) => {
   else if (data?.out) keep(null);
 };
 
-/** A refusal of the gateway, in its own words. */
+/** An error response, with the message of the gateway. */
 export class ApiError extends Error {
   constructor(status, code, detail, body) {
     super(detail);
@@ -57,7 +57,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The answer to a request, unless it is a refusal. */
+/** Sends a request. Throws an error for a status of 400 or more. */
 async function answer(method, path, body) {
   const headers = /** @type {Record<string, string>} */ ({});
   if (body !== undefined) headers['content-type'] = 'application/json';
@@ -84,14 +84,14 @@ export async function call(method, path, body) {
   return parse(await response.text());
 }
 
-/** A file of the gateway, as it is. */
+/** A file of the gateway, as text. */
 export const file = async (path) => (await answer('GET', path)).blob();
 
 export const get = (path) => call('GET', path);
 export const post = (path, body = {}) => call('POST', path, body);
 
 /**
- * Sends a request to a route as its clients do, and passes on what comes, as it comes.
+ * Sends a request to a route as a client, and passes on each part of the response on arrival.
  * @param {any} sample
  * @param {{signal: AbortSignal, head: (response: Response) => void, text: (piece: string) => void}} on
  */
@@ -118,10 +118,10 @@ function parse(text) {
   }
 }
 
-/** The gateway no longer knows the bearer. */
+/** Signs out after the gateway refused the bearer. */
 export function expired() {
   if (!session.value) return;
-  notice.value = 'You were signed out: the sign-in is over, or the gateway was restarted.';
+  notice.value = 'You were signed out: the sign-in expired, or the gateway was restarted.';
   keep(null);
 }
 
@@ -140,13 +140,13 @@ export async function signOut() {
   await gone;
 }
 
-/** Whether the gateway still knows the bearer. One that it does not know is forgotten. */
+/** Whether the gateway accepts the bearer. A refused bearer is deleted. */
 async function isSignedIn() {
   if (!session.value) return false;
   try {
     await get('/session');
   } catch (error) {
-    // Without an answer it may be known.
+    // Without an answer the bearer may still be valid.
     if (/** @type {any} */ (error).status === 401) keep(null);
   }
   return session.value !== null;
@@ -163,8 +163,8 @@ export async function useKey(key) {
 }
 
 /**
- * The session of this tab, of another tab, or by the key in the address. The key is removed from the address at once. Any page
- * may open such a link: it does not replace a sign-in without a question.
+ * Signs in with the session of this tab, of another tab, or with the key in the address, which is removed at once. Any page
+ * can open such a link, so the user confirms before it replaces a sign-in.
  */
 export async function begin() {
   const match = /[#&]key=([^&]+)/.exec(location.hash);
@@ -178,11 +178,11 @@ export async function begin() {
   try {
     key = decodeURIComponent(key);
   } catch {
-    // It is no key, and is refused as one.
+    // A malformed key: the gateway refuses it.
   }
   if (await isSignedIn()) offeredKey.value = key;
   else await useKey(key);
 }
 
-// A link with a key that is pasted into a page that is open.
+// A link with a key can be pasted into an open page.
 addEventListener('hashchange', () => { if (/[#&]key=/.test(location.hash)) begin(); });

@@ -1,4 +1,4 @@
-// The page: its frame, which screen is shown, keys, and when it is drawn. Not here: the screens (views/).
+// The page: its frame, its current screen, shortcuts, and drawing. Not here: the screens (views/).
 
 import { html, nothing, render } from './vendor/lit-html/lit-html.js';
 import { effect, signal } from './vendor/signals-core/signals-core.mjs';
@@ -88,7 +88,7 @@ function otherKeyDialog(key) {
   });
 }
 
-/** A screen whose data cannot be shown, such as that of a damaged file, does not stop the page. */
+/** Draws a screen. An error of its data, such as a damaged file, does not stop the page. */
 function brokenPage(error) {
   return html`${header()}<main id="main" tabindex="-1">${empty('This cannot be shown.', html`${String(error?.message ?? error)}
     <a href="#/runs">All runs</a>`)}</main>`;
@@ -122,7 +122,7 @@ let leader = 0;
 function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target);
   const typing = target.matches('input:not([type=range], [type=checkbox]), textarea, select, [contenteditable]');
-  // What is behind a dialog cannot be reached, by keys neither.
+  // An open dialog blocks the page, also its keys.
   if (document.querySelector('dialog[open]')) return;
   if (event.key === 'Escape') {
     if (typing) target.blur();
@@ -147,7 +147,7 @@ function focus(selector, event) {
   found.focus();
 }
 
-/** Moves to the next row of the list that is shown. */
+/** Moves to the next row of the shown list. */
 function step(by, event) {
   const rows = [...document.querySelectorAll('main a.row, main article[tabindex]')];
   if (rows.length === 0) return;
@@ -157,7 +157,7 @@ function step(by, event) {
   next.focus();
 }
 
-/** Draws the page at most once a frame, whatever changes in between. */
+/** Draws the page at most once per frame. */
 function drawing(root) {
   let stop = () => {};
   let waiting = false;
@@ -189,7 +189,7 @@ dark.addEventListener('change', () => { theme.value = theme.peek(); document.doc
 addEventListener('keydown', onKey);
 addEventListener('dragover', (event) => { if (session.value) event.preventDefault(); });
 addEventListener('drop', (event) => {
-  // A file that is dropped is never opened by the browser itself.
+  // Without this the browser would open a dropped file.
   event.preventDefault();
   const file = event.dataTransfer?.files[0];
   if (session.value && file) openDropped(file);

@@ -1,9 +1,9 @@
-// A long text in parts, of which the browser lays out only those that are seen. Pure.
+// A long text in parts: the browser lays out only visible parts. Pure.
 
-/** About how long a part is, in UTF-16 units. */
+/** The approximate length of a part, in UTF-16 units. */
 const BLOCK = 8_000;
 
-/** Parts of a text, which end where a line or a word does if one does soon enough. */
+/** Splits a text into parts, if possible at the end of a line or a word. */
 export function blocksOf(text) {
   const blocks = [];
   for (let start = 0; start < text.length;) {
@@ -12,7 +12,7 @@ export function blocksOf(text) {
       const line = text.lastIndexOf('\n', end);
       const word = text.lastIndexOf(' ', end);
       end = line > start ? line + 1 : word > start ? word + 1 : end;
-      // Half of a character that takes two units stays with the other half.
+      // Both halves of a surrogate pair stay together.
       if (/[\uD800-\uDBFF]/.test(text[end - 1])) end += 1;
     }
     blocks.push(text.slice(start, end));

@@ -1,6 +1,6 @@
-// The difference of two texts by lines, as short as there is one. Pure. Not here: what it looks like (views/config.js).
+// The shortest difference of two texts by lines. Pure. Not here: its view (views/config.js).
 
-/** More lines than this, and what differs is shown as replaced as a whole. */
+/** Above this number of lines the whole different part is shown as replaced. */
 const MOST = 2000;
 
 /**
@@ -27,7 +27,7 @@ function changed(old, now) {
   const removed = (text) => ({ mark: /** @type {'-'} */ ('-'), text });
   const added = (text) => ({ mark: /** @type {'+'} */ ('+'), text });
   if (old.length > MOST || now.length > MOST) return [...old.map(removed), ...now.map(added)];
-  // How long the longest common sequence of the rest is, from each pair of lines on.
+  // The length of the longest common sequence after each pair of lines.
   const width = now.length + 1;
   const longest = new Uint16Array((old.length + 1) * width);
   for (let i = old.length - 1; i >= 0; i -= 1) {
@@ -55,7 +55,7 @@ function changed(old, now) {
 }
 
 /**
- * What differs, with some lines around it.
+ * The changed lines, with some lines around them.
  * @param {{mark: string, text: string}[]} lines
  * @param {number} around  how many lines
  * @returns {({mark: string, text: string} | null)[]} nothing stands for lines that are left out

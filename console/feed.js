@@ -1,5 +1,5 @@
-// The stream of changes: one for each tab, none while the tab is hidden. It begins again by itself after a pause that
-// grows, and goes on after the last event that it had. Not here: what is done with the changes (state.js).
+// The stream of changes: one for each visible tab. It reconnects after a growing pause and resumes after its last event.
+// Not here: the use of the changes (state.js).
 
 import { signal } from './vendor/signals-core/signals-core.mjs';
 import { expired, session } from './api.js';
@@ -8,7 +8,7 @@ import { EventStreamParser } from './sse.js';
 /** `live`, `reconnecting` or `offline`. */
 export const connection = signal('reconnecting');
 
-/** The server sends a comment at least every 5 s; without one the connection is gone. */
+/** The server sends a comment at least every 5 s. After this time without one the connection is closed. */
 const SILENCE = 15_000;
 /** A stream repeats the changes of the last two seconds before it began. */
 const OVERLAP = 1500;

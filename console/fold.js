@@ -1,5 +1,5 @@
-// Folds the frames of the Agent API into what a run says: messages with their contents, and how it ended.
-// Pure, so that tests compare it with the gateway's own fold. Not here: what a message looks like (views/timeline.js).
+// Folds the frames of the Agent API into messages with their contents, and the end of the run.
+// Pure, so that tests can compare it with the gateway's fold. Not here: the view of a message (views/timeline.js).
 
 /**
  * @typedef {object} Content
@@ -59,7 +59,7 @@ function foldResponse(run, frame, at) {
   run.status = frame.status ?? run.status;
   run.error = frame.error ?? null;
   run.usage = frame.usage ?? run.usage;
-  // A final response repeats its messages: what was missed is added, what is known stays.
+  // A final response repeats its messages. Only messages that were missed are added.
   for (const message of frame.output ?? []) {
     if (message.id && !run.byId.has(message.id)) foldMessage(run, message, at);
   }
@@ -108,7 +108,7 @@ function foldContent(run, frame, at) {
   else if (frame.data && typeof frame.data === 'object') mergeData(known, frame.data);
 }
 
-/** Fragments of a call have the arguments that are new; everything else is as it was announced. */
+/** A fragment of a call appends to the arguments. All other fields stay as announced. */
 function mergeData(known, data) {
   const before = known.value && typeof known.value === 'object' ? known.value : {};
   const merged = { ...before, ...data };
@@ -129,7 +129,7 @@ function whole(frame) {
   };
 }
 
-/** The text of a message: its texts and refusals, one after the other. */
+/** The text of a message: its texts and refusals, concatenated. */
 export const textOf = (message) => message.contents.filter(Boolean).map((content) => content.text).join('');
 
 const CALLS = new Set(['function_call', 'plugin_call', 'component_call', 'mcp_call']);
@@ -142,7 +142,7 @@ export const isOutput = (message) => OUTPUTS.has(message.type);
 export const dataOf = (message) => message.contents.find((content) => content?.value)?.value ?? {};
 
 /**
- * What a timeline shows, in order: each output is with its call.
+ * The entries of a timeline, in order. A call contains its output.
  * @param {Message[]} messages
  * @returns {{message: Message, output: Message | null}[]}
  */

@@ -1,4 +1,4 @@
-// Times, sizes and names as the page writes them. Pure: the time of now is an argument.
+// Formats times, sizes and names. Pure: the current time is an argument.
 
 /** A duration in milliseconds: `41 ms`, `1.2 s`, `3 min`, `2 h`, `4 d`. */
 export function duration(ms) {
@@ -11,10 +11,10 @@ export function duration(ms) {
   return `${Math.floor(ms / 86_400_000)} d`;
 }
 
-/** How long ago something was. */
+/** The age of a time. */
 export const ago = (at, now) => (now - at < 1500 ? 'now' : `${duration(now - at)} ago`);
 
-/** How far off something is, or that it is over. */
+/** The time until a moment, or a text for a moment in the past. */
 export const ahead = (at, now) => (at <= now ? 'expired' : `in ${duration(at - now)}`);
 
 /** An offset within a run: `+1.204 s`. */
@@ -27,7 +27,7 @@ export function bytes(count) {
   return `${(count / 1_000_000).toFixed(1)} MB`;
 }
 
-/** A number with its thousands apart, and a word that agrees with it. */
+/** A number with separated thousands, and a noun in singular or plural. */
 export const number = (count) => count.toLocaleString('en-US');
 export const counted = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 
@@ -35,9 +35,9 @@ export const counted = (count, one, many = `${one}s`) => `${number(count)} ${cou
 export const stamp = (at) => new Date(at).toISOString().replace('T', ' ').replace('Z', ' UTC');
 
 /**
- * The owner of a run: the caller's name with the kind or issuer of its credentials, since two of them may vouch for one name,
- * and the tenant if there is one. An owner is written as `kind:issuer:name`, then `/` and what keeps some of its runs apart;
- * a special character as U+001E and its code.
+ * The owner of a run: the caller's name, the kind or issuer of its credentials (two issuers can use one name), and the
+ * tenant, if any. The format of an owner is `kind:issuer:name`, then `/` and the tenant. A special character is U+001E and
+ * its code.
  * @param {string} owner
  */
 export function ownerName(owner) {
@@ -53,7 +53,7 @@ export function ownerName(owner) {
   return tenant ? `${shown} · ${plain(tenant)}` : shown;
 }
 
-/** JSON text with line breaks, or the text as it is if it is no JSON. */
+/** JSON with line breaks, or the unchanged text if it is not JSON. */
 export function pretty(text) {
   try {
     return JSON.stringify(typeof text === 'string' ? JSON.parse(text) : text, null, 2);
@@ -62,7 +62,7 @@ export function pretty(text) {
   }
 }
 
-/** A link that may be followed: no scripts, no files. */
+/** A safe link: no scripts, no files. */
 export function safeLink(url) {
   try {
     const read = new URL(url);
@@ -74,5 +74,5 @@ export function safeLink(url) {
 
 export const STATES = ['queued', 'running', 'pending', 'completed', 'incomplete', 'failed', 'rejected', 'canceled'];
 
-/** The state of a run as the page names it: what asks is pending, whatever the run's own state. */
+/** The shown state of a run: a run with open items is pending, independent of its own state. */
 export const stateOf = (run) => (run.pending > 0 ? 'pending' : run.state.startsWith('waiting') ? 'pending' : run.state);

@@ -1,7 +1,7 @@
-// Pictures that are part of an event, as blobs of this page: a data URL may be large, and only kinds that hold no scripts are
-// shown. Not here: links to other hosts, which the page never loads.
+// Pictures in events, as blobs of this page, because a data URL may be large. Only formats without scripts are shown.
+// Not here: links to other hosts, which the page never loads.
 
-/** Never SVG, which may hold scripts. */
+/** The shown formats. SVG can contain scripts. */
 const PICTURE = /^data:(image\/(?:png|jpeg|gif|webp|avif|bmp));base64,([A-Za-z0-9+/=\s]*)$/;
 const MAX_BYTES = 16 * 1024 * 1024;
 /** The URL of the blob of each picture, by its data URL. */
@@ -27,7 +27,7 @@ export function pictureOf(url) {
   }
 }
 
-/** Lets go of all pictures: another run is shown. */
+/** Releases all pictures when another run is shown. */
 export function forgetPictures() {
   for (const made of blobs.values()) URL.revokeObjectURL(made);
   blobs.clear();

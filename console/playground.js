@@ -1,12 +1,12 @@
-// The playground's conversation: what was sent to an agent, over which protocol, what came on the wire, and the run that
-// it began. What the agent says is read from the run, not from the wire. Not here: what it looks like (views/playground.js).
+// The conversation of the playground: each sent message, its protocol, the bytes of the response, and its run. The shown
+// messages come from the run, not from the response. Not here: the view (views/playground.js).
 
 import { computed, effect, signal, untracked } from './vendor/signals-core/signals-core.mjs';
 import { post, send, session, whenSignedOut } from './api.js';
 import { place } from './router.js';
 import { closeRun, detailOf, grown, lately, openRun, run } from './state.js';
 
-/** Characters of an answer that are kept: the last ones. */
+/** The number of kept characters at the end of a response. */
 const MOST = 2_000_000;
 
 /**
@@ -21,7 +21,7 @@ const MOST = 2_000_000;
 /**
  * @typedef {object} Turn
  * @property {string} key
- * @property {string | null} text   `null`: the agent goes on after a decision
+ * @property {string | null} text   `null`: the agent continues after a decision
  * @property {boolean} isNew        the route knows nothing of the conversation before
  * @property {string} protocol
  * @property {string | null} run    the run, once it is known
@@ -34,7 +34,7 @@ const fresh = () => ({
   snippets: /** @type {import('./types.d.ts').Snippets | null} */ (null), busy: false, error: '',
 });
 
-/** The conversation. Turns change in place; a new object is set whenever something has changed. */
+/** The conversation. Turns change in place, so each change sets a new object. */
 export const chat = signal(fresh());
 let abort = /** @type {AbortController | null} */ (null);
 
@@ -52,7 +52,7 @@ whenSignedOut(() => {
   chat.value = fresh();
 });
 
-/** Says something to the agent over a route. False: it was not sent. */
+/** Sends a message to the agent over a route. False: it was not sent. */
 export async function say(route, agent, text) {
   if (chat.peek().agent !== agent) begin(agent);
   const { turns } = chat.peek();
@@ -100,7 +100,7 @@ async function exchange(sample, turn, signal) {
   if (chat.peek().turns.includes(turn)) changed({ busy: false });
 }
 
-/** Ends the answer that is coming. Some protocols' runs outlive their client, so the run is canceled too. */
+/** Stops the current response. The run is canceled too, because in some protocols it continues without its client. */
 export async function stop() {
   const turn = last();
   abort?.abort();
@@ -112,7 +112,7 @@ function follow(turn, id) {
   if (isShown.peek()) openRun(id, ['agent-api']);
 }
 
-/** What was open when a decision was made is so no more. */
+/** Loads the open items of a run again after a decision. */
 async function refresh(turn) {
   const detail = await detailOf(turn.run).catch(() => null);
   if (detail && turn.open) {
@@ -121,8 +121,8 @@ async function refresh(turn) {
   }
 }
 
-// Runs of the conversation that the wire does not name: those of protocols that answer as a whole, and those that go on
-// after a decision, whoever made it.
+// Finds runs of the conversation whose ids the answers do not contain: protocols without streaming, and runs that
+// continue after a decision on another page.
 effect(() => {
   const summaries = lately.value;
   untracked(() => {
@@ -134,10 +134,10 @@ function found(summary) {
   const { owner, agent, turns } = chat.peek();
   const turn = last();
   if (!turn || summary.agent !== agent || summary.owner.split('/')[0] !== owner) return;
-  // Ids are in the order of time.
+  // Ids are ordered by time.
   if (turns.some((one) => one.run === summary.id) || summary.id < turn.key) return;
   if (!turn.run) {
-    // Its answer may be there before its summary is.
+    // The response can arrive before the summary.
     const hasBegun = turn.wire && turn.wire.end !== 'broken' && turn.wire.status < 400;
     if (hasBegun && summary.protocol === turn.protocol) follow(turn, summary.id);
     return;
@@ -165,7 +165,7 @@ effect(() => {
   grown.value;
   untracked(() => {
     const turn = open && chat.peek().turns.find((one) => one.run === open.id);
-    // What is read again shows once it is as far as what is there.
+    // A run that is read again is shown when it has as many events as the shown one.
     if (!turn || open.frames.length < (turn.open?.frames.length ?? 0)) return;
     turn.open = open;
     changed();

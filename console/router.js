@@ -45,14 +45,14 @@ addEventListener('hashchange', () => {
   remember();
 });
 
-/** The list of runs with the filters that it had last. */
+/** The link to the list of runs with its last filters. */
 let list = '#/runs';
 const remember = () => { if (place.value.screen === 'runs' && !place.value.id) list = location.hash; };
 export const lastList = () => list;
 
 export const go = (hash) => { location.hash = hash; };
 
-/** Changes the query of the screen without an entry in the history, as filters do while one types. */
+/** Changes the query of the screen without an entry in the history, for filters during typing. */
 export function refine(changes) {
   const { screen, id, query } = place.value;
   const next = { ...Object.fromEntries(query), ...changes };

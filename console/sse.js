@@ -1,11 +1,11 @@
-// Reads an event stream (HTML Standard, section 9.2) piece by piece. Pure: no network, no clock.
+// Parses an event stream (HTML Standard, section 9.2) incrementally. Pure: no network, no clock.
 // Not here: opening streams and resuming them (feed.js).
 
 /** @typedef {{event: string, id: string, data: string}} ServerEvent */
 
-/** A parser of one stream. It keeps the piece of a line that is not complete. */
+/** A parser of one stream. It keeps an incomplete line. */
 export class EventStreamParser {
-  /** The pieces of the line that is not complete: joined once, as a line may have megabytes. */
+  /** The parts of the incomplete line. They are joined once, because a line may have megabytes. */
   #rest = /** @type {string[]} */ ([]);
   #lines = /** @type {string[]} */ ([]);
 
@@ -69,7 +69,7 @@ export function jsonOf(frames) {
     try {
       found.push(JSON.parse(event.data));
     } catch {
-      // `[DONE]` and the like.
+      // Other data, such as `[DONE]`.
     }
   }
   return found;

@@ -1,5 +1,5 @@
-// What the page knows: signals that the views read, and how changes of the gateway reach them.
-// Not here: requests (api.js), the stream (feed.js), what it looks like (views/).
+// The data of the page: signals for the views, updated by the changes of the gateway.
+// Not here: requests (api.js), the stream (feed.js), the screens (views/).
 
 import { batch, effect, signal, untracked } from './vendor/signals-core/signals-core.mjs';
 import { get, session, whenSignedOut } from './api.js';
@@ -14,10 +14,10 @@ export const now = signal(Date.now());
 setInterval(() => { if (!document.hidden) now.value = Date.now(); }, 1000);
 
 /**
- * What the gateway answers (types.d.ts).
+ * Answers of the gateway (types.d.ts).
  * @typedef {import('./types.d.ts').Summary} Summary
  * @typedef {import('./types.d.ts').PendingItem} PendingItem
- * @typedef {Omit<PendingItem, 'item'> & PendingItem['item']} OpenItem  with what is asked beside who asks
+ * @typedef {Omit<PendingItem, 'item'> & PendingItem['item']} OpenItem  the question, with its run and agent
  * @typedef {Omit<import('./types.d.ts').Detail, 'pending'> & {pending: OpenItem[]}} Detail
  */
 
@@ -27,7 +27,7 @@ export const agents = signal(/** @type {import('./types.d.ts').Agent[] | null} *
 export const routes = signal(/** @type {import('./types.d.ts').Route[] | null} */ (null));
 export const pendingCount = signal(0);
 
-/** What failed last, for the reader; `null` if nothing did. */
+/** The last error, as text for the user. `null`: no error. */
 export const problem = signal(/** @type {string | null} */ (null));
 
 export const fail = (error) => { problem.value = error instanceof Error ? error.message : String(error); };
@@ -44,9 +44,9 @@ export const runs = signal(NO_RUNS);
 
 export const FILTERS = ['text', 'agent', 'protocol', 'state'];
 const PAGE = 200;
-/** How long a text may still be typed before it is looked for. */
+/** Milliseconds without typing before a search starts. */
 const TYPING = 200;
-/** The number of runs, or what was missed, is asked for again after this pause at the earliest. */
+/** The shortest time in ms between two requests for the number of runs or for missed changes. */
 const RECOUNT = 2000;
 
 const filterOf = (query) => Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? '']).filter(([, value]) => value));
@@ -69,7 +69,7 @@ export async function loadRuns(query) {
   }
 }
 
-/** Loads the next page behind the rows that are there. */
+/** Loads the next page after the loaded rows. */
 export async function moreRuns() {
   const { key, next, loading, error } = runs.peek();
   if (!next || loading || error) return;
@@ -88,7 +88,7 @@ export async function moreRuns() {
 
 let recounting = 0;
 
-/** Asks how many there are, where changes alone do not tell. */
+/** Loads the number of runs, if the changes do not determine it. */
 function recount() {
   recounting ||= setTimeout(async () => {
     const { key } = runs.peek();
@@ -100,7 +100,7 @@ function recount() {
 
 let reloading = 0;
 
-/** Changes were too many for the stream: the list is loaded again. */
+/** Loads the list again after the stream skipped changes. */
 function reload() {
   reloading ||= setTimeout(() => {
     reloading = 0;
@@ -115,14 +115,14 @@ const matches = (run, filter) =>
   (!filter.state || stateOf(run) === filter.state || run.state === filter.state) &&
   (!filter.text || `${run.text}\n${run.session}\n${run.owner}\n${run.id}\n${run.code ?? ''}`.toLowerCase().includes(filter.text.toLowerCase()));
 
-/** The summaries that have changed last, whatever the filters are. */
+/** The summaries of the last changes, without filters. */
 export const lately = signal(/** @type {Summary[]} */ ([]));
 
 const isListed = () => place.peek().screen === 'runs' && !place.peek().id;
 
 /**
- * The list after changes. Runs that changed move to the front; as many rows are kept as were loaded, so a page that is open
- * for days does not grow.
+ * The list after changes. Changed runs move to the front. The number of rows stays the same, so that a page does not grow
+ * for days.
  * @param {typeof NO_RUNS} state
  * @param {Summary[]} changed
  * @param {string[]} removed
@@ -146,13 +146,13 @@ export function merged(state, changed, removed) {
   return { ...state, rows, next, fresh, total: state.total + added.length - lost };
 }
 
-/** Summaries that have changed. */
+/** Handles changed summaries. */
 function onSummaries(changed, removed) {
   lately.value = changed;
   if (isListed()) {
     const state = runs.peek();
     runs.value = merged(state, changed, removed);
-    // A run that was not loaded may match now, or no longer: how many there are is not known here.
+    // A run outside the loaded rows may match now, or no longer: the number of runs is unknown.
     const known = new Set(state.rows.map((row) => row.id));
     const isUnknown = (run) => !known.has(run.id) && run.created_at <= state.newest;
     if (JSON.parse(state.key || '{}').state && changed.some(isUnknown)) recount();
@@ -171,11 +171,11 @@ function onSummaries(changed, removed) {
 }
 
 /**
- * The run that is open: what is known of it, and its events with their frames in the protocols that are shown.
+ * The open run: its detail, and its events with their frames in the shown protocols.
  * @type {import('./vendor/signals-core/signals-core.mjs').Signal<any>}
  */
 export const run = signal(null);
-/** Grows with every event that was folded: what is in `run` changes in place. */
+/** Increments with every folded event, because `run` changes in place. */
 export const grown = signal(0);
 
 /** Opens a run, or another choice of protocols for it. */
@@ -200,7 +200,7 @@ const areTexts = (frames) => frames !== null && typeof frames === 'object' && !A
 const isListOf = (list, isOne) => Array.isArray(list) && list.every(isOne);
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
 
-/** Whether a file has what the screens of a run read without looking. */
+/** Whether a file has the fields that the screens of a run require. */
 function isRun(detail) {
   const { run, session: all, turns, protocols, answers, deliveries, ids } = detail ?? {};
   const texts = [run?.id, run?.agent, run?.protocol, run?.owner, run?.session, run?.state];
@@ -212,7 +212,7 @@ function isRun(detail) {
 }
 
 /**
- * Shows a run from what a console has exported. Nothing of it is asked for.
+ * Shows a run from an exported file, without requests.
  * @param {string} text  the file
  */
 export function openFile(text) {
@@ -220,18 +220,18 @@ export function openFile(text) {
   try {
     read = JSON.parse(text);
   } catch {
-    // As with any other file that is none.
+    // A file without JSON gets the error below.
   }
   const isEvent = (event) => Number.isFinite(event?.at) && typeof event.kind === 'string' && areTexts(event.frames);
   if (!read?.interlingua || !isRun(read.detail) || !Array.isArray(read.events) || !read.events.every(isEvent)) {
-    throw new Error('This is no run that a console has exported.');
+    throw new Error('The file is not an exported run.');
   }
   forgetPictures();
   const folded = empty();
   for (const event of read.events) {
     for (const frame of jsonOf(event.frames['agent-api'] ?? '')) fold(folded, frame, event.at);
   }
-  // What it asked is open elsewhere, if anywhere.
+  // Items of the file cannot be answered: this gateway may not have the run.
   const detail = { ...read.detail, pending: [] };
   const summary = { ...detail.run, pending: 0 };
   run.value = {
@@ -244,7 +244,7 @@ export function openFile(text) {
 const openItem = ({ item, ...rest }) => ({ ...rest, ...item });
 
 /**
- * What is known of a run besides its messages.
+ * Loads the detail of a run: everything but its messages.
  * @param {string} id
  * @returns {Promise<Detail>}
  */
@@ -263,7 +263,7 @@ export async function openItems(query) {
   return { ...page, data: page.data.map(openItem) };
 }
 
-/** Answers may come in another order than they were asked for: an older one is not shown after a newer one. */
+/** Numbers of requests: an older response that arrives late is dropped. */
 let asked = 0;
 let shown = 0;
 
@@ -286,11 +286,11 @@ export async function loadDetail(id) {
 
 let loadingDetail = 0;
 
-/** Turns of a finished run come all at once: what is known of the run is loaded once for all of them. */
+/** Turns of a finished run arrive together: its detail is loaded once for all of them. */
 function loadDetailSoon() {
   loadingDetail ||= setTimeout(() => {
     loadingDetail = 0;
-    // Another one may have been opened meanwhile, and waits for its own.
+    // Another run may be open by now, with a request of its own.
     const open = run.peek();
     if (open) loadDetail(open.id);
   }, 150);
@@ -305,7 +305,7 @@ function onRunEvent(number, event) {
   grown.value += 1;
 }
 
-/** Frames that a protocol writes once a run waits or is over: they belong to the latest event. */
+/** Frames that a protocol writes when a run waits or has ended. They belong to the latest event. */
 function onMoreFrames(frames) {
   const last = run.peek()?.frames.at(-1);
   if (!last) return;
@@ -314,11 +314,11 @@ function onMoreFrames(frames) {
   grown.value += 1;
 }
 
-/** Grows when changes may have been missed: what was loaded is loaded again. */
+/** Increments when changes may have been missed. Screens then load their data again. */
 export const missed = signal(0);
 
 function onOpen(wasAway) {
-  // The new stream writes again what a protocol writes while a run waits.
+  // The new stream repeats the frames of a waiting run.
   const last = run.peek()?.frames.at(-1);
   if (last?.before) last.frames = { ...last.before };
   if (!wasAway) return;
@@ -340,7 +340,7 @@ whenSignedOut(() => {
   pendingCount.value = 0;
 });
 
-/** What a reload of the configuration changed is asked for. */
+/** Loads the data that a reload of the configuration can change. */
 function onGateway(about) {
   const before = gateway.peek();
   gateway.value = about;
@@ -349,10 +349,10 @@ function onGateway(about) {
   }
 }
 
-/** Why the gateway itself is not known; empty if it is. */
+/** The error of loading the gateway's data. Empty: loaded. */
 export const unknown = signal('');
 
-/** Loads what every screen shows. */
+/** Loads the data that every screen shows. */
 export async function loadGateway() {
   unknown.value = '';
   try {
@@ -380,7 +380,7 @@ const onEvent = (event) => {
 };
 const feed = new Feed({ event: onEvent, open: onOpen, gone: onGone });
 
-/** Follows what the open screen shows, and begins again when someone signs in. */
+/** Loads and follows the data of the open screen, again after each sign-in. */
 export function startFeed() {
   effect(() => {
     if (!session.value) {

@@ -28,13 +28,13 @@ export function stateBadge(run) {
   return html`<span class="state ${STATES.includes(state) ? state : ''}">${icon(state)}${state}</span>`;
 }
 
-/** What a list shows instead of rows. */
+/** The text of a list without rows. */
 export const empty = (title, text) => html`<div class="empty"><p class="big">${title}</p><p>${text}</p></div>`;
 export const loading = (what) => html`<p class="loading" role="status">Loading ${what}…</p>`;
 export const failed = (message, again) => html`<div class="empty" role="alert"><p class="big">${message}</p>
   <button @click=${again}>Try again</button></div>`;
 
-/** Says that something was copied, or why not. */
+/** Copies a text and shows the result. */
 export const copied = signal('');
 let clearing = 0;
 
@@ -49,11 +49,11 @@ export async function copy(text, what) {
   clearing = setTimeout(() => { copied.value = ''; }, 2500);
 }
 
-/** The dialog that is open: a question before something is done. */
+/** The open dialog, which asks for a confirmation. */
 const asked = signal(/** @type {any} */ (null));
 
 /**
- * Asks before something is done that cannot be undone.
+ * Asks for a confirmation before an action without a way back.
  * @param {string} title  also the name of the button
  * @param {string} text
  * @param {() => Promise<any>} action
@@ -86,7 +86,7 @@ export function dialogs() {
 }
 
 /**
- * A modal dialog; Escape closes it, and the focus goes back to where it was.
+ * A modal dialog. Escape closes it and returns the focus.
  * @param {{title: string, body: any, close: () => void, actions?: any}} dialog
  */
 export function confirmation({ title, body, close, actions = nothing }) {
@@ -99,10 +99,10 @@ export function confirmation({ title, body, close, actions = nothing }) {
     <div class="buttons">${actions}<button class="quiet" autofocus @click=${shut}>Close</button></div></dialog>`;
 }
 
-/** What had the focus before the dialog. */
+/** The element with the focus before the dialog opened. */
 let opener = /** @type {HTMLElement | null} */ (null);
 
-/** Gives the focus back once the dialog is gone from the page, to the screen if its opener is gone, too. */
+/** Returns the focus after the dialog is removed: to its opener, or to the screen if the opener is removed too. */
 function restoreFocus() {
   requestAnimationFrame(() => requestAnimationFrame(() => {
     if (document.activeElement !== document.body) return;
@@ -111,7 +111,7 @@ function restoreFocus() {
   }));
 }
 
-/** Opens the dialog that it stands in once it is in the page. */
+/** Opens its dialog once the dialog is in the page. */
 class Opened extends Directive {
   isOpen = false;
 

@@ -1,4 +1,4 @@
-// Who signed in, who was refused, and what was changed: the latest entries that this gateway has.
+// The latest entries of the audit log of this gateway: sign-ins, refusals and changes.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { effect, signal, untracked } from '../vendor/signals-core/signals-core.mjs';

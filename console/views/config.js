@@ -1,4 +1,4 @@
-// The configuration in force, without secrets, and a place to check another one. Nothing is applied here.
+// The active configuration without secrets, and a form that checks another one. Nothing is applied here.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { effect, signal, untracked } from '../vendor/signals-core/signals-core.mjs';
@@ -71,7 +71,7 @@ function findings({ errors, warnings, routes }) {
     ${errors.length === 0 ? html`<ul class="findings">${routes.map((route) => html`<li>${route.protocol} <code>${route.path}</code></li>`)}</ul>` : nothing}`;
 }
 
-/** The lines in which the text differs from the file in force. */
+/** The lines of the text that differ from the active file. */
 function difference() {
   const before = config.value.source;
   if (typeof before !== 'string') return nothing;

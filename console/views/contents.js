@@ -1,5 +1,5 @@
-// The contents of a message: texts, pictures, files, and what else an agent sends, as JSON. A long text is shown in part until
-// someone asks for all of it, and then laid out where it is seen.
+// The contents of a message: texts, pictures, files, and everything else as JSON. The beginning of a long text is shown with
+// a button for the rest. Only visible parts are laid out.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { signal } from '../vendor/signals-core/signals-core.mjs';
@@ -8,18 +8,18 @@ import { blocksOf } from '../blocks.js';
 import { bytes, counted, pretty, safeLink } from '../format.js';
 import { pictureOf } from '../media.js';
 
-/** A longer text is shown in part, until someone asks for all of it. */
+/** Above this length only the beginning of a text is shown. */
 const CLIP = 20_000;
 
 const whole = signal(/** @type {Set<string>} */ (new Set()));
 whenSignedOut(() => { whole.value = new Set(); });
 
-/** What stands for a text that the reader's role may not read: the gateway sends as many asterisks as it has characters. */
+/** A text that the user's role may not read: the gateway sends an asterisk for each character. */
 const hiddenText = (text) => html`<p class="hidden-text">${counted(text.length, 'character')}</p>`;
 
 /**
  * @param {any[]} contents
- * @param {string} id       of their message: what was asked for is shown whole again
+ * @param {string} id       of their message, which keeps expanded texts expanded
  * @param {boolean} hidden  whether their texts are hidden
  */
 export function contentsOf(contents, id, hidden) {

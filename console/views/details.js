@@ -1,4 +1,4 @@
-// What else is known of a run: its ids in every protocol, session, request, turns, usage.
+// Details of a run: its ids in every protocol, session, request, turns, usage.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { counted, duration, number, pretty, stamp } from '../format.js';
@@ -8,16 +8,16 @@ import { causeOf } from './cause.js';
 
 const pair = (name, value) => (value === null || value === undefined || value === '' ? nothing : html`<dt>${name}</dt><dd>${value}</dd>`);
 
-/** From when the run was accepted to the agent's first event. */
+/** The time from the acceptance of the run to the agent's first event. */
 function firstEvent({ run, turns }) {
   const at = turns[0]?.first_event_at;
   return at ? duration(at - run.created_at) : null;
 }
 
-/** The id as it is comes first. */
+/** The canonical id comes first. */
 const idsOf = ({ ids }) => Object.entries(ids).sort(([one], [other]) => Number(other === 'id') - Number(one === 'id') || (one < other ? -1 : 1));
 
-/** How a protocol writes the id, or what it is. */
+/** The id in a protocol, or a description of it. */
 const idName = (name) => (name === 'id' ? 'Id' : name);
 
 /** @param {any} open  @param {import('../state.js').Detail | null} detail */
@@ -58,7 +58,7 @@ export function detailsTab(open, detail) {
         </table></div>
       </section>
       ${detail.deliveries.length > 0 ? html`<section class="panel wide"><h2>Deliveries</h2>
-        <p class="dim">What this gateway is sending to receivers that the client named.</p>
+        <p class="dim">Notifications from this gateway to the receivers of the client.</p>
         <ul class="plain">${detail.deliveries.map(({ delivered }) => html`<li>${number(delivered)} of ${counted(run.events, 'event')} sent</li>`)}</ul></section>` : nothing}
       ${detail.request ? html`<section class="panel wide"><h2>Request</h2><pre>${pretty(detail.request)}</pre></section>` : nothing}
     </div>`;

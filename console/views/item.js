@@ -1,5 +1,5 @@
-// Open items of a run: what is asked, and the decisions that are offered. Used by Pending and by the timeline of a run.
-// What one turn asks is decided together: an agent takes all its answers in one request.
+// Open items of a run: the question and its decisions. Used by Pending and by the timeline of a run. All items of a turn
+// are decided together, because an agent takes all answers in one request.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
@@ -13,14 +13,14 @@ import { fieldsOf, missingOf, schemaForm } from './schema.js';
 /** @typedef {{decision: string, text: string, error: string, busy: boolean}} Choice */
 /** @typedef {import('../state.js').OpenItem} OpenItem */
 
-/** What was chosen for an item and is not sent yet, with what its field has. */
+/** The chosen decision of each item that is not sent yet, with the text of its field. */
 const choices = signal(/** @type {Map<string, Choice>} */ (new Map()));
-/** What became of items that were decided: shown for a moment after the gateway no longer lists them. */
+/** The results of decided items, shown for a moment after the gateway no longer lists them. */
 export const decided = signal(/** @type {Map<string, string>} */ (new Map()));
-/** For how long. An item that is listed by then is open again: its agent did not take the answer. */
+/** This time in ms. An item that is still listed after it is open again: its agent did not accept the answer. */
 const SHOWN_FOR = 6000;
 
-/** Agents name their items, some count from one in every session, and some ask again with the same name. */
+/** The key of an item. Its id alone is not unique: agents choose ids, some count from one in every session. */
 export const keyOf = (item) => `${item.run}/${item.id}/${item.asked_at}`;
 
 whenSignedOut(() => {
@@ -45,7 +45,7 @@ function mark(key, words) {
   }, SHOWN_FOR);
 }
 
-/** Says of items that someone was deciding here, and that are listed no longer, that it is too late. */
+/** Shows a message for items in progress on this page that are no longer open. */
 export function tooLate(items) {
   for (const item of items) {
     if (choices.peek().has(keyOf(item)) && !choices.peek().get(keyOf(item)).busy) {
@@ -60,14 +60,14 @@ const NAMES = { accept: 'Accept', edit: 'Edit', respond: 'Respond', reject: 'Rej
 const fieldsFor = (item, decision) =>
   (decision === (item.kind === 'input' ? 'respond' : 'edit') ? fieldsOf(item) : null);
 
-/** The answer to an item as the gateway takes it. */
+/** The answer to an item in the format of the gateway. */
 function answerOf(item, { decision, text }) {
   if (decision === 'edit') return { id: item.id, decision, arguments: JSON.stringify(JSON.parse(text)) };
   if (fieldsFor(item, decision)) return { id: item.id, decision, payload: JSON.parse(text) };
   return text ? { id: item.id, decision, text } : { id: item.id, decision };
 }
 
-/** Sends what was chosen for these items of one run, in one request. */
+/** Sends the chosen decisions for these items of one run in one request. */
 async function send(items) {
   const chosen = items.map((item) => choices.value.get(keyOf(item)));
   items.forEach((item, index) => choose(keyOf(item), { ...chosen[index], error: '', busy: true }));
@@ -84,7 +84,7 @@ async function send(items) {
   }
 }
 
-/** The items of a run that are open. A refusal may have other reasons than that someone was faster. */
+/** Loads the open items of a run, to find out whether a refusal means that another user was faster. */
 async function stillOpen(run) {
   try {
     const { data } = await openItems({ run });
@@ -102,7 +102,7 @@ function press(item, decision, alone) {
   if (alone && !hasField(item, { decision })) send([item]);
 }
 
-/** What is wrong with what a field has. */
+/** The error in the text of a field. */
 function problemOf(item, { decision, text }) {
   const fields = fieldsFor(item, decision);
   if (fields) return missingOf(fields, text);
@@ -138,8 +138,8 @@ function field(item, choice) {
 const isExpired = (item) => item.expires_at !== null && item.expires_at <= now.value;
 
 /**
- * The form that sends: the field of one item, or what was chosen for all items of a turn. A call of the client's own tool
- * need not be answered here.
+ * The form that sends the field of one item, or the decisions for all items of a turn. A call of the client's own tool
+ * can stay without an answer.
  */
 function form(items, body) {
   const chosen = items.filter((item) => choices.value.has(keyOf(item)));
@@ -162,7 +162,7 @@ function form(items, body) {
 }
 
 /**
- * The open items of one run: a card for each, and one button that sends what was decided if there are several.
+ * The open items of one run: a card for each, and one button for all decisions if there are several.
  * @param {OpenItem[]} items   of one run
  * @param {boolean} listed  false within the timeline of their run
  */
@@ -214,7 +214,7 @@ function itemCard(item, listed, alone) {
     </article>`;
 }
 
-/** Arguments as a list of names and values if they are an object, else as they are. */
+/** Arguments as a list of names and values, or unchanged if they are no object. */
 function argumentList(text) {
   let value;
   try {

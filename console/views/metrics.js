@@ -1,5 +1,5 @@
 // The last 15 minutes by second and 24 hours by minute: charts, and the same numbers as tables. The library of the charts is
-// loaded when this screen is first opened. Not here: what is counted (the gateway).
+// loaded when this screen is first opened. Not here: the counting (the gateway).
 
 import { Directive, directive } from '../vendor/lit-html/directive.js';
 import { html, noChange, nothing } from '../vendor/lit-html/lit-html.js';
@@ -27,16 +27,16 @@ const CHARTS = [
   { title: 'Memory', write: size, lines: [['memory', 'resident', '--live']] },
   { title: 'Store: runs to write', write: number, lines: [['store_owed', 'to write', '--live']] },
 ];
-/** Levels of the whole gateway, whatever runs are chosen. */
+/** Gauges of the whole gateway, independent of the chosen runs. */
 const OF_ALL = new Set(['live', 'memory', 'store_owed']);
 
 const found = signal(/** @type {any} */ (null));
 const error = signal('');
-/** The library, once it is there. */
+/** The library, once it is loaded. */
 const library = signal(/** @type {any} */ (null));
 whenSignedOut(() => { found.value = null; });
 
-/** An agent or a protocol whose runs are shown; empty for all runs. */
+/** The chosen agent or protocol. Empty: all runs. */
 const filter = () => {
   const { query } = place.value;
   const name = ['agent', 'protocol'].find((one) => query.get(one));
@@ -82,14 +82,14 @@ effect(() => {
   timer = setInterval(() => { if (!document.hidden) load(); }, EVERY[window]);
 });
 
-/** A mark of the time axis in UTC, as everywhere in the console. `seconds`: since 1970. */
+/** A label of the time axis in UTC. `seconds`: since 1970. */
 const clock = (seconds) => {
   const at = new Date(seconds * 1000);
   const two = (value) => String(value).padStart(2, '0');
   return `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}${at.getUTCSeconds() ? `:${two(at.getUTCSeconds())}` : ''}`;
 };
 
-/** A chart in its element: drawn once, then given new numbers; drawn again for other colours. */
+/** A chart in its element. It is drawn once, updated with new numbers, and drawn again for another theme. */
 class Chart extends Directive {
   chart = /** @type {any} */ (null);
   key = '';
@@ -127,7 +127,7 @@ class Chart extends Directive {
 }
 const drawn = directive(Chart);
 
-/** The latest value of a series that was measured. */
+/** The latest measured value of a series. */
 const latest = (values) => values.findLast((value) => value !== null) ?? null;
 const sum = (values) => values.reduce((one, other) => one + other, 0);
 

@@ -1,4 +1,4 @@
-// The gateway at a glance: which protocols come in, which agents are behind it, what needs attention.
+// The overview of the gateway: protocols of clients, agents, and problems that need attention.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { post, mayAct } from '../api.js';
@@ -8,11 +8,11 @@ import { agents, fail, gateway, loadGateway, now, pendingCount, routes, unknown 
 import { ask, copy, failed, loading } from '../ui.js';
 import { bars, hub } from './picture.js';
 
-/** From which part of its runs on the failures of an agent need attention. */
+/** The share of failed runs from which an agent needs attention. */
 const MUCH = 0.02;
 const failedPart = ({ lately }) => (lately.ended > 0 ? lately.failed / lately.ended : 0);
 const percent = (part) => (part === 0 ? '0 %' : part < 0.01 ? '< 1 %' : `${Math.round(100 * part)} %`);
-/** What an agent or a protocol does: what is under way now, and what ended in the last minutes. */
+/** The traffic of an agent or a protocol: active runs, and runs that ended in the last minutes. */
 const traffic = ({ live, lately }) => live + lately.ended;
 
 export function overviewView() {
@@ -27,10 +27,10 @@ export function overviewView() {
     ${routeTable()}`;
 }
 
-/** Groups of what needs attention, worst first. */
+/** Groups of problems, worst first. */
 const SEVERITIES = [['broken', 'Broken'], ['degraded', 'Degraded'], ['waiting', 'Waits for a person'], ['setup', 'Configuration']];
 
-/** What needs attention, each with its severity and, where it is known, its cause. */
+/** The problems, each with its severity and, if known, its cause. */
 function findings(about) {
   const failedRuns = (agent) => link('runs', null, { agent: agent.name, state: 'failed' });
   const all = agents.value;
@@ -43,7 +43,7 @@ function findings(about) {
       ['broken', html`<a href=${failedRuns(agent)}>${agent.name}</a> is failing for ${duration(now.value - agent.since)}`, agent.reason ?? lastFault(agent)]),
     ...degraded.map((agent) =>
       ['degraded', html`<a href=${failedRuns(agent)}>${agent.name}</a> fails ${percent(failedPart(agent))} of its runs in the last 15 minutes`, lastFault(agent)]),
-    ...all.filter((agent) => agent.state === 'draining').map((agent) => ['degraded', html`${agent.name} takes no new runs: it is draining`, nothing]),
+    ...all.filter((agent) => agent.state === 'draining').map((agent) => ['degraded', html`${agent.name} accepts no new runs: it is draining`, nothing]),
     ...(pendingCount.value > 0 ? [['waiting', html`<a href="#/pending">${counted(pendingCount.value, 'open item')}</a>`, nothing]] : []),
     ...(open > 0 ? [['setup', html`${counted(open, 'route')} without authentication`, nothing]] : []),
     ...about.warnings.map((warning) => ['setup', warning, nothing]),
@@ -86,20 +86,20 @@ function agentTable() {
       <td class="number" data-label="First event">${agent.lately.first_event_p50 === null ? '–' : duration(agent.lately.first_event_p50)}</td>
       <td class="number" data-label="Failed">${agent.lately.ended === 0 ? '–' : html`<span class=${failedPart(agent) >= MUCH ? 'bad' : ''}>${percent(failedPart(agent))}</span>`}</td>
       ${mayAct() ? html`<td>${drainButton(agent)}</td>` : nothing}</tr>`)}</tbody>
-  </table></div><p class="hint">First event (half of the turns are as fast) and failed: of this gateway in the last 15 minutes.</p></section>`;
+  </table></div><p class="hint">First event (median) and failed: this gateway, last 15 minutes.</p></section>`;
 }
 
-/** Lets an agent take no new runs, or take them again. */
+/** The buttons that drain an agent or end the drain. */
 function drainButton(agent) {
   const change = async (what, state) => {
     await post(`/agents/${encodeURIComponent(agent.name)}/${what}`);
-    // The stream of changes says so too, a little later; and with it whether the agent fails.
+    // The stream of changes reports it too, a little later.
     agents.value = agents.value.map((one) => (one.name === agent.name ? { ...one, state } : one));
   };
   if (agent.state === 'draining') {
     return html`<button @click=${() => change('resume', 'ready').catch(fail)}>Resume</button>`;
   }
-  const text = `${agent.name} takes no new runs at this gateway: they get 503 in their own protocol. Runs under way go on, and so do those that wait for an answer. A restart forgets it.`;
+  const text = `${agent.name} accepts no new runs at this gateway: they get 503 in their own protocol. Active runs and runs that wait for an answer continue. A restart ends the drain.`;
   return html`<button @click=${() => ask('Drain', text, () => change('drain', 'draining'))}>Drain</button>`;
 }
 

@@ -9,12 +9,12 @@ import { missed, openItems, pendingCount } from '../state.js';
 import { empty, failed, loading } from '../ui.js';
 import { decided, itemGroup, keyOf, tooLate } from './item.js';
 
-/** Items that are loaded at a time. */
+/** The number of items per page. */
 const PAGE = 200;
 
 const items = signal(/** @type {import('../state.js').OpenItem[] | null} */ (null));
 const total = signal(0);
-/** How many pages are shown. */
+/** The number of shown pages. */
 const pages = signal(1);
 const error = signal('');
 whenSignedOut(() => {
@@ -22,7 +22,7 @@ whenSignedOut(() => {
   pages.value = 1;
 });
 
-/** The items that are shown: a list may change while it is read. */
+/** The shown items. They stay until the user loads the changed list. */
 async function listedItems() {
   const found = new Map();
   let cursor = '';
@@ -42,7 +42,7 @@ async function load() {
     const listed = new Set(data.map(keyOf));
     const gone = (items.peek() ?? []).filter((item) => !listed.has(keyOf(item)));
     tooLate(gone);
-    // What was decided here stays for a moment, so that one sees what became of it.
+    // An item that was decided on this page stays for a moment, with its result.
     const kept = gone.filter((item) => decided.peek().has(keyOf(item)));
     items.value = [...kept, ...data].sort((one, other) => one.asked_at - other.asked_at);
     error.value = '';
@@ -51,7 +51,7 @@ async function load() {
   }
 }
 
-/** Items with those of the same run: they are decided together. */
+/** Groups items by run: those of one run are decided together. */
 function byRun(all) {
   const runs = new Map();
   for (const item of all) runs.set(item.run, [...(runs.get(item.run) ?? []), item]);

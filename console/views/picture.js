@@ -1,18 +1,18 @@
-// The picture of the Overview: lines from the protocols of clients to the Agent API, and from there to the agents, whose
-// width is traffic; and small bars of the last 15 minutes. Decoration: the numbers beside it say the same.
+// The picture of the Overview: lines from the protocols of clients to the Agent API and to the agents, whose width shows the
+// traffic, and small bars of the last 15 minutes. It is decoration: the same numbers are beside it.
 
 import { Directive, directive } from '../vendor/lit-html/directive.js';
 import { html, noChange, svg } from '../vendor/lit-html/lit-html.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** How wide a line is: by its part of the most traffic. */
+/** The width of a line, proportional to the largest traffic. */
 const widthOf = (count, most) => (count === 0 ? 1 : 1.5 + (6 * count) / Math.max(1, most));
 
-/** A curve between two points that begins and ends level. */
+/** A curve between two points with horizontal ends. */
 const curve = (x1, y1, x2, y2) => `M${x1} ${y1} C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}`;
 
-/** Draws lines to where the rows are, once they are in the page; again when the window changes. */
+/** Draws lines to the positions of the rows, again after each resize. */
 class Wires extends Directive {
   observer = /** @type {ResizeObserver | null} */ (null);
   draw = () => {};

@@ -1,4 +1,4 @@
-// A chat with any agent over any of its protocols, the wire beside it, and the snippet for the last message.
+// A chat with any agent over any of its protocols, the response bytes, and the snippet for the last message.
 
 import { Directive, directive } from '../vendor/lit-html/directive.js';
 import { html, noChange, nothing } from '../vendor/lit-html/lit-html.js';
@@ -12,7 +12,7 @@ import { routes } from '../state.js';
 import { copy, empty, loading } from '../ui.js';
 import { entries } from './timeline.js';
 
-/** Characters of the wire that are drawn: the last ones. */
+/** The number of drawn characters at the end of the response bytes. */
 const SHOWN = 60_000;
 const LANGUAGES = { curl: 'curl', python: 'Python', typescript: 'TypeScript' };
 
@@ -20,7 +20,7 @@ const message = signal('');
 const language = signal('curl');
 whenSignedOut(() => { message.value = ''; });
 
-/** What is chosen: it is part of the address. */
+/** The chosen agent and protocol, which are part of the address. */
 function chosen() {
   const all = routes.value.filter((route) => route.sample);
   const agents = [...new Set(all.flatMap((route) => route.agents))].sort();
@@ -31,7 +31,7 @@ function chosen() {
   return { agents, agent, open, route: open.find((route) => nameOf(route, open) === wanted) ?? open[0] };
 }
 
-/** A protocol, with its path if the agent has it at several. */
+/** A protocol, with its path if the agent has several routes of it. */
 const nameOf = (route, all) =>
   (all.filter((one) => one.protocol === route.protocol).length > 1 ? `${route.protocol} ${route.path}` : route.protocol);
 
@@ -55,7 +55,7 @@ export function playgroundView() {
             ${open.map((one) => html`<option .value=${nameOf(one, open)} ?selected=${one === route}>${nameOf(one, open)}</option>`)}</select></div>
         </div>
         ${conversation(agent)}
-        ${mayAct() ? composer(route, agent) : html`<p class="note">Your role may view, and not send anything.</p>`}
+        ${mayAct() ? composer(route, agent) : html`<p class="note">Your role may view, but not send.</p>`}
       </section>
       <div class="stack">${wire()}${snippet()}</div>
     </div>`;
@@ -80,7 +80,7 @@ function composer(route, agent) {
     <div class="buttons">
       <button class="primary" ?disabled=${busy || message.value.trim() === ''}>Send</button>
       <button type="button" ?disabled=${!busy} @click=${stop}>Stop</button>
-      <span class="dim">Enter sends, Shift and Enter begin a line.</span>
+      <span class="dim">Enter sends, Shift + Enter starts a line.</span>
     </div></form>`;
 }
 
@@ -88,7 +88,7 @@ function conversation(agent) {
   const { turns, busy, agent: of } = chat.value;
   const shown = of === agent ? turns : [];
   return html`<div role="log" aria-label="Conversation" tabindex="0" aria-busy=${busy ? 'true' : 'false'} ${pinned(shown.at(-1)?.key)}>
-    ${shown.length === 0 ? empty('Say something.', html`The same conversation goes on if you choose another protocol.`) : nothing}
+    ${shown.length === 0 ? empty('Say something.', html`The conversation continues if you choose another protocol.`) : nothing}
     ${repeat(shown, (turn) => turn.key, (turn, index) => turnOf(turn, shown[index - 1]))}
   </div>`;
 }
@@ -101,9 +101,9 @@ function turnOf(turn, before) {
   const cards = open ? entries(open.folded, open.detail && { ...open.detail, turns: [] }) : [];
   return html`<div class="turn">
     <p class="over"><span class="tag">${turn.protocol}</span>
-      ${turn.text === null ? html`<span class="dim">goes on after the decision</span>` : nothing}
+      ${turn.text === null ? html`<span class="dim">continues after the decision</span>` : nothing}
       ${turn.isNew ? html`<span class="dim">a new conversation: this route keeps its sessions apart</span>` : nothing}
-      ${moves ? html`<span class="dim">in a session of its own, with what was said before</span>` : nothing}
+      ${moves ? html`<span class="dim">in a session of its own, with the previous messages</span>` : nothing}
       <span class="space"></span>${turn.run ? html`<a href=${link('runs', turn.run)}>Open run</a>` : nothing}</p>
     ${turn.text === null ? nothing : html`<div class="card input"><header><b>user</b></header><pre dir="auto">${turn.text}</pre></div>`}
     ${open?.detail?.texts === false ? html`<p class="note">Texts are hidden for your role: see the wire.</p>` : nothing}
@@ -112,7 +112,7 @@ function turnOf(turn, before) {
   </div>`;
 }
 
-/** What a turn says beside what the agent says: that it waits, was stopped, or was refused. */
+/** The state of a turn beside the agent's messages: waiting, stopped or refused. */
 function outcome({ run }, wire, count) {
   if (!wire) return nothing;
   if (wire.status >= 400) {
@@ -122,7 +122,7 @@ function outcome({ run }, wire, count) {
   if (wire.end === 'broken') return html`<p class="wrong" role="alert">The connection broke off.</p>`;
   if (wire.end === 'stopped') return html`<p class="dim">Stopped.</p>`;
   if (count === 0 && wire.end === 'sending') return html`<p class="dim waiting" role="status">Waiting for the agent…</p>`;
-  if (count === 0 && !run) return html`<p class="dim">The answer is on the wire: no run was begun.</p>`;
+  if (count === 0 && !run) return html`<p class="dim">No run started. The wire shows the response.</p>`;
   return nothing;
 }
 
@@ -137,7 +137,7 @@ function wire() {
     ${came?.text ? html`
       ${came.size > SHOWN ? html`<p class="dim">The last ${bytes(SHOWN)} are shown.</p>` : nothing}
       <pre class="wire" tabindex="0" ${pinned(turn.key)}>${came.text.slice(-SHOWN)}</pre>`
-    : html`<p class="dim">${came ? 'Nothing has come yet.' : 'What the client of the protocol gets, byte for byte.'}</p>`}
+    : html`<p class="dim">${came ? 'No response yet.' : 'The exact response that a client of the protocol receives.'}</p>`}
   </section>`;
 }
 
@@ -150,12 +150,12 @@ function snippet() {
         <button class="quiet" aria-pressed=${name === language.value ? 'true' : 'false'} @click=${() => { language.value = name; }}>${title}</button>`)}</div>
       ${shown ? html`<button class="quiet" @click=${() => copy(shown, 'Snippet')}>Copy snippet</button>` : nothing}</div>
     ${shown ? html`<pre class="snippet" tabindex="0">${shown}</pre>
-      <p class="hint">It begins a conversation of its own: no client can go on with one of the console.</p>`
+      <p class="hint">It starts a new conversation: a client cannot continue one of the console.</p>`
     : html`<p class="dim">How a client sends your last message.</p>`}
   </section>`;
 }
 
-/** Keeps the end in sight, unless someone has scrolled away from it; what is new is shown in any case. */
+/** Keeps the end visible unless the reader scrolled up. A new turn is always made visible. */
 class Pinned extends Directive {
   key = /** @type {any} */ (null);
 

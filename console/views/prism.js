@@ -1,5 +1,5 @@
 // The prism: the same run on the wire of every protocol, aligned by event. Each pane shows the frames of the selected
-// event, or says that there is none, so what a protocol cannot carry is visible and counted.
+// event, or says that the protocol has no frame for it. Missing frames are counted.
 
 import { Directive, directive } from '../vendor/lit-html/directive.js';
 import { html, noChange, nothing } from '../vendor/lit-html/lit-html.js';
@@ -9,19 +9,19 @@ import { bytes, offset } from '../format.js';
 import { replayAt, replayControls } from '../replay.js';
 import { copy, empty, loading } from '../ui.js';
 
-/** Frames that a pane draws before and after the selected event. */
+/** The number of frames that a pane draws before and after the selected event. */
 const AROUND = 14;
-/** Characters of a frame that is not selected. */
+/** The number of characters of a frame that is not selected. */
 const CLIP = 400;
 const LONG = 20_000;
 
-/** The selected event. `null`: the last one, whatever comes. */
+/** The selected event. `null`: always the last one. */
 const selected = signal(/** @type {number | null} */ (null));
 let of = '';
 
 /**
- * For each pane the events that have frames there, and their bytes: counted once for each event, but for the latest, which
- * may be given more frames once a run waits or is over.
+ * For each pane the events with frames, and their bytes. Each event is counted once, except the latest: it can get more
+ * frames when the run waits or ends.
  */
 const counted = new WeakMap();
 
@@ -58,7 +58,7 @@ function recount(known, open, protocols) {
   }
 }
 
-/** How many of the sorted numbers are smaller. */
+/** The number of smaller entries in a sorted list. */
 function before(sorted, number) {
   let [low, high] = [0, sorted.length];
   while (low < high) {
@@ -71,7 +71,7 @@ function before(sorted, number) {
 
 export function prismTab(open, detail) {
   if (!detail) return loading('the run');
-  if (detail.texts === false) return empty('Texts are hidden for your role.', 'Frames have what people and agents say.');
+  if (detail.texts === false) return empty('Texts are hidden for your role.', 'Frames contain texts.');
   const { protocols } = detail;
   if (open.protocols.join() !== protocols.join()) return loading('frames');
   if (of !== open.id) [of, selected.value] = [open.id, null];
@@ -119,7 +119,7 @@ function pane(name, open, { events, bytes: size }, now, detail) {
     </section>`;
 }
 
-/** Keeps the selected event in sight, whenever another one is selected. */
+/** Scrolls to the selected event after each selection. */
 class Scrolled extends Directive {
   shown = -1;
 

@@ -14,7 +14,7 @@ import { timelineTab } from './timeline.js';
 const TABS = { timeline: ['Timeline', timelineTab], prism: ['Prism', prismTab], details: ['Details', detailsTab] };
 const tabOf = () => (Object.hasOwn(TABS, place.value.query.get('tab') ?? '') ? place.value.query.get('tab') : 'timeline');
 
-// Which run is open, and in which protocols its frames are asked for, follows from the address.
+// The address determines the open run and the protocols of its frames.
 effect(() => {
   const { screen, id } = place.value;
   if (!session.value) return;
@@ -44,7 +44,7 @@ export function runView() {
       <span class="space"></span>
       ${open.isFile ? html`<span class="dim">from a file</span>` : actions(summary)}
     </div>
-    ${open.removed ? html`<p class="problem" role="status">This run was deleted. What is shown is what this page had of it.</p>` : nothing}
+    ${open.removed ? html`<p class="problem" role="status">This run was deleted. The page shows the events that it had received.</p>` : nothing}
     <p class="facts">${summary.agent} · ${summary.protocol} · ${ownerName(summary.owner)} · ${counted(open.frames.length || summary.events, 'event')}
       · ${duration((open.folded.last || summary.changed_at) - summary.created_at)} · began ${ago(summary.created_at, now.value)}</p>
     <div role="tablist" aria-label="Views of the run" @keydown=${onTabKey}>
@@ -66,18 +66,18 @@ function onTabKey(event) {
   requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(`tab-${next}`)?.focus()));
 }
 
-const gone = () => empty('There is no such run.', html`It may have been deleted, or its time was over. <a href="#/runs">All runs</a>`);
+const gone = () => empty('There is no such run.', html`It may have been deleted, or its retention ended. <a href="#/runs">All runs</a>`);
 
-/** Whether texts are left out of an exported file. */
+/** Whether an exported file omits texts. */
 const masked = signal(false);
 
 const isLive = (summary) => ['queued', 'running', 'waiting', 'waiting_for_auth'].includes(summary.state);
 
 function actions(summary) {
   const { id } = summary;
-  const cancel = () => ask('Cancel run', 'The agent is asked to stop, and the client sees the run end as canceled.',
+  const cancel = () => ask('Cancel run', 'The gateway asks the agent to stop, and the client receives the status canceled.',
     () => post(`/runs/${id}/cancel`));
-  const remove = () => ask('Delete run', 'The run and what it said are deleted for its owner too. This cannot be undone.',
+  const remove = () => ask('Delete run', 'The run and its messages are deleted for its owner too. This cannot be undone.',
     async () => {
       await call('DELETE', `/runs/${id}`);
       go(lastList());
@@ -98,7 +98,7 @@ async function save(id) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Opens an exported file, and goes to where it is shown. */
+/** Opens an exported file and navigates to it. */
 export async function openDropped(file) {
   try {
     openFile(await file.text());

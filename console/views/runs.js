@@ -1,4 +1,4 @@
-// The list of runs: filters in the address, rows that are drawn only where they are seen.
+// The list of runs. Its filters are in the address. Only visible rows are drawn.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
@@ -11,7 +11,7 @@ import { empty, failed, loading, stateBadge } from '../ui.js';
 import { openDropped } from './run.js';
 
 const ROW = 44;
-/** Rows above and below what is seen. */
+/** The number of drawn rows above and below the visible ones. */
 const MARGIN = 12;
 const top = signal(0);
 const height = signal(600);
@@ -27,7 +27,7 @@ function onScroll(event) {
 // A change of the address loads the list (state.js).
 const filter = (name, value) => refine({ [name]: value });
 
-/** Begins the list again with what is new. */
+/** Loads the list again, with the new runs. */
 function showNew() {
   loadRuns(place.peek().query);
   top.value = 0;

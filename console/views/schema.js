@@ -22,7 +22,7 @@ function read(text) {
   }
 }
 
-/** What is missing of the fields, in words; empty if nothing is. */
+/** The names of the required fields without a value, as a sentence. Empty: all have one. */
 export function missingOf(fields, text) {
   const value = read(text);
   const missing = fields.filter(({ name, required }) => required && value[name] === undefined).map(({ title }) => title);

@@ -1,4 +1,4 @@
-// What a run says, as a conversation beside a time axis: one card for a message, a tool call with its output, a question.
+// The messages of a run beside a time axis: one card for a message, for a tool call with its output, and for a question.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
@@ -12,7 +12,7 @@ import { causeOf } from './cause.js';
 import { contentsOf, long } from './contents.js';
 import { itemGroup } from './item.js';
 
-/** Cards that are drawn at most; earlier ones when asked for. */
+/** The largest number of drawn cards. A button shows earlier ones. */
 const MOST = 120;
 
 const earlier = signal(0);
@@ -37,7 +37,7 @@ export function timelineTab(open, detail) {
     </div>`;
 }
 
-/** Inputs of turns and messages of the agent, in the order in which they came. */
+/** Inputs of turns and messages of the agent, in order of arrival. */
 export function entries(folded, detail) {
   const found = [];
   const hidden = detail?.texts === false;
@@ -45,12 +45,12 @@ export function entries(folded, detail) {
   for (const turn of detail?.turns ?? []) {
     (turn.input ?? []).forEach((message, index) => {
       if (message.role === 'assistant' && turn.number === 0) return;
-      // An answer to this run itself is on the card of what was asked.
+      // The card of the question shows the answer to this run.
       if (message.type === 'mcp_approval_response' && answers.has(answerOf(message).id)) return;
       found.push({ key: `in-${turn.number}-${index}`, at: turn.started_at, kind: 'input', body: () => inputCard(message, hidden) });
     });
   }
-  // What is still open has a card with buttons instead.
+  // An open item has a card with buttons instead.
   const open = new Set((detail?.pending ?? []).map((item) => item.id));
   for (const { message, output } of cards(folded.messages)) {
     if (message.type === 'heartbeat') continue;
@@ -86,12 +86,12 @@ function answerOf(message) {
 function inputCard(message, hidden) {
   if (message.type === 'mcp_approval_response') {
     const answer = answerOf(message);
-    return html`<header><b>${DECIDED[answer.decision] ?? 'Answered'}</b> <span class="dim">what was asked before</span></header>${answerText(answer, message.id, hidden)}`;
+    return html`<header><b>${DECIDED[answer.decision] ?? 'Answered'}</b> <span class="dim">an earlier question</span></header>${answerText(answer, message.id, hidden)}`;
   }
   return html`<header><b>${message.role ?? 'user'}</b></header>${contentsOf(message.content ?? [], `in-${message.id}`, hidden)}`;
 }
 
-/** What a decision says beside its word. */
+/** The text of a decision, such as its reason. */
 const answerText = (answer, id, hidden) => html`
   ${answer.arguments ? html`<h3>New arguments</h3>${long(pretty(answer.arguments), `${id}-e`, hidden)}` : nothing}
   ${answer.text ? long(answer.text, `${id}-t`, hidden) : nothing}`;
@@ -124,7 +124,7 @@ function callCard(message, output, took, hidden) {
     ${output ? html`<h3>Output</h3>${long(pretty(result ?? textOf(output)), `${message.id}-o`, hidden)}` : nothing}`;
 }
 
-/** What the agent asked, and what became of it. */
+/** The question of the agent and its answer. */
 function questionCard(message, answer, detail) {
   const item = dataOf(message);
   const hidden = detail?.texts === false;
@@ -134,11 +134,11 @@ function questionCard(message, answer, detail) {
     ${item.arguments ? long(pretty(item.arguments), `${message.id}-q`, hidden) : nothing}
     ${answer ? html`<div class="answer">
       <header><b>${DECIDED[answer.decision] ?? 'Answered'}</b>${answer.by ? html` <span class="dim">by ${answer.by}</span>` : nothing}
-        ${answer.run !== detail.run.id ? html`<a href=${link('runs', answer.run)}>in the run that went on</a>` : nothing}</header>
+        ${answer.run !== detail.run.id ? html`<a href=${link('runs', answer.run)}>in the run that continued</a>` : nothing}</header>
       ${answerText(answer, message.id, hidden)}</div>` : nothing}`;
 }
 
-/** The party that has to act, in words. */
+/** The name of the party that has to act. */
 const BLAME = { client: 'the client', upstream: 'the agent or the network', gateway: 'this gateway' };
 
 /** @param {any} error  @param {import('../state.js').Detail | null} [detail] */

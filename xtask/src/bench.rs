@@ -50,7 +50,7 @@ fn load(rest: &[&str]) -> Result<()> {
     process::run(rig.current_dir(root()), BENCH_LIMIT)
 }
 
-/// Measures the console in a browser, and the gateway behind it. The printed table contains the budgets.
+/// Measures the console in a browser, and its gateway. The printed table contains the budgets.
 fn console() -> Result<()> {
     cargo(&["build", "--profile", "dist", "--locked", "--package", "interlingua"], BUILD_LIMIT)?;
     let suite = suites::ALL.iter().find(|suite| suite.name == "console").expect("the suite of the console");

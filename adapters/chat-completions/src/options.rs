@@ -37,7 +37,7 @@ pub struct Options {
     /// Headers and fields of the request that name the session, by precedence. A name with a hyphen is a header, any other
     /// a field, with dots for fields of fields: `metadata.session_id`.
     pub session: Vec<String>,
-    /// The form in which a client is asked to approve a call.
+    /// The form of requests for an approval.
     pub approvals: ApprovalForm,
     /// Name of the function that a client declares to be asked for approvals by calls.
     pub request_approval: String,

@@ -34,7 +34,7 @@ const WORDS: &[DemoCommand] = &[
     word("help", "this list", help),
     word("echo TEXT", "the text, and nothing else", echo),
     word("long N MS", "N words, MS milliseconds apart", long),
-    word("sleep MS", "silence for so many milliseconds", sleep),
+    word("sleep MS", "silence for this number of milliseconds", sleep),
     word("reasoning", "thoughts before the answer", reasoning),
     word("overlap", "thoughts beside the answer", overlap),
     word("summary", "a summary of thoughts, in two parts", |scenario| scenario.acts.push_back(thoughts::summary())),

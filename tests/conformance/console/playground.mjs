@@ -183,7 +183,7 @@ await check('who may only view sends nothing', async () => {
   await page.goto(CONSOLE_URL)
   await enter(page, key('vera'))
   await page.goto(`${CONSOLE_URL}#/playground`)
-  await page.getByText('Your role may view, and not send anything.').waitFor()
+  await page.getByText('Your role may view, but not send.').waitFor()
   assert.equal(await button(page, 'Send').count(), 0)
   assert.equal((await api(page, 'POST', '/playground/agents/demo/process', { input: [] })).status, 403)
   await page.context().close()
