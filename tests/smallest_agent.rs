@@ -1,4 +1,4 @@
-//! The agent from the README, run unchanged and called through the gateway, since it is the starting point for custom
+//! The agent from docs/extending/agents.md, run unchanged and called through the gateway, since it is the starting point for custom
 //! agents. Not here: misbehaving agents (`tests/behaviour`).
 
 #[path = "support/mod.rs"]

@@ -10,49 +10,50 @@ use crate::expected::{REPORTED, of};
 
 const HEAD: &str = "# Errors of agents
 
-Each error of an agent gets one class, and each class one answer in each protocol of clients, whichever form the agent
-chose: an HTTP status, an event of a stream, JSON or plain text with status 200. `tests/errors` plays every class, in every
-form, from an agent of every protocol to a client of every protocol. Written by
+The gateway assigns one class to each error of an agent. Each class has one answer in each protocol of clients. The form of
+the agent's error does not matter: an HTTP status, an event of a stream, or JSON or plain text with status 200. `tests/errors`
+tests every class in every form for every pair of protocols, and generates this page:
 `INSTA_UPDATE=always cargo test -p interlingua --test errors`.
 
-Faults of the client's own request are on the pages of the protocols.
+Errors of the client's own request are on the pages of the protocols.
 
 ## Classes
 
-The message is this sentence, followed by the agent's own words if they are about the client's request, without secrets,
-paths and stack traces ([filter](protocols/agent-api.md#error-text)). The code is that of the Agent API and of AG-UI, in
-lower case that of AG-Kit and of `details.error_code` in Anthropic Messages, and `agent_api.error.code` in the metadata of a
-failed task of A2A. The status is that of these protocols before a stream has begun. The human-in-the-loop service answers
-with status 200 and `status: \"error\"`.
+The message is the sentence in the first column. If the error concerns the client's request, the agent's text follows,
+without secrets, paths and stack traces ([filter](protocols/agent-api.md#error-text)). The Agent API and AG-UI use the code
+as it is. AG-Kit, and `details.error_code` in Anthropic Messages, use it in lower case. A2A has it in
+`agent_api.error.code` in the metadata of a failed task. The status is the HTTP status before a stream has begun. HITL
+answers with status 200 and `status: \"error\"`.
 
 | class | code | status | retry helps |
 | --- | --- | --- | --- |
 ";
 
 const CLIENTS: &str = "
-**Retry helps**: no agent has worked on the request, and the same request may succeed later. Otherwise the answers of
-Responses, Chat Completions and Anthropic Messages have `x-should-retry: false` where their SDKs would repeat the request by
-the status alone (408, 409, 429, 500 and above), and no answer names a pause. An agent that has begun its answer never gets
-the same request twice, whatever went wrong.
+**Retry helps**: no agent has processed the request, and the same request may succeed later. For all other classes,
+Responses, Chat Completions and Anthropic Messages answer with `x-should-retry: false` if the status would make their SDKs
+repeat the request (408, 409, 429, 500 and above), and no answer has `retry-after`. The gateway never sends a request again
+to an agent that has begun its answer.
 
 | code | OpenAI: status, `type`, `code` | `response.error.code` | Anthropic: status, `type` | A2A over REST: status, name |
 | --- | --- | --- | --- | --- |
 ";
 
 const AGENTS: &str = "
-A failure after the agent's first word ends the stream, with the same type and code in an error frame, `response.failed`,
-`error`, `FAILED`, or `RUN_ERROR`. An agent's own code that no class has is passed on to clients of the Agent API, AG-UI and
-A2A; for all others it is that of an agent that failed.
+An error after the agent's first event ends the stream, with the same type and code in an error frame, `response.failed`,
+`error`, `FAILED`, or `RUN_ERROR`. A code of the agent that belongs to no class is passed on to clients of the Agent API,
+AG-UI and A2A. Clients of other protocols receive the code of a failed agent.
 
-The agent's credentials are the gateway's: an agent that refuses them is a failure of the agent to clients, never a 401 or
-403.
+The gateway authenticates to the agent with its own credentials. If the agent refuses them, the client receives an error of
+the agent, never a 401 or 403.
 
 ## Recognition
 
-A code decides first, then a wording, then a status. A status that the error names itself counts where the answer has none.
+The code determines the class, otherwise a phrase in the text, otherwise the status. A status inside the error is used if the
+answer has none.
 Errors are found in `{\"error\": …}`, `{\"errors\": […]}`, `{\"detail\": …}`, `{\"message\", \"code\"}`, `{\"error_type\",
-\"error_message\"}`, `{\"object\": \"error\", …}`, lists of them, JSON within a text, and plain text. Of a page for people only
-the status counts.
+\"error_message\"}`, `{\"object\": \"error\", …}`, lists of them, JSON within a text, and plain text. For an HTML page
+only the status is used.
 
 | status | code |
 | --- | --- |
@@ -91,13 +92,13 @@ fn page() -> String {
     }
     let _ = writeln!(text, "| all others | `{}` |", K::AgentFailed.code());
 
-    text.push_str("\nThe first row that fits counts. Codes and types, in any case:\n\n| codes of agents | code |\n| --- | --- |\n");
+    text.push_str("\nThe first matching row applies. Codes and types, case-insensitive:\n\n| codes of agents | code |\n| --- | --- |\n");
     for (class, codes) in CODES {
         let _ = writeln!(text, "| {} | `{}` |", list(codes), class.code());
     }
 
     text.push_str(
-        "\nWordings, in any case; the first row that fits counts:\n\n| the text contains | code |\n| --- | --- |\n",
+        "\nPhrases, case-insensitive. The first matching row applies:\n\n| the text contains | code |\n| --- | --- |\n",
     );
     for (class, wordings) in WORDINGS {
         let _ = writeln!(text, "| {} | `{}` |", list(wordings), class.code());

@@ -10,15 +10,15 @@ use interlingua_core::loss::ContentKind;
 use crate::oracle::{ContentOutcome, Verdict};
 
 const HEAD: &str = "# Matrix\n\n\
-    What arrives of what an agent or a client says, for every pair of protocols with default options, but for the option\n\
-    `parts`: model servers that take every kind of media are played. Each cell was played: a scripted agent and a scripted\n\
-    client of the protocols, with the gateway between them. Written by `cargo xtask matrix --write`; the tests compare it\n\
-    with what they find.\n\n\
-    - *yes*: it arrives as it was.\n\
-    - *mostly*: it arrives as it was, but for the case that the number names.\n\
-    - *changed*: it arrives in another form. The number says how.\n\
-    - *no*: it does not arrive. The number says why; the gateway's log says so, too, in a line `content lost`.\n\
-    - –: one of the two protocols has no word for it.\n";
+    The content that arrives at the other side, for every pair of protocols with default options. Only the option `parts` is\n\
+    set: the simulated model servers accept every kind of media. A test produces each cell: a scripted agent and a scripted\n\
+    client exchange the content through the gateway. `cargo xtask matrix --write` generates the page, and the tests compare it\n\
+    with their results.\n\n\
+    - *yes*: it arrives unchanged.\n\
+    - *mostly*: it arrives unchanged, except in the case of the numbered note.\n\
+    - *changed*: it arrives in another form, which the numbered note describes.\n\
+    - *no*: it does not arrive. The numbered note has the reason. The gateway logs a line `content lost`.\n\
+    - –: one of the two protocols cannot express it.\n";
 
 /// The findings for one agent.
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl Table {
             std::fs::write(&path, format!("{HEAD}{text}")).expect("the table is written");
             return;
         }
-        assert!(written.starts_with(HEAD), "docs/matrix.md begins in another way: cargo xtask matrix --write");
+        assert!(written.starts_with(HEAD), "the head of docs/matrix.md is stale: run cargo xtask matrix --write");
         let known = sections.remove(agent).unwrap_or_default();
         assert_eq!(known, found, "docs/matrix.md is not what was found: cargo xtask matrix --write");
     }

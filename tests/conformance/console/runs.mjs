@@ -175,7 +175,7 @@ await check('an exported run is opened in another console, from the file alone',
     dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }))
   }, text)
   await drop('{"interlingua": "x", "detail": {"run": {}}}')
-  await other.getByRole('alert').getByText('This is no run').waitFor()
+  await other.getByRole('alert').getByText('The file is not an exported run').waitFor()
   const exported = JSON.parse(readFileSync(file, 'utf8'))
   const damaged = [
     { ...exported, events: [{ ...exported.events[0], frames: { 'agent-api': 7 } }] },
@@ -189,7 +189,7 @@ await check('an exported run is opened in another console, from the file alone',
     await other.goto(`${gateway.console}#/`)
     await drop(JSON.stringify(one))
     // Refused in words, or shown as far as it can be: the page goes on.
-    await other.getByRole('alert').getByText('This is no run').or(heading(other, 'Run')).or(other.getByText('This cannot be shown.')).first().waitFor()
+    await other.getByRole('alert').getByText('The file is not an exported run').or(heading(other, 'Run')).or(other.getByText('This cannot be shown.')).first().waitFor()
     await other.goto(`${gateway.console}#/audit`)
     await heading(other, 'Audit').waitFor()
   }

@@ -58,13 +58,13 @@ await check('what the gateway answers has the types that the page reads', async 
     ['Page<Agent & Record<string, unknown>>', await ask('agents')], ['Page<Route>', await ask('routes')],
     ['Page<Summary>', await ask('runs?limit=2')], ['Page<PendingItem>', await ask('pending')], ['Page<AuditEntry>', await ask('audit')],
     ['Metrics', await ask('metrics')], ['Sample', await ask('sample', { method: 'POST', body: JSON.stringify(sample) })],
-    ['Drained', await ask('agents/demo/resume', { method: 'POST' })],
+    ['DrainState', await ask('agents/demo/resume', { method: 'POST' })],
     ...await Promise.all(runs.map(async run => ['Detail', await ask(`runs/${run.id}`)])),
   ]
   assert.ok(answers.length > 12 && runs.some(run => run.pending > 0) && runs.some(run => run.code), JSON.stringify(runs))
   // A literal may have no other fields than its type has, and lacks none.
   const lines = answers.map(([type, value], index) => `export const answer${index}: ${type} = ${JSON.stringify(value)}`)
-  const names = 'Agent, AuditEntry, Detail, Drained, Gateway, Metrics, Page, PendingItem, Route, Sample, Session, Summary'
+  const names = 'Agent, AuditEntry, Detail, DrainState, Gateway, Metrics, Page, PendingItem, Route, Sample, Session, Summary'
   const from = JSON.stringify(path.join(CONSOLE, 'types.d.ts'))
   writeFileSync('answers.ts', `import type { ${names} } from ${from}\n${lines.join('\n')}\n`)
   const compilerOptions = { noEmit: true, strict: true, target: 'ES2023', module: 'ESNext', moduleResolution: 'bundler', types: [] }
