@@ -151,7 +151,7 @@ impl Out {
     /// truncated or forged frames.
     pub fn write_json<T: Serialize + ?Sized>(&mut self, value: &T) {
         let start = self.body.len();
-        let written = serde_json::to_writer(Writer(&mut self.body), value);
+        let written = serde_json::to_writer(BatchWriter(&mut self.body), value);
         debug_assert!(written.is_ok(), "wire types serialize");
 
         let mut rest = &mut self.body[start..];
@@ -165,9 +165,9 @@ impl Out {
 }
 
 /// `io::Write` for a growing buffer.
-struct Writer<'a>(&'a mut BytesMut);
+struct BatchWriter<'a>(&'a mut BytesMut);
 
-impl io::Write for Writer<'_> {
+impl io::Write for BatchWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())

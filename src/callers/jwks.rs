@@ -35,14 +35,14 @@ pub struct Jwks {
     issuer: String,
     source: JwksSource,
     fetcher: Arc<dyn JwksFetcher>,
-    state: Mutex<State>,
+    state: Mutex<KeySetState>,
     /// Held by the attempt under way.
     attempt: Arc<tokio::sync::Mutex<()>>,
     load_timeout: Duration,
 }
 
 #[derive(Default)]
-struct State {
+struct KeySetState {
     /// None: they were never read.
     keys: Option<Vec<Arc<JwksKey>>>,
     read: Option<Instant>,
@@ -166,12 +166,12 @@ impl Jwks {
         state.read = Some(now);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeySetState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl KeySetState {
     fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Arc<JwksKey>, Reason> {
         let keys = self.keys.as_ref().ok_or(Reason::Unavailable)?;
         let named = |key: &&Arc<JwksKey>| kid.is_none() || key.jwk.common.key_id.as_deref() == kid;

@@ -6,7 +6,7 @@ use interlingua_core::event::Millis;
 use subtle::ConstantTimeEq as _;
 
 use super::reason::Reason;
-use crate::keys::{self, KeyEntry, KeyHash, KeyId, State};
+use crate::keys::{self, KeyEntry, KeyHash, KeyId, KeyState};
 
 /// Compared if no key has the id, so that the answer takes the same time.
 const NO_KEY: KeyHash = [0; 32];
@@ -48,7 +48,7 @@ impl KeyTable {
 
     /// True if this caller has a valid key.
     pub(super) fn has_caller(&self, name: &str, now: Millis) -> bool {
-        self.0.values().any(|entry| entry.caller == name && entry.state(now) == State::Valid)
+        self.0.values().any(|entry| entry.caller == name && entry.state(now) == KeyState::Valid)
     }
 }
 
@@ -58,11 +58,11 @@ pub(super) fn spend_time_of_a_key() {
     let _ = std::hint::black_box(bool::from(hash.ct_eq(&NO_KEY)));
 }
 
-fn refused(state: State) -> Option<Reason> {
+fn refused(state: KeyState) -> Option<Reason> {
     match state {
-        State::Valid => None,
-        State::Expired => Some(Reason::Expired),
-        State::Revoked => Some(Reason::Revoked),
+        KeyState::Valid => None,
+        KeyState::Expired => Some(Reason::Expired),
+        KeyState::Revoked => Some(Reason::Revoked),
     }
 }
 

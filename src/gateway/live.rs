@@ -16,7 +16,7 @@ use crate::clock;
 use crate::config::{self, Auth, CallerProfile, RequestLimits, Settings};
 use crate::engine::{self, Engine};
 use crate::metrics::Metrics;
-use crate::observe::{AccessLog, Logs, Observer, Otlp, OtlpSettings, SharedObserver, Target, forward_logs};
+use crate::observe::{AccessLog, LogTarget, Logs, Observer, Otlp, OtlpSettings, SharedObserver, forward_logs};
 use crate::ports::TelemetryClient;
 use crate::secrets::Masks;
 use crate::server::{self, Control, SharedRoutes};
@@ -174,7 +174,7 @@ pub(super) fn open_logs(
     otlp: Option<Arc<Otlp>>,
 ) -> anyhow::Result<Observer> {
     let access = settings.observe.access_log.as_ref().map(|log| AccessLog {
-        target: log.path.clone().map_or(Target::Stdout, Target::File),
+        target: log.path.clone().map_or(LogTarget::Stdout, LogTarget::File),
         json: log.json,
         hash_sessions: log.hash_sessions,
     });

@@ -131,7 +131,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::keys::{KeyEntry, State};
+    use crate::keys::{KeyEntry, KeyState};
 
     const NOW: Millis = 1_800_000_000_000;
 
@@ -155,9 +155,9 @@ mod tests {
         assert!(revoke(&path, "nosuchkey000", NOW).is_err_and(|error| error.contains("nosuchkey000")));
         let text = fs::read_to_string(&path).expect("a file");
         assert!(text.starts_with(HEAD) && text.contains("\"ann\" # Ann\n") && !text.contains(&one.text[16..]));
-        let states: Vec<State> = entries(&path).iter().map(|entry| entry.state(NOW)).collect();
-        assert_eq!(states, [State::Revoked, State::Valid]);
-        assert_eq!(entries(&path)[1].state(NOW + 1000), State::Expired);
+        let states: Vec<KeyState> = entries(&path).iter().map(|entry| entry.state(NOW)).collect();
+        assert_eq!(states, [KeyState::Revoked, KeyState::Valid]);
+        assert_eq!(entries(&path)[1].state(NOW + 1000), KeyState::Expired);
         assert_eq!(entries(&path)[1].hash, hash(&other.text));
         assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
     }

@@ -34,7 +34,7 @@ pub struct KeyEntry {
 
 /// Whether a key can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum KeyState {
     /// It can.
     Valid,
     /// Its time is over.
@@ -43,7 +43,7 @@ pub enum State {
     Revoked,
 }
 
-impl State {
+impl KeyState {
     /// The word for it in lists.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -58,13 +58,13 @@ impl State {
 impl KeyEntry {
     /// Whether it can be used at this time, in milliseconds since 1970.
     #[must_use]
-    pub fn state(&self, now: Millis) -> State {
+    pub fn state(&self, now: Millis) -> KeyState {
         if self.revoked.is_some() {
-            State::Revoked
+            KeyState::Revoked
         } else if self.expires.is_some_and(|expires| expires <= now) {
-            State::Expired
+            KeyState::Expired
         } else {
-            State::Valid
+            KeyState::Valid
         }
     }
 
@@ -191,10 +191,10 @@ mod tests {
     #[test]
     fn a_key_is_valid_until_it_expires_or_is_revoked() {
         let state = |more: &str| parse(&entry(more)).expect("a key file")[0].state(1_800_000_000_000);
-        assert_eq!(state(""), State::Valid);
-        assert_eq!(state("expires = 2027-01-15T08:00:00.001Z"), State::Valid);
-        assert_eq!(state("expires = 2027-01-15T08:00:00Z"), State::Expired);
-        assert_eq!(state("revoked = 2999-01-01T00:00:00Z"), State::Revoked);
+        assert_eq!(state(""), KeyState::Valid);
+        assert_eq!(state("expires = 2027-01-15T08:00:00.001Z"), KeyState::Valid);
+        assert_eq!(state("expires = 2027-01-15T08:00:00Z"), KeyState::Expired);
+        assert_eq!(state("revoked = 2999-01-01T00:00:00Z"), KeyState::Revoked);
     }
 
     #[test]

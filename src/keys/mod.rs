@@ -12,7 +12,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 
 pub use self::edit::{append, revoke};
-pub use self::file::{KeyEntry, MAX_FILE_LEN, State, parse};
+pub use self::file::{KeyEntry, KeyState, MAX_FILE_LEN, parse};
 
 /// The beginning of every key.
 const PREFIX: &str = "il_";

@@ -15,10 +15,10 @@ pub(super) const MAX_BOUNDS: usize = 15;
 
 /// A distribution of durations. Clones count into the same one.
 #[derive(Clone, Debug)]
-pub struct Histogram(Arc<Inner>);
+pub struct Histogram(Arc<HistogramInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct HistogramInner {
     /// The upper bounds of the buckets in seconds, rising. The last bucket has none.
     bounds: &'static [f64],
     counts: [AtomicU64; MAX_BOUNDS + 1],
@@ -30,7 +30,7 @@ impl Histogram {
     #[must_use]
     pub fn new(bounds: &'static [f64]) -> Self {
         let bounds = &bounds[..bounds.len().min(MAX_BOUNDS)];
-        Self(Arc::new(Inner { bounds, counts: Default::default(), sum_nanos: AtomicU64::new(0) }))
+        Self(Arc::new(HistogramInner { bounds, counts: Default::default(), sum_nanos: AtomicU64::new(0) }))
     }
 
     /// Counts one value.
@@ -83,7 +83,7 @@ fn nanos(value: Duration) -> u64 {
 
 impl EncodeMetric for Histogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
-        let Inner { bounds, counts, sum_nanos } = &*self.0;
+        let HistogramInner { bounds, counts, sum_nanos } = &*self.0;
         let above = std::iter::once(&f64::INFINITY);
         let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
         let buckets: Vec<(f64, u64)> = bounds.iter().chain(above).copied().zip(counts).collect();

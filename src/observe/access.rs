@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::lines::{LineWriter, Target};
+use super::lines::{LineWriter, LogTarget};
 use super::losses::{self, LossAt};
 use super::parts::RequestParts;
 use super::time::time;
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
     /// Where it goes.
-    pub target: Target,
+    pub target: LogTarget,
     /// True: one JSON object per line. False: for people.
     pub json: bool,
     /// True: sessions are logged as a hash that changes with each start of the gateway.

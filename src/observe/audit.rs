@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::lines::{LineWriter, Target};
+use super::lines::{LineWriter, LogTarget};
 use super::time::time;
 use crate::metrics::Metrics;
 use crate::{clock, secrets};
@@ -246,7 +246,7 @@ impl Audit {
     pub(super) fn open(path: &Path, metrics: Arc<Metrics>) -> io::Result<Self> {
         Ok(Self {
             // Entries are rare, and have to be in the file soon.
-            lines: LineWriter::open("audit", &Target::File(path.to_owned()), Duration::ZERO, metrics)?,
+            lines: LineWriter::open("audit", &LogTarget::File(path.to_owned()), Duration::ZERO, metrics)?,
             complained: Mutex::default(),
         })
     }

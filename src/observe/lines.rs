@@ -21,7 +21,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Where lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum LogTarget {
     /// Standard output.
     Stdout,
     /// The end of a file. It is created for its owner alone.
@@ -49,13 +49,13 @@ impl LineWriter {
     /// lines gather for the time of `pause`: to wake it for every line costs the workers as much as a small request.
     pub(super) fn open(
         name: &'static str,
-        target: &Target,
+        target: &LogTarget,
         pause: Duration,
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let output: Box<dyn Write + Send> = match target {
-            Target::Stdout => Box::new(io::stdout()),
-            Target::File(path) => {
+            LogTarget::Stdout => Box::new(io::stdout()),
+            LogTarget::File(path) => {
                 let mut options = OpenOptions::new();
                 options.create(true).append(true);
                 #[cfg(unix)]
@@ -150,7 +150,7 @@ mod tests {
 
         let metrics = Metrics::new();
         let pause = Duration::from_millis(1);
-        let lines = LineWriter::open("test", &Target::File(path.clone()), pause, metrics).expect("a writer");
+        let lines = LineWriter::open("test", &LogTarget::File(path.clone()), pause, metrics).expect("a writer");
         for number in 0..1000 {
             assert!(lines.write(move |line| line.push_str(&format!("{number} line\n"))));
         }

@@ -26,7 +26,7 @@ pub use self::access::AccessLog;
 pub use self::audit::{Action, AuditEntry, append_audit};
 pub use self::conventions::finish_reason;
 pub use self::filter::LogFilter;
-pub use self::lines::Target;
+pub use self::lines::LogTarget;
 pub use self::log_layer::{LogForwarder, forward_logs};
 pub use self::observer::{Logs, Observer, SharedObserver};
 pub use self::otlp::{Otlp, OtlpSettings};

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 
 use super::access::{Access, AccessLog};
 use super::audit::{Audit, AuditEntry};
-use super::lines::Target;
+use super::lines::LogTarget;
 use super::losses;
 use super::otlp::Otlp;
 use super::parts::RequestParts;
@@ -49,8 +49,8 @@ impl Observer {
     pub fn open(logs: &Logs, metrics: Arc<Metrics>, otlp: Option<Arc<Otlp>>) -> io::Result<Self> {
         let access = logs.access.as_ref().map(|log| {
             let name = match &log.target {
-                Target::Stdout => "standard output".to_owned(),
-                Target::File(path) => path.display().to_string(),
+                LogTarget::Stdout => "standard output".to_owned(),
+                LogTarget::File(path) => path.display().to_string(),
             };
             Access::open(log, Arc::clone(&metrics)).map_err(|error| opening("access log", &name, &error))
         });

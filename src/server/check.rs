@@ -15,7 +15,7 @@ use interlingua_core::{Fault, FaultKind};
 use super::access::{self, AdmittedRequest};
 use super::bodies::BodyReservation;
 use super::connection::ConnectionInfo;
-use super::guard::{self, Target};
+use super::guard::{self, RequestTarget};
 use super::routes::RoutedEndpoint;
 use super::{Gateway, ServedRoute, wrong_base};
 use crate::routing::{OwnPath, RouteMatch};
@@ -89,9 +89,9 @@ pub(super) async fn check_request(
     guard::check_head_size(gateway, head).map_err(refused)?;
     let host = guard::check_host(gateway, head, is_probe).map_err(refused)?;
     let target = match &destination {
-        Destination::Endpoint(routed) => Target::Endpoint(&routed.route, routed.endpoint()),
-        Destination::Preflight(route, _) => Target::Preflight(route),
-        Destination::Own(_) => Target::Health,
+        Destination::Endpoint(routed) => RequestTarget::Endpoint(&routed.route, routed.endpoint()),
+        Destination::Preflight(route, _) => RequestTarget::Preflight(route),
+        Destination::Own(_) => RequestTarget::Health,
         Destination::Nowhere(fault) => {
             let fault = guard::check_no_preflight(head, fault.clone());
             if fault.kind == FaultKind::Forbidden {

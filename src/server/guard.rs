@@ -21,7 +21,7 @@ use crate::config::{Host, Origins};
 
 /// The target of a request, which determines what pages may send it.
 #[derive(Clone, Copy)]
-pub(super) enum Target<'a> {
+pub(super) enum RequestTarget<'a> {
     /// An endpoint of a route.
     Endpoint(&'a ServedRoute, &'a Endpoint),
     /// A request of a browser that asks whether a page may use a route.
@@ -99,14 +99,14 @@ fn check_allowed(allowed: &AllowedHosts, host: &Host, is_probe: bool) -> Result<
 /// If it comes from another page.
 pub(super) fn check_origin(
     allowed_hosts: &AllowedHosts,
-    target: Target<'_>,
+    target: RequestTarget<'_>,
     head: &RequestHead,
     host: Option<&Host>,
 ) -> Result<(), Fault> {
     let refused = |page: &str| Err(foreign_page(page));
     let allowed = |origin: &str| match target {
-        Target::Endpoint(route, _) | Target::Preflight(route) => route.cors.include(origin),
-        Target::Health | Target::Operators => false,
+        RequestTarget::Endpoint(route, _) | RequestTarget::Preflight(route) => route.cors.include(origin),
+        RequestTarget::Health | RequestTarget::Operators => false,
     };
 
     let mut origins = head.headers.get_all("origin");
@@ -132,9 +132,9 @@ pub(super) fn check_origin(
     let is_link = head.headers.get("sec-fetch-dest").is_some_and(|dest| dest == "document")
         && matches!(head.method, Method::GET | Method::HEAD);
     let is_public = match target {
-        Target::Endpoint(_, endpoint) => endpoint.public,
-        Target::Health => true,
-        Target::Preflight(_) | Target::Operators => false,
+        RequestTarget::Endpoint(_, endpoint) => endpoint.public,
+        RequestTarget::Health => true,
+        RequestTarget::Preflight(_) | RequestTarget::Operators => false,
     };
     if is_foreign && !(is_link && is_public) && !allowed("null") {
         return refused("other sites");

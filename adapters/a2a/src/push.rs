@@ -21,7 +21,7 @@ use crate::serve::{COLLECTION, Config};
 use crate::time::Timestamp;
 use crate::updates::{Change, Piece, Update, Updates};
 use crate::wire::v03::V03;
-use crate::wire::{Artifact, ArtifactUpdate, EncodedValue, Item, Part, Raw, State, Status, StatusUpdate, Task};
+use crate::wire::{Artifact, ArtifactUpdate, EncodedValue, Item, Part, Raw, Status, StatusUpdate, Task, TaskState};
 use crate::{Route, parts, task};
 
 /// The push notifiers of a route.
@@ -63,7 +63,7 @@ struct BufferedText {
 
 /// Status and history of the task, for receivers of 0.3 that get the complete task each time.
 struct TaskSnapshot {
-    state: State,
+    state: TaskState,
     at: Millis,
     history: History<Json>,
     /// Index of the last started turn, and true if it has ended.
@@ -101,7 +101,7 @@ impl Receiver {
             route: Arc::clone(route),
             config,
             buffered: None,
-            snapshot: TaskSnapshot { state: State::Submitted, at: 0, history: History::new(), turn: None },
+            snapshot: TaskSnapshot { state: TaskState::Submitted, at: 0, history: History::new(), turn: None },
         }
     }
 
@@ -217,7 +217,7 @@ impl Receiver {
                 let item = Item::Task(Task {
                     id: task.as_str().into(),
                     context: run.session_id.as_str().into(),
-                    status: Status { state: State::Submitted, message: None, at: step.at },
+                    status: Status { state: TaskState::Submitted, message: None, at: step.at },
                     artifacts: None,
                     history: Some(history.collect()),
                     metadata: None,
@@ -237,7 +237,7 @@ impl Receiver {
                         at: step.at,
                     },
                     metadata,
-                    closes: state.is_terminal() || state == State::InputRequired,
+                    closes: state.is_terminal() || state == TaskState::InputRequired,
                 });
                 requests.push(self.event_request(&item, run));
             }

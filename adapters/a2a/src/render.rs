@@ -13,7 +13,7 @@ use interlingua_core::{Extra, FaultKind, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::wire::{self, Artifact, Part, Raw, State, to_raw};
+use crate::wire::{self, Artifact, Part, Raw, TaskState, to_raw};
 use crate::{A2UI, parts};
 
 /// `agent_api` in metadata.
@@ -69,10 +69,10 @@ impl Hint {
     }
 
     /// The interrupted state the agent asks for.
-    pub(crate) fn state(&self) -> Option<State> {
+    pub(crate) fn state(&self) -> Option<TaskState> {
         match self.state.as_deref() {
-            Some("input-required") => Some(State::InputRequired),
-            Some("auth-required") => Some(State::AuthRequired),
+            Some("input-required") => Some(TaskState::InputRequired),
+            Some("auth-required") => Some(TaskState::AuthRequired),
             _ => None,
         }
     }

@@ -16,7 +16,7 @@ use crate::input;
 use crate::options::{Incomplete, TurnEnd};
 use crate::render::AgentApi;
 use crate::updates::{Change, Update, Updates};
-use crate::wire::{Message, State, Status, Task};
+use crate::wire::{Message, Status, Task, TaskState};
 
 /// The parts of a task that a response includes.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl TaskDetail {
 
 /// Status and history after the updates applied so far.
 pub(crate) struct Fold<'r> {
-    state: State,
+    state: TaskState,
     at: Millis,
     history: History<Message<'r>>,
     task: String,
@@ -46,7 +46,7 @@ pub(crate) struct Fold<'r> {
 
 impl<'r> Fold<'r> {
     pub(crate) fn new(run: &Run) -> Self {
-        Self { state: State::Submitted, at: run.created_at, history: History::new(), task: run.id.to_string() }
+        Self { state: TaskState::Submitted, at: run.created_at, history: History::new(), task: run.id.to_string() }
     }
 
     /// Applies an update of this step.
@@ -122,7 +122,7 @@ pub(crate) fn task_at_turn<'r>(
         if Some(&step.event) == start.as_ref() {
             updates.mark_working();
             let mut task = fold.task(route, updates, run, detail);
-            task.status.state = State::Working;
+            task.status.state = TaskState::Working;
             task.status.at = step.at;
             // The usage and the response id of the turn are known later, and the stream reports them.
             task.metadata = None;
@@ -133,7 +133,7 @@ pub(crate) fn task_at_turn<'r>(
     let mut task = fold.task(route, updates, run, detail);
 
     let state = state(route, view);
-    if state == State::Working {
+    if state == TaskState::Working {
         updates.mark_working();
     }
 
@@ -143,23 +143,23 @@ pub(crate) fn task_at_turn<'r>(
 }
 
 /// The task state of a run.
-pub(crate) fn state(route: &Route, view: RunView<'_>) -> State {
+pub(crate) fn state(route: &Route, view: RunView<'_>) -> TaskState {
     match view.info.state {
-        RunState::Queued => State::Submitted,
-        RunState::Running => State::Working,
-        RunState::Waiting => State::InputRequired,
-        RunState::WaitingForAuth => State::AuthRequired,
+        RunState::Queued => TaskState::Submitted,
+        RunState::Running => TaskState::Working,
+        RunState::Waiting => TaskState::InputRequired,
+        RunState::WaitingForAuth => TaskState::AuthRequired,
         RunState::Ended(end) => route.end_state(end),
     }
 }
 
 /// The run states that map to this task state; used to filter lists.
-pub(crate) fn run_states(route: &Route, state: State) -> Vec<RunState> {
+pub(crate) fn run_states(route: &Route, state: TaskState) -> Vec<RunState> {
     match state {
-        State::Submitted => vec![RunState::Queued],
-        State::Working => vec![RunState::Running],
-        State::InputRequired => vec![RunState::Waiting],
-        State::AuthRequired => vec![RunState::WaitingForAuth],
+        TaskState::Submitted => vec![RunState::Queued],
+        TaskState::Working => vec![RunState::Running],
+        TaskState::InputRequired => vec![RunState::Waiting],
+        TaskState::AuthRequired => vec![RunState::WaitingForAuth],
         ended => [End::Completed, End::Incomplete, End::Failed, End::Rejected, End::Canceled]
             .into_iter()
             .filter(|end| route.end_state(*end) == ended)
@@ -183,13 +183,13 @@ impl Route {
     }
 
     /// The task state for the end of a run.
-    pub(crate) fn end_state(&self, end: End) -> State {
+    pub(crate) fn end_state(&self, end: End) -> TaskState {
         match end {
-            End::Incomplete if self.options.incomplete == Incomplete::Failed => State::Failed,
-            End::Completed | End::Incomplete => State::Completed,
-            End::Failed => State::Failed,
-            End::Rejected => State::Rejected,
-            End::Canceled => State::Canceled,
+            End::Incomplete if self.options.incomplete == Incomplete::Failed => TaskState::Failed,
+            End::Completed | End::Incomplete => TaskState::Completed,
+            End::Failed => TaskState::Failed,
+            End::Rejected => TaskState::Rejected,
+            End::Canceled => TaskState::Canceled,
         }
     }
 }

@@ -19,7 +19,7 @@ use interlingua_core::step::Step;
 use crate::Route;
 use crate::options::{ArtifactPer, Reasoning, StatusText, Tools};
 use crate::render::{self, AgentApi, Hint};
-use crate::wire::{self, Artifact, Part, Raw, State};
+use crate::wire::{self, Artifact, Part, Raw, TaskState};
 
 /// An update for an A2A client.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) enum Update<'r> {
 /// A new status.
 #[derive(Debug)]
 pub(crate) struct Change<'r> {
-    pub(crate) state: State,
+    pub(crate) state: TaskState,
     pub(crate) message: Option<wire::Message<'r>>,
     pub(crate) metadata: Option<Raw<'static>>,
 }
@@ -186,7 +186,7 @@ impl Updates {
     fn emit_working(&mut self, emit: Emit<'_, '_>) {
         if !self.turn.working_sent {
             self.turn.working_sent = true;
-            emit(Update::Status(Change { state: State::Working, message: None, metadata: None }));
+            emit(Update::Status(Change { state: TaskState::Working, message: None, metadata: None }));
         }
     }
 
@@ -194,13 +194,13 @@ impl Updates {
     fn answered_by_other_run(&mut self, other: RunId, emit: Emit<'_, '_>) {
         self.turn.working_sent = true;
         let metadata = AgentApi { answered_by: Some(other.to_string()), ..AgentApi::default() };
-        emit(Update::Status(Change { state: State::Working, message: None, metadata: metadata.to_metadata() }));
+        emit(Update::Status(Change { state: TaskState::Working, message: None, metadata: metadata.to_metadata() }));
     }
 
     /// Emits WORKING with a message.
     fn emit_working_message<'r>(&mut self, message: wire::Message<'r>, emit: Emit<'_, 'r>) {
         self.turn.working_sent = true;
-        emit(Update::Status(Change { state: State::Working, message: Some(message), metadata: None }));
+        emit(Update::Status(Change { state: TaskState::Working, message: Some(message), metadata: None }));
     }
 
     /// True if a message is streamed as an artifact.
@@ -516,8 +516,8 @@ impl Updates {
         let auth = pending.iter().any(|item| item.kind == PendingKind::Auth);
         let state = match hint {
             Some(state) if pending.is_empty() => state,
-            _ if auth => State::AuthRequired,
-            _ => State::InputRequired,
+            _ if auth => TaskState::AuthRequired,
+            _ => TaskState::InputRequired,
         };
 
         let message = if pending.is_empty() {
@@ -563,7 +563,7 @@ impl Updates {
         let error = match end {
             End::Failed | End::Rejected => error,
             // The route reports cut-off answers as failures, so an error is needed.
-            End::Incomplete if state == State::Failed => Some(error.unwrap_or(&render::CUT_OFF)),
+            End::Incomplete if state == TaskState::Failed => Some(error.unwrap_or(&render::CUT_OFF)),
             _ => None,
         };
 
@@ -581,7 +581,7 @@ impl Updates {
         let message = match error {
             _ if reason.is_some() => reason,
             Some(error) => Some(render::error(run, self.turn.number, error)),
-            None if state == State::Completed && first_report => self.last_text(run, number, min_status_text(end)),
+            None if state == TaskState::Completed && first_report => self.last_text(run, number, min_status_text(end)),
             None => None,
         };
 

@@ -33,11 +33,11 @@ pub enum Redaction {
 pub fn redact(text: &str, redaction: Redaction) -> String {
     let text = without_pem(text);
     let mut out = String::with_capacity(text.len());
-    let mut state = State::Plain;
+    let mut state = ScanState::Plain;
     let mut rest = text.as_str();
     while !rest.is_empty() {
         let space = rest.find(|letter: char| !letter.is_whitespace()).unwrap_or(rest.len());
-        if !matches!(state, State::Quoted(_)) {
+        if !matches!(state, ScanState::Quoted(_)) {
             out.push_str(&rest[..space]);
         }
         rest = &rest[space..];
@@ -87,7 +87,7 @@ fn without_pem(text: &str) -> String {
 }
 
 /// The implication of the previous words for the next one.
-enum State {
+enum ScanState {
     Plain,
     /// The value of a name that is nearly always a secret.
     Value,
@@ -101,7 +101,7 @@ enum State {
     Quoted(char),
 }
 
-impl State {
+impl ScanState {
     fn word(self, word: &str, after: &str, redaction: Redaction, out: &mut String) -> Self {
         let bare = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
 
@@ -155,8 +155,8 @@ fn is_scheme(word: &str) -> bool {
     word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic")
 }
 
-fn scheme(word: &str) -> State {
-    if word.eq_ignore_ascii_case("bearer") { State::Bearer } else { State::Basic }
+fn scheme(word: &str) -> ScanState {
+    if word.eq_ignore_ascii_case("bearer") { ScanState::Bearer } else { ScanState::Basic }
 }
 
 /// True for words that follow "bearer" in sentences.
@@ -189,7 +189,7 @@ fn is_prose(word: &str) -> bool {
 }
 
 /// Processes a word without a known meaning.
-fn plain(word: &str, redaction: Redaction, out: &mut String) -> State {
+fn plain(word: &str, redaction: Redaction, out: &mut String) -> ScanState {
     if let Some(at) = word.find("://") {
         return address(word, at, redaction, out);
     }
@@ -199,7 +199,7 @@ fn plain(word: &str, redaction: Redaction, out: &mut String) -> State {
 
     let bare = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
     pieces(word, redaction, out);
-    if is_scheme(bare) { scheme(bare) } else { State::Plain }
+    if is_scheme(bare) { scheme(bare) } else { ScanState::Plain }
 }
 
 /// `name=value`, `"name":"value"` or `name:`, where the name implies a secret.
@@ -227,7 +227,7 @@ fn assignment(word: &str) -> Option<Assignment> {
 }
 
 impl Assignment {
-    fn write(self, word: &str, redaction: Redaction, out: &mut String) -> State {
+    fn write(self, word: &str, redaction: Redaction, out: &mut String) -> ScanState {
         let (head, value) = word.split_at(self.value);
         let quote = value.trim_start_matches('\\').chars().next().filter(|letter| matches!(letter, '"' | '\'' | '`'));
         let opening = quote.map_or(0, |quote| value.find(quote).unwrap_or(0) + quote.len_utf8());
@@ -243,11 +243,11 @@ impl Assignment {
             out.push_str(word);
             // `password= hunter2` and `"password": "hunter2"`, but not the end of a sentence about a password.
             return if !rest.is_empty() || (quote.is_some() && value.len() > opening) {
-                State::Plain
+                ScanState::Plain
             } else if self.sure {
-                State::Value
+                ScanState::Value
             } else {
-                State::PossibleValue
+                ScanState::PossibleValue
             };
         }
         if is_scheme(secret) {
@@ -265,18 +265,18 @@ impl Assignment {
         out.push_str(REDACTED);
         match quote {
             // The secret continues in the next word.
-            Some(quote) if rest.is_empty() => State::Quoted(quote),
+            Some(quote) if rest.is_empty() => ScanState::Quoted(quote),
             _ => plain_rest(rest, redaction, out),
         }
     }
 }
 
-fn plain_rest(rest: &str, redaction: Redaction, out: &mut String) -> State {
-    if rest.is_empty() { State::Plain } else { plain(rest, redaction, out) }
+fn plain_rest(rest: &str, redaction: Redaction, out: &mut String) -> ScanState {
+    if rest.is_empty() { ScanState::Plain } else { plain(rest, redaction, out) }
 }
 
 /// Processes a URL: removes credentials and the query.
-fn address(word: &str, at: usize, redaction: Redaction, out: &mut String) -> State {
+fn address(word: &str, at: usize, redaction: Redaction, out: &mut String) -> ScanState {
     let scheme = word[..at].rfind(|letter: char| !letter.is_ascii_alphanumeric() && !"+-.".contains(letter));
     let scheme = scheme.map_or(0, |from| from + word[from..].chars().next().map_or(1, char::len_utf8));
     let end = word[at + 3..].find(['"', '\'', '`', '<', '>', '|', '\\']).map_or(word.len(), |end| at + 3 + end);

@@ -49,7 +49,7 @@ pub enum DecodeError {
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
-    state: State,
+    state: LineState,
     /// The last chunk ended in CR, so a LF at the start of the next one belongs to it.
     after_carriage_return: bool,
     buffered: BufferedEvent,
@@ -62,7 +62,7 @@ pub struct Decoder {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LineState {
     /// Between two events.
     Between,
     /// `buffered` holds the beginning of an event or of a line.
@@ -80,7 +80,7 @@ impl Decoder {
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
-            state: State::Between,
+            state: LineState::Between,
             after_carriage_return: false,
             buffered: BufferedEvent::default(),
             last_event_id: String::new(),
@@ -102,9 +102,9 @@ impl Decoder {
     /// [`DecodeError::TooLarge`] as soon as an event exceeds the limit; every later call fails the same way.
     pub fn decode<'d, 'c: 'd>(&'d mut self, input: &mut &'c [u8]) -> Result<Option<Frame<'d>>, DecodeError> {
         match self.state {
-            State::Between | State::Buffering => {}
-            State::Delivered => self.clear_buffer(),
-            State::Failed => return Err(DecodeError::TooLarge { limit: self.limit }),
+            LineState::Between | LineState::Buffering => {}
+            LineState::Delivered => self.clear_buffer(),
+            LineState::Failed => return Err(DecodeError::TooLarge { limit: self.limit }),
         }
 
         if self.after_carriage_return && !input.is_empty() {
@@ -113,12 +113,12 @@ impl Decoder {
         }
 
         loop {
-            if self.state == State::Buffering {
+            if self.state == LineState::Buffering {
                 if !self.continue_buffered(input)? {
                     return Ok(None);
                 }
                 if self.buffered.data.is_some() {
-                    self.state = State::Delivered;
+                    self.state = LineState::Delivered;
                     return Ok(Some(self.buffered.frame()));
                 }
                 self.clear_buffer();
@@ -133,11 +133,11 @@ impl Decoder {
 
     /// Returns what the end of the body left incomplete. To be called once, after the last [`decode`](Self::decode).
     pub fn finish(&mut self) -> IncompleteEvent<'_> {
-        if self.state != State::Buffering {
+        if self.state != LineState::Buffering {
             return IncompleteEvent::Nothing;
         }
 
-        self.state = State::Delivered;
+        self.state = LineState::Delivered;
         let buffered = &mut self.buffered;
         let line = &buffered.bytes[buffered.line_from..];
         let cut = match Line::parse(line, self.lines == 0) {
@@ -358,13 +358,13 @@ impl Decoder {
         if size <= self.limit {
             return Ok(());
         }
-        self.state = State::Failed;
+        self.state = LineState::Failed;
         self.buffered = BufferedEvent::default();
         Err(DecodeError::TooLarge { limit: self.limit })
     }
 
     fn buffer(&mut self, open: &OpenEvent<'_>) {
-        self.state = State::Buffering;
+        self.state = LineState::Buffering;
         let buffered = &mut self.buffered;
         buffered.event.push_str(open.event.unwrap_or_default());
         buffered.id = open.id.map(str::to_owned);
@@ -379,7 +379,7 @@ impl Decoder {
     }
 
     fn clear_buffer(&mut self) {
-        self.state = State::Between;
+        self.state = LineState::Between;
         self.buffered.clear();
     }
 }

@@ -9,7 +9,7 @@ use interlingua_core::call::RunView;
 use interlingua_core::pending::Decision;
 use interlingua_core::{Fault, RunId};
 
-use super::State;
+use super::AdminState;
 use super::views::AnsweredItem;
 use crate::engine::{RunHandle, RunSummary};
 
@@ -21,7 +21,7 @@ const MAX_RUNS: usize = 4;
 /// # Errors
 /// Those of the store.
 pub(super) async fn answers(
-    state: &State,
+    state: &AdminState,
     run: &RunHandle,
     siblings: &[RunSummary],
     texts: bool,
@@ -56,7 +56,7 @@ pub(super) async fn answers(
 
 /// The answers in a turn's input to questions that are still open.
 fn collect(
-    state: &State,
+    state: &AdminState,
     view: RunView<'_>,
     turn: usize,
     asked: &mut HashSet<String>,

@@ -6,11 +6,11 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use serde::Serialize;
 
-use super::State;
+use super::AdminState;
 use crate::observe::AuditEntry;
 
 /// Notes in the audit log what someone did.
-pub(super) fn audit(state: &State, peer: Option<SocketAddr>, who: &str, entry: AuditEntry) {
+pub(super) fn audit(state: &AdminState, peer: Option<SocketAddr>, who: &str, entry: AuditEntry) {
     let entry = entry.who(who);
     state.admin.observer.load().audit(match peer {
         Some(peer) => entry.from(peer.ip()),

@@ -23,7 +23,7 @@ use super::super::readiness;
 use super::answers::{answer_with, audit};
 use super::guard::{OperatorIdentity, identify, known, shows_credentials};
 use super::views::{Page, Reason, Session};
-use super::{State, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
+use super::{AdminState, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
 use crate::config::{ConsoleRole, MetricsAccess};
 use crate::metrics::{Format, Levels};
@@ -64,7 +64,7 @@ pub(super) struct DrainState<'a> {
 }
 
 /// Where a request goes.
-pub(super) enum Target {
+pub(super) enum AdminResource {
     Healthz,
     Readyz,
     Metrics,
@@ -98,7 +98,7 @@ pub(super) enum Target {
     Series,
 }
 
-impl Target {
+impl AdminResource {
     pub(super) fn find(path: &str) -> Option<Self> {
         Some(match path {
             "/healthz" => Self::Healthz,
@@ -242,7 +242,7 @@ pub(super) fn is_in_playground(path: &str) -> bool {
 }
 
 /// Answers one request.
-pub(super) async fn serve(state: &Arc<State>, request: &HttpRequest, payload: Payload) -> HttpResponse {
+pub(super) async fn serve(state: &Arc<AdminState>, request: &HttpRequest, payload: Payload) -> HttpResponse {
     let connection = info_of(request);
     match answer(state, request, &connection, payload).await {
         Ok(response) => with_headers(response),
@@ -266,15 +266,15 @@ pub(super) fn with_headers(mut response: HttpResponse) -> HttpResponse {
 /// # Errors
 /// The first failure of host, origin, method, credentials, and path.
 pub(super) fn judge(
-    state: &State,
+    state: &AdminState,
     head: &RequestHead,
     connection: &ConnectionInfo,
-) -> Result<(Target, OperatorIdentity), Fault> {
+) -> Result<(AdminResource, OperatorIdentity), Fault> {
     let access = state.admin.access.load();
-    let target = Target::find(head.uri.path()).filter(|target| access.console || !target.is_of_console());
-    let is_probe = target.as_ref().is_some_and(Target::is_probe);
+    let target = AdminResource::find(head.uri.path()).filter(|target| access.console || !target.is_of_console());
+    let is_probe = target.as_ref().is_some_and(AdminResource::is_probe);
     let host = check_named_host(&state.hosts, head, is_probe)?;
-    check_origin(&state.hosts, guard::Target::Operators, head, host.as_ref())?;
+    check_origin(&state.hosts, guard::RequestTarget::Operators, head, host.as_ref())?;
     if let Some(target) = &target
         && !target.methods().contains(&head.method.as_str())
     {
@@ -285,7 +285,9 @@ pub(super) fn judge(
     let is_open = target.as_ref().is_some_and(|target| target.is_open(&head.method));
     // Wrong credentials are refused even where none are needed: a scraper with an old key is noticed.
     let is_open = is_open
-        || matches!(target, Some(Target::Metrics)) && access.metrics == MetricsAccess::Open && !shows_credentials(head);
+        || matches!(target, Some(AdminResource::Metrics))
+            && access.metrics == MetricsAccess::Open
+            && !shows_credentials(head);
     let who = if is_open { OperatorIdentity::anyone() } else { identify(state, head, connection)? };
     let target =
         target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", head.uri.path())))?;
@@ -296,7 +298,7 @@ pub(super) fn judge(
 }
 
 async fn answer(
-    state: &Arc<State>,
+    state: &Arc<AdminState>,
     request: &HttpRequest,
     connection: &ConnectionInfo,
     payload: Payload,
@@ -307,7 +309,14 @@ async fn answer(
     let body = read_body(request, payload, target.max_body()).await?;
     connection.clock.on_body_end();
     if head.method == Method::GET || head.method == Method::HEAD {
-        if matches!(target, Target::Feed | Target::Run(_) | Target::Export(_) | Target::Runs | Target::Pending) {
+        if matches!(
+            target,
+            AdminResource::Feed
+                | AdminResource::Run(_)
+                | AdminResource::Export(_)
+                | AdminResource::Runs
+                | AdminResource::Pending
+        ) {
             return read_runs(state, request, &target, who).await;
         }
         return show(state, request, &target, &who);
@@ -316,29 +325,34 @@ async fn answer(
 }
 
 /// Answers without changing anything.
-fn show(state: &State, request: &HttpRequest, target: &Target, who: &OperatorIdentity) -> Result<HttpResponse, Fault> {
+fn show(
+    state: &AdminState,
+    request: &HttpRequest,
+    target: &AdminResource,
+    who: &OperatorIdentity,
+) -> Result<HttpResponse, Fault> {
     let admin = &state.admin;
     Ok(match target {
-        Target::Healthz => ok(&json!({ "status": "ok" })),
-        Target::Readyz => readiness(state),
-        Target::Metrics => metrics(state, request),
-        Target::Gateway => ok(&overview::gateway(state)),
-        Target::Config => ok(&admin.reload.config()),
-        Target::Routes => ok(&whole(overview::routes(state))),
-        Target::Agents => {
+        AdminResource::Healthz => ok(&json!({ "status": "ok" })),
+        AdminResource::Readyz => readiness(state),
+        AdminResource::Metrics => metrics(state, request),
+        AdminResource::Gateway => ok(&overview::gateway(state)),
+        AdminResource::Config => ok(&admin.reload.config()),
+        AdminResource::Routes => ok(&whole(overview::routes(state))),
+        AdminResource::Agents => {
             let (agents, texts) = (overview::agents(state), who.reads(admin.access.load().texts));
             let shown = agents.into_iter().map(|agent| if texts { agent } else { agent.without_texts() });
             ok(&whole(shown.collect()))
         }
-        Target::Callers => ok(&admin.reload.callers()),
-        Target::Log => ok(&json!({ "filter": admin.log.current() })),
-        Target::Audit => ok(&audit_page(state, request.query_string())?),
-        Target::Series => HttpResponse::Ok().json(series::view(state, request.query_string())?),
-        Target::Asset => {
+        AdminResource::Callers => ok(&admin.reload.callers()),
+        AdminResource::Log => ok(&json!({ "filter": admin.log.current() })),
+        AdminResource::Audit => ok(&audit_page(state, request.query_string())?),
+        AdminResource::Series => HttpResponse::Ok().json(series::view(state, request.query_string())?),
+        AdminResource::Asset => {
             let served = assets::serve(request.path(), request.headers());
             return served.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, "there is no such file"));
         }
-        Target::Session => match &who.session {
+        AdminResource::Session => match &who.session {
             Some(session) => ok(&sign_in::view(state, session)),
             None => ok(&Session {
                 bearer: None,
@@ -352,7 +366,7 @@ fn show(state: &State, request: &HttpRequest, target: &Target, who: &OperatorIde
 }
 
 /// A page of the audit log, the latest first. A cursor is the number of the entry that the page before ended with.
-fn audit_page(state: &State, query: &str) -> Result<Page<AuditEntry>, Fault> {
+fn audit_page(state: &AdminState, query: &str) -> Result<Page<AuditEntry>, Fault> {
     let (mut limit, mut before) = (MAX_AUDIT, u64::MAX);
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
@@ -377,14 +391,14 @@ fn whole<T>(data: Vec<T>) -> Page<T> {
 
 /// Answers what the store has to be asked for.
 async fn read_runs(
-    state: &Arc<State>,
+    state: &Arc<AdminState>,
     request: &HttpRequest,
-    target: &Target,
+    target: &AdminResource,
     who: OperatorIdentity,
 ) -> Result<HttpResponse, Fault> {
     let (query, texts) = (request.query_string(), who.reads(state.admin.access.load().texts));
     match target {
-        Target::Feed => {
+        AdminResource::Feed => {
             let last = request.headers().get("last-event-id").and_then(|value| value.to_str().ok());
             let wanted = feed::FeedParams::parse(query, last)?;
             if let Some(run) = wanted.run() {
@@ -393,39 +407,39 @@ async fn read_runs(
             }
             feed::open(state, who, wanted).await
         }
-        Target::Run(id) => {
+        AdminResource::Run(id) => {
             let run = state.admin.engine.operator().find(*id).await?;
             state.opened.note(state, request.peer_addr(), &who, &run);
             Ok(ok(&run_view::detail(state, texts, *id).await?))
         }
-        Target::Export(id) => {
+        AdminResource::Export(id) => {
             let masked = export::is_masked(query)?;
             let run = state.admin.engine.operator().find(*id).await?;
             state.opened.note(state, request.peer_addr(), &who, &run);
             export::file(state, who, masked, *id, run).await
         }
-        Target::Pending => Ok(ok(&pending::list(state, query, texts).await?)),
+        AdminResource::Pending => Ok(ok(&pending::list(state, query, texts).await?)),
         _ => Ok(ok(&runs::list(state, query, texts).await?)),
     }
 }
 
 async fn change(
-    state: &Arc<State>,
+    state: &Arc<AdminState>,
     request: &HttpRequest,
     connection: &ConnectionInfo,
-    target: Target,
+    target: AdminResource,
     who: &OperatorIdentity,
     body: &[u8],
 ) -> Result<HttpResponse, Fault> {
     let admin = &state.admin;
     let note = |entry: AuditEntry| audit(state, request.peer_addr(), &who.name, entry);
     match target {
-        Target::Session if request.method() == Method::POST => sign_in::begin(state, connection, body).await,
-        Target::Session => {
+        AdminResource::Session if request.method() == Method::POST => sign_in::begin(state, connection, body).await,
+        AdminResource::Session => {
             let header = request.headers().get("authorization").and_then(|value| value.to_str().ok());
             Ok(sign_in::end(state, who, connection, header.and_then(bearer)))
         }
-        Target::Run(id) => {
+        AdminResource::Run(id) => {
             let operator = admin.engine.operator();
             let run = operator.find(id).await?;
             operator.delete(id, pending::scope_of(state, &run)?).await?;
@@ -433,7 +447,7 @@ async fn change(
             note(AuditEntry::new(Action::RunDeleted).target(id.to_string()));
             Ok(HttpResponse::NoContent().finish())
         }
-        Target::ConfigCheck => {
+        AdminResource::ConfigCheck => {
             let read: Check = serde_json::from_slice(body)
                 .map_err(|error| Fault::invalid("text", format!("write {{\"text\": \"…\"}}: {error}")))?;
             let busy = || Fault::new(FaultKind::Overloaded, "a check of the configuration takes too long");
@@ -451,25 +465,25 @@ async fn change(
             });
             Ok(ok(&checking.await.map_err(|_| busy())??))
         }
-        Target::Decide(id) => {
+        AdminResource::Decide(id) => {
             let (continued, decided) = pending::decide(state, id, &who.name, body).await.map_err(naming_a_field)?;
             note(AuditEntry::new(Action::Decision).target(id.to_string()).detail(&decided));
             Ok(answer_with(202, &json!({ "run": continued.to_string() })))
         }
-        Target::Sample => Ok(ok(&samples::make(state, who, body).await?)),
-        Target::Reload => {
+        AdminResource::Sample => Ok(ok(&samples::make(state, who, body).await?)),
+        AdminResource::Reload => {
             let reloaded = admin.reload.reload().await;
             Ok(match reloaded {
                 Ok(done) => ok(&done),
                 Err(errors) => answer_with(422, &errors),
             })
         }
-        Target::Cancel(id) => {
+        AdminResource::Cancel(id) => {
             admin.engine.operator().cancel(id).await?;
             note(AuditEntry::new(Action::RunCanceled).target(id.to_string()));
             Ok(answer_with(202, &json!({ "id": id.to_string() })))
         }
-        Target::Drain { agent, drains } => {
+        AdminResource::Drain { agent, drains } => {
             if !admin.engine.set_draining(&agent, drains) {
                 return Err(Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{agent}'")));
             }
@@ -477,7 +491,7 @@ async fn change(
             let state = if drains { "draining" } else { "ready" };
             Ok(HttpResponse::Ok().json(DrainState { agent: &agent, state, scope: "gateway" }))
         }
-        Target::Log => {
+        AdminResource::Log => {
             let body: Value = serde_json::from_slice(body)
                 .map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not JSON: {error}")))?;
             let Some(filter) = body.get("filter").and_then(Value::as_str) else {
@@ -498,7 +512,7 @@ fn naming_a_field(fault: Fault) -> Fault {
 }
 
 /// Like clients' `/readyz`, with the reasons. An agent without any usable server is a reason.
-fn readiness(state: &State) -> HttpResponse {
+fn readiness(state: &AdminState) -> HttpResponse {
     let admin = &state.admin;
     let mut reasons = overview::reasons(state);
     let (code, mut answer) = readiness::readiness(&admin.engine);
@@ -519,7 +533,7 @@ fn readiness(state: &State) -> HttpResponse {
     answer_with(if is_ready { 200 } else { 503 }, &answer)
 }
 
-fn metrics(state: &State, request: &HttpRequest) -> HttpResponse {
+fn metrics(state: &AdminState, request: &HttpRequest) -> HttpResponse {
     let accept = request.headers().get("accept").and_then(|accept| accept.to_str().ok());
     let format = Format::accepted(accept);
     let (connections, sockets) = state.admin.control.open();
@@ -548,7 +562,12 @@ async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) ->
 }
 
 /// Answers a request that is refused. Refused keys, and what pages of other origins tried, are in the audit log.
-pub(super) fn refuse(state: &State, head: &RequestHead, connection: &ConnectionInfo, fault: &Fault) -> HttpResponse {
+pub(super) fn refuse(
+    state: &AdminState,
+    head: &RequestHead,
+    connection: &ConnectionInfo,
+    fault: &Fault,
+) -> HttpResponse {
     let (code, path, peer) = (fault.code(), head.uri.path(), Some(connection.peer));
     tracing::debug!(path, code, "admin request refused: {}", fault.message);
     match fault.kind {

@@ -14,7 +14,7 @@ use super::feed::size_of;
 use super::guard::OperatorIdentity;
 use super::prism::{AGENT_API, Head, Prism};
 use super::streams::{Access, Pieces, StreamClosed, Streams};
-use super::{State, run_view};
+use super::{AdminState, run_view};
 use crate::engine::RunHandle;
 
 /// Whether an export without texts is requested: `?mask`, or `?mask=1`.
@@ -39,7 +39,7 @@ pub(super) fn is_masked(query: &str) -> Result<bool, Fault> {
 /// # Errors
 /// If there is no such run, the reader has too many streams, or the store fails.
 pub(super) async fn file(
-    state: &Arc<State>,
+    state: &Arc<AdminState>,
     who: OperatorIdentity,
     masked: bool,
     id: RunId,
@@ -80,7 +80,7 @@ pub(super) async fn file(
 
 /// A run that is written to a file.
 struct Export {
-    state: Arc<State>,
+    state: Arc<AdminState>,
     access: Access,
     run: RunHandle,
     out: Pieces,

@@ -15,7 +15,7 @@ use interlingua_core::{Fault, FaultKind, RunId};
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use super::State;
+use super::AdminState;
 use super::guard::OperatorIdentity;
 use super::prism::{EncodedEvent, Head, Prism};
 use super::streams::{Access, Encoders, MAX_CHUNK, Pieces, StreamClosed, Streams};
@@ -79,7 +79,11 @@ impl FeedParams {
 ///
 /// # Errors
 /// If there is no such run, or there are too many streams.
-pub(super) async fn open(state: &Arc<State>, who: OperatorIdentity, wanted: FeedParams) -> Result<HttpResponse, Fault> {
+pub(super) async fn open(
+    state: &Arc<AdminState>,
+    who: OperatorIdentity,
+    wanted: FeedParams,
+) -> Result<HttpResponse, Fault> {
     let permit = Streams::begin(state, &who)?;
     let access = Access::new(state, who);
     let (end, ended) = oneshot::channel();
@@ -113,7 +117,7 @@ pub(super) async fn open(state: &Arc<State>, who: OperatorIdentity, wanted: Feed
 /// # Errors
 /// If there is no such run.
 async fn follow(
-    state: &Arc<State>,
+    state: &Arc<AdminState>,
     run: RunId,
     texts: bool,
     wanted: &FeedParams,
@@ -154,7 +158,7 @@ async fn access_ends(access: &Access) {
 }
 
 /// Sends what has changed, until the page leaves.
-async fn changes(state: &Arc<State>, access: &Access, wanted: &FeedParams, out: &Mutex<Pieces>) {
+async fn changes(state: &Arc<AdminState>, access: &Access, wanted: &FeedParams, out: &Mutex<Pieces>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut watch = Watch::new(state, wanted.runs, wanted.run, access.texts);
@@ -182,7 +186,7 @@ async fn changes(state: &Arc<State>, access: &Access, wanted: &FeedParams, out: 
 
 /// A run that a page follows.
 struct ShownRun {
-    state: Arc<State>,
+    state: Arc<AdminState>,
     follower: Follower,
     prism: Prism,
     /// The page has the events before.

@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::super::access::credential;
 use super::super::connection::ConnectionInfo;
-use super::State;
+use super::AdminState;
 use super::sessions::{self, SignedIn};
 use crate::callers::{Credential, bearer};
 use crate::config::{ConsoleRole, ConsoleTexts};
@@ -93,7 +93,7 @@ pub(super) fn shows_credentials(head: &RequestHead) -> bool {
 
 /// The sender of a request, by its key, the bearer of a session, or its certificate. `None`: the credentials are missing or
 /// wrong. A certificate does not make up for a wrong key or bearer.
-pub(super) fn known(state: &State, head: &RequestHead, connection: &ConnectionInfo) -> Option<OperatorIdentity> {
+pub(super) fn known(state: &AdminState, head: &RequestHead, connection: &ConnectionInfo) -> Option<OperatorIdentity> {
     let certificate = connection.valid_certificate().filter(|_| asks_certificate(state));
     if !shows_credentials(head) {
         return certificate
@@ -115,7 +115,7 @@ pub(super) fn known(state: &State, head: &RequestHead, connection: &ConnectionIn
         .then(|| OperatorIdentity { key: Some(Sha256::digest(token).into()), ..OperatorIdentity::operator() })
 }
 
-fn asks_certificate(state: &State) -> bool {
+fn asks_certificate(state: &AdminState) -> bool {
     state.admin.tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some())
 }
 
@@ -125,7 +125,7 @@ fn asks_certificate(state: &State) -> bool {
 /// [`FaultKind::Unauthenticated`] if the credentials are missing or wrong, in the same words.
 /// [`FaultKind::RateLimited`] if the address has shown too many wrong keys.
 pub(super) fn identify(
-    state: &State,
+    state: &AdminState,
     head: &RequestHead,
     connection: &ConnectionInfo,
 ) -> Result<OperatorIdentity, Fault> {
@@ -143,7 +143,7 @@ pub(super) fn identify(
 
 /// Whether a request's credentials are still valid, with the same rights: a stream lasts long. Following it counts as a
 /// use of the session. A page whose role has changed opens another stream, with its new rights.
-pub(super) fn is_valid(state: &State, who: &OperatorIdentity) -> bool {
+pub(super) fn is_valid(state: &AdminState, who: &OperatorIdentity) -> bool {
     let key = state.operator_key();
     if let Some(session) = &who.session {
         return state.sessions.is_in_use(session, Instant::now()) && session.role(key.as_ref()) == who.role;
@@ -158,7 +158,7 @@ pub(super) fn is_valid(state: &State, who: &OperatorIdentity) -> bool {
 ///
 /// # Errors
 /// If there were too many.
-pub(super) fn count_failure(state: &State, connection: &ConnectionInfo) -> Result<(), Fault> {
+pub(super) fn count_failure(state: &AdminState, connection: &ConnectionInfo) -> Result<(), Fault> {
     let address: IpAddr = connection.peer.ip();
     state.failures.count(address, Instant::now())
 }

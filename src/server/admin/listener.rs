@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::super::admission::{Connections, Limits};
 use super::super::connection::{ConnectionInfo, Socket};
 use super::super::listener::{RequestServices, Setup, http, on_connections, reporting};
-use super::{State, api, playground};
+use super::{AdminState, api, playground};
 use crate::config::ServerTimeouts;
 
 /// Connections that the kernel queues until they are accepted.
@@ -42,7 +42,7 @@ const TIMEOUTS: ServerTimeouts = ServerTimeouts {
 };
 
 /// Serves operators on a listener.
-pub(super) fn listen(listener: TcpListener, state: &Arc<State>) -> io::Result<Server> {
+pub(super) fn listen(listener: TcpListener, state: &Arc<AdminState>) -> io::Result<Server> {
     socket2::SockRef::from(&listener).listen(BACKLOG)?;
     let limits = Limits {
         max: MAX_CONNECTIONS,
@@ -70,7 +70,7 @@ pub(super) fn listen(listener: TcpListener, state: &Arc<State>) -> io::Result<Se
 
 /// The service that handles a connection.
 fn service(
-    state: &Arc<State>,
+    state: &Arc<AdminState>,
     connections: &Arc<Connections>,
     shutdown: &GracefulShutdownSignal,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = actix_http::error::DispatchError, InitError = ()>
@@ -95,7 +95,7 @@ fn service(
 }
 
 /// Checks the head of a request whose client waits for `100 Continue`.
-fn expect(state: &State, request: Request) -> Result<Request, Response<BoxBody>> {
+fn expect(state: &AdminState, request: Request) -> Result<Request, Response<BoxBody>> {
     let connection = ConnectionInfo::of_raw(&request);
     match api::judge(state, request.head(), &connection) {
         Ok(_) => Ok(request),
@@ -107,7 +107,7 @@ fn expect(state: &State, request: Request) -> Result<Request, Response<BoxBody>>
 }
 
 /// The service that handles requests.
-fn request_service(state: Arc<State>) -> impl RequestServices {
+fn request_service(state: Arc<AdminState>) -> impl RequestServices {
     let logging = Arc::clone(&state);
     let app = App::new().default_service(fn_service(move |request: ServiceRequest| {
         let state = Arc::clone(&state);

@@ -98,7 +98,7 @@ pub struct Admin {
     pub agent_api: MountFor,
 }
 
-struct State {
+struct AdminState {
     admin: Admin,
     hosts: AllowedHosts,
     failures: Failures,
@@ -126,7 +126,7 @@ struct State {
     checks: Arc<Semaphore>,
 }
 
-impl State {
+impl AdminState {
     /// The SHA-256 of the operator's key: the configured one, else that of this start. `None`: only certificates, and the
     /// keys of callers that may sign in, are accepted.
     fn operator_key(&self) -> Option<[u8; 32]> {
@@ -159,7 +159,7 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
     let failures = Failures::new(Rate { count: MAX_WRONG_KEYS, per: Duration::from_secs(60) }, MAX_WRONG_KEYS.get());
     let start_key = admin.start_key.as_ref().map(|key| Sha256::digest(key).into());
     let (sessions, deleted) = (Sessions::default(), summaries::DeletedRuns::default());
-    let state = Arc::new(State {
+    let state = Arc::new(AdminState {
         admin,
         hosts,
         failures,

@@ -10,7 +10,7 @@ use actix_web::http::Method;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use super::api::{self, Target};
+use super::api::{self, AdminResource};
 use super::views::{Agent, Detail, Gateway, Page, PendingItem, Route, Sample, Session, Summary};
 use super::{pending, samples, series, sign_in};
 use crate::config::ConsoleRole;
@@ -211,8 +211,8 @@ impl Operation {
         self.path.replace("{id}", "00000000-0000-7000-8000-000000000000").replace("{name}", "friday")
     }
 
-    fn target(&self) -> Target {
-        Target::find(&self.sample_path()).unwrap_or_else(|| panic!("{} is no path of the listener", self.path))
+    fn target(&self) -> AdminResource {
+        AdminResource::find(&self.sample_path()).unwrap_or_else(|| panic!("{} is no path of the listener", self.path))
     }
 
     fn description(&self) -> Value {

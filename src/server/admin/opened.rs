@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use interlingua_core::{Owner, RunId};
 
-use super::State;
+use super::AdminState;
 use super::answers::audit;
 use super::guard::OperatorIdentity;
 use crate::engine::RunHandle;
@@ -21,7 +21,7 @@ pub(super) struct OpenedRuns(Mutex<VecDeque<(String, RunId)>>);
 
 impl OpenedRuns {
     /// Notes in the audit log that someone opened a run, and whose it is, the first time in a session.
-    pub(super) fn note(&self, state: &State, peer: Option<SocketAddr>, who: &OperatorIdentity, run: &RunHandle) {
+    pub(super) fn note(&self, state: &AdminState, peer: Option<SocketAddr>, who: &OperatorIdentity, run: &RunHandle) {
         let opened = (who.session_name(), run.id());
         {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

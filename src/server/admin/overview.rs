@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use super::super::served::ServedRoute;
 use super::views::{Agent, Build, Endpoint, Gateway, LastFault, Listener, Reason, Route, StoreKind, Traffic};
-use super::{State, samples};
+use super::{AdminState, samples};
 use crate::metrics::{RecentStats, SeriesFilter};
 use crate::store::Health;
 use crate::upstream::pool::EndpointStatus;
 
 /// The gateway at a glance.
-pub(super) fn gateway(state: &State) -> Gateway {
+pub(super) fn gateway(state: &AdminState) -> Gateway {
     let admin = &state.admin;
     let config = admin.reload.config();
     let routes = admin.control.all_routes();
@@ -54,7 +54,7 @@ pub(super) fn gateway(state: &State) -> Gateway {
 }
 
 /// The reasons, in the gateway itself, why it is not ready.
-pub(super) fn reasons(state: &State) -> Vec<Reason> {
+pub(super) fn reasons(state: &AdminState) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if state.admin.engine.is_stopping() {
         reasons.push(Reason { what: "draining", agent: None, since_s: None, detail: None });
@@ -93,7 +93,7 @@ impl Standings {
 }
 
 /// The agents: as configured, with the state of their endpoints and what is under way at each.
-pub(super) fn agents(state: &State) -> Vec<Agent> {
+pub(super) fn agents(state: &AdminState) -> Vec<Agent> {
     let levels = state.admin.engine.levels();
     let number = |of: &[(Arc<str>, usize)], name: &str| {
         of.iter().find(|(agent, _)| **agent == *name).map_or(0, |(_, number)| *number)
@@ -131,14 +131,14 @@ pub(super) fn agents(state: &State) -> Vec<Agent> {
 }
 
 /// Why the latest failed run of an agent failed.
-fn last_fault(state: &State, agent: &str) -> Option<LastFault> {
+fn last_fault(state: &AdminState, agent: &str) -> Option<LastFault> {
     let fault = state.admin.observer.load().metrics().last_fault(agent)?;
     let message = fault.message.map(|message| crate::secrets::mask(&message).into_owned());
     Some(LastFault { at: fault.at, code: fault.code, message })
 }
 
 /// The ends of runs in the last 15 minutes.
-fn lately(state: &State, of: &SeriesFilter) -> RecentStats {
+fn lately(state: &AdminState, of: &SeriesFilter) -> RecentStats {
     state.history.lock().unwrap_or_else(PoisonError::into_inner).lately(of)
 }
 
@@ -166,7 +166,7 @@ fn host_of(url: &str) -> &str {
 }
 
 /// The routes, each with its URL.
-pub(super) fn routes(state: &State) -> Vec<Route> {
+pub(super) fn routes(state: &AdminState) -> Vec<Route> {
     let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
     let configured = state.admin.reload.routes();
     let settings = |route: &ServedRoute| {

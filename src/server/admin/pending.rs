@@ -11,7 +11,7 @@ use interlingua_core::{Fault, FaultKind, Json, Owner, RunId};
 use serde::Deserialize;
 
 use super::views::{Item, Page, PendingItem};
-use super::{State, mask};
+use super::{AdminState, mask};
 use crate::engine::{Answer as EngineAnswer, OpenItem, OpenItems, RunHandle, Scope};
 
 /// The most items in one answer.
@@ -110,7 +110,7 @@ const fn past(decision: Decision) -> &'static str {
 ///
 /// # Errors
 /// Those of the store, and parameters that are unknown.
-pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Page<PendingItem>, Fault> {
+pub(super) async fn list(state: &AdminState, query: &str, texts: bool) -> Result<Page<PendingItem>, Fault> {
     let (mut limit, mut run, mut after) = (MAX_ITEMS, None, None);
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
@@ -144,7 +144,7 @@ pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Page
 ///
 /// # Errors
 /// Those of the store.
-pub(super) async fn of_run(state: &State, run: &RunHandle, texts: bool) -> Result<Vec<PendingItem>, Fault> {
+pub(super) async fn of_run(state: &AdminState, run: &RunHandle, texts: bool) -> Result<Vec<PendingItem>, Fault> {
     let open: Vec<OpenItems> = state.admin.engine.operator().open_of(run).await?.into_iter().collect();
     Ok(page(state, &open, MAX_ITEMS, None, texts).await?.data)
 }
@@ -170,7 +170,7 @@ impl ItemPosition {
 }
 
 async fn page(
-    state: &State,
+    state: &AdminState,
     open: &[OpenItems],
     limit: usize,
     after: Option<&ItemPosition>,
@@ -195,7 +195,7 @@ async fn page(
     Ok(Page { data, total: Some(total), next })
 }
 
-fn view(state: &State, session: &OpenItems, open: &OpenItem, protocol: &str, texts: bool) -> PendingItem {
+fn view(state: &AdminState, session: &OpenItems, open: &OpenItem, protocol: &str, texts: bool) -> PendingItem {
     let item = &open.item;
     let schema = match item.kind {
         PendingKind::Input => item.response_schema.as_ref(),
@@ -237,7 +237,7 @@ fn decisions(item: &Pending) -> Vec<Decision> {
 
 /// The way in which a client of the run's protocol learns of another one's decision. `None`: its agent no longer has a
 /// route of the protocol.
-fn learns(state: &State, agent: &str, protocol: &str) -> Option<&'static str> {
+fn learns(state: &AdminState, agent: &str, protocol: &str) -> Option<&'static str> {
     let routes = state.admin.control.routes_of(agent);
     let route = routes.iter().find(|route| route.scope.protocol == protocol)?;
     Some(match route.mounted.learns {
@@ -252,7 +252,12 @@ fn learns(state: &State, agent: &str, protocol: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// What cannot be read or is not offered (with the field), what was decided already or has expired.
-pub(super) async fn decide(state: &Arc<State>, id: RunId, who: &str, body: &[u8]) -> Result<(RunId, String), Fault> {
+pub(super) async fn decide(
+    state: &Arc<AdminState>,
+    id: RunId,
+    who: &str,
+    body: &[u8],
+) -> Result<(RunId, String), Fault> {
     let decisions: Decisions = serde_json::from_slice(body).map_err(|error| {
         Fault::new(FaultKind::Invalid, format!("write {{\"items\": [{{\"id\", \"decision\"}}]}}: {error}"))
             .with_field("items")
@@ -299,7 +304,7 @@ pub(super) async fn decide(state: &Arc<State>, id: RunId, who: &str, body: &[u8]
 }
 
 /// The item is not open: says who decided it, as far as it is known.
-fn too_late(state: &State, run: &RunHandle, item: &str) -> Fault {
+fn too_late(state: &AdminState, run: &RunHandle, item: &str) -> Fault {
     let (id, answered_by) = run.view(|view| {
         let turns = &view.run().turns;
         (view.run().id, turns.iter().rev().find_map(|turn| turn.answered_by))
@@ -330,7 +335,7 @@ fn answer(decided: DecisionEntry) -> Result<Answer, Fault> {
 ///
 /// # Errors
 /// If no route has the agent any more.
-pub(super) fn scope_of(state: &State, run: &RunHandle) -> Result<Scope, Fault> {
+pub(super) fn scope_of(state: &AdminState, run: &RunHandle) -> Result<Scope, Fault> {
     let (agent, protocol) = run.view(|view| (view.run().agent.clone(), view.info.protocol.clone()));
     let routes = state.admin.control.routes_of(&agent);
     let route = routes.iter().find(|route| route.scope.protocol == protocol).or(routes.first());

@@ -24,7 +24,7 @@ use super::super::handle::RunOf;
 use super::super::{Gateway, Phase, endpoint, request_log};
 use super::answers::audit;
 use super::guard::{OperatorIdentity, is_valid};
-use super::{State, api};
+use super::{AdminState, api};
 use crate::observe::{Action, AuditEntry, RequestLog};
 
 /// Interval of the check whether a person may still read a stream.
@@ -34,14 +34,14 @@ const RUN: HeaderName = HeaderName::from_static("x-interlingua-run");
 
 /// Begins the log of a request to a route, as for those of clients.
 pub(super) fn begin_log(
-    state: &State,
+    state: &AdminState,
     request: &actix_http::Request,
 ) -> Option<(Arc<RequestLog>, watch::Receiver<Phase>)> {
     let gateway = gateway(state);
     api::is_in_playground(request.path()).then(|| (request_log::begin(gateway, request), gateway.phase.clone()))
 }
 
-fn gateway(state: &State) -> &Arc<Gateway> {
+fn gateway(state: &AdminState) -> &Arc<Gateway> {
     &state.admin.control.0
 }
 
@@ -50,7 +50,7 @@ fn gateway(state: &State) -> &Arc<Gateway> {
 /// # Errors
 /// If its body cannot be taken.
 pub(super) async fn serve(
-    state: &Arc<State>,
+    state: &Arc<AdminState>,
     mut request: ServiceRequest,
 ) -> Result<ServiceResponse, actix_web::Error> {
     let connection = info_of(request.request());
@@ -76,7 +76,7 @@ pub(super) async fn serve(
 }
 
 /// Ends a stream with the rights of its reader. What has a length is on its way already.
-fn while_valid(state: Arc<State>, who: OperatorIdentity, response: HttpResponse) -> HttpResponse {
+fn while_valid(state: Arc<AdminState>, who: OperatorIdentity, response: HttpResponse) -> HttpResponse {
     if !matches!(response.body().size(), BodySize::Stream) {
         return response;
     }
@@ -95,7 +95,7 @@ fn while_valid(state: Arc<State>, who: OperatorIdentity, response: HttpResponse)
     })
 }
 
-fn note(state: &State, peer: Option<SocketAddr>, who: &OperatorIdentity, path: &str) {
+fn note(state: &AdminState, peer: Option<SocketAddr>, who: &OperatorIdentity, path: &str) {
     audit(state, peer, &who.name, AuditEntry::new(Action::AdminCall).target(path).detail("playground"));
 }
 

@@ -14,7 +14,7 @@ use interlingua_core::{Call, Event, Fault, Record, Step};
 use serde_json::{Map, Value, json};
 
 use super::panes::{Encoding, Pane, PaneOutput};
-use super::{State, pending};
+use super::{AdminState, pending};
 use crate::engine::{Answer, RunHandle};
 
 /// The protocol that the page reads.
@@ -72,7 +72,7 @@ impl Prism {
     /// The panes for these protocols, in their order: the first route of the agent for each. A protocol that is named twice
     /// has one pane. The page itself reads the Agent API, whether a route has it or not. Without `texts` it is the only one,
     /// and has no texts.
-    pub(super) fn open(state: &State, run: &RunHandle, protocols: &[String], texts: bool) -> Self {
+    pub(super) fn open(state: &AdminState, run: &RunHandle, protocols: &[String], texts: bool) -> Self {
         let agent = run.view(|view| view.run().agent.clone());
         let routes = state.admin.control.routes_of(&agent);
         let own = |protocol: &str| {
@@ -147,7 +147,7 @@ impl Prism {
     pub(super) async fn paused(
         &mut self,
         pane: usize,
-        state: &Arc<State>,
+        state: &Arc<AdminState>,
         run: &RunHandle,
         paused: &PausedRun,
     ) -> String {
@@ -192,7 +192,7 @@ impl RunDisplay {
 
 /// Answers what a pane asks until it has written its frames.
 async fn answered(
-    state: &Arc<State>,
+    state: &Arc<AdminState>,
     run: &RunHandle,
     then: Option<&RunDisplay>,
     pane: &mut Pane,
@@ -221,7 +221,7 @@ async fn answered(
 /// # Errors
 /// If it is gone, or the store fails.
 async fn session_then(
-    state: &State,
+    state: &AdminState,
     run: &RunHandle,
     then: Option<&RunDisplay>,
     session: &str,

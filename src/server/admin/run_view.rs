@@ -10,7 +10,7 @@ use interlingua_core::{End, Event, Fault, RunId, run};
 
 use super::panes::{Encoding, Pane, said};
 use super::views::{Delivery, Detail, SessionRuns, Settings, Summary, Turn, TurnError};
-use super::{State, advice, answered, mask, pending, samples};
+use super::{AdminState, advice, answered, mask, pending, samples};
 use crate::engine::{WantedRuns, summary_of};
 use crate::store::Query;
 
@@ -21,7 +21,7 @@ const MAX_SIBLINGS: usize = 20;
 ///
 /// # Errors
 /// If there is no such run, or the store fails.
-pub(super) async fn detail(state: &Arc<State>, texts: bool, id: RunId) -> Result<Detail, Fault> {
+pub(super) async fn detail(state: &Arc<AdminState>, texts: bool, id: RunId) -> Result<Detail, Fault> {
     let operator = state.admin.engine.operator();
     let run = operator.find(id).await?;
     let own = summary_of(&run);
@@ -55,7 +55,7 @@ pub(super) async fn detail(state: &Arc<State>, texts: bool, id: RunId) -> Result
 }
 
 /// The protocols in which the run can be shown: those of its agent's routes.
-fn protocols(state: &State, run: RunView<'_>) -> Vec<&'static str> {
+fn protocols(state: &AdminState, run: RunView<'_>) -> Vec<&'static str> {
     let mut found: Vec<&'static str> = Vec::new();
     for route in state.admin.control.routes_of(&run.run().agent) {
         if !found.contains(&route.scope.protocol) && Pane::open(Encoding::Route(Arc::clone(&route)), run).is_some() {
@@ -66,7 +66,7 @@ fn protocols(state: &State, run: RunView<'_>) -> Vec<&'static str> {
 }
 
 /// The request of the run's client as a shell command, for each protocol.
-fn curls(state: &State, view: RunView<'_>) -> BTreeMap<&'static str, String> {
+fn curls(state: &AdminState, view: RunView<'_>) -> BTreeMap<&'static str, String> {
     let (agent, text) = (view.run().agent.as_str(), said(view));
     let mut found = BTreeMap::new();
     for route in state.admin.control.routes_of(agent) {
@@ -80,7 +80,7 @@ fn curls(state: &State, view: RunView<'_>) -> BTreeMap<&'static str, String> {
 }
 
 /// The forms of the run's id.
-fn ids(state: &State, agent: &str, id: RunId) -> BTreeMap<&'static str, String> {
+fn ids(state: &AdminState, agent: &str, id: RunId) -> BTreeMap<&'static str, String> {
     let mut ids = BTreeMap::from([("id", id.to_string())]);
     for route in state.admin.control.routes_of(agent) {
         if let Some(write) = route.mounted.run_id {

@@ -3,7 +3,7 @@
 use interlingua_core::call::{Cursor, Filter, Order, RunState};
 use interlingua_core::{End, Fault, RunId};
 
-use super::State;
+use super::AdminState;
 use super::views::{Page, Summary};
 use crate::engine::WantedRuns;
 use crate::store::Query;
@@ -15,7 +15,7 @@ const MAX_RUNS: usize = 200;
 ///
 /// # Errors
 /// Unknown parameters, values that cannot be read, and those of the store.
-pub(super) async fn list(state: &State, query: &str, texts: bool) -> Result<Page<Summary>, Fault> {
+pub(super) async fn list(state: &AdminState, query: &str, texts: bool) -> Result<Page<Summary>, Fault> {
     let wanted = parse(query, texts)?;
     let found = state.admin.engine.operator().list(wanted).await?;
     let data = found.runs.iter().map(|run| Summary::new(run, texts)).collect();

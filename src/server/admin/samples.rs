@@ -11,9 +11,9 @@ use interlingua_core::sample::{SampleInput, SampleRequest, SampleThread};
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
 
 use super::super::served::ServedRoute;
-use super::State;
+use super::AdminState;
 use super::guard::OperatorIdentity;
-use super::snippets::{self, Target};
+use super::snippets::{self, SnippetTarget};
 use super::views::{Sample, Snippets};
 use crate::clock;
 use crate::engine::RunHandle;
@@ -41,7 +41,7 @@ pub(super) struct SampleParams {
 ///
 /// # Errors
 /// Unreadable parameters, and routes, agents and runs that do not exist.
-pub(super) async fn make(state: &State, who: &OperatorIdentity, body: &[u8]) -> Result<Sample, Fault> {
+pub(super) async fn make(state: &AdminState, who: &OperatorIdentity, body: &[u8]) -> Result<Sample, Fault> {
     let wanted: SampleParams = serde_json::from_slice(body).map_err(|error| {
         let message = format!("write {{\"route\", \"protocol\", \"agent\", \"text\", \"runs\"}}: {error}");
         Fault::new(FaultKind::Invalid, message)
@@ -85,14 +85,14 @@ pub(super) async fn make(state: &State, who: &OperatorIdentity, body: &[u8]) -> 
 }
 
 /// A client's first request to a route. `None`: its protocol has no sample request.
-pub(super) fn of_route(state: &State, route: &ServedRoute) -> Option<Snippets> {
+pub(super) fn of_route(state: &AdminState, route: &ServedRoute) -> Option<Snippets> {
     let agent = route.scope.agents.first()?;
     let input = SampleInput { agent: &agent.name, text: "hello", id: clock::new_id(), began: None, thread: None };
     snippets(state, route, &input)
 }
 
 /// A shell command that sends a text to an agent over a route. `None`: the protocol has no sample request.
-pub(super) fn curl(state: &State, route: &ServedRoute, agent: &str, text: &str) -> Option<String> {
+pub(super) fn curl(state: &AdminState, route: &ServedRoute, agent: &str, text: &str) -> Option<String> {
     let input = SampleInput { agent, text, id: clock::new_id(), began: None, thread: None };
     Some(snippets::curl(&target(state, route), &sample(route, &input)?))
 }
@@ -101,7 +101,7 @@ fn sample(route: &ServedRoute, input: &SampleInput<'_>) -> Option<SampleRequest>
     Some(route.mounted.sample.as_ref()?(input))
 }
 
-fn snippets(state: &State, route: &ServedRoute, input: &SampleInput<'_>) -> Option<Snippets> {
+fn snippets(state: &AdminState, route: &ServedRoute, input: &SampleInput<'_>) -> Option<Snippets> {
     let (target, sample) = (target(state, route), sample(route, input)?);
     Some(Snippets {
         curl: snippets::curl(&target, &sample),
@@ -110,16 +110,16 @@ fn snippets(state: &State, route: &ServedRoute, input: &SampleInput<'_>) -> Opti
     })
 }
 
-fn target(state: &State, route: &ServedRoute) -> Target {
+fn target(state: &AdminState, route: &ServedRoute) -> SnippetTarget {
     let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
-    Target { url: format!("{base}{}", route.path), protocol: route.scope.protocol, auth: route.auth }
+    SnippetTarget { url: format!("{base}{}", route.path), protocol: route.scope.protocol, auth: route.auth }
 }
 
 /// The runs of a conversation in the console.
 ///
 /// # Errors
 /// If one of them is not one of this person's, or is gone.
-async fn conversation(state: &State, owner: &Owner, ids: &[String]) -> Result<Vec<RunHandle>, Fault> {
+async fn conversation(state: &AdminState, owner: &Owner, ids: &[String]) -> Result<Vec<RunHandle>, Fault> {
     let operator = state.admin.engine.operator();
     let mut runs = Vec::new();
     for id in &ids[ids.len().saturating_sub(MAX_RUNS)..] {

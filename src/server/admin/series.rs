@@ -11,7 +11,7 @@ use interlingua_core::Fault;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::State;
+use super::AdminState;
 use crate::metrics::{EndedBy, MetricsSample, MetricsWindow, Series, SeriesFilter, Window, resident_memory};
 
 /// A window of the history, with what is under way now.
@@ -46,7 +46,7 @@ pub(super) struct Row {
 ///
 /// # Errors
 /// Other parameters and values.
-pub(super) fn view(state: &State, query: &str) -> Result<View, Fault> {
+pub(super) fn view(state: &AdminState, query: &str) -> Result<View, Fault> {
     let mut window = Window::Minutes;
     let mut of = SeriesFilter::All;
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -95,7 +95,7 @@ fn rows(live: HashMap<String, usize>, ended: &EndedBy) -> Vec<Row> {
 }
 
 /// Takes what was counted once a second. It never ends: the one who runs the listener stops it.
-pub(super) async fn sample(state: &State) -> Infallible {
+pub(super) async fn sample(state: &AdminState) -> Infallible {
     let metrics = Arc::clone(state.admin.observer.load().metrics());
     // Earlier counts belong to no step.
     drop(metrics.take_recent());

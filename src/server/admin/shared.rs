@@ -9,7 +9,7 @@ use interlingua_core::Fault;
 use tokio::sync::Mutex;
 
 use super::views::{Agent, Gateway};
-use super::{State, overview};
+use super::{AdminState, overview};
 use crate::engine::OpenItems;
 
 /// Open items are read at most this often.
@@ -42,7 +42,7 @@ impl SharedReads {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) async fn open_items(&self, state: &State) -> Result<Arc<Vec<OpenItems>>, Fault> {
+    pub(super) async fn open_items(&self, state: &AdminState) -> Result<Arc<Vec<OpenItems>>, Fault> {
         let mut kept = self.open.lock().await;
         if let Some((until, open)) = kept.as_ref()
             && Instant::now() < *until
@@ -56,7 +56,7 @@ impl SharedReads {
     }
 
     /// The gateway, its agents and its traffic.
-    pub(super) async fn overview(&self, state: &State) -> Arc<Overview> {
+    pub(super) async fn overview(&self, state: &AdminState) -> Arc<Overview> {
         let mut kept = self.overview.lock().await;
         if let Some((until, overview)) = kept.as_ref()
             && Instant::now() < *until

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::super::connection::ConnectionInfo;
-use super::State;
+use super::AdminState;
 use super::answers::{answer_with, audit};
 use super::guard::{OPERATOR, OperatorIdentity, count_failure, is_key};
 use super::sessions::{Proof, SignedIn};
@@ -35,7 +35,7 @@ pub(super) struct Key {
 ///
 /// # Errors
 /// If the body has no key, or a wrong one: in the same words whatever is wrong.
-pub(super) async fn begin(state: &State, connection: &ConnectionInfo, body: &[u8]) -> Result<HttpResponse, Fault> {
+pub(super) async fn begin(state: &AdminState, connection: &ConnectionInfo, body: &[u8]) -> Result<HttpResponse, Fault> {
     let Key { key } = serde_json::from_slice(body)
         .map_err(|_| Fault::invalid("key", "write {\"key\": \"…\"} with the key to sign in with"))?;
     let (name, proof) = match prove(state, connection, &key).await {
@@ -55,7 +55,7 @@ pub(super) async fn begin(state: &State, connection: &ConnectionInfo, body: &[u8
 }
 
 /// The owner of the key.
-async fn prove(state: &State, connection: &ConnectionInfo, key: &str) -> Result<(String, Proof), Fault> {
+async fn prove(state: &AdminState, connection: &ConnectionInfo, key: &str) -> Result<(String, Proof), Fault> {
     if is_key(key, state.operator_key().as_ref()) {
         return Ok((OPERATOR.to_owned(), Proof::Operator(Sha256::digest(key).into())));
     }
@@ -80,14 +80,14 @@ fn shown_name(name: &str) -> String {
 }
 
 /// The session, as the page shows it.
-pub(super) fn view(state: &State, who: &SignedIn) -> Session {
+pub(super) fn view(state: &AdminState, who: &SignedIn) -> Session {
     let role = who.role(state.operator_key().as_ref()).unwrap_or(ConsoleRole::View);
     Session { bearer: None, name: who.name.to_string(), role, until: Some(who.until) }
 }
 
 /// Ends the session of a request.
 pub(super) fn end(
-    state: &State,
+    state: &AdminState,
     who: &OperatorIdentity,
     connection: &ConnectionInfo,
     bearer: Option<&str>,

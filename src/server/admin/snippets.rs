@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::config::Methods;
 
 /// Where a request goes.
-pub(super) struct Target {
+pub(super) struct SnippetTarget {
     /// The URL of the mount, as clients reach it.
     pub(super) url: String,
     pub(super) protocol: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Target {
 /// The environment variable that stands for a key or a token.
 const KEY: &str = "INTERLINGUA_KEY";
 
-impl Target {
+impl SnippetTarget {
     fn wants_key(&self) -> bool {
         self.auth.keys || self.auth.jwt
     }
@@ -79,7 +79,7 @@ impl Language {
 }
 
 /// A shell command.
-pub(super) fn curl(target: &Target, sample: &SampleRequest) -> String {
+pub(super) fn curl(target: &SnippetTarget, sample: &SampleRequest) -> String {
     let mut text = format!("curl -N {}", quoted(&format!("{}{}", target.url, sample.path())));
     if sample.method.as_str() != "POST" {
         let _ = write!(text, " -X {}", sample.method.as_str());
@@ -105,7 +105,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Python.
-pub(super) fn python(target: &Target, sample: &SampleRequest, text: &str) -> String {
+pub(super) fn python(target: &SnippetTarget, sample: &SampleRequest, text: &str) -> String {
     let language = Language::Python;
     let (url, key, said) = (language.text(&target.url), target.key(language), language.text(text));
     let imports = if target.wants_key() { "import os\n\n" } else { "" };
@@ -178,12 +178,12 @@ fn arguments(body: &Value) -> String {
     fields.map(|(name, value)| format!("    {name}={},\n", Language::Python.value(value, 4))).collect()
 }
 
-fn anthropic_key<'a>(target: &Target, token: &'a str, key: &'a str) -> &'a str {
+fn anthropic_key<'a>(target: &SnippetTarget, token: &'a str, key: &'a str) -> &'a str {
     if target.auth.jwt && !target.auth.keys { token } else { key }
 }
 
 /// TypeScript.
-pub(super) fn typescript(target: &Target, sample: &SampleRequest, text: &str) -> String {
+pub(super) fn typescript(target: &SnippetTarget, sample: &SampleRequest, text: &str) -> String {
     let language = Language::TypeScript;
     let (url, key, said) = (language.text(&target.url), target.key(language), language.text(text));
     let body = || language.value(&sample.body, 0);
@@ -251,8 +251,8 @@ mod tests {
     const PROTOCOLS: [&str; 8] =
         ["agent-api", "responses", "chat-completions", "anthropic-messages", "a2a", "ag-kit", "ag-ui", "hitl"];
 
-    fn target(protocol: &'static str, auth: Methods) -> Target {
-        Target { url: "https://gateway.example/v1".to_owned(), protocol, auth }
+    fn target(protocol: &'static str, auth: Methods) -> SnippetTarget {
+        SnippetTarget { url: "https://gateway.example/v1".to_owned(), protocol, auth }
     }
 
     fn sample(text: &str) -> SampleRequest {

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 
-use super::State;
+use super::AdminState;
 use super::guard::{OperatorIdentity, is_valid};
 
 /// Streams and files of all people together.
@@ -45,7 +45,7 @@ pub(super) struct Streams(Mutex<HashMap<Arc<str>, usize>>);
 
 /// A stream or file that counts until this is dropped.
 pub(super) struct StreamPermit {
-    state: Arc<State>,
+    state: Arc<AdminState>,
     person: Arc<str>,
 }
 
@@ -54,7 +54,7 @@ impl Streams {
     ///
     /// # Errors
     /// [`FaultKind::Overloaded`] if the person, or all people together, have too many.
-    pub(super) fn begin(state: &Arc<State>, who: &OperatorIdentity) -> Result<StreamPermit, Fault> {
+    pub(super) fn begin(state: &Arc<AdminState>, who: &OperatorIdentity) -> Result<StreamPermit, Fault> {
         let person = who.person();
         let mut open = state.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = open.get(&person).copied().unwrap_or(0);
@@ -135,14 +135,14 @@ impl Encoders {
 
 /// The credentials behind a stream, and what they allowed when it began.
 pub(super) struct Access {
-    state: Arc<State>,
+    state: Arc<AdminState>,
     who: OperatorIdentity,
     /// Whether texts are shown.
     pub(super) texts: bool,
 }
 
 impl Access {
-    pub(super) fn new(state: &Arc<State>, who: OperatorIdentity) -> Self {
+    pub(super) fn new(state: &Arc<AdminState>, who: OperatorIdentity) -> Self {
         let texts = who.reads(state.admin.access.load().texts);
         Self { state: Arc::clone(state), who, texts }
     }

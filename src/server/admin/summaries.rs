@@ -11,7 +11,7 @@ use interlingua_core::event::Millis;
 use interlingua_core::{FaultKind, RunId};
 use serde_json::json;
 
-use super::State;
+use super::AdminState;
 use super::shared::{OVERVIEW_INTERVAL, Overview};
 use super::views::{Agent, Summary};
 use crate::engine::RunSummary;
@@ -75,7 +75,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(state: &State, runs: bool, open: Option<RunId>, texts: bool) -> Self {
+    pub(super) fn new(state: &AdminState, runs: bool, open: Option<RunId>, texts: bool) -> Self {
         // What changed while a page opened its next stream is sent again.
         let since = crate::clock::now();
         let deleted = state.deleted.count();
@@ -84,7 +84,7 @@ impl Watch {
     }
 
     /// The changes since the last call, as frames of a stream. Empty without changes.
-    pub(super) async fn changes(&mut self, state: &Arc<State>) -> String {
+    pub(super) async fn changes(&mut self, state: &Arc<AdminState>) -> String {
         let mut text = String::new();
         let operator = state.admin.engine.operator();
         // Read once for the count and for the summaries.
@@ -140,7 +140,7 @@ impl Watch {
     }
 
     /// The runs that were deleted since the last call.
-    fn removed(&mut self, state: &State) -> Vec<RunId> {
+    fn removed(&mut self, state: &AdminState) -> Vec<RunId> {
         let (removed, count) = state.deleted.since(self.deleted);
         self.deleted = count;
         removed

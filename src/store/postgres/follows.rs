@@ -66,19 +66,19 @@ const LINES: &str = "
 /// All that is followed.
 #[derive(Default)]
 pub(super) struct Follows {
-    state: Mutex<State>,
+    state: Mutex<FollowState>,
     added: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct FollowState {
     by_number: HashMap<u64, FollowedRun>,
     /// The numbers of those who follow a run.
     by_run: HashMap<RunId, Vec<u64>>,
     last: u64,
 }
 
-impl State {
+impl FollowState {
     fn remove(&mut self, number: u64) {
         let Some(followed) = self.by_number.remove(&number) else { return };
         if let Some(numbers) = self.by_run.get_mut(&followed.run) {
@@ -297,7 +297,7 @@ impl Follows {
     }
 }
 
-impl State {
+impl FollowState {
     /// Passes on what was read of a log. Lines that do not follow the last ones, or for which there is no room, come from the
     /// run's rows later.
     fn pass_on(&mut self, run: RunId, frame: &log::Frame<'_, 16>) {

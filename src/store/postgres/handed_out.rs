@@ -15,10 +15,10 @@ const OPENING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The runs that were handed out to the engine, and those that wait for it.
 #[derive(Default)]
-pub(super) struct HandedOut(Mutex<State>);
+pub(super) struct HandedOut(Mutex<RecoveryState>);
 
 #[derive(Default)]
-struct State {
+struct RecoveryState {
     /// When those were handed out that may not be open yet.
     since: HashMap<Uuid, Instant>,
     /// Held, and not had.

@@ -20,13 +20,13 @@ pub(super) type QueuedWork = (Uuid, WriteCommand);
 /// Work that waits for the next flush.
 #[derive(Default)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     wakeup: Notify,
     stopped: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     work: VecDeque<QueuedWork>,
     /// When the first of it came.
     since: Option<Instant>,

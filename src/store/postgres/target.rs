@@ -32,7 +32,7 @@ pub(super) enum Roots {
 
 /// A parsed URL.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct ConnectionTarget {
     /// Everything that the client library knows. Its TLS mode is set.
     pub(super) config: Config,
     /// Verification of the certificate.
@@ -62,7 +62,7 @@ const IGNORED: [(&str, &str); 9] = [
 ///
 /// # Errors
 /// The error, as the predicate of a sentence about the URL.
-pub(super) fn parse(url: &str) -> Result<Target, String> {
+pub(super) fn parse(url: &str) -> Result<ConnectionTarget, String> {
     let rest = ["postgres://", "postgresql://"].iter().find_map(|prefix| url.strip_prefix(prefix));
     let rest = rest.ok_or("does not start with postgres://")?;
     let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -149,7 +149,7 @@ pub(super) fn parse(url: &str) -> Result<Target, String> {
         Some(file) if file != "system" => Roots::File(file),
         _ => Roots::System,
     };
-    Ok(Target { config, tls, roots, identity, ignored })
+    Ok(ConnectionTarget { config, tls, roots, identity, ignored })
 }
 
 fn decode(text: &str) -> Result<Cow<'_, str>, String> {

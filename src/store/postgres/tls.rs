@@ -12,14 +12,14 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::target::{Roots, Target, Tls};
+use super::target::{ConnectionTarget, Roots, Tls};
 use crate::store::local::lock;
 use crate::tls::{AnyCertificate, ClientTls, ClientTlsFile};
 
 /// Encryption of connections. The files that the URL names are read for each connection, so that new certificates count
 /// without a restart.
 pub(super) struct Encryption {
-    target: Target,
+    target: ConnectionTarget,
     system: Arc<ClientConfig>,
     /// With the files as they could be used last.
     last: Mutex<MakeRustlsConnect>,
@@ -30,7 +30,7 @@ impl Encryption {
     ///
     /// # Errors
     /// Which file cannot be used, and why.
-    pub(super) fn new(target: Target, system: &Arc<ClientConfig>) -> Result<Self, String> {
+    pub(super) fn new(target: ConnectionTarget, system: &Arc<ClientConfig>) -> Result<Self, String> {
         let last = Mutex::new(MakeRustlsConnect::new(config(&target, system)?));
         Ok(Self { target, system: Arc::clone(system), last })
     }
@@ -53,7 +53,7 @@ impl Encryption {
 ///
 /// # Errors
 /// Which file cannot be used, and why.
-fn config(target: &Target, system: &ClientConfig) -> Result<ClientConfig, String> {
+fn config(target: &ConnectionTarget, system: &ClientConfig) -> Result<ClientConfig, String> {
     let read = |path: &String| std::fs::read(path).map_err(|error| format!("cannot read \"{path}\": {error}"));
     let ca = match &target.roots {
         Roots::File(path) => Some((path, read(path)?)),

@@ -114,12 +114,12 @@ where
 /// Work that all threads queue for the writer thread.
 #[derive(Default)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     wakeup: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     work: Vec<WriteCommand>,
     /// A caller waits for a queued item.
     urgent: bool,

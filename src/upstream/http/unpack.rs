@@ -23,7 +23,7 @@ const HARMLESS: u64 = 1024 * 1024;
 /// The body a compressed one was made of.
 pub(super) fn gzip(packed: BoxStream<'static, Result<Bytes, Fault>>) -> Gunzip {
     let decoder = MultiGzDecoder::new(BytesMut::new().writer());
-    Gunzip { packed, input: Bytes::new(), decoder, state: State::Unpacking, taken: 0, made: 0 }
+    Gunzip { packed, input: Bytes::new(), decoder, state: UnpackState::Unpacking, taken: 0, made: 0 }
 }
 
 pub(super) struct Gunzip {
@@ -31,13 +31,13 @@ pub(super) struct Gunzip {
     /// The input that is not unpacked yet.
     input: Bytes,
     decoder: MultiGzDecoder<Writer<BytesMut>>,
-    state: State,
+    state: UnpackState,
     taken: u64,
     made: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum UnpackState {
     Unpacking,
     /// All input is read; the decoder still holds output.
     Flushing,
@@ -47,7 +47,7 @@ enum State {
 impl Gunzip {
     /// Reads some input, or writes held output. Returns the new output.
     fn step(&mut self) -> io::Result<Bytes> {
-        if self.state == State::Unpacking {
+        if self.state == UnpackState::Unpacking {
             let taken = self.decoder.write(&self.input)?;
             if taken == 0 {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "bytes after the end of what was packed"));
@@ -55,11 +55,11 @@ impl Gunzip {
             self.input.advance(taken);
             self.taken += taken as u64;
             if self.input.is_empty() {
-                self.state = State::Flushing;
+                self.state = UnpackState::Flushing;
             }
         } else {
             self.decoder.flush()?;
-            self.state = State::Unpacking;
+            self.state = UnpackState::Unpacking;
         }
         let made = self.decoder.get_mut().get_mut().split().freeze();
         self.made += made.len() as u64;
@@ -67,7 +67,7 @@ impl Gunzip {
     }
 
     fn end(&mut self) -> Option<Result<Bytes, Fault>> {
-        self.state = State::Over;
+        self.state = UnpackState::Over;
         if self.taken == 0 {
             return None;
         }
@@ -84,15 +84,15 @@ impl Stream for Gunzip {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         loop {
-            if this.state == State::Over {
+            if this.state == UnpackState::Over {
                 return Poll::Ready(None);
             }
-            if this.state == State::Unpacking && this.input.is_empty() {
+            if this.state == UnpackState::Unpacking && this.input.is_empty() {
                 match ready!(this.packed.poll_next_unpin(context)) {
                     Some(Ok(chunk)) if chunk.is_empty() => continue,
                     Some(Ok(chunk)) => this.input = chunk,
                     Some(Err(fault)) => {
-                        this.state = State::Over;
+                        this.state = UnpackState::Over;
                         return Poll::Ready(Some(Err(fault)));
                     }
                     None => return Poll::Ready(this.end()),
@@ -103,7 +103,7 @@ impl Stream for Gunzip {
             turn.made_progress();
             match this.step() {
                 Ok(_) if this.made > HARMLESS && this.made / this.taken.max(1) > BOMB => {
-                    this.state = State::Over;
+                    this.state = UnpackState::Over;
                     let message = "the agent's answer is made of next to nothing: it unpacks without end";
                     let detail = format!("{} bytes unpacked to {}", this.taken, this.made);
                     return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(detail))));
@@ -111,7 +111,7 @@ impl Stream for Gunzip {
                 Ok(made) if made.is_empty() => {}
                 Ok(made) => return Poll::Ready(Some(Ok(made))),
                 Err(error) => {
-                    this.state = State::Over;
+                    this.state = UnpackState::Over;
                     let message = "the agent's answer could not be unpacked";
                     return Poll::Ready(Some(Err(Fault::new(FaultKind::UpstreamGarbage, message).with_source(error))));
                 }

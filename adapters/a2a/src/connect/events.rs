@@ -24,7 +24,7 @@ use super::texts::{MessagePosition, is_no_text, message_digest, plain_text};
 use super::wire::{self, ArtifactUpdate, Kind, Message, Task, filled};
 use super::written::Mode;
 use crate::dialect::WireFormat;
-use crate::wire::{Part, State};
+use crate::wire::{Part, TaskState};
 
 /// Where an item stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,7 +260,7 @@ impl ItemReader {
     pub(super) fn is_to_be_confirmed(&self, item: &Kind<'_>) -> bool {
         let Kind::Status(update) = item else { return false };
         let state = update.status.as_ref().and_then(wire::Status::state);
-        self.was_taken_up && !matches!(state, None | Some(State::Submitted | State::Working))
+        self.was_taken_up && !matches!(state, None | Some(TaskState::Submitted | TaskState::Working))
     }
 
     /// Takes over the ids of an item. False if it belongs to another task.
@@ -319,13 +319,13 @@ impl ItemReader {
 
         if let Some(history) = task.history {
             // Some servers put the message of the last status into the history, too: it is read with that status.
-            let status = task.status.as_ref().filter(|status| status.state() != Some(State::Working));
+            let status = task.status.as_ref().filter(|status| status.state() != Some(TaskState::Working));
             let current = status.and_then(|status| status.message).map(message_digest);
             self.missed(history, current, sink)?;
         }
         let is_settled = !matches!(
             task.status.as_ref().and_then(wire::Status::state),
-            None | Some(State::Submitted | State::Working)
+            None | Some(TaskState::Submitted | TaskState::Working)
         );
         // A snapshot has no order between its status and its artifacts. The pieces of a text that is still growing follow
         // this snapshot, so that a call or an output in the status must precede the text, not interrupt it.
@@ -358,12 +358,12 @@ impl ItemReader {
     ) -> Result<(), Fault> {
         let state = status.state();
         let message = status.message;
-        if matches!(state, Some(state) if state != State::Submitted) {
+        if matches!(state, Some(state) if state != TaskState::Submitted) {
             self.start(sink)?;
         }
 
         match state {
-            None | Some(State::Submitted | State::Working) => {
+            None | Some(TaskState::Submitted | TaskState::Working) => {
                 if let Some(usage) = AgentApi::read(metadata).usage {
                     sink.emit(&usage_event(usage))?;
                 }
@@ -372,16 +372,16 @@ impl ItemReader {
                 }
                 message.map_or(Ok(()), |raw| self.status_message(raw, is_repeated_later(metadata), sink))
             }
-            Some(State::InputRequired | State::AuthRequired) if self.is_stale(message, source) => Ok(()),
-            Some(State::AuthRequired) if self.follow_auth => {
+            Some(TaskState::InputRequired | TaskState::AuthRequired) if self.is_stale(message, source) => Ok(()),
+            Some(TaskState::AuthRequired) if self.follow_auth => {
                 message.map_or(Ok(()), |raw| self.shown_message(raw, sink))
             }
-            Some(State::InputRequired) => self.wait(Awaits::Input, message, metadata, sink),
-            Some(State::AuthRequired) => self.wait(Awaits::Auth, message, metadata, sink),
-            Some(State::Completed) => self.complete(message, metadata, sink),
-            Some(State::Canceled) => self.finish(End::Canceled, None, metadata, None, sink),
-            Some(State::Failed) => self.fail(End::Failed, message, metadata, sink),
-            Some(State::Rejected) => self.fail(End::Rejected, message, metadata, sink),
+            Some(TaskState::InputRequired) => self.wait(Awaits::Input, message, metadata, sink),
+            Some(TaskState::AuthRequired) => self.wait(Awaits::Auth, message, metadata, sink),
+            Some(TaskState::Completed) => self.complete(message, metadata, sink),
+            Some(TaskState::Canceled) => self.finish(End::Canceled, None, metadata, None, sink),
+            Some(TaskState::Failed) => self.fail(End::Failed, message, metadata, sink),
+            Some(TaskState::Rejected) => self.fail(End::Rejected, message, metadata, sink),
         }
     }
 

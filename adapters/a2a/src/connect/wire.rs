@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::dialect::WireFormat;
-use crate::wire::{Content, Part, Raw, State, base64};
+use crate::wire::{Content, Part, Raw, TaskState, base64};
 
 /// A string, borrowed where it has no escapes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -301,8 +301,8 @@ impl<'a> Item<'a> {
 
 impl Status<'_> {
     /// None for states that say nothing.
-    pub(super) fn state(&self) -> Option<State> {
-        State::parse(self.state?.get().trim_matches('"'))
+    pub(super) fn state(&self) -> Option<TaskState> {
+        TaskState::parse(self.state?.get().trim_matches('"'))
     }
 }
 

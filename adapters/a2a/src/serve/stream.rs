@@ -14,7 +14,7 @@ use crate::Route;
 use crate::direct::{self, DirectMode};
 use crate::task::{self, TaskDetail};
 use crate::updates::{Change, Piece, Update, Updates};
-use crate::wire::{ArtifactUpdate, Item, Message, State, Status, StatusUpdate, Task};
+use crate::wire::{ArtifactUpdate, Item, Message, Status, StatusUpdate, Task, TaskState};
 
 /// The stream of one task.
 pub(super) struct Streaming {
@@ -190,7 +190,7 @@ impl Streaming {
             let item = match update {
                 Update::TurnStarted(_) | Update::TurnWithdrawn { .. } => return,
                 Update::Status(Change { state, message, metadata }) => {
-                    let closes = state.is_terminal() || (state == State::InputRequired && own_turn);
+                    let closes = state.is_terminal() || (state == TaskState::InputRequired && own_turn);
                     if closes {
                         flow = Flow::Close;
                     }
@@ -237,7 +237,7 @@ impl Streaming {
         Task {
             id: self.task.as_str().into(),
             context: step.run.session_id.as_str().into(),
-            status: Status { state: State::Submitted, message: None, at: step.at },
+            status: Status { state: TaskState::Submitted, message: None, at: step.at },
             artifacts: None,
             history,
             metadata: None,

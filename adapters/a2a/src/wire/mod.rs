@@ -32,7 +32,7 @@ pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Raw<'static> {
 
 /// The state of a task (docs/protocols/a2a.md#tasks-and-contexts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum State {
+pub(crate) enum TaskState {
     Submitted,
     Working,
     InputRequired,
@@ -43,7 +43,7 @@ pub(crate) enum State {
     Rejected,
 }
 
-impl State {
+impl TaskState {
     pub(crate) const ALL: [Self; 8] = [
         Self::Submitted,
         Self::Working,
@@ -197,7 +197,7 @@ impl<'a> Message<'a> {
 /// Status of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Status<'a> {
-    pub(crate) state: State,
+    pub(crate) state: TaskState,
     pub(crate) message: Option<Message<'a>>,
     pub(crate) at: Millis,
 }

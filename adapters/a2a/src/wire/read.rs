@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, FaultKind, Json};
 
-use super::{Content, Message, Part, Raw, Role, State, base64};
+use super::{Content, Message, Part, Raw, Role, TaskState, base64};
 use crate::dialect::WireFormat;
 
 /// Maximum number of invalid fields in a response. Without it a request of empty parts would get a response larger than
@@ -133,7 +133,7 @@ pub(crate) fn strings(object: &Object<'_>, name: &str) -> Result<Vec<String>, Fa
 }
 
 /// A task state by name, in any dialect, or by number. `None` if unspecified.
-pub(crate) fn state(node: &Node<'_>) -> Result<Option<State>, Fault> {
+pub(crate) fn state(node: &Node<'_>) -> Result<Option<TaskState>, Fault> {
     let word = match node.kind() {
         Kind::Number => node.integer()?.to_string(),
         _ => node.string()?.into_owned(),
@@ -141,7 +141,7 @@ pub(crate) fn state(node: &Node<'_>) -> Result<Option<State>, Fault> {
     if matches!(word.as_str(), "0" | "TASK_STATE_UNSPECIFIED" | "") {
         return Ok(None);
     }
-    State::parse(&word).map(Some).ok_or_else(|| node.invalid(format!("unknown state '{word}'")))
+    TaskState::parse(&word).map(Some).ok_or_else(|| node.invalid(format!("unknown state '{word}'")))
 }
 
 /// Parses a message of a request. `form` matters only for `data`, which looks alike in the dialects but differs.

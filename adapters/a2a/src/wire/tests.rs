@@ -52,7 +52,7 @@ fn every_type_is_encoded_in_every_dialect() {
                 id: "T".into(),
                 context: "C".into(),
                 status: status(
-                    State::Canceled,
+                    TaskState::Canceled,
                     Some(Message::agent("s-1", vec![Part::text("stopped")]).in_task("T", "C")),
                 ),
                 artifacts: Some(vec![artifact.clone()]),
@@ -65,7 +65,7 @@ fn every_type_is_encoded_in_every_dialect() {
             Item::Task(Task {
                 id: "T".into(),
                 context: "C".into(),
-                status: status(State::Submitted, None),
+                status: status(TaskState::Submitted, None),
                 artifacts: None,
                 history: None,
                 metadata: None,
@@ -76,7 +76,7 @@ fn every_type_is_encoded_in_every_dialect() {
             Item::Status(StatusUpdate {
                 task: "T".into(),
                 context: "C".into(),
-                status: status(State::InputRequired, None),
+                status: status(TaskState::InputRequired, None),
                 metadata: None,
                 closes: true,
             }),
@@ -106,7 +106,7 @@ fn every_type_is_encoded_in_every_dialect() {
 #[test]
 fn every_state_name_is_parsed_in_every_dialect() {
     let mut table = String::new();
-    for state in State::ALL {
+    for state in TaskState::ALL {
         let _ = writeln!(
             table,
             "{:<28}{:<18}{}",
@@ -115,10 +115,13 @@ fn every_state_name_is_parsed_in_every_dialect() {
             state.name(WireFormat::V03Rest)
         );
         for (_, form) in FORMS {
-            assert_eq!(State::parse(state.name(form)), Some(state));
+            assert_eq!(TaskState::parse(state.name(form)), Some(state));
         }
     }
-    assert_eq!((State::parse("4"), State::parse("9"), State::parse("done")), (Some(State::Failed), None, None));
+    assert_eq!(
+        (TaskState::parse("4"), TaskState::parse("9"), TaskState::parse("done")),
+        (Some(TaskState::Failed), None, None)
+    );
 
     insta::assert_snapshot!(table);
 }

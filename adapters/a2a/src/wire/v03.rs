@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::v1::{non_empty_list, optional};
 use super::{
-    Artifact, ArtifactUpdate, Content, Item, Message, Part, Raw, Role, State, Status, StatusUpdate, Task, to_raw,
+    Artifact, ArtifactUpdate, Content, Item, Message, Part, Raw, Role, Status, StatusUpdate, Task, TaskState, to_raw,
 };
 use crate::dialect::WireFormat;
 use crate::time::Timestamp;
@@ -36,7 +36,7 @@ where
     }
 }
 
-impl Serialize for V03<'_, State> {
+impl Serialize for V03<'_, TaskState> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.0.name(self.1))
     }

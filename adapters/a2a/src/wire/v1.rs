@@ -4,7 +4,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{Artifact, ArtifactUpdate, Content, Item, Message, Part, Role, State, Status, StatusUpdate, Task};
+use super::{Artifact, ArtifactUpdate, Content, Item, Message, Part, Role, Status, StatusUpdate, Task, TaskState};
 use crate::dialect::WireFormat;
 use crate::time::Timestamp;
 
@@ -26,7 +26,7 @@ pub(super) fn non_empty_list<M: SerializeMap, T: Serialize>(
     if values.is_empty() { Ok(()) } else { map.serialize_entry(name, values) }
 }
 
-impl Serialize for State {
+impl Serialize for TaskState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name(WireFormat::V1))
     }

@@ -21,7 +21,7 @@ const MAX_OPEN: usize = 64;
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     Text,
     Thinking,
     Call,
@@ -62,18 +62,18 @@ pub(super) struct Blocks {
 
 #[derive(Debug)]
 struct Slot {
-    kind: Kind,
+    kind: BlockKind,
     index: Option<i64>,
     /// The id of its message. Empty: nothing was emitted yet.
     message: String,
-    state: State,
+    state: BlockState,
     signature: Option<String>,
     annotations: Vec<Json>,
     call: Option<Call>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BlockState {
     Open,
     /// The server said that it is complete. Deltas that come all the same are taken until something else comes.
     Stopped,
@@ -134,7 +134,7 @@ impl Blocks {
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
         let Some(place) = self.order.get(place).copied().flatten() else { return Ok(()) };
-        let Some(slot) = self.all.get_mut(place).filter(|slot| slot.state != State::Ended) else { return Ok(()) };
+        let Some(slot) = self.all.get_mut(place).filter(|slot| slot.state != BlockState::Ended) else { return Ok(()) };
         if let Some(call) = &mut slot.call {
             call.input = input.or(call.input.take());
             return Ok(());
@@ -163,7 +163,7 @@ impl Blocks {
     /// A text or thinking block begins. Its message begins with its first text.
     pub(super) fn start(
         &mut self,
-        kind: Kind,
+        kind: BlockKind,
         index: Option<i64>,
         ids: &mut TurnIds,
         sink: &mut dyn EventSink,
@@ -193,17 +193,17 @@ impl Blocks {
         sink.emit(&AgentEvent::call(&message, part))?;
 
         let call = Call { input: start.input, item: start.item, ..Call::default() };
-        self.push(Kind::Call, index, message, Some(call));
+        self.push(BlockKind::Call, index, message, Some(call));
         Ok(())
     }
 
-    fn push(&mut self, kind: Kind, index: Option<i64>, message: String, call: Option<Call>) {
+    fn push(&mut self, kind: BlockKind, index: Option<i64>, message: String, call: Option<Call>) {
         let place = self.all.len();
         self.all.push(Slot {
             kind,
             index,
             message,
-            state: State::Open,
+            state: BlockState::Open,
             signature: None,
             annotations: Vec::new(),
             call,
@@ -231,8 +231,8 @@ impl Blocks {
         for (rank, place) in open.into_iter().enumerate() {
             let slot = &self.all[place];
             let is_over = rank < surplus
-                || slot.state == State::Stopped
-                || slot.kind != Kind::Call
+                || slot.state == BlockState::Stopped
+                || slot.kind != BlockKind::Call
                 || (index.is_some() && slot.index == index);
             if is_over {
                 self.announce_signed(place, ids, sink)?;
@@ -248,7 +248,7 @@ impl Blocks {
     #[inline]
     pub(super) fn text(
         &mut self,
-        kind: Kind,
+        kind: BlockKind,
         index: Option<i64>,
         text: &str,
         ids: &mut TurnIds,
@@ -266,13 +266,13 @@ impl Blocks {
             }
         };
         self.announce(place, ids, sink)?;
-        self.has_text |= kind == Kind::Text;
+        self.has_text |= kind == BlockKind::Text;
         sink.emit(&AgentEvent::text(&self.all[place].message, text))
     }
 
     /// A piece of a call's input. False: it belongs to no call.
     pub(super) fn input(&mut self, index: Option<i64>, piece: &str, sink: &mut dyn EventSink) -> Result<bool, Fault> {
-        let Some(place) = self.place(Kind::Call, index) else { return Ok(false) };
+        let Some(place) = self.place(BlockKind::Call, index) else { return Ok(false) };
         if piece.is_empty() {
             return Ok(true);
         }
@@ -297,10 +297,10 @@ impl Blocks {
         ids: &mut TurnIds,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
-        let place = match self.place(Kind::Thinking, index) {
+        let place = match self.place(BlockKind::Thinking, index) {
             Some(place) => place,
             None => {
-                self.start(Kind::Thinking, index, ids, sink)?;
+                self.start(BlockKind::Thinking, index, ids, sink)?;
                 self.current
             }
         };
@@ -311,7 +311,7 @@ impl Blocks {
 
     /// A source of a text.
     pub(super) fn cite(&mut self, index: Option<i64>, citation: &Json) -> Result<bool, Fault> {
-        let Some(place) = self.place(Kind::Text, index) else { return Ok(false) };
+        let Some(place) = self.place(BlockKind::Text, index) else { return Ok(false) };
         self.hold(citation.text().len())?;
         self.all[place].annotations.push(to_annotation(citation));
         Ok(true)
@@ -320,22 +320,22 @@ impl Blocks {
     /// Completes a block. Returns whether it exists.
     pub(super) fn stop(&mut self, index: Option<i64>) -> bool {
         let of_index = index.and_then(|index| self.by_index.get(&index).copied());
-        let found = of_index.filter(|place| self.all[*place].state == State::Open).or_else(|| {
+        let found = of_index.filter(|place| self.all[*place].state == BlockState::Open).or_else(|| {
             // Servers that count wrongly, or not at all, mean the one that is open.
             let mut open = self.open.iter().rev();
-            open.find(|place| self.all[**place].state == State::Open).copied()
+            open.find(|place| self.all[**place].state == BlockState::Open).copied()
         });
         let Some(place) = found else { return false };
-        self.all[place].state = State::Stopped;
+        self.all[place].state = BlockState::Stopped;
         true
     }
 
     /// The block that a delta belongs to: the one of its index if it is of the right kind, else the latest of its kind.
     #[inline]
-    fn place(&mut self, kind: Kind, index: Option<i64>) -> Option<usize> {
+    fn place(&mut self, kind: BlockKind, index: Option<i64>) -> Option<usize> {
         let is_open = |place: &usize| {
             let slot = self.all.get(*place);
-            slot.is_some_and(|slot| slot.kind == kind && slot.state != State::Ended)
+            slot.is_some_and(|slot| slot.kind == kind && slot.state != BlockState::Ended)
         };
         if is_open(&self.current) && self.all[self.current].index == index {
             return Some(self.current);
@@ -354,7 +354,7 @@ impl Blocks {
             return Ok(());
         }
 
-        let kind = if slot.kind == Kind::Thinking { MessageType::Reasoning } else { MessageType::Message };
+        let kind = if slot.kind == BlockKind::Thinking { MessageType::Reasoning } else { MessageType::Message };
         slot.message = ids.message();
         sink.emit(&AgentEvent::message(&slot.message, kind))
     }
@@ -363,7 +363,7 @@ impl Blocks {
     pub(super) fn end_stopped(&mut self, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let open = std::mem::take(&mut self.open);
         for place in open {
-            if self.all[place].state == State::Stopped {
+            if self.all[place].state == BlockState::Stopped {
                 self.announce_signed(place, ids, sink)?;
                 self.end(place, End::Completed, sink)?;
             } else {
@@ -390,7 +390,7 @@ impl Blocks {
 
     fn end(&mut self, place: usize, end: End, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let slot = &mut self.all[place];
-        slot.state = State::Ended;
+        slot.state = BlockState::Ended;
         if slot.message.is_empty() {
             return Ok(());
         }

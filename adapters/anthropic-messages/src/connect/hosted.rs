@@ -22,7 +22,7 @@ pub(super) struct HostedCall {
 }
 
 /// Where messages go, and what they are made with.
-pub(super) struct Target<'a> {
+pub(super) struct HostedOutput<'a> {
     /// The author's name of opaque values.
     pub(super) origin: &'a str,
     pub(super) ids: &'a mut TurnIds,
@@ -36,7 +36,7 @@ pub(super) fn is_output(kind: &str) -> bool {
 }
 
 /// A thought that the server encrypted: a message without text, to be sent back.
-pub(super) fn redacted(data: &str, to: &mut Target<'_>) -> Result<(), Fault> {
+pub(super) fn redacted(data: &str, to: &mut HostedOutput<'_>) -> Result<(), Fault> {
     let mut metadata = Extra::new();
     metadata.push("redacted", Json::from_serialize(data));
     metadata.push(opaque::ORIGIN, Json::from_serialize(to.origin));
@@ -55,7 +55,7 @@ pub(super) fn output(
     block: &Block<'_>,
     raw: &RawValue,
     call: Option<&HostedCall>,
-    to: &mut Target<'_>,
+    to: &mut HostedOutput<'_>,
 ) -> Result<(), Fault> {
     let given = block.tool_use_id.as_deref().unwrap_or_default();
     let mut data = Extra::new();
@@ -87,7 +87,7 @@ pub(super) fn output(
 
 /// Stores a block of an unknown type as a message of that type. Returns false for a type of the model that this block
 /// does not match.
-pub(super) fn unknown(kind: &str, raw: &RawValue, to: &mut Target<'_>) -> Result<bool, Fault> {
+pub(super) fn unknown(kind: &str, raw: &RawValue, to: &mut HostedOutput<'_>) -> Result<bool, Fault> {
     let kind = MessageType::from(kind);
     if !matches!(kind, MessageType::Other(_)) {
         return Ok(false);
@@ -105,7 +105,7 @@ fn whole(
     data: Json,
     metadata: &Extra,
     end: End,
-    to: &mut Target<'_>,
+    to: &mut HostedOutput<'_>,
 ) -> Result<(), Fault> {
     let id = to.ids.message();
     let content = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::OwnedData(data));

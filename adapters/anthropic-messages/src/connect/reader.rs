@@ -17,8 +17,8 @@ use interlingua_core::wire_names::OriginalNames;
 use interlingua_core::{ContentKind, End, Extra, Fault, FaultKind, Json, Losses};
 use serde_json::value::RawValue;
 
-use super::blocks::{Blocks, CallStart, Kind};
-use super::hosted::{self, HostedCall, Target};
+use super::blocks::{BlockKind, Blocks, CallStart};
+use super::hosted::{self, HostedCall, HostedOutput};
 use super::usage::Usage;
 use super::wire::{Block, Delta, Event, Message, StopDetails, parse_object};
 
@@ -85,7 +85,7 @@ impl Reader {
     pub(super) fn read_text(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<bool, Fault> {
         let Some(text) = self.template.text(data) else { return Ok(false) };
         remember(&mut self.said, text);
-        self.blocks.text(Kind::Text, self.template_index, text, &mut self.ids, sink)?;
+        self.blocks.text(BlockKind::Text, self.template_index, text, &mut self.ids, sink)?;
         Ok(true)
     }
 
@@ -178,10 +178,10 @@ impl Reader {
             "text_delta" => {
                 let text = delta.text.as_deref().unwrap_or_default();
                 remember(&mut self.said, text);
-                blocks.text(Kind::Text, index, text, ids, sink)
+                blocks.text(BlockKind::Text, index, text, ids, sink)
             }
             "thinking_delta" => {
-                blocks.text(Kind::Thinking, index, delta.thinking.as_deref().unwrap_or_default(), ids, sink)
+                blocks.text(BlockKind::Thinking, index, delta.thinking.as_deref().unwrap_or_default(), ids, sink)
             }
             "input_json_delta" => {
                 let piece = delta.partial_json.as_ref().map(|json| json.0.as_ref()).unwrap_or_default();
@@ -213,8 +213,8 @@ impl Reader {
             "text" => self.text_block(index, &block, sink),
             "thinking" => {
                 let (blocks, ids) = (&mut self.blocks, &mut self.ids);
-                blocks.start(Kind::Thinking, index, ids, sink)?;
-                blocks.text(Kind::Thinking, index, block.thinking.as_deref().unwrap_or_default(), ids, sink)?;
+                blocks.start(BlockKind::Thinking, index, ids, sink)?;
+                blocks.text(BlockKind::Thinking, index, block.thinking.as_deref().unwrap_or_default(), ids, sink)?;
                 match &block.signature {
                     Some(signature) => blocks.sign(index, signature, ids, sink),
                     None => Ok(()),
@@ -226,10 +226,10 @@ impl Reader {
     }
 
     fn text_block(&mut self, index: Option<i64>, block: &Block<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        self.blocks.start(Kind::Text, index, &mut self.ids, sink)?;
+        self.blocks.start(BlockKind::Text, index, &mut self.ids, sink)?;
         let text = block.text.as_deref().unwrap_or_default();
         remember(&mut self.said, text);
-        self.blocks.text(Kind::Text, index, text, &mut self.ids, sink)?;
+        self.blocks.text(BlockKind::Text, index, text, &mut self.ids, sink)?;
         let citations = block.citations.and_then(|raw| serde_json::from_str::<Vec<Json>>(raw.get()).ok());
         for citation in citations.unwrap_or_default() {
             self.blocks.cite(index, &citation)?;
@@ -284,7 +284,7 @@ impl Reader {
         self.blocks.end_before_next(index, &mut self.ids, sink)?;
         self.blocks.note_whole();
         let call = block.tool_use_id.as_deref().and_then(|id| self.hosted.get(id));
-        let mut to = Target { origin: self.blocks.origin(), ids: &mut self.ids, losses: &mut self.losses, sink };
+        let mut to = HostedOutput { origin: self.blocks.origin(), ids: &mut self.ids, losses: &mut self.losses, sink };
         if kind == "redacted_thinking" {
             hosted::redacted(block.data.as_deref().unwrap_or_default(), &mut to)
         } else if hosted::is_output(kind) {
@@ -342,7 +342,7 @@ impl Reader {
         if let Ok(text) = serde_json::from_str::<String>(content.get()) {
             // The short form of a content that is one text.
             return if streamed == 0 {
-                self.blocks.text(Kind::Text, Some(0), &text, &mut self.ids, sink)
+                self.blocks.text(BlockKind::Text, Some(0), &text, &mut self.ids, sink)
             } else {
                 Ok(())
             };

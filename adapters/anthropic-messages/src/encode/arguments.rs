@@ -69,7 +69,7 @@ impl CallStream {
 /// The parser.
 #[derive(Debug, Default)]
 struct ArgumentStream {
-    state: State,
+    state: ScanState,
     /// The open containers: true for an object.
     open: Vec<bool>,
     /// The object has a field, as far as it was sent.
@@ -79,7 +79,7 @@ struct ArgumentStream {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ScanState {
     /// Before the object.
     #[default]
     Start,
@@ -131,14 +131,14 @@ impl ArgumentStream {
         }
         let mut end = piece.len();
         for (place, byte) in piece.bytes().enumerate() {
-            let is_over = self.state == State::Done;
+            let is_over = self.state == ScanState::Done;
             if !self.advance(byte) {
                 self.is_broken = true;
                 end = end.min(place);
                 break;
             }
             // The last brace, and white space after it, wait for the end.
-            if is_over || self.state == State::Done {
+            if is_over || self.state == ScanState::Done {
                 end = end.min(place);
             }
         }
@@ -147,10 +147,10 @@ impl ArgumentStream {
 
     /// The rest that completes the object. `whole`: the agent's complete text; `is_current`: it equals the pushed text.
     fn finish(&mut self, whole: &str, is_current: bool) -> String {
-        if is_current && !self.is_broken && self.state == State::Done {
+        if is_current && !self.is_broken && self.state == ScanState::Done {
             return "}".to_owned();
         }
-        if self.state == State::Start && whole.trim().is_empty() {
+        if self.state == ScanState::Start && whole.trim().is_empty() {
             return "{}".to_owned();
         }
 
@@ -161,9 +161,9 @@ impl ArgumentStream {
         }
         let field = format!("\"{ARGUMENTS}\":{}", Json::from_serialize(whole).text());
         let separator = match self.state {
-            State::Start => "{",
+            ScanState::Start => "{",
             // A comma was sent, or nothing yet.
-            State::Key if rest.is_empty() => "",
+            ScanState::Key if rest.is_empty() => "",
             _ if !self.has_fields => "",
             _ => ",",
         };
@@ -174,18 +174,25 @@ impl ArgumentStream {
     fn close_value(&mut self, rest: &mut String) {
         let is_nested = self.open.len() > 1;
         match self.state {
-            State::Key if is_nested => rest.push_str("\"\":null"),
-            State::Start | State::KeyOrEnd | State::Key | State::ValueOrEnd | State::AfterValue | State::Done => {}
-            State::InKey(text) => {
+            ScanState::Key if is_nested => rest.push_str("\"\":null"),
+            ScanState::Start
+            | ScanState::KeyOrEnd
+            | ScanState::Key
+            | ScanState::ValueOrEnd
+            | ScanState::AfterValue
+            | ScanState::Done => {}
+            ScanState::InKey(text) => {
                 close_text(text, rest);
                 rest.push_str(":null");
             }
-            State::Colon => rest.push_str(":null"),
-            State::Value => rest.push_str("null"),
-            State::InText(text) => close_text(text, rest),
-            State::Number(Number::Minus | Number::Point | Number::Exponent | Number::ExponentSign) => rest.push('0'),
-            State::Number(_) => {}
-            State::Word(left) => rest.push_str(&String::from_utf8_lossy(left)),
+            ScanState::Colon => rest.push_str(":null"),
+            ScanState::Value => rest.push_str("null"),
+            ScanState::InText(text) => close_text(text, rest),
+            ScanState::Number(Number::Minus | Number::Point | Number::Exponent | Number::ExponentSign) => {
+                rest.push('0')
+            }
+            ScanState::Number(_) => {}
+            ScanState::Word(left) => rest.push_str(&String::from_utf8_lossy(left)),
         }
     }
 
@@ -193,47 +200,47 @@ impl ArgumentStream {
     fn advance(&mut self, byte: u8) -> bool {
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         let next = match (self.state, byte) {
-            (State::InKey(text), _) => match text.advance(byte) {
-                Some(Some(text)) => State::InKey(text),
-                Some(None) => State::Colon,
+            (ScanState::InKey(text), _) => match text.advance(byte) {
+                Some(Some(text)) => ScanState::InKey(text),
+                Some(None) => ScanState::Colon,
                 None => return false,
             },
-            (State::InText(text), _) => match text.advance(byte) {
-                Some(Some(text)) => State::InText(text),
-                Some(None) => State::AfterValue,
+            (ScanState::InText(text), _) => match text.advance(byte) {
+                Some(Some(text)) => ScanState::InText(text),
+                Some(None) => ScanState::AfterValue,
                 None => return false,
             },
-            (State::Word(left), _) => match left.split_first() {
-                Some((first, [])) if *first == byte => State::AfterValue,
-                Some((first, left)) if *first == byte => State::Word(left),
+            (ScanState::Word(left), _) => match left.split_first() {
+                Some((first, [])) if *first == byte => ScanState::AfterValue,
+                Some((first, left)) if *first == byte => ScanState::Word(left),
                 _ => return false,
             },
-            (State::Number(number), _) => match number.advance(byte) {
-                Some(number) => State::Number(number),
+            (ScanState::Number(number), _) => match number.advance(byte) {
+                Some(number) => ScanState::Number(number),
                 None if number.is_whole() => {
-                    self.state = State::AfterValue;
+                    self.state = ScanState::AfterValue;
                     return self.advance(byte);
                 }
                 None => return false,
             },
             (state, _) if is_space => state,
-            (State::Start, b'{') => return self.begin(true),
-            (State::KeyOrEnd | State::Key, b'"') => {
+            (ScanState::Start, b'{') => return self.begin(true),
+            (ScanState::KeyOrEnd | ScanState::Key, b'"') => {
                 self.has_fields = true;
-                State::InKey(Text::Plain)
+                ScanState::InKey(Text::Plain)
             }
-            (State::KeyOrEnd, b'}') | (State::ValueOrEnd, b']') => return self.end(),
-            (State::Colon, b':') => State::Value,
-            (State::Value | State::ValueOrEnd, _) => return self.value(byte),
-            (State::AfterValue, b',') => {
+            (ScanState::KeyOrEnd, b'}') | (ScanState::ValueOrEnd, b']') => return self.end(),
+            (ScanState::Colon, b':') => ScanState::Value,
+            (ScanState::Value | ScanState::ValueOrEnd, _) => return self.value(byte),
+            (ScanState::AfterValue, b',') => {
                 if self.open.last() == Some(&true) {
-                    State::Key
+                    ScanState::Key
                 } else {
-                    State::Value
+                    ScanState::Value
                 }
             }
-            (State::AfterValue, b'}') if self.open.last() == Some(&true) => return self.end(),
-            (State::AfterValue, b']') if self.open.last() == Some(&false) => return self.end(),
+            (ScanState::AfterValue, b'}') if self.open.last() == Some(&true) => return self.end(),
+            (ScanState::AfterValue, b']') if self.open.last() == Some(&false) => return self.end(),
             _ => return false,
         };
         self.state = next;
@@ -244,13 +251,13 @@ impl ArgumentStream {
         self.state = match byte {
             b'{' => return self.begin(true),
             b'[' => return self.begin(false),
-            b'"' => State::InText(Text::Plain),
-            b'-' => State::Number(Number::Minus),
-            b'0' => State::Number(Number::Zero),
-            b'1'..=b'9' => State::Number(Number::Digits),
-            b't' => State::Word(b"rue"),
-            b'f' => State::Word(b"alse"),
-            b'n' => State::Word(b"ull"),
+            b'"' => ScanState::InText(Text::Plain),
+            b'-' => ScanState::Number(Number::Minus),
+            b'0' => ScanState::Number(Number::Zero),
+            b'1'..=b'9' => ScanState::Number(Number::Digits),
+            b't' => ScanState::Word(b"rue"),
+            b'f' => ScanState::Word(b"alse"),
+            b'n' => ScanState::Word(b"ull"),
             _ => return false,
         };
         true
@@ -261,13 +268,13 @@ impl ArgumentStream {
             return false;
         }
         self.open.push(is_object);
-        self.state = if is_object { State::KeyOrEnd } else { State::ValueOrEnd };
+        self.state = if is_object { ScanState::KeyOrEnd } else { ScanState::ValueOrEnd };
         true
     }
 
     fn end(&mut self) -> bool {
         self.open.pop();
-        self.state = if self.open.is_empty() { State::Done } else { State::AfterValue };
+        self.state = if self.open.is_empty() { ScanState::Done } else { ScanState::AfterValue };
         true
     }
 }
@@ -321,7 +328,7 @@ impl Number {
 pub(super) fn whole(arguments: &str) -> Json {
     let mut stream = ArgumentStream::default();
     let sent = stream.push(arguments);
-    let is_object = !stream.is_broken && stream.state == State::Done;
+    let is_object = !stream.is_broken && stream.state == ScanState::Done;
     let object = is_object.then(|| serde_json::from_str::<&RawValue>(arguments).ok()).flatten();
     match object {
         Some(object) => Json::from_raw(object),

@@ -12,7 +12,7 @@ use serde_json::json;
 
 /// Where blocks go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum BlockTarget {
     /// A stream of server-sent events.
     Stream,
     /// A list of whole blocks.
@@ -21,13 +21,13 @@ pub(crate) enum Target {
 
 /// A block that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     Text,
     Thinking,
     ToolUse,
 }
 
-impl Kind {
+impl BlockKind {
     /// The type of its deltas, and the field that holds the piece.
     const fn delta(self) -> (&'static str, &'static str) {
         match self {
@@ -74,10 +74,10 @@ struct Stop {
 /// Writes blocks.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    target: Target,
+    target: BlockTarget,
     /// The number of blocks that were begun.
     count: usize,
-    open: Option<Kind>,
+    open: Option<BlockKind>,
     /// The beginning of the deltas of the open block, up to the piece.
     head: Vec<u8>,
     /// The open block, for a whole message.
@@ -88,7 +88,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) const fn new(target: Target) -> Self {
+    pub(super) const fn new(target: BlockTarget) -> Self {
         Self {
             target,
             count: 0,
@@ -101,7 +101,7 @@ impl Blocks {
         }
     }
 
-    pub(super) const fn open(&self) -> Option<Kind> {
+    pub(super) const fn open(&self) -> Option<BlockKind> {
         self.open
     }
 
@@ -111,31 +111,31 @@ impl Blocks {
     }
 
     pub(super) fn begin_text(&mut self, out: &mut Out) {
-        self.begin(Kind::Text, &json!({ "type": "text", "text": "" }), out);
+        self.begin(BlockKind::Text, &json!({ "type": "text", "text": "" }), out);
     }
 
     pub(super) fn begin_thinking(&mut self, out: &mut Out) {
-        self.begin(Kind::Thinking, &json!({ "type": "thinking", "thinking": "", "signature": "" }), out);
+        self.begin(BlockKind::Thinking, &json!({ "type": "thinking", "thinking": "", "signature": "" }), out);
     }
 
     pub(super) fn begin_call(&mut self, id: &str, name: &str, out: &mut Out) {
         self.end(out);
         let input = Json::from_serialize(&json!({}));
         let block = ToolUse { kind: "tool_use", id, name, input };
-        if self.target == Target::Whole {
+        if self.target == BlockTarget::Whole {
             self.fields = Extra::new();
             self.fields.push("id", Json::from_serialize(id));
             self.fields.push("name", Json::from_serialize(name));
         }
-        self.begin(Kind::ToolUse, &block, out);
+        self.begin(BlockKind::ToolUse, &block, out);
     }
 
-    fn begin<T: Serialize>(&mut self, kind: Kind, block: &T, out: &mut Out) {
+    fn begin<T: Serialize>(&mut self, kind: BlockKind, block: &T, out: &mut Out) {
         self.end(out);
         let index = self.count;
         self.count += 1;
         self.open = Some(kind);
-        if self.target == Target::Whole {
+        if self.target == BlockTarget::Whole {
             self.text.clear();
             return;
         }
@@ -157,7 +157,7 @@ impl Blocks {
         if piece.is_empty() {
             return;
         }
-        if self.target == Target::Whole {
+        if self.target == BlockTarget::Whole {
             self.text.push_str(piece);
             return;
         }
@@ -171,16 +171,16 @@ impl Blocks {
     /// The signature of the open thinking block.
     pub(super) fn sign(&mut self, signature: &str, out: &mut Out) {
         match self.target {
-            Target::Whole => self.fields.set("signature", Json::from_serialize(signature)),
-            Target::Stream => self.delta(&json!({ "type": "signature_delta", "signature": signature }), out),
+            BlockTarget::Whole => self.fields.set("signature", Json::from_serialize(signature)),
+            BlockTarget::Stream => self.delta(&json!({ "type": "signature_delta", "signature": signature }), out),
         }
     }
 
     /// A source of the open text block.
     pub(super) fn cite(&mut self, citation: Json, out: &mut Out) {
         match self.target {
-            Target::Whole => self.citations.push(citation),
-            Target::Stream => self.delta(&json!({ "type": "citations_delta", "citation": citation }), out),
+            BlockTarget::Whole => self.citations.push(citation),
+            BlockTarget::Stream => self.delta(&json!({ "type": "citations_delta", "citation": citation }), out),
         }
     }
 
@@ -192,7 +192,7 @@ impl Blocks {
     /// Ends the open block, if there is one.
     pub(super) fn end(&mut self, out: &mut Out) {
         let Some(kind) = self.open.take() else { return };
-        if self.target == Target::Whole {
+        if self.target == BlockTarget::Whole {
             let block = self.take(kind);
             self.whole.push(block);
             return;
@@ -201,18 +201,18 @@ impl Blocks {
     }
 
     /// The block that was open, whole.
-    fn take(&mut self, kind: Kind) -> Json {
+    fn take(&mut self, kind: BlockKind) -> Json {
         let text = std::mem::take(&mut self.text);
         let fields = std::mem::take(&mut self.fields);
         let citations = std::mem::take(&mut self.citations);
         match kind {
-            Kind::Text if citations.is_empty() => Json::from_serialize(&json!({ "type": "text", "text": text })),
-            Kind::Text => Json::from_serialize(&json!({ "type": "text", "text": text, "citations": citations })),
-            Kind::Thinking => {
+            BlockKind::Text if citations.is_empty() => Json::from_serialize(&json!({ "type": "text", "text": text })),
+            BlockKind::Text => Json::from_serialize(&json!({ "type": "text", "text": text, "citations": citations })),
+            BlockKind::Thinking => {
                 let signature = fields.get("signature").and_then(Json::decode::<String>).unwrap_or_default();
                 Json::from_serialize(&json!({ "type": "thinking", "thinking": text, "signature": signature }))
             }
-            Kind::ToolUse => {
+            BlockKind::ToolUse => {
                 let mut block = Extra::new();
                 block.push("type", Json::from_serialize("tool_use"));
                 block.merge(fields);
@@ -227,7 +227,7 @@ impl Blocks {
         self.end(out);
         let index = self.count;
         self.count += 1;
-        if self.target == Target::Whole {
+        if self.target == BlockTarget::Whole {
             self.whole.push(Json::from_serialize(block));
             return;
         }

@@ -12,7 +12,7 @@ use interlingua_core::{Extra, Json, Out};
 use serde::Serialize;
 
 use super::held::HeldCall;
-use super::{State, arguments};
+use super::{EncoderState, arguments};
 use crate::options::ToolItems;
 
 /// Calls and outputs that are shown as text are cut at this length, in bytes.
@@ -63,7 +63,7 @@ fn call_of(message: &Message, slot: &Slot) -> Option<ToolCall> {
     Some(call)
 }
 
-impl State {
+impl EncoderState {
     /// A call of a function. What the client declared was sent while it grew.
     pub(super) fn function_call_finished(&mut self, message: &Message) {
         for call in calls_of(message) {

@@ -13,7 +13,7 @@ use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::run::Run;
 use interlingua_core::token_usage::TokenUsage;
 
-use super::{Encoder, State, Target};
+use super::{BlockTarget, Encoder, EncoderState};
 use crate::echo::Echo;
 use crate::fault::ApiError;
 use crate::losses;
@@ -64,14 +64,14 @@ pub(super) fn usage(run: &Run) -> Usage {
     run.usage().and_then(TokenUsage::parse).map(|usage| Usage::from_agent(&usage)).unwrap_or_default()
 }
 
-impl State {
+impl EncoderState {
     /// The end of the run. Invariant: nothing is written after it.
     pub(super) fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
         self.has_ended = true;
         let error = self.error(run, end);
         self.note_losses(run, error.is_some());
         if let Some(error) = error {
-            if self.target == Target::Stream {
+            if self.target == BlockTarget::Stream {
                 error.write_event(self.request_id.as_deref(), out);
             }
             return;
@@ -81,14 +81,14 @@ impl State {
         self.release_held(out);
         self.ask(&run.agent, &run.pending(), out);
         let stop = Stop::of_run(run, end, &self.refusal, &self.echo, &self.shared.options);
-        if self.target == Target::Stream {
+        if self.target == BlockTarget::Stream {
             wire::message_end(stop.reason, stop.details.as_ref(), usage(run), out);
         }
     }
 
     /// Notes what the answer does not show.
     fn note_losses(&mut self, run: &Run, has_failed: bool) {
-        let extent = LossScope::new(has_failed, self.target == Target::Stream);
+        let extent = LossScope::new(has_failed, self.target == BlockTarget::Stream);
         losses::note(run, extent, &self.echo, &self.shared, &mut self.losses);
         if extent == LossScope::UntilError {
             for _ in std::mem::take(&mut self.held) {
@@ -130,14 +130,14 @@ pub(crate) fn write_question(
     shared: &Arc<MountedRoute>,
     echo: &Echo,
     (view, asks_again): (RunView<'_>, Option<&str>),
-    target: Target,
+    target: BlockTarget,
     id: &str,
     out: &mut Out,
 ) {
     let pending = view.pending;
     let mut encoder = Encoder::new(Arc::clone(shared), echo.clone(), &view.run().agent, target, None);
     let reason = if asks_for_calls(pending, echo, &shared.options) { "tool_use" } else { "end_turn" };
-    if target == Target::Stream {
+    if target == BlockTarget::Stream {
         wire::message_start(id, &echo.model, out);
     }
     if let Some(why) = asks_again {
@@ -145,8 +145,8 @@ pub(crate) fn write_question(
     }
     encoder.state.ask(&view.run().agent, pending, out);
     match target {
-        Target::Stream => wire::message_end(reason, None, Usage::default(), out),
-        Target::Whole => {
+        BlockTarget::Stream => wire::message_end(reason, None, Usage::default(), out),
+        BlockTarget::Whole => {
             let content = encoder.state.blocks.into_whole();
             let answer = wire::Answer {
                 id,

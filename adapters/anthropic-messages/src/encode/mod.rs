@@ -30,11 +30,11 @@ use crate::fault::ApiError;
 use crate::serve::MountedRoute;
 use crate::wire::{Answer, MESSAGE_PREFIX};
 use arguments::CallStream;
-use blocks::{Blocks, Kind};
+use blocks::{BlockKind, Blocks};
 use held::HeldCall;
 
 pub(crate) use arguments::ARGUMENTS;
-pub(crate) use blocks::Target;
+pub(crate) use blocks::BlockTarget;
 pub(crate) use finish::write_question;
 
 /// A refusal that is repeated at the end of a message is not longer, in bytes.
@@ -43,14 +43,14 @@ const MAX_REFUSAL: usize = 4096;
 /// Encodes one run.
 pub(crate) struct Encoder {
     sequencer: MessageSequencer,
-    state: State,
+    state: EncoderState,
 }
 
 /// The part that was sent so far. Covers one message at a time.
-struct State {
+struct EncoderState {
     shared: Arc<MountedRoute>,
     echo: Echo,
-    target: Target,
+    target: BlockTarget,
     request_id: Option<String>,
     /// The server of tools for which the agent names none.
     server_label: String,
@@ -88,13 +88,13 @@ impl Encoder {
         shared: Arc<MountedRoute>,
         echo: Echo,
         agent: &str,
-        target: Target,
+        target: BlockTarget,
         request_id: Option<String>,
     ) -> Self {
         let server_label = shared.models.server_label(agent).to_owned();
         Self {
             sequencer: MessageSequencer::new(),
-            state: State {
+            state: EncoderState {
                 shared,
                 echo,
                 target,
@@ -135,7 +135,7 @@ impl Encoder {
     ) -> Result<(), ApiError<'r>> {
         let run = view.run();
         let echo = Echo::from_labels(&view.info.labels, &run.agent);
-        let mut encoder = Self::new(shared, echo, &run.agent, Target::Whole, None);
+        let mut encoder = Self::new(shared, echo, &run.agent, BlockTarget::Whole, None);
         for step in view.record.steps(0) {
             encoder.encode(step, out);
         }
@@ -144,7 +144,7 @@ impl Encoder {
             return Err(error);
         }
 
-        let State { blocks, echo, refusal, shared, .. } = encoder.state;
+        let EncoderState { blocks, echo, refusal, shared, .. } = encoder.state;
         let content = blocks.into_whole();
         let stop = finish::Stop::of_run(run, run.end.unwrap_or(End::Failed), &refusal, &echo, &shared.options);
         out.json(&Answer {
@@ -162,7 +162,7 @@ impl Encoder {
     pub(crate) fn last_turn(shared: Arc<MountedRoute>, view: RunView<'_>) -> Vec<Json> {
         let run = view.run();
         let echo = Echo::from_labels(&view.info.labels, &run.agent);
-        let mut encoder = Self::new(shared, echo, &run.agent, Target::Whole, None);
+        let mut encoder = Self::new(shared, echo, &run.agent, BlockTarget::Whole, None);
         let mut out = Out::new();
         let last = u32::try_from(run.turns.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let steps = view.record.steps(0).skip_while(|step| step.event != Event::TurnStarted { turn: last });
@@ -192,7 +192,7 @@ impl Encoder {
     }
 }
 
-impl State {
+impl EncoderState {
     #[inline]
     fn step(&mut self, step: Step<'_>, out: &mut Out) {
         match step.event {
@@ -209,7 +209,7 @@ impl State {
 
     fn start(&mut self, run: &Run, out: &mut Out) {
         self.has_started = true;
-        if self.target == Target::Stream {
+        if self.target == BlockTarget::Stream {
             crate::wire::message_start(&run.id.to_prefixed(MESSAGE_PREFIX), &self.echo.model, out);
         }
     }
@@ -218,7 +218,7 @@ impl State {
     #[inline]
     fn grow(&mut self, step: Step<'_>, out: &mut Out) {
         let Some((_, slot)) = step.slot() else { return };
-        if self.blocks.open() == Some(Kind::ToolUse) {
+        if self.blocks.open() == Some(BlockKind::ToolUse) {
             return self.blocks.push(self.call.extend(&step, slot), out);
         }
         let piece = self.emitted.extend(&step, slot);
@@ -226,7 +226,9 @@ impl State {
             return;
         }
         match self.blocks.open() {
-            Some(Kind::Thinking | Kind::Text) if slot.kind == ContentType::Text => self.blocks.push(piece, out),
+            Some(BlockKind::Thinking | BlockKind::Text) if slot.kind == ContentType::Text => {
+                self.blocks.push(piece, out)
+            }
             _ => self.first_piece(step, slot, piece, out),
         }
     }
@@ -253,7 +255,7 @@ impl State {
 
     fn content_started(&mut self, step: Step<'_>, out: &mut Out) {
         self.emitted = EmittedText::default();
-        if self.blocks.open() == Some(Kind::Text) {
+        if self.blocks.open() == Some(BlockKind::Text) {
             self.blocks.end(out);
         }
         if let (Some((_, message)), Some((_, slot))) = (step.message(), step.slot())
@@ -267,7 +269,7 @@ impl State {
 
     fn content_finished(&mut self, step: Step<'_>, out: &mut Out) {
         let (Some((_, message)), Some((_, slot))) = (step.message(), step.slot()) else { return };
-        if self.blocks.open() == Some(Kind::ToolUse) {
+        if self.blocks.open() == Some(BlockKind::ToolUse) {
             self.blocks.push(&self.call.finish(slot), out);
             self.blocks.end(out);
             return;
@@ -322,7 +324,7 @@ impl State {
     }
 
     fn cite(&mut self, annotations: Option<&Json>, out: &mut Out) {
-        if !self.shared.options.citations.0 || self.blocks.open() != Some(Kind::Text) {
+        if !self.shared.options.citations.0 || self.blocks.open() != Some(BlockKind::Text) {
             return;
         }
         let annotations: Vec<Json> = annotations.and_then(Json::decode).unwrap_or_default();

@@ -20,7 +20,7 @@ use interlingua_core::{
 use super::{MountedRoute, ResponseHeaders};
 use crate::decode::{self, MessagesRequest, Purpose, ThreadParam, thread_not_found};
 use crate::echo::Echo;
-use crate::encode::{self, Encoder, Target};
+use crate::encode::{self, BlockTarget, Encoder};
 use crate::fault::ApiError;
 use crate::judge::Judge;
 use crate::wire::{self, MESSAGE_PREFIX};
@@ -64,8 +64,8 @@ impl Create {
         }
     }
 
-    fn target(&self) -> Target {
-        if self.stream { Target::Stream } else { Target::Whole }
+    fn target(&self) -> BlockTarget {
+        if self.stream { BlockTarget::Stream } else { BlockTarget::Whole }
     }
 
     /// The call of the agent, but for its place in a conversation.
@@ -262,7 +262,8 @@ impl Exchange for Create {
     fn begin(&mut self, run: RunView<'_>, _: &mut Out) {
         let request_id = self.headers.request_id().map(str::to_owned);
         let echo = std::mem::take(&mut self.echo);
-        let mut encoder = Encoder::new(Arc::clone(&self.shared), echo, &run.run().agent, Target::Stream, request_id);
+        let mut encoder =
+            Encoder::new(Arc::clone(&self.shared), echo, &run.run().agent, BlockTarget::Stream, request_id);
         encoder.add_losses(self.losses.as_slice());
         self.encoder = Some(encoder);
     }

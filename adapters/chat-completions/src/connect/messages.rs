@@ -8,7 +8,7 @@ use interlingua_core::model::MessageType;
 use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{End, Extra, Fault, Json};
 
-use super::think::{Kind, Splitter};
+use super::think::{Splitter, TextKind};
 
 /// So much blank reasoning is held back until something visible follows, in bytes.
 const MAX_BLANK: usize = 4096;
@@ -29,7 +29,7 @@ pub(super) struct Messages {
 
 #[derive(Debug)]
 struct Open {
-    kind: Kind,
+    kind: TextKind,
     id: String,
     /// The number of its images.
     images: u32,
@@ -74,10 +74,10 @@ impl Messages {
         self.part(kind, &held, ids, sink)
     }
 
-    fn part(&mut self, kind: Kind, part: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    fn part(&mut self, kind: TextKind, part: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         match kind {
-            Kind::Text => self.text(part, ids, sink),
-            Kind::Reasoning => self.reason(part, ids, sink),
+            TextKind::Text => self.text(part, ids, sink),
+            TextKind::Reasoning => self.reason(part, ids, sink),
         }
     }
 
@@ -87,7 +87,7 @@ impl Messages {
         }
 
         self.blank.clear();
-        let open = self.opened(Kind::Text, ids, sink)?;
+        let open = self.opened(TextKind::Text, ids, sink)?;
         sink.emit(&AgentEvent::text(&open.id, text))
     }
 
@@ -103,7 +103,7 @@ impl Messages {
             return Ok(());
         }
 
-        let is_open = self.open.as_ref().is_some_and(|open| open.kind == Kind::Reasoning);
+        let is_open = self.open.as_ref().is_some_and(|open| open.kind == TextKind::Reasoning);
         if !is_open && text.trim_ascii().is_empty() {
             // Models that think between texts send line breaks where they have no thought.
             if self.blank.len() + text.len() <= MAX_BLANK {
@@ -113,7 +113,7 @@ impl Messages {
         }
 
         let blank = std::mem::take(&mut self.blank);
-        let open = self.opened(Kind::Reasoning, ids, sink)?;
+        let open = self.opened(TextKind::Reasoning, ids, sink)?;
         if !blank.is_empty() {
             sink.emit(&AgentEvent::text(&open.id, &blank))?;
         }
@@ -124,13 +124,13 @@ impl Messages {
     /// The agent declines, in words.
     pub(super) fn refusal(&mut self, text: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         self.flush(ids, sink)?;
-        let open = self.opened(Kind::Text, ids, sink)?;
+        let open = self.opened(TextKind::Text, ids, sink)?;
         sink.emit(&AgentEvent::refusal(&open.id, text))
     }
 
     /// An image in the answer.
     pub(super) fn image(&mut self, url: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let open = self.opened(Kind::Text, ids, sink)?;
+        let open = self.opened(TextKind::Text, ids, sink)?;
         open.images += 1;
         let image = ContentValue::Image(Some(url.into()));
         let event = ContentEvent::new(&open.id, ContentUpdate::Final, image).at(open.images);
@@ -139,22 +139,22 @@ impl Messages {
 
     /// The spoken answer, whole.
     pub(super) fn audio(&mut self, data: &str, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let open = self.opened(Kind::Text, ids, sink)?;
+        let open = self.opened(TextKind::Text, ids, sink)?;
         let audio = ContentValue::Audio { data: Some(data.into()), format: None };
         sink.emit(&AgentEvent::Content(ContentEvent::new(&open.id, ContentUpdate::Final, audio)))
     }
 
     /// The open message, if it has this kind; else a new one. The previous message is complete.
     #[inline]
-    fn opened(&mut self, kind: Kind, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<&mut Open, Fault> {
+    fn opened(&mut self, kind: TextKind, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<&mut Open, Fault> {
         if self.open.as_ref().is_none_or(|open| open.kind != kind) {
             self.close(End::Completed, sink)?;
             self.blank.clear();
             self.spoke = true;
             let id = ids.message();
             let announced = match kind {
-                Kind::Text => MessageType::Message,
-                Kind::Reasoning => MessageType::Reasoning,
+                TextKind::Text => MessageType::Message,
+                TextKind::Reasoning => MessageType::Reasoning,
             };
             sink.emit(&AgentEvent::message(&id, announced))?;
             self.open = Some(Open { kind, id, images: 0 });
@@ -167,8 +167,8 @@ impl Messages {
     pub(super) fn close(&mut self, end: End, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let metadata = match open.kind {
-            Kind::Text => std::mem::take(&mut self.of_text),
-            Kind::Reasoning => std::mem::take(&mut self.of_reasoning),
+            TextKind::Text => std::mem::take(&mut self.of_text),
+            TextKind::Reasoning => std::mem::take(&mut self.of_reasoning),
         };
 
         let metadata = (!metadata.is_empty()).then(|| JsonRef::Owned(Json::from_serialize(&metadata)));
@@ -181,7 +181,7 @@ impl Messages {
     pub(super) fn finish(&mut self, end: End, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         self.close(end, sink)?;
         if !self.of_reasoning.is_empty() {
-            self.opened(Kind::Reasoning, ids, sink)?;
+            self.opened(TextKind::Reasoning, ids, sink)?;
             self.close(end, sink)?;
         }
         Ok(())

@@ -9,7 +9,7 @@ const CLOSE: &str = "</think>";
 
 /// The kind of a piece of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TextKind {
     Text,
     Reasoning,
 }
@@ -48,7 +48,7 @@ impl Splitter {
     }
 
     /// The parts of a piece, in order. Empty ones say nothing.
-    pub(super) fn split(&mut self, piece: &str) -> [(Kind, String); 2] {
+    pub(super) fn split(&mut self, piece: &str) -> [(TextKind, String); 2] {
         let mut text = std::mem::take(&mut self.held);
         text.push_str(piece);
         let mut reasoning = String::new();
@@ -57,7 +57,7 @@ impl Splitter {
             let visible = text.trim_start();
             if OPEN.starts_with(visible) {
                 self.held = text;
-                return [(Kind::Reasoning, reasoning), (Kind::Text, String::new())];
+                return [(TextKind::Reasoning, reasoning), (TextKind::Text, String::new())];
             }
             match visible.strip_prefix(OPEN) {
                 Some(rest) => {
@@ -81,12 +81,12 @@ impl Splitter {
             }
         }
 
-        [(Kind::Reasoning, reasoning), (Kind::Text, text)]
+        [(TextKind::Reasoning, reasoning), (TextKind::Text, text)]
     }
 
     /// The buffered text. It is plain text: the content has ended, or reasoning arrived in a field of its own.
-    pub(super) fn finish(&mut self) -> (Kind, String) {
-        let kind = if self.place == TagState::Inside { Kind::Reasoning } else { Kind::Text };
+    pub(super) fn finish(&mut self) -> (TextKind, String) {
+        let kind = if self.place == TagState::Inside { TextKind::Reasoning } else { TextKind::Text };
         self.place = TagState::Outside;
         (kind, std::mem::take(&mut self.held))
     }
@@ -98,10 +98,11 @@ mod tests {
 
     fn split(tags: ThinkTags, pieces: &[&str]) -> (String, String) {
         let mut splitter = Splitter::new(tags);
-        let mut all: Vec<(Kind, String)> = pieces.iter().flat_map(|piece| splitter.split(piece)).collect();
+        let mut all: Vec<(TextKind, String)> = pieces.iter().flat_map(|piece| splitter.split(piece)).collect();
         all.push(splitter.finish());
-        let of = |wanted: Kind| all.iter().filter(|(kind, _)| *kind == wanted).map(|(_, text)| text.as_str()).collect();
-        (of(Kind::Reasoning), of(Kind::Text))
+        let of =
+            |wanted: TextKind| all.iter().filter(|(kind, _)| *kind == wanted).map(|(_, text)| text.as_str()).collect();
+        (of(TextKind::Reasoning), of(TextKind::Text))
     }
 
     #[test]

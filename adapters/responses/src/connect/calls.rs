@@ -6,19 +6,19 @@ use interlingua_core::agent_event::CallPart;
 use interlingua_core::client_tool::{FREE_TEXT_END, FREE_TEXT_START, push_escaped};
 use interlingua_core::wire_names::OriginalNames;
 
-use super::slots::Kind;
+use super::slots::SlotKind;
 use super::wire::{Object, json_text};
 
 /// The JSON before a text that arrives in pieces and becomes the only argument of a call.
-pub(super) const fn opening(kind: Kind) -> &'static str {
+pub(super) const fn opening(kind: SlotKind) -> &'static str {
     match kind {
-        Kind::Hosted => "{\"code\":\"",
+        SlotKind::Hosted => "{\"code\":\"",
         _ => FREE_TEXT_START,
     }
 }
 
 /// A text as the only argument of a call.
-pub(super) fn text_argument(kind: Kind, text: &str) -> String {
+pub(super) fn text_argument(kind: SlotKind, text: &str) -> String {
     let mut arguments = opening(kind).to_owned();
     push_escaped(text, &mut arguments);
     arguments.push_str(FREE_TEXT_END);
@@ -27,17 +27,19 @@ pub(super) fn text_argument(kind: Kind, text: &str) -> String {
 
 /// The name of a call, and its arguments as far as an announced item contains them. A text may arrive in pieces.
 /// `names`: the client's names of tools that the request had to rename.
-pub(super) fn head<'a>(kind: Kind, item: &Object<'a>, names: &OriginalNames) -> CallPart<'a> {
+pub(super) fn head<'a>(kind: SlotKind, item: &Object<'a>, names: &OriginalNames) -> CallPart<'a> {
     let id = item.word("id");
     let call_id = item.text("call_id").filter(|call_id| !call_id.is_empty()).unwrap_or(id);
     let (name, arguments) = match kind {
-        Kind::Hosted => {
+        SlotKind::Hosted => {
             let word = item.word("type");
             let name = word.strip_suffix("_call").unwrap_or(&word).to_owned();
             (name.into(), hosted_arguments(item, false))
         }
-        Kind::CustomCall => (names.restore(item.word("name")), Cow::Borrowed("")),
-        Kind::FunctionCall => (names.restore(item.word("name")), json_text(item.get("arguments")).unwrap_or_default()),
+        SlotKind::CustomCall => (names.restore(item.word("name")), Cow::Borrowed("")),
+        SlotKind::FunctionCall => {
+            (names.restore(item.word("name")), json_text(item.get("arguments")).unwrap_or_default())
+        }
         _ => (item.word("name"), json_text(item.get("arguments")).unwrap_or_default()),
     };
     CallPart { call_id, name, arguments, server_label: item.text("server_label") }
@@ -49,7 +51,7 @@ pub(super) fn hosted_arguments<'a>(item: &Object<'a>, is_whole: bool) -> Cow<'a,
         return arguments;
     }
     if let Some(code) = item.text("code") {
-        return if is_whole { text_argument(Kind::Hosted, &code).into() } else { Cow::Borrowed("") };
+        return if is_whole { text_argument(SlotKind::Hosted, &code).into() } else { Cow::Borrowed("") };
     }
 
     let found = ["action", "queries", "operation", "input"].iter().find_map(|field| Some((field, item.get(field)?)));

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::calls::{head, hosted_arguments, text_argument};
 use super::reader::Reader;
-use super::slots::Kind;
+use super::slots::SlotKind;
 use super::wire::{Event, Object, index, json_text, text};
 
 /// Items up to this size are kept as they are, in bytes, so that they can be given back.
@@ -48,7 +48,7 @@ impl Reader {
     ) -> Result<(), Fault> {
         let Some(item) = Object::parse(raw) else { return sink.emit(&AgentEvent::Ignored) };
         let word = item.word("type");
-        let kind = Kind::of(&word);
+        let kind = SlotKind::of(&word);
         let wire_id = item.word("id");
         let known = self.slots.known(place, &wire_id, kind, is_final);
         let known = if is_final { self.slots.settle(known, kind) } else { known };
@@ -60,12 +60,12 @@ impl Reader {
 
         self.slots.all[slot].is_closed = true;
         match kind {
-            Kind::Message => self.message_done(slot, &item, sink),
-            Kind::Reasoning => self.reasoning_done(slot, &item, sink),
-            Kind::FunctionCall | Kind::CustomCall => self.client_call_done(slot, &item, sink),
-            Kind::McpCall => self.mcp_call_done(slot, &item, sink),
-            Kind::Hosted => self.hosted_done(slot, &word, raw, &item, sink),
-            Kind::Whole => self.whole(slot, &word, raw, &item, sink),
+            SlotKind::Message => self.message_done(slot, &item, sink),
+            SlotKind::Reasoning => self.reasoning_done(slot, &item, sink),
+            SlotKind::FunctionCall | SlotKind::CustomCall => self.client_call_done(slot, &item, sink),
+            SlotKind::McpCall => self.mcp_call_done(slot, &item, sink),
+            SlotKind::Hosted => self.hosted_done(slot, &word, raw, &item, sink),
+            SlotKind::Whole => self.whole(slot, &word, raw, &item, sink),
         }
     }
 
@@ -77,13 +77,13 @@ impl Reader {
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
         let Some(item) = Object::parse(raw) else { return sink.emit(&AgentEvent::Ignored) };
-        let kind = Kind::of(&item.word("type"));
+        let kind = SlotKind::of(&item.word("type"));
         if item.text("status").as_deref() == Some("completed") {
             return self.final_item(raw, place, sink);
         }
         let (name, step) = match kind {
-            Kind::Message => ("content", 1),
-            Kind::Reasoning => ("summary", 2),
+            SlotKind::Message => ("content", 1),
+            SlotKind::Reasoning => ("summary", 2),
             // Calls are shown once they are whole: nothing can be done with a part of one.
             _ => return sink.emit(&AgentEvent::KeepAlive),
         };
@@ -223,7 +223,7 @@ impl Reader {
         }
 
         let end = end_of(item);
-        if kind == Kind::CustomCall {
+        if kind == SlotKind::CustomCall {
             call.arguments = text_argument(kind, &item.word("input")).into();
         } else if call.arguments.is_empty() && end == End::Completed && !self.slots.all[slot].has_arguments {
             // Clients parse them, and an empty text is no JSON.
@@ -234,7 +234,7 @@ impl Reader {
             self.remember(&call.call_id);
         }
         let mut fields = Extra::new();
-        if kind == Kind::CustomCall {
+        if kind == SlotKind::CustomCall {
             fields.push("type", Json::from_serialize("custom_tool_call"));
         }
         // Only its author knows such an id: it goes back to that agent unchanged.
@@ -290,7 +290,7 @@ impl Reader {
     }
 
     fn mcp_call_done(&mut self, slot: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let call = head(Kind::McpCall, item, &self.names);
+        let call = head(SlotKind::McpCall, item, &self.names);
         let (call_id, name) = (call.call_id.clone(), call.name.clone());
         let error = item.get("error").map(failure_text);
         let output = error.clone().or_else(|| json_text(item.get("output")).map(Cow::into_owned));
@@ -320,7 +320,7 @@ impl Reader {
         item: &Object<'_>,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
-        let mut call = head(Kind::Hosted, item, &self.names);
+        let mut call = head(SlotKind::Hosted, item, &self.names);
         call.arguments = hosted_arguments(item, true);
         let (call_id, name) = (call.call_id.clone().into_owned(), call.name.clone().into_owned());
         let output = ["results", "outputs", "output"].iter().find_map(|field| json_text(item.get(field)));

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 
 use super::calls::{head, opening, text_argument};
 use super::errors::{complaint, error_of, foreign};
-use super::slots::{Kind, MAX_ITEMS, Slot, Slots};
+use super::slots::{MAX_ITEMS, Slot, SlotKind, Slots};
 use super::undecided;
 use super::wire::{Event, Object, Raw, index, json_text, lent_text, number, text};
 
@@ -121,7 +121,7 @@ impl Reader {
     /// The hot path.
     #[inline]
     fn text_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
+        let Some(place) = self.place(event, SlotKind::Message, sink)? else { return Ok(()) };
         let delta = lent_text(event.delta, &mut self.scratch);
         if delta.is_empty() {
             return sink.emit(&AgentEvent::KeepAlive);
@@ -260,7 +260,7 @@ impl Reader {
 
     fn added(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(item) = event.item.and_then(Object::parse) else { return sink.emit(&AgentEvent::Ignored) };
-        let kind = Kind::of(&item.word("type"));
+        let kind = SlotKind::of(&item.word("type"));
         let place = index(event.output_index);
         let wire_id = item.word("id");
         // Some servers use one label for all items, or repeat the items from before a cut: a closed item is announced
@@ -275,7 +275,7 @@ impl Reader {
     }
 
     /// A new item.
-    pub(super) fn open(&mut self, place: Option<u32>, wire_id: &str, kind: Kind) -> Result<usize, Fault> {
+    pub(super) fn open(&mut self, place: Option<u32>, wire_id: &str, kind: SlotKind) -> Result<usize, Fault> {
         self.slots.open(place, wire_id, kind).ok_or_else(|| {
             let message = "the agent's answer has too many items";
             Fault::new(FaultKind::UpstreamTooLarge, message).with_detail(format!("more than {MAX_ITEMS}"))
@@ -283,8 +283,12 @@ impl Reader {
     }
 
     /// The item of a piece of this kind. A piece that comes without an item opens one. None: its item has ended.
-    fn place(&mut self, event: &Event<'_>, kind: Kind, sink: &mut dyn EventSink) -> Result<Option<usize>, Fault> {
-        let fits = if kind == Kind::Message { |kind| kind == Kind::Message } else { |kind| kind == Kind::Reasoning };
+    fn place(&mut self, event: &Event<'_>, kind: SlotKind, sink: &mut dyn EventSink) -> Result<Option<usize>, Fault> {
+        let fits = if kind == SlotKind::Message {
+            |kind| kind == SlotKind::Message
+        } else {
+            |kind| kind == SlotKind::Reasoning
+        };
         if let Some(place) = self.slots.find(event, fits) {
             return Ok(Some(place));
         }
@@ -308,7 +312,7 @@ impl Reader {
         is_refusal: bool,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
-        let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
+        let Some(place) = self.place(event, SlotKind::Message, sink)? else { return Ok(()) };
         // Empty texts say nothing; the item's end has them if they matter.
         let Some(whole) = text(whole).filter(|whole| !whole.is_empty()) else {
             return sink.emit(&AgentEvent::KeepAlive);
@@ -330,7 +334,7 @@ impl Reader {
     }
 
     fn refusal_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
+        let Some(place) = self.place(event, SlotKind::Message, sink)? else { return Ok(()) };
         let delta = lent_text(event.delta, &mut self.scratch);
         if delta.is_empty() {
             return sink.emit(&AgentEvent::KeepAlive);
@@ -342,7 +346,7 @@ impl Reader {
 
     /// A piece of reasoning. Summaries have the even places of the message, the thoughts themselves the odd ones.
     fn thought(&mut self, event: &Event<'_>, parity: u32, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(place) = self.place(event, Kind::Reasoning, sink)? else { return Ok(()) };
+        let Some(place) = self.place(event, SlotKind::Reasoning, sink)? else { return Ok(()) };
         let part = if parity == 0 { event.summary_index.or(event.content_index) } else { event.content_index };
         let part = index(part).unwrap_or(0);
         // Some servers send an object with the text.
@@ -359,7 +363,7 @@ impl Reader {
     /// A part of a summary is whole. The thoughts themselves are compared at the item's end only, where it is seen
     /// whether they merely repeat the summary.
     fn thought_done(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(place) = self.place(event, Kind::Reasoning, sink)? else { return Ok(()) };
+        let Some(place) = self.place(event, SlotKind::Reasoning, sink)? else { return Ok(()) };
         let Some(whole) = text(event.text).filter(|whole| !whole.is_empty()) else {
             return sink.emit(&AgentEvent::KeepAlive);
         };
@@ -372,7 +376,8 @@ impl Reader {
 
     /// A piece of a call's arguments.
     fn arguments_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(place) = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open) else {
+        let Some(place) = self.slots.find(event, SlotKind::is_call).filter(|&place| self.slots.all[place].is_open)
+        else {
             // No one can run a call without a name: its end has both.
             return sink.emit(&AgentEvent::KeepAlive);
         };
@@ -385,7 +390,8 @@ impl Reader {
 
     /// A piece of the free text of a call, or of the code that a tool of the server runs: its only argument.
     fn input_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(place) = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open) else {
+        let Some(place) = self.slots.find(event, SlotKind::is_call).filter(|&place| self.slots.all[place].is_open)
+        else {
             return sink.emit(&AgentEvent::KeepAlive);
         };
 
@@ -399,7 +405,7 @@ impl Reader {
 
     /// The text of a call is whole.
     fn input_done(&mut self, event: &Event<'_>, whole: Raw<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let place = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open);
+        let place = self.slots.find(event, SlotKind::is_call).filter(|&place| self.slots.all[place].is_open);
         let (Some(place), Some(whole)) = (place, text(whole)) else { return sink.emit(&AgentEvent::KeepAlive) };
 
         let slot = &mut self.slots.all[place];
@@ -411,7 +417,7 @@ impl Reader {
 
     /// The arguments of a call are whole.
     fn arguments_done(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let place = self.slots.find(event, Kind::is_call).filter(|&place| self.slots.all[place].is_open);
+        let place = self.slots.find(event, SlotKind::is_call).filter(|&place| self.slots.all[place].is_open);
         let whole = json_text(event.arguments).filter(|whole| !whole.is_empty());
         let (Some(place), Some(arguments)) = (place, whole) else { return sink.emit(&AgentEvent::KeepAlive) };
 
@@ -419,7 +425,7 @@ impl Reader {
         slot.has_arguments = true;
         let call = ContentValue::Call(CallPart { arguments, ..CallPart::default() });
         let content = ContentEvent::new(&slot.id, ContentUpdate::Final, call);
-        if slot.kind != Kind::McpCall {
+        if slot.kind != SlotKind::McpCall {
             return sink.emit(&AgentEvent::Content(content));
         }
 
@@ -431,7 +437,7 @@ impl Reader {
     }
 
     fn audio(&mut self, is_transcript: bool, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(place) = self.place(event, Kind::Message, sink)? else { return Ok(()) };
+        let Some(place) = self.place(event, SlotKind::Message, sink)? else { return Ok(()) };
         let delta = Cow::Borrowed(lent_text(event.delta, &mut self.scratch));
         self.slots.all[place].has_spoken |= !delta.is_empty();
         let value = if is_transcript {
@@ -455,11 +461,11 @@ impl Reader {
         }
         let output = response.list("output");
         let items: Vec<Object<'_>> = output.iter().map(|item| Object::parse(item).unwrap_or_default()).collect();
-        self.slots.begin_final(items.iter().map(|item| Kind::of(&item.word("type"))));
+        self.slots.begin_final(items.iter().map(|item| SlotKind::of(&item.word("type"))));
         let undecided = undecided::calls(&items);
         for (place, item) in (0..).zip(output) {
             // A streamed call cannot be taken back.
-            let is_new = |id: &Cow<'_, str>| self.slots.known(Some(place), id, Kind::FunctionCall, true).is_none();
+            let is_new = |id: &Cow<'_, str>| self.slots.known(Some(place), id, SlotKind::FunctionCall, true).is_none();
             if !undecided.get(&place).is_some_and(is_new) {
                 self.final_item(item, Some(place), sink)?;
             }
@@ -524,12 +530,12 @@ impl Reader {
     pub(super) fn announce(&mut self, place: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let slot = &mut self.slots.all[place];
         let kind = match slot.kind {
-            Kind::Message => MessageType::Message,
-            Kind::Reasoning => MessageType::Reasoning,
-            Kind::FunctionCall | Kind::CustomCall => MessageType::FunctionCall,
-            Kind::McpCall => MessageType::McpCall,
-            Kind::Hosted => MessageType::PluginCall,
-            Kind::Whole => return sink.emit(&AgentEvent::KeepAlive),
+            SlotKind::Message => MessageType::Message,
+            SlotKind::Reasoning => MessageType::Reasoning,
+            SlotKind::FunctionCall | SlotKind::CustomCall => MessageType::FunctionCall,
+            SlotKind::McpCall => MessageType::McpCall,
+            SlotKind::Hosted => MessageType::PluginCall,
+            SlotKind::Whole => return sink.emit(&AgentEvent::KeepAlive),
         };
         let call = slot.kind.is_call().then(|| head(slot.kind, item, &self.names));
         if call.as_ref().is_some_and(|call| call.name.is_empty()) {

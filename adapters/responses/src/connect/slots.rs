@@ -14,7 +14,7 @@ const MAX_ID: usize = 256;
 
 /// The kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SlotKind {
     Message,
     Reasoning,
     FunctionCall,
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Whole,
 }
 
-impl Kind {
+impl SlotKind {
     /// By the word in `type`.
     pub(super) fn of(word: &str) -> Self {
         match word {
@@ -52,7 +52,7 @@ impl Kind {
 pub(super) struct Slot {
     /// The id of its message in the run.
     pub(super) id: String,
-    pub(super) kind: Kind,
+    pub(super) kind: SlotKind,
     /// The message was announced.
     pub(super) is_open: bool,
     /// Its end came.
@@ -77,7 +77,7 @@ pub(super) struct Slots {
     /// Items that the list at the end of the answer has repeated.
     settled: Vec<usize>,
     /// Kinds of which that list has as many items as came before.
-    paired: Vec<Kind>,
+    paired: Vec<SlotKind>,
     /// The item of the last event: nearly always that of the next one too.
     current: Option<usize>,
     /// The prefix of generated message ids. A number follows it.
@@ -91,7 +91,7 @@ impl Slots {
     }
 
     /// The open item that an event is about. `fits`: kinds that it can be about.
-    pub(super) fn find(&mut self, event: &Event<'_>, fits: fn(Kind) -> bool) -> Option<usize> {
+    pub(super) fn find(&mut self, event: &Event<'_>, fits: fn(SlotKind) -> bool) -> Option<usize> {
         let place = index(event.output_index);
         let is_right = |slot: &Slot| !slot.is_closed && fits(slot.kind);
         if let Some(current) = self.current
@@ -122,7 +122,7 @@ impl Slots {
 
     /// The item that an end event belongs to: an open item, or a closed one whose end is repeated. `is_final`: the
     /// event is part of the list at the end of the answer, where servers use other ids than before.
-    pub(super) fn known(&self, place: Option<u32>, wire_id: &str, kind: Kind, is_final: bool) -> Option<usize> {
+    pub(super) fn known(&self, place: Option<u32>, wire_id: &str, kind: SlotKind, is_final: bool) -> Option<usize> {
         let same = |found: Option<&usize>| found.copied().filter(|&found| self.all[found].kind == kind);
         let by_id = same(self.by_id.get(wire_id)).filter(|_| !wire_id.is_empty());
         let by_index = same(place.and_then(|place| self.by_index.get(&place)));
@@ -142,13 +142,20 @@ impl Slots {
     }
 
     /// The list at the end of the answer follows, with items of these kinds.
-    pub(super) fn begin_final(&mut self, kinds: impl Iterator<Item = Kind>) {
-        let listed: Vec<Kind> = kinds.collect();
-        let count = |kind: Kind, all: &mut dyn Iterator<Item = Kind>| all.filter(|other| *other == kind).count();
+    pub(super) fn begin_final(&mut self, kinds: impl Iterator<Item = SlotKind>) {
+        let listed: Vec<SlotKind> = kinds.collect();
+        let count =
+            |kind: SlotKind, all: &mut dyn Iterator<Item = SlotKind>| all.filter(|other| *other == kind).count();
         self.settled.clear();
         self.paired.clear();
-        for kind in [Kind::Message, Kind::Reasoning, Kind::FunctionCall, Kind::CustomCall, Kind::McpCall, Kind::Hosted]
-        {
+        for kind in [
+            SlotKind::Message,
+            SlotKind::Reasoning,
+            SlotKind::FunctionCall,
+            SlotKind::CustomCall,
+            SlotKind::McpCall,
+            SlotKind::Hosted,
+        ] {
             let before = count(kind, &mut self.all.iter().map(|slot| slot.kind));
             if before > 0 && before == count(kind, &mut listed.iter().copied()) {
                 self.paired.push(kind);
@@ -158,7 +165,7 @@ impl Slots {
 
     /// The item that an entry of that list repeats. `known`: the one that its labels name. Servers that label the list in
     /// another way than the events still list each item once, in the same order.
-    pub(super) fn settle(&mut self, known: Option<usize>, kind: Kind) -> Option<usize> {
+    pub(super) fn settle(&mut self, known: Option<usize>, kind: SlotKind) -> Option<usize> {
         if self.paired.is_empty() {
             return known;
         }
@@ -174,13 +181,13 @@ impl Slots {
     }
 
     /// The item of this kind with this id and this place, open or not.
-    pub(super) fn labelled(&self, place: Option<u32>, wire_id: &str, kind: Kind) -> Option<&Slot> {
+    pub(super) fn labelled(&self, place: Option<u32>, wire_id: &str, kind: SlotKind) -> Option<&Slot> {
         let known = self.by_id.get(wire_id).filter(|_| !wire_id.is_empty()).map(|&known| &self.all[known])?;
         (known.kind == kind && (place.is_none() || known.output_index == place)).then_some(known)
     }
 
     /// A new item. `None`: there are too many.
-    pub(super) fn open(&mut self, place: Option<u32>, wire_id: &str, kind: Kind) -> Option<usize> {
+    pub(super) fn open(&mut self, place: Option<u32>, wire_id: &str, kind: SlotKind) -> Option<usize> {
         let number = self.all.len();
         if number >= MAX_ITEMS {
             return None;

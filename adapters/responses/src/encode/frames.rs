@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// Destination of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum FrameTarget {
     /// A stream of server-sent events.
     Sse {
         /// True if `data: [DONE]` follows the last event.
@@ -29,7 +29,7 @@ pub(crate) enum Target {
 /// Numbers events and writes those the client asked for.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    target: Target,
+    target: FrameTarget,
     next: u64,
     /// Events up to this number are skipped (docs/protocols/responses.md#state).
     after: Option<u64>,
@@ -44,13 +44,13 @@ pub(super) struct Template {
 }
 
 impl Frames {
-    pub(crate) const fn new(target: Target, after: Option<u64>) -> Self {
+    pub(crate) const fn new(target: FrameTarget, after: Option<u64>) -> Self {
         Self { target, next: 0, after }
     }
 
     /// True if nothing is written at all.
     pub(super) const fn is_silent(&self) -> bool {
-        matches!(self.target, Target::Discard)
+        matches!(self.target, FrameTarget::Discard)
     }
 
     /// The number of the next event.
@@ -75,7 +75,7 @@ impl Frames {
     pub(super) fn event<'o>(&mut self, name: &str, out: &'o mut Out) -> Option<Frame<'o>> {
         let number = self.take_number()?;
         let socket = match &self.target {
-            Target::Socket { stream_id } => {
+            FrameTarget::Socket { stream_id } => {
                 out.write_raw(b"{\"type\":\"");
                 out.write_raw(name.as_bytes());
                 out.write_raw(b"\"");
@@ -85,7 +85,7 @@ impl Frames {
                 }
                 true
             }
-            Target::Sse { .. } | Target::Discard => {
+            FrameTarget::Sse { .. } | FrameTarget::Discard => {
                 out.begin_frame(Some(name), None);
                 out.write_raw(b"{\"type\":\"");
                 out.write_raw(name.as_bytes());
@@ -106,19 +106,19 @@ impl Frames {
         let mut middle = Vec::new();
 
         let tail = match (&self.target, last.is_empty()) {
-            (Target::Discard, _) => return Template { head, middle, tail: "" },
-            (Target::Sse { .. }, false) => ",\"logprobs\":[]}\n\n",
-            (Target::Sse { .. }, true) => "}\n\n",
-            (Target::Socket { .. }, false) => ",\"logprobs\":[]}\n",
-            (Target::Socket { .. }, true) => "}\n",
+            (FrameTarget::Discard, _) => return Template { head, middle, tail: "" },
+            (FrameTarget::Sse { .. }, false) => ",\"logprobs\":[]}\n\n",
+            (FrameTarget::Sse { .. }, true) => "}\n\n",
+            (FrameTarget::Socket { .. }, false) => ",\"logprobs\":[]}\n",
+            (FrameTarget::Socket { .. }, true) => "}\n",
         };
 
         let written = match &self.target {
-            Target::Socket { stream_id: Some(id) } => {
+            FrameTarget::Socket { stream_id: Some(id) } => {
                 let id = serde_json::to_string(id).unwrap_or_default();
                 write!(head, "{{\"type\":\"{name}\",\"stream_id\":{id},\"sequence_number\":")
             }
-            Target::Socket { stream_id: None } => write!(head, "{{\"type\":\"{name}\",\"sequence_number\":"),
+            FrameTarget::Socket { stream_id: None } => write!(head, "{{\"type\":\"{name}\",\"sequence_number\":"),
             _ => write!(head, "event: {name}\ndata: {{\"type\":\"{name}\",\"sequence_number\":"),
         };
         debug_assert!(written.is_ok(), "writing into a vector does not fail");
@@ -149,7 +149,7 @@ impl Frames {
 
     /// Ends the stream.
     pub(super) fn close(&self, out: &mut Out) {
-        if self.target == (Target::Sse { done: true }) {
+        if self.target == (FrameTarget::Sse { done: true }) {
             out.text_frame("[DONE]");
         }
     }
@@ -157,19 +157,19 @@ impl Frames {
     /// Writes an event outside the numbered sequence.
     pub(crate) fn write_standalone<T: Serialize>(&self, name: &str, value: &T, out: &mut Out) {
         match self.target {
-            Target::Sse { .. } => out.frame(Some(name), value),
-            Target::Socket { .. } => {
+            FrameTarget::Sse { .. } => out.frame(Some(name), value),
+            FrameTarget::Socket { .. } => {
                 out.write_json(value);
                 out.write_raw(b"\n");
             }
-            Target::Discard => {}
+            FrameTarget::Discard => {}
         }
     }
 
     /// The client's name for this stream.
     pub(crate) fn stream_id(&self) -> Option<&str> {
         match &self.target {
-            Target::Socket { stream_id } => stream_id.as_deref(),
+            FrameTarget::Socket { stream_id } => stream_id.as_deref(),
             _ => None,
         }
     }

@@ -37,7 +37,7 @@ use text_item::TextItem;
 use text_stream::TextStream;
 use tracked_call::TrackedCall;
 
-pub(crate) use frames::{Frames, Target};
+pub(crate) use frames::{FrameTarget, Frames};
 
 /// The display of contents without a part type of their own. Longer inline data is replaced by its name and size.
 pub(crate) const fn show(data: bool) -> Show {
@@ -128,7 +128,7 @@ impl Encoder {
     pub(crate) fn write_response(shared: Arc<MountedRoute>, view: RunView<'_>, out: &mut Out) -> Losses {
         let run = view.run();
         let echo = Echo::from_labels(&view.info.labels, &run.agent);
-        let mut encoder = Self::new(shared, echo, run, Frames::new(Target::Discard, None));
+        let mut encoder = Self::new(shared, echo, run, Frames::new(FrameTarget::Discard, None));
         for step in view.record.steps(0) {
             encoder.encode(step, out);
         }

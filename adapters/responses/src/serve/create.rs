@@ -22,7 +22,7 @@ use interlingua_core::{
 use super::MountedRoute;
 use super::context::Context;
 use crate::decode::{self, Purpose};
-use crate::encode::{Encoder, Frames, Target};
+use crate::encode::{Encoder, FrameTarget, Frames};
 use crate::fault::{self, ErrorEvent, input_conflict, previous_not_found};
 use crate::options::Disconnect;
 
@@ -64,11 +64,11 @@ impl Create {
         }
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> FrameTarget {
         if self.socket {
-            Target::Socket { stream_id: self.stream_id.clone() }
+            FrameTarget::Socket { stream_id: self.stream_id.clone() }
         } else {
-            Target::Sse { done: self.shared.options.done_frame }
+            FrameTarget::Sse { done: self.shared.options.done_frame }
         }
     }
 

@@ -14,7 +14,7 @@ use super::items::ItemRenderer;
 use super::page::Page;
 use super::{MountedRoute, run_from_path, target, with_openai_wording};
 use crate::echo::Echo;
-use crate::encode::{Encoder, Frames, Target};
+use crate::encode::{Encoder, FrameTarget, Frames};
 use crate::fault::{self, not_found};
 use crate::ids;
 use crate::wire::DeletionResponse;
@@ -119,7 +119,7 @@ impl Exchange for Retrieve {
     fn begin(&mut self, view: RunView<'_>, _: &mut Out) {
         let run = view.run();
         let echo = Echo::from_labels(&view.info.labels, &run.agent);
-        let frames = Frames::new(Target::Sse { done: self.shared.options.done_frame }, self.after);
+        let frames = Frames::new(FrameTarget::Sse { done: self.shared.options.done_frame }, self.after);
         self.encoder = Some(Encoder::new(Arc::clone(&self.shared), echo, run, frames));
     }
 
