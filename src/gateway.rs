@@ -426,7 +426,7 @@ impl Gateway {
         let mut routes: Vec<ServedRoute> = Vec::new();
         let mut rates = RouteRates::default();
         for configured in settings.mounts() {
-            let rate = rates.of(&configured.route, running);
+            let rate = rates.limiter(&configured.route, running);
             let client = self.clients.iter().find(|client| client.name == configured.protocol());
             let client = client.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", configured.protocol()))?;
 

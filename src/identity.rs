@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_without_a_word_of_it() {
+    fn an_invalid_key_is_refused_and_never_shown() {
         for (text, reason) in [
             ("", "holds no private key in PKCS #8 and PEM"),
             ("secret", "holds no private key in PKCS #8 and PEM"),

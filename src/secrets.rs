@@ -112,7 +112,7 @@ struct Forms {
 impl Masks {
     /// Masks for these secrets.
     #[must_use]
-    pub fn of(secrets: &[&str]) -> Self {
+    pub fn from_texts(secrets: &[&str]) -> Self {
         let mut forms = SecretForms::default();
         secrets.iter().for_each(|secret| forms.add(secret));
         forms.masks()
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_partial_secret_at_the_end_of_a_truncated_text_is_masked() {
-        let masks = Masks::of(&["half-a-secret-at-a-cut"]);
+        let masks = Masks::from_texts(&["half-a-secret-at-a-cut"]);
         masks.enforce();
         assert_eq!(mask_truncated("the key half-a-secret-"), "the key ***");
         assert_eq!(mask_truncated("half-a-secret-at-a-cut and half-a-s"), "*** and ***");
@@ -408,21 +408,21 @@ mod tests {
 
     #[test]
     fn a_secret_is_masked_in_every_form() {
-        let masks = Masks::of(&["Bearer tok/en+1\"2"]);
+        let masks = Masks::from_texts(&["Bearer tok/en+1\"2"]);
         for text in ["tok/en+1\"2", "x=tok%2Fen%2B1%222&", "{\"t\":\"tok/en+1\\\"2\"}"] {
             let masked = masks.mask(text);
             assert!(!masked.contains("en") && masked.contains(MASK), "{text} became {masked}");
         }
         assert_eq!(masks.mask(&BASE64_STANDARD.encode("tok/en+1\"2")), MASK);
 
-        let masks = Masks::of(&[&BASE64_STANDARD.encode("eve:trustno1")]);
+        let masks = Masks::from_texts(&[&BASE64_STANDARD.encode("eve:trustno1")]);
         assert_eq!(masks.mask("eve:trustno1, or trustno1"), "***, or ***");
-        let masks = Masks::of(&[&format!("Basic {}", BASE64_STANDARD.encode("ada:swordfish"))]);
+        let masks = Masks::from_texts(&[&format!("Basic {}", BASE64_STANDARD.encode("ada:swordfish"))]);
         assert_eq!(masks.mask("ada logged in with swordfish as ada:swordfish"), "ada logged in with *** as ***");
         assert_eq!(masks.mask(&format!("got {}", BASE64_STANDARD.encode("ada:swordfish"))), "got ***");
 
         let pem = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nBAQEFAASCBKcwggSjAgEAAo\n-----END KEY-----\n";
-        assert_eq!(Masks::of(&[pem]).mask("line BAQEFAASCBKcwggSjAgEAAo of it"), "line *** of it");
+        assert_eq!(Masks::from_texts(&[pem]).mask("line BAQEFAASCBKcwggSjAgEAAo of it"), "line *** of it");
 
         let mut forms = SecretForms::default();
         let url = url::Url::parse("https://bob:opensesame@host/?key=12345678&mode=streaming").expect("a URL");
@@ -437,25 +437,25 @@ mod tests {
 
     #[test]
     fn overlapping_secrets_are_masked_together_and_a_source_keeps_its_length() {
-        let masks = Masks::of(&["abcdefgh", "efghijkl", "ghijklmnop"]);
+        let masks = Masks::from_texts(&["abcdefgh", "efghijkl", "ghijklmnop"]);
         assert_eq!(masks.mask("x abcdefghijklmnop y efghijkl"), "x *** y ***");
         assert_eq!(masks.overwrite("x = efghijkl\n".to_owned()), "x = ********\n");
     }
 
     #[test]
     fn short_secrets_are_not_masked() {
-        assert_eq!(Masks::of(&["demo", ""]).mask("the demo agent"), "the demo agent");
+        assert_eq!(Masks::from_texts(&["demo", ""]).mask("the demo agent"), "the demo agent");
     }
 
     #[test]
     fn only_enforced_masks_count_and_they_end_with_their_settings() {
-        let (first, checked) = (Masks::of(&["a-secret-in-force"]), Masks::of(&["only-in-a-check"]));
+        let (first, checked) = (Masks::from_texts(&["a-secret-in-force"]), Masks::from_texts(&["only-in-a-check"]));
         first.enforce();
         let text = "a-secret-in-force only-in-a-check a-later-secret";
         assert_eq!(mask(text), "*** only-in-a-check a-later-secret");
         assert_eq!(checked.mask(text), "a-secret-in-force *** a-later-secret");
 
-        let second = Masks::of(&["a-later-secret"]);
+        let second = Masks::from_texts(&["a-later-secret"]);
         second.enforce();
         drop(first);
         assert_eq!(mask(text), "*** only-in-a-check ***", "turns may have begun before");
@@ -476,7 +476,7 @@ mod tests {
     fn the_cost_of_masking_does_not_grow_with_the_number_of_secrets() {
         let time = |count: u32| {
             let secrets: Vec<String> = (0..count).map(|number| format!("secret/number-{number}")).collect();
-            let masks = Masks::of(&secrets.iter().map(String::as_str).collect::<Vec<_>>());
+            let masks = Masks::from_texts(&secrets.iter().map(String::as_str).collect::<Vec<_>>());
             let text = "a line of the log without any of them, at /agents/friday/process ".repeat(1000);
             assert!(matches!(masks.mask(&text), Cow::Borrowed(_)));
             let began = Instant::now();
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn secrets_are_masked_in_all_fields_of_a_fault() {
-        let masks = Masks::of(&["canary-in-a-fault"]);
+        let masks = Masks::from_texts(&["canary-in-a-fault"]);
         masks.enforce();
         let mut fault = Fault::invalid("canary-in-a-fault.x", "no canary-in-a-fault")
             .with_code("canary-in-a-fault")
@@ -505,8 +505,14 @@ mod tests {
 
     #[test]
     fn secrets_are_masked_in_log_lines_and_never_their_structure() {
-        let masks =
-            Masks::of(&["canary-in-a-line", "message", "\"level\":\"", "WARNING", "ends-with\\", "interlingua"]);
+        let masks = Masks::from_texts(&[
+            "canary-in-a-line",
+            "message",
+            "\"level\":\"",
+            "WARNING",
+            "ends-with\\",
+            "interlingua",
+        ]);
         masks.enforce();
         let written = |json, line: &[u8]| {
             let mut writer = MaskingWriter { inner: Vec::new(), json };

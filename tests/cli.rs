@@ -368,7 +368,7 @@ fn a_call_that_cannot_be_made_says_why() {
 }
 
 #[test]
-fn a_probe_says_what_an_agent_is_and_what_will_work() {
+fn a_probe_reports_the_agent_and_its_features() {
     let upstream = Upstream::with_handler(|request| match request.path.as_str() {
         "/health" => Reply::complete(200, &[], "{}"),
         _ => Reply::complete(405, &[], ""),
@@ -439,7 +439,7 @@ fn a_probe_that_asks_takes_a_turn_and_sees_whether_the_agent_remembers() {
 }
 
 #[tokio::test]
-async fn sighup_reloads_and_the_gateway_goes_on() {
+async fn sighup_reloads_the_running_gateway() {
     let folder = folder(GOOD);
     let process = Process::start_logging(folder.path());
     process.hang_up();
@@ -503,7 +503,7 @@ async fn a_key_is_made_used_listed_and_revoked() {
 }
 
 #[test]
-fn commands_about_keys_explain_what_is_missing() {
+fn commands_about_keys_explain_missing_settings() {
     let without = folder(GOOD);
     let refused = run(without.path(), &["key", "new", "me"]);
     assert_eq!(refused.status.code(), Some(2));
@@ -528,7 +528,7 @@ fn commands_about_keys_explain_what_is_missing() {
 }
 
 #[test]
-fn routes_show_what_answers_without_credentials() {
+fn routes_mark_access_without_credentials() {
     let folder = folder(&format!(
         "{}auth = [\"keys\"]\n[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{{agent}}\"\nauth = [\"keys\"]\n\
          [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\nauth = \"none\"\n[auth]\nkeys = \"keys.toml\"\n",

@@ -317,7 +317,7 @@ async fn sessions_are_remembered_separately() {
 }
 
 #[tokio::test]
-async fn a_long_reply_is_paced_and_streamed_as_it_is_produced() {
+async fn a_long_reply_is_paced_and_streamed() {
     let started = Instant::now();
     let record = run_text("long 3 20").await;
     assert_eq!(text(&record), "1 2 3 ");

@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_another_type_is_an_error() {
+    fn another_type_is_never_an_error() {
         let data = br#"{"object":"content","index":"2","delta":"yes","text":[1,{"a":2}],"role":{"x":1},"id":7,"odd":{"k":[]},"status":true}"#;
         let frame = Frame::parse(data).expect("an object");
         assert_eq!(frame.index, Some(2));

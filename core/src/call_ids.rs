@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_stores_is_bounded() {
+    fn the_stored_size_of_a_session_is_limited() {
         let mut ids = CallIds::default();
         for number in 0..10_000 {
             ids.assign(&format!("call_{}", number % 300));

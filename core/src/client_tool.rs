@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_agents_require_is_added_and_text_survives_the_arguments() {
+    fn required_fields_are_added_and_text_arguments_survive() {
         let bare = function("find", &Extra::new());
         let expected = r#"{"type":"function","function":{"name":"find","description":"","parameters":{"properties":{},"type":"object"}}}"#;
         let value = |json: &Json| json.decode::<serde_json::Value>().expect("JSON");

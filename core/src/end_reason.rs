@@ -161,10 +161,10 @@ impl EndReason {
     pub fn parse(word: &str) -> Option<Self> {
         // Google puts its own word behind one of OpenAI.
         let parts = word.split(':').map(normal).filter(|part| !part.is_empty());
-        parts.filter(|part| !matches!(part.as_str(), "null" | "none")).map(|part| Self::of(&part)).max()
+        parts.filter(|part| !matches!(part.as_str(), "null" | "none")).map(|part| Self::from_word(&part)).max()
     }
 
-    fn of(word: &str) -> Self {
+    fn from_word(word: &str) -> Self {
         let word = ["finish_reason_", "finishreason_", "finishreason.", "finish_reason."]
             .iter()
             .find_map(|prefix| word.strip_prefix(prefix).filter(|rest| *rest != "unspecified"))

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn random_text_is_redacted_whatever_its_alphabet() {
+    fn random_text_of_any_alphabet_is_redacted() {
         for (text, expected) in [
             ("no such key k3x9q0b7m2w8r5t1z6c4v0n3j7h2g9f5d1s8", "no such key …"),
             ("no such key MZXW6YTBOI4DQ3T2KRUGS42QNB2W4YJB", "no such key …"),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_back_is_bounded() {
+    fn the_buffered_size_is_limited() {
         let mut held = BufferedBytes::default();
         assert!(held.add(MAX_HELD).is_ok());
         assert_eq!(held.add(1).map_err(|fault| fault.kind), Err(FaultKind::UpstreamTooLarge));

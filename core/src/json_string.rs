@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_escape_is_reported() {
+    fn invalid_escapes_are_reported() {
         for inner in ["\\", "\\x", "\\u", "\\u12", "\\u+123", "\\u12é", "a\\é"] {
             assert!(!unescape(inner, &mut String::new()), "{inner}");
         }

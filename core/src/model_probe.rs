@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_says_whether_it_has_the_model_and_what_it_is() {
+    fn a_probe_finds_the_model_and_the_server() {
         let models = r#"{"data":[{"id":"qwen3:4b"},{"id":"llama3.2:3b"},{"x":1}]}"#;
         let (findings, asked) =
             found(Some("llama3.2"), &[("/v1/models", 200, models), ("/api/version", 200, r#"{"version":"0.12"}"#)]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_server_from_answering_is_said() {
+    fn a_probe_reports_the_reason_of_a_failure() {
         let (findings, asked) = found(None, &[("/v1/models", 401, "{}")]);
         assert!(findings[0].starts_with("problem the server refuses the gateway's credentials (401)"));
         assert_eq!(asked.len(), 1);

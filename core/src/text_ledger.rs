@@ -30,7 +30,7 @@ impl Default for TextDigest {
 impl TextDigest {
     /// The digest of a whole text.
     #[must_use]
-    pub fn of(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         let mut digest = Self::default();
         digest.push(text);
         digest
@@ -59,7 +59,7 @@ impl TextDigest {
     #[must_use]
     pub fn rest_of(self, text: &str) -> Option<&str> {
         let (start, rest) = text.split_at_checked(self.len)?;
-        (Self::of(start) == self).then_some(rest)
+        (Self::from_text(start) == self).then_some(rest)
     }
 }
 
@@ -87,7 +87,7 @@ struct Entry {
 /// use interlingua_core::text_ledger::{SnapshotText, TextDigest, TextLedger};
 ///
 /// let mut ledger = TextLedger::default();
-/// ledger.add("run-1", MessageType::Message, TextDigest::of("Hello"));
+/// ledger.add("run-1", MessageType::Message, TextDigest::from_text("Hello"));
 ///
 /// let kind = &MessageType::Message;
 /// let snapshot = [SnapshotText { id: "m1", kind, text: "Hello" }, SnapshotText { id: "m2", kind, text: "Bye" }];
@@ -166,7 +166,7 @@ impl TextLedger {
             return;
         }
         let own = self.by_id.get(text.id).map(Vec::as_slice).unwrap_or_default();
-        let same = self.by_digest.get(&TextDigest::of(text.text)).map(Vec::as_slice).unwrap_or_default();
+        let same = self.by_digest.get(&TextDigest::from_text(text.text)).map(Vec::as_slice).unwrap_or_default();
         let fits = |entry: &&usize| {
             !comparison.taken.contains(*entry)
                 && self.entries[**entry].kind == *text.kind
@@ -260,7 +260,7 @@ mod tests {
     fn ledger(emitted: &[(&str, MessageType, &str)]) -> TextLedger {
         let mut ledger = TextLedger::default();
         for (id, kind, text) in emitted {
-            ledger.add(id, kind.clone(), TextDigest::of(text));
+            ledger.add(id, kind.clone(), TextDigest::from_text(text));
         }
         ledger
     }
@@ -303,9 +303,9 @@ mod tests {
         for piece in ["fo", "", "é", "bar"] {
             pieces.push(piece);
         }
-        assert_eq!(pieces, TextDigest::of("foébar"));
+        assert_eq!(pieces, TextDigest::from_text("foébar"));
         assert_eq!(pieces.rest_of("foébar!"), Some("!"));
         assert_eq!((pieces.rest_of("foéba"), pieces.rest_of("foébaz!")), (None, None));
-        assert_eq!(TextDigest::of("fo\u{c3}").rest_of("foé"), None, "not at the boundary of a character");
+        assert_eq!(TextDigest::from_text("fo\u{c3}").rest_of("foé"), None, "not at the boundary of a character");
     }
 }

@@ -170,7 +170,7 @@ impl<'a> Transcript<'a> {
     #[must_use]
     pub fn in_words(&self, entry: Entry<'_>) -> Vec<String> {
         match entry.kind {
-            MessageType::McpApprovalRequest => entry.asked().map(|item| question(&item)).collect(),
+            MessageType::McpApprovalRequest => entry.approval_items().map(|item| question(&item)).collect(),
             _ => answer::native(entry.message)
                 .into_iter()
                 .filter_map(|answer| {
@@ -183,7 +183,7 @@ impl<'a> Transcript<'a> {
 
 impl Entry<'_> {
     /// The items of a question for approval.
-    fn asked(&self) -> impl Iterator<Item = Pending> {
+    fn approval_items(&self) -> impl Iterator<Item = Pending> {
         self.content.iter().filter_map(Content::as_data).filter_map(Pending::parse)
     }
 }
@@ -303,16 +303,16 @@ impl<'a> Reader<'a> {
             kind if kind.is_output() => entry.outputs().for_each(|output| self.output(entry, output)),
             MessageType::Reasoning => self.part(Part::Reasoning(entry)),
             MessageType::McpApprovalRequest => {
-                self.transcript.asked.extend(entry.asked().map(|item| (item.id, item.name)));
+                self.transcript.asked.extend(entry.approval_items().map(|item| (item.id, item.name)));
                 self.part(Part::Asked(entry));
             }
             MessageType::McpApprovalResponse => self.passage(TranscriptPart::Decision(entry)),
             MessageType::Heartbeat | MessageType::Error | MessageType::McpListTools | MessageType::ProtocolEvent => {}
-            _ => self.said(entry),
+            _ => self.add_message(entry),
         }
     }
 
-    fn said(&mut self, entry: Entry<'a>) {
+    fn add_message(&mut self, entry: Entry<'a>) {
         match &entry.role {
             Some(Role::Assistant) => self.part(Part::Said(entry)),
             Some(Role::System) => self.passage(TranscriptPart::System(entry)),

@@ -230,7 +230,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn reading_restores_what_was_written(operations in operations()) {
+    fn a_journal_round_trips(operations in operations()) {
         let mut record = new_record();
         for operation in operations {
             apply(&mut record, operation);

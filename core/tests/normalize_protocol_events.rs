@@ -70,7 +70,7 @@ fn count(record: &Record) -> usize {
 }
 
 #[test]
-fn an_event_that_is_too_large_is_dropped_in_whatever_pieces_it_comes() {
+fn an_event_that_is_too_large_is_dropped_in_any_chunks() {
     let (small, large) = (256 * KIB, 256 * KIB + 1);
     assert_eq!(run(64 << 20, &[event("a", small)]), (1, Vec::new()));
     for lines in [

@@ -192,5 +192,5 @@ fn profile_of(rules: &Rules, owner: &Owner, name: &str, proof: &Proof) -> Arc<Pr
         Proof::Certificate(_) => (Some(CallerKind::Certificates), String::new()),
         Proof::Operator => identity(owner).map_or((None, String::new()), |(kind, issuer, _)| (kind_of(kind), issuer)),
     };
-    rules.profiles.of(ProvenName { name, kind, issuer: &issuer, scopes: proof.scopes() })
+    rules.profiles.find(ProvenName { name, kind, issuer: &issuer, scopes: proof.scopes() })
 }

@@ -260,7 +260,7 @@ impl Callers {
 
     fn caller(&self, owner: Owner, name: &str, proof: Proof) -> Arc<Caller> {
         let base = owner.base_key().to_owned();
-        let usage = |profile: &Profile| self.usage.of(&base, &profile.limits);
+        let usage = |profile: &Profile| self.usage.for_caller(&base, &profile.limits);
         Arc::new(Caller::new(owner, name.to_owned(), proof, &self.rules, usage))
     }
 
@@ -367,7 +367,7 @@ impl Callers {
         if base_key == Owner::ANONYMOUS {
             return Arc::clone(&self.anonymous.usage);
         }
-        self.usage.get(base_key).unwrap_or_else(|| self.usage.of(base_key, &self.limits_of(base_key)))
+        self.usage.get(base_key).unwrap_or_else(|| self.usage.for_caller(base_key, &self.limits_of(base_key)))
     }
 
     /// The limits of a caller, by the base key of its owner. Scopes count once the caller has come.
@@ -382,7 +382,7 @@ impl Callers {
             Some((kind, issuer, name)) => {
                 let (name, issuer) = (name.as_str(), issuer.as_str());
                 let proven = ProvenName { name, kind: kind_of(kind), issuer, scopes: &[] };
-                Arc::clone(&rules.profiles.of(proven).limits)
+                Arc::clone(&rules.profiles.find(proven).limits)
             }
             None => Arc::default(),
         };

@@ -85,7 +85,7 @@ impl Profiles {
 
     /// The profile of a caller that proved its name: the table of the name, else the first one whose scopes it has, else
     /// `default`. A table with a kind or an issuer is skipped for all other callers.
-    pub(super) fn of(&self, proven: ProvenName<'_>) -> Arc<Profile> {
+    pub(super) fn find(&self, proven: ProvenName<'_>) -> Arc<Profile> {
         let is_for = |table: &CallerProfile| {
             table.kind.is_none_or(|kind| proven.kind == Some(kind))
                 && table.issuer.as_ref().is_none_or(|issuer| issuer == proven.issuer)
@@ -161,7 +161,7 @@ mod tests {
         ]);
         let has = |name: &str, scopes: &[&str], agent: &str| {
             let scopes: Vec<String> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-            profiles.of(by_token(name, "https://id", &scopes)).has_agent(agent)
+            profiles.find(by_token(name, "https://id", &scopes)).has_agent(agent)
         };
         assert!(has("ann", &["read", "write"], "hers") && !has("ann", &["read"], "reader"));
         assert!(has("bob", &["write", "read"], "editor") && has("bob", &["read", "x"], "reader"));
@@ -182,7 +182,7 @@ mod tests {
             table("default", &[], Some(&["public"])),
         ]);
         let agent_of = |proven| {
-            let profile = profiles.of(proven);
+            let profile = profiles.find(proven);
             ["hers", "his", "all", "public"].into_iter().find(|agent| profile.has_agent(agent))
         };
         let admin = ["admin".to_owned()];
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn without_tables_everyone_may_do_everything() {
-        let profile = Profiles::new(&[]).of(by_key("ann"));
+        let profile = Profiles::new(&[]).find(by_key("ann"));
         assert!(profile.has_all_agents() && profile.has_agent("any") && profile.has_protocol("any"));
         assert_eq!(*profile.limits, CallerLimits::default());
     }

@@ -324,7 +324,7 @@ pub struct UsageTable {
 impl UsageTable {
     /// The usage of a caller. Its limits are replaced by these.
     #[must_use]
-    pub fn of(&self, base_key: &str, limits: &Arc<CallerLimits>) -> Arc<Usage> {
+    pub fn for_caller(&self, base_key: &str, limits: &Arc<CallerLimits>) -> Arc<Usage> {
         let now = clock::now();
         let mut known = self.lock();
         let usage = match known.get(base_key) {
@@ -414,29 +414,29 @@ mod tests {
     }
 
     #[test]
-    fn new_limits_hold_at_once_and_keep_what_is_counted() {
+    fn new_limits_apply_at_once_and_keep_the_counters() {
         let limits = |rate: &str, runs| {
             Arc::new(CallerLimits { rate: Some(Rate::parse(rate).expect("a rate")), runs, ..CallerLimits::default() })
         };
         let table = UsageTable::default();
-        let usage = table.of("key::ann", &limits("1/h", 5));
+        let usage = table.for_caller("key::ann", &limits("1/h", 5));
         usage.admit_request().expect("the first");
         let _run = usage.begin(Use::Run).expect("a run");
 
-        let usage = table.of("key::ann", &limits("1/h", 1));
+        let usage = table.for_caller("key::ann", &limits("1/h", 1));
         usage.admit_request().expect_err("the same rate goes on");
         usage.begin(Use::Run).expect_err("one is under way");
-        let usage = table.of("key::ann", &limits("100/h", 1));
+        let usage = table.for_caller("key::ann", &limits("100/h", 1));
         usage.admit_request().expect("another rate");
-        assert!(table.of("key::bob", &limits("1/h", 1)).begin(Use::Run).is_ok(), "others count for themselves");
+        assert!(table.for_caller("key::bob", &limits("1/h", 1)).begin(Use::Run).is_ok(), "others count for themselves");
     }
 
     #[test]
-    fn usages_that_no_one_holds_are_forgotten() {
+    fn unused_usages_are_dropped() {
         let (table, limits) = (UsageTable::default(), Arc::default());
-        let held = table.of("held", &limits);
+        let held = table.for_caller("held", &limits);
         for number in 0..2 * SWEEP_MIN {
-            table.of(&number.to_string(), &limits).used_at.store(0, Ordering::Relaxed);
+            table.for_caller(&number.to_string(), &limits).used_at.store(0, Ordering::Relaxed);
         }
         held.used_at.store(0, Ordering::Relaxed);
         assert!(table.all().len() <= SWEEP_MIN + 2, "{}", table.all().len());

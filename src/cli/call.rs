@@ -117,7 +117,7 @@ impl Call {
         if self.item_or_session() || !matches!(status, Some(400 | 404 | 405 | 406 | 415 | 422)) {
             return error;
         }
-        match (Guess::of(&self.url).await, status) {
+        match (Guess::from_url(&self.url).await, status) {
             (Guess::Protocol(known), _) if known != NATIVE => {
                 anyhow::anyhow!("{error}\nthis is a URL of {known}: add --protocol {known}")
             }

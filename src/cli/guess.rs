@@ -32,7 +32,7 @@ pub(super) const PATHS: [(&str, &str); 6] = [
 
 impl Guess {
     /// Looks at the URL, and asks for documents below it.
-    pub(super) async fn of(url: &str) -> Self {
+    pub(super) async fn from_url(url: &str) -> Self {
         let path = without_query(url);
         if let Some((_, protocol)) = PATHS.iter().find(|(end, _)| path.ends_with(end)) {
             return Self::Protocol(protocol);
@@ -50,7 +50,7 @@ impl Guess {
 
     /// The same, and asks at the URL's origin for a card that names this URL. The card of another agent says nothing.
     pub(super) async fn of_server(url: &str) -> Self {
-        let (known, Ok(url)) = (Self::of(url).await, Url::parse(url)) else { return Self::Unknown };
+        let (known, Ok(url)) = (Self::from_url(url).await, Url::parse(url)) else { return Self::Unknown };
         if known != Self::Unknown {
             return known;
         }

@@ -121,7 +121,7 @@ async fn ask(upstream: &Arc<dyn Upstream>, agent: &Agent, text: &str) -> TurnRes
         Ok(end) => end,
         Err(fault) => return TurnResult { findings: vec![Finding::problem(in_words(&fault))], text: String::new() },
     };
-    let mut findings = said(&first);
+    let mut findings = turn_findings(&first);
     if first.end != End::Completed || !first.pending.is_empty() {
         return TurnResult { findings, text: first.text };
     }
@@ -143,7 +143,7 @@ async fn ask(upstream: &Arc<dyn Upstream>, agent: &Agent, text: &str) -> TurnRes
 }
 
 /// The findings of a turn.
-fn said(turn: &TurnEnd) -> Vec<Finding> {
+fn turn_findings(turn: &TurnEnd) -> Vec<Finding> {
     let mut findings = Vec::new();
     let millis = |time: Duration| time.as_millis();
     let first =

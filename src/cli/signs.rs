@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    fn said(protocol: &str, path: &str, description: &Value) -> Option<String> {
+    fn contradiction(protocol: &str, path: &str, description: &Value) -> Option<String> {
         match description_says(protocol, path, description)? {
             Evidence::Contradicts(finding) => Some(finding.text),
             Evidence::Confirms => None,
@@ -133,22 +133,32 @@ mod tests {
             })
         };
         let ag_ui = described(&["threadId", "runId", "messages"]);
-        let wrong = said("agent-api", "/agents/x", &ag_ui).expect("a problem");
+        let wrong = contradiction("agent-api", "/agents/x", &ag_ui).expect("a problem");
         assert!(wrong.contains("protocol = \"ag-ui\""), "{wrong}");
-        assert_eq!((said("ag-ui", "/agents/x", &ag_ui), said("agent-api", "/other", &ag_ui)), (None, None));
-        assert!(said("ag-ui", "/agents/x/", &described(&["jsonrpc", "method", "id"])).is_some());
-        assert_eq!(said("agent-api", "/agents/x", &described(&["question"])), None, "an agent of no known protocol");
+        assert_eq!(
+            (contradiction("ag-ui", "/agents/x", &ag_ui), contradiction("agent-api", "/other", &ag_ui)),
+            (None, None)
+        );
+        assert!(contradiction("ag-ui", "/agents/x/", &described(&["jsonrpc", "method", "id"])).is_some());
+        assert_eq!(
+            contradiction("agent-api", "/agents/x", &described(&["question"])),
+            None,
+            "an agent of no known protocol"
+        );
     }
 
     #[test]
     fn a_model_server_without_the_endpoint_of_a_protocol_is_recognized() {
         let vllm = json!({ "paths": { "/v1/chat/completions": {}, "/v1/completions": {}, "/v1/models": {} } });
-        let wrong = said("anthropic-messages", "/v1", &vllm).expect("a problem");
+        let wrong = contradiction("anthropic-messages", "/v1", &vllm).expect("a problem");
         assert!(wrong.contains("endpoints of chat-completions"), "{wrong}");
-        assert_eq!(said("chat-completions", "/v1", &vllm), None);
-        assert_eq!(said("chat-completions", "/v1/chat/completions", &vllm), None);
+        assert_eq!(contradiction("chat-completions", "/v1", &vllm), None);
+        assert_eq!(contradiction("chat-completions", "/v1/chat/completions", &vllm), None);
         let both = json!({ "paths": { "/v1/chat/completions": {}, "/v1/messages": {} } });
-        assert_eq!((said("anthropic-messages", "", &both), said("anthropic-messages", "/v1", &both)), (None, None));
-        assert_eq!(said("responses", "/v1", &json!({ "paths": {} })), None, "nothing is known");
+        assert_eq!(
+            (contradiction("anthropic-messages", "", &both), contradiction("anthropic-messages", "/v1", &both)),
+            (None, None)
+        );
+        assert_eq!(contradiction("responses", "/v1", &json!({ "paths": {} })), None, "nothing is known");
     }
 }

@@ -128,13 +128,13 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(data: &str) -> Pending {
+    fn pending_item(data: &str) -> Pending {
         Pending::parse(&serde_json::from_str(data).expect("JSON")).expect("an item")
     }
 
     #[test]
     fn an_approval_names_the_tool_its_arguments_and_the_answers() {
-        let item = asked(
+        let item = pending_item(
             r#"{"id":"a1","name":"send_mail","arguments":"{\"to\":\"ada\",\"lines\":\"one\\ntwo\",\"copies\":[1,2]}",
                 "interrupt":{"message":"Send it?","decisions":["accept","reject","edit"]}}"#,
         );
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_question_shows_its_words_once_and_its_form() {
-        let item = asked(
+        let item = pending_item(
             r#"{"id":"q1","name":"ask","arguments":"{\"message\":\"Which one?\"}","interrupt":{"kind":"input",
                 "message":"Which one?","response_schema":{"type":"string"}}}"#,
         );
@@ -156,7 +156,7 @@ mod tests {
             "waiting for an answer (ask)\n  Which one?\n  the answer has this form: {\"type\":\"string\"}\n  \
              answer: JSON of this form, or a text that fits it\n"
         );
-        let item = asked(
+        let item = pending_item(
             r#"{"id":"q1","name":"ask","arguments":"{\"message\":\"Which one?\",\"more\":1}",
             "interrupt":{"kind":"input","message":"Which one?"}}"#,
         );
@@ -164,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_cannot_hide_itself_from_the_terminal() {
-        let item = asked(r#"{"id":"a","name":"rm\u001b[2K","arguments":"{\"path\":\"/\\u202e\\r\"}"}"#);
+    fn control_characters_of_a_question_are_escaped() {
+        let item = pending_item(r#"{"id":"a","name":"rm\u001b[2K","arguments":"{\"path\":\"/\\u202e\\r\"}"}"#);
         let shown = question(&item, None);
         assert!(shown.contains("rm\\u{1b}[2K") && shown.contains("path: /\\u{202e}\\u{d}"), "{shown}");
     }

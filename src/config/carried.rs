@@ -115,7 +115,7 @@ fn check_questions(
             serves && answers && other.shared_sessions && route.shared_sessions
         })
     };
-    let asked = asked_by(&agent.upstream.capabilities);
+    let asked = pending_kinds(&agent.upstream.capabilities);
     let unanswered = |route: &Route, clients: &ClientCapabilities| -> Vec<&'static str> {
         let asked = asked.iter();
         let missing =
@@ -145,7 +145,7 @@ fn check_questions(
 }
 
 /// The kinds of items that the agent can leave open, with words for a message.
-fn asked_by(agent: &UpstreamCapabilities) -> Vec<(PendingKind, &'static str)> {
+fn pending_kinds(agent: &UpstreamCapabilities) -> Vec<(PendingKind, &'static str)> {
     let asks_approval = agent.asks.approval || !agent.decisions.is_empty();
     let all = [
         (asks_approval, PendingKind::Approval, "asks for approval"),

@@ -119,7 +119,7 @@ impl HeldTicket {
     /// Waits until it is the first one.
     async fn comes(&self) -> Result<(), Fault> {
         match (self.store.shared(), &self.ticket) {
-            (Some(shared), Some(ticket)) => shared.turn_comes(ticket).await.map_err(|error| store_fault(&error)),
+            (Some(shared), Some(ticket)) => shared.wait_for_turn(ticket).await.map_err(|error| store_fault(&error)),
             _ => Ok(()),
         }
     }

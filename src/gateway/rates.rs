@@ -14,7 +14,7 @@ pub(super) struct RouteRates(Vec<(Arc<Route>, Arc<Limiter>)>);
 impl RouteRates {
     /// The rate of a route, of which there is one however often the route is mounted. `running`: the rates in force
     /// until now.
-    pub(super) fn of(&mut self, route: &Arc<Route>, running: &Self) -> Option<Arc<Limiter>> {
+    pub(super) fn limiter(&mut self, route: &Arc<Route>, running: &Self) -> Option<Arc<Limiter>> {
         let rate = route.limits.rate?;
         if let Some((_, limiter)) = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, route)) {
             return Some(Arc::clone(limiter));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_stays_as_it_is() {
+    fn an_invalid_file_stays_unchanged() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("keys.toml");
         fs::write(&path, "keys = 1\n").expect("written");

@@ -431,7 +431,7 @@ impl Metrics {
     }
 
     /// Counts an answer. `route` is its path as configured, empty outside of all routes.
-    pub fn answered(&self, route: &Arc<str>, protocol: &'static str, status: u16, caller: Option<&Arc<str>>) {
+    pub fn count_request(&self, route: &Arc<str>, protocol: &'static str, status: u16, caller: Option<&Arc<str>>) {
         let caller = self.callers.label(caller);
         let labels = RequestLabels { route: Arc::clone(route), protocol, code: status, caller };
         self.requests.get_or_create(&labels).inc();
@@ -561,7 +561,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_written_in_both_formats() {
+    fn counters_are_written_in_both_formats() {
         let metrics = Metrics::new();
         let agent = metrics.agent("a \"b\"\\\n");
         let took = Duration::from_secs(3);

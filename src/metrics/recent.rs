@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_taken_once() {
+    fn counted_values_are_taken_once() {
         let recent = Recent::default();
         recent.run_ended("friday", "a2a", "failed", Some(Blame::Upstream), Duration::from_millis(10));
         recent.began_after("friday", "a2a", Duration::from_millis(10));

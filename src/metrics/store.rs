@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shared_store_counts_is_reported_under_names_of_the_house() {
+    fn counters_of_a_shared_store_have_the_usual_names() {
         let metrics = Metrics::new();
         metrics.store().share();
         metrics.store().wrote(70, Some(Duration::from_millis(4)));

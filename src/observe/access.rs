@@ -152,7 +152,7 @@ impl<'a> Line<'a> {
             bytes_in: parts.bytes_in,
             bytes_out: parts.bytes_out,
             duration_ms: millis(parts.took.unwrap_or_default()),
-            lost: losses::of(parts).collect(),
+            lost: losses::in_request(parts).collect(),
             turn: turn.map(|turn| TurnFields {
                 run: &turn.run,
                 agent: &turn.agent,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_turn_reports_what_became_of_it() {
+    fn a_request_without_a_turn_reports_its_result() {
         let outcome = |status, client_left| {
             let parts = RequestParts { status, client_left, ..RequestParts::default() };
             Line::new(&parts).outcome.to_owned()

@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn entries_are_lines_of_bounded_length_in_which_only_free_texts_are_masked() {
-        let masks = secrets::Masks::of(&["mallory", "credential_refused", "\"what\":\"", "/a/secret-path"]);
+        let masks = secrets::Masks::from_texts(&["mallory", "credential_refused", "\"what\":\"", "/a/secret-path"]);
         masks.enforce();
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit.jsonl");

@@ -40,7 +40,7 @@ pub(super) struct LossAt {
 
 /// The losses of a run: those of its turn, and those of the response to the request that began it. A response that only
 /// shows a run again, or another one's, has none that count.
-pub(super) fn of(parts: &RequestParts) -> impl Iterator<Item = LossAt> + '_ {
+pub(super) fn in_request(parts: &RequestParts) -> impl Iterator<Item = LossAt> + '_ {
     let at = |side| move |loss: &Loss| LossAt { side, loss: *loss };
     let turn = parts.turn.iter();
     turn.flat_map(move |turn| parts.losses.iter().map(at(Side::Client)).chain(turn.losses.iter().map(at(Side::Agent))))
@@ -54,7 +54,7 @@ pub(super) fn report(parts: &RequestParts, metrics: &Metrics) {
 
     let agent: Arc<str> = turn.agent.as_str().into();
     let (mut lost, mut changed) = (String::new(), String::new());
-    for LossAt { side, loss } in of(parts) {
+    for LossAt { side, loss } in in_request(parts) {
         metrics.content_lost(&ContentLost {
             agent: Arc::clone(&agent),
             protocol: parts.protocol,
@@ -91,17 +91,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_request_that_began_a_turn_reports_what_its_response_does_not_show() {
+    fn only_the_request_that_started_a_turn_reports_losses() {
         let mut client = Losses::new();
         client.lost(ContentKind::Reasoning, "this protocol has none");
         client.lost(ContentKind::Reasoning, "this protocol has none");
         let mut agent = Losses::new();
         agent.changed(ContentKind::Usage, "counted again");
         let mut parts = RequestParts { losses: client.as_slice().to_vec(), ..RequestParts::default() };
-        assert_eq!(of(&parts).count(), 0);
+        assert_eq!(in_request(&parts).count(), 0);
 
         parts.turn = Some(TurnPart { losses: agent.as_slice().to_vec(), ..TurnPart::default() });
-        let found = serde_json::to_value(of(&parts).collect::<Vec<_>>()).expect("JSON");
+        let found = serde_json::to_value(in_request(&parts).collect::<Vec<_>>()).expect("JSON");
         assert_eq!(
             found,
             serde_json::json!([

@@ -148,7 +148,7 @@ impl Observer {
     pub(super) fn ended(&self, mut parts: RequestParts) {
         let status = if parts.status == 0 { CLIENT_LEFT } else { parts.status };
         let route = parts.route.clone().unwrap_or_else(|| Arc::from(""));
-        self.metrics.answered(&route, parts.protocol, status, parts.caller.as_ref());
+        self.metrics.count_request(&route, parts.protocol, status, parts.caller.as_ref());
         losses::report(&parts, &self.metrics);
         if self.access.is_none() && self.otlp.is_none() {
             return;

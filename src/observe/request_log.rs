@@ -165,7 +165,7 @@ impl RequestLog {
     }
 
     /// Records the end of its answer, with its length in bytes. `complete` is false if the client disconnected before.
-    pub fn answered(&self, bytes: u64, complete: bool) {
+    pub fn record_end(&self, bytes: u64, complete: bool) {
         let took = self.started.elapsed();
         let mut parts = self.parts();
         parts.bytes_out += bytes;

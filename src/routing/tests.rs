@@ -65,7 +65,7 @@ fn check(table: &Table<usize>, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn the_most_specific_path_of_a_protocol_wins_whatever_the_order() {
+fn the_most_specific_path_wins_in_any_order() {
     let endpoints = [
         (Get, "/{tenant}/tasks"),
         (Get, "/tasks/{id}"),

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_an_address_are_limited_whatever_connections_they_are_on() {
+    fn streams_of_an_address_are_limited_over_all_connections() {
         let connections = connections(100, 100, "10.0.0.1");
         let admitted = |peer: &str| (0..10).filter_map(|_| connections.admit_stream(address(peer))).collect::<Vec<_>>();
         let held = admitted("192.0.2.1");

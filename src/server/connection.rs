@@ -257,7 +257,7 @@ impl Drop for TimedBody {
         self.clock.on_response_end(Instant::now());
         let is_whole = matches!(self.body.size(), BodySize::Sized(size) if self.sent >= size);
         if let Some(log) = &self.log {
-            log.answered(self.sent, self.is_complete || is_whole);
+            log.record_end(self.sent, self.is_complete || is_whole);
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) async fn expect(gateway: Arc<Gateway>, request: Request) -> Result<Re
     connection.clock.on_refusal(Instant::now());
     let mut response = handle::refuse(&gateway, request.head(), &refusal).into();
     request_log::end(&log, &mut response, *gateway.phase.borrow());
-    log.answered(0, true);
+    log.record_end(0, true);
     Err(response)
 }
 

@@ -67,7 +67,7 @@ pub(super) async fn answer(
         decoded
     } else {
         let parts = RequestParts::new(&gateway, route, params, request.head(), request.method().as_str())
-            .of(&request, &admitted.caller);
+            .with_request(&request, &admitted.caller);
         let decoded = parts.decode_within(bounds(&gateway, &request), route, &mut *exchange, &body);
         drop((body, reservation));
         decoded
@@ -116,8 +116,8 @@ async fn stream(
     let open = open_stream(gateway, route);
     let revoked = access::revoked(gateway, route, &admitted.caller, Some(&follower.run()));
     let steps = Steps::new(follower, exchange, out, route.heartbeat, open);
-    let mut steps = steps.until_revoked(revoked).noting_losses(request_log::of(request));
-    if resumes && steps.is_exhausted().await {
+    let mut steps = steps.until_revoked(revoked).noting_losses(request_log::get(request));
+    if resumes && steps.wait_exhausted().await {
         let mut response = builder(route, request.head(), &Head { status: 204, ..Head::default() }).finish();
         response.extensions_mut().insert(RunOf(run));
         return response;
@@ -166,7 +166,8 @@ pub(super) fn decode_message(
     caller: &Arc<callers::Caller>,
     (method, body): (&str, &[u8]),
 ) -> Result<(Call, Scope), Fault> {
-    let parts = RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method).of(request, caller);
+    let parts =
+        RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method).with_request(request, caller);
     parts.decode_within(Some(json_bounds(gateway)), &routed.route, exchange, body)
 }
 
@@ -183,7 +184,7 @@ pub(super) async fn decode_blocking(
 ) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
     let method = message.unwrap_or_else(|| request.method().as_str());
     let parts = RequestParts::new(gateway, &routed.route, &routed.params, request.head(), method)
-        .of(request, caller)
+        .with_request(request, caller)
         .into_owned();
     let bounds = if message.is_some() { Some(json_bounds(gateway)) } else { bounds(gateway, request) };
     let permit = gateway.bodies.decoder().await;
@@ -240,8 +241,8 @@ impl<'a> RequestParts<'a> {
     }
 
     /// The same request, of a caller that is known.
-    fn of(self, request: &HttpRequest, caller: &Arc<callers::Caller>) -> Self {
-        let log = request_log::of(request);
+    fn with_request(self, request: &HttpRequest, caller: &Arc<callers::Caller>) -> Self {
+        let log = request_log::get(request);
         let trace = request_log::trace_of(log.as_deref(), request.headers());
         Self { caller: Arc::clone(caller), log, trace, ..self }
     }
@@ -413,7 +414,7 @@ async fn read_body(
         clock.received(chunk.len(), Instant::now());
         body.extend_from_slice(&chunk);
     }
-    if let Some(log) = request_log::of(request) {
+    if let Some(log) = request_log::get(request) {
         log.received(body.len() as u64);
     }
     info_of(request).clock.on_body_end();

@@ -268,7 +268,7 @@ impl Control {
     /// Open connections and WebSockets.
     #[must_use]
     pub fn open(&self) -> (usize, usize) {
-        (self.0.connections.total(), self.0.sockets.taken())
+        (self.0.connections.total(), self.0.sockets.in_use())
     }
 }
 

@@ -99,7 +99,7 @@ fn is_id(id: &str) -> bool {
 }
 
 /// The log of a request. `None` only if it did not come through the listener.
-pub(super) fn of(request: &HttpRequest) -> Option<Arc<RequestLog>> {
+pub(super) fn get(request: &HttpRequest) -> Option<Arc<RequestLog>> {
     request.extensions().get::<Arc<RequestLog>>().cloned()
 }
 
@@ -111,14 +111,14 @@ pub(super) fn of_raw(request: &Request) -> Option<Arc<RequestLog>> {
 /// Notes where a request goes.
 /// `endpoint`: the path below the route, as its protocol names it; empty if the request was refused before.
 pub(super) fn note_route(request: &HttpRequest, route: &ServedRoute, endpoint: &'static str) {
-    if let Some(log) = of(request) {
+    if let Some(log) = get(request) {
         log.set_route(&route.scope.path, route.scope.protocol, endpoint);
     }
 }
 
 /// Notes who sent a request, if they proved it.
 pub(super) fn note_caller(request: &HttpRequest, caller: &Caller) {
-    if let Some(log) = of(request).filter(|_| caller.is_authenticated()) {
+    if let Some(log) = get(request).filter(|_| caller.is_authenticated()) {
         log.set_caller(&Arc::from(caller.name.as_str()));
     }
 }

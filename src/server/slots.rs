@@ -59,7 +59,7 @@ impl Slots {
     }
 
     /// The number of slots that are taken.
-    pub(super) fn taken(&self) -> usize {
+    pub(super) fn in_use(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 

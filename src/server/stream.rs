@@ -85,7 +85,7 @@ impl Steps {
 
     /// True if the run has ended or waits for its next turn, and has nothing more for this client. Waits for events that
     /// are being read or written only.
-    pub(super) async fn is_exhausted(&mut self) -> bool {
+    pub(super) async fn wait_exhausted(&mut self) -> bool {
         if !self.follower.is_at_rest() {
             return false;
         }

@@ -292,14 +292,14 @@ impl Connection {
         let answered = self.answer_one(incoming, revoked).await;
         if let Some(log) = self.log.take() {
             log.set_status(SWITCHING_PROTOCOLS);
-            log.answered(0, answered.is_ok());
+            log.record_end(0, answered.is_ok());
         }
         answered
     }
 
     /// Each request of the connection has a log of its own.
     fn begin_log(&mut self, bytes: usize) {
-        self.log = request_log::of(&self.request).map(|log| log.message(METHOD));
+        self.log = request_log::get(&self.request).map(|log| log.message(METHOD));
         if let Some(log) = &self.log {
             log.received(bytes as u64);
         }

@@ -105,20 +105,20 @@ fn level_down(amounts: &[u64], over: u64) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    fn lose(shares: &[(&str, u64)], over: u64) -> Vec<u64> {
+    fn lost_runs(shares: &[(&str, u64)], over: u64) -> Vec<u64> {
         let shares: Vec<(String, u64)> = shares.iter().map(|(owner, share)| ((*owner).to_owned(), *share)).collect();
         losses(&shares, over)
     }
 
     #[test]
     fn the_largest_owner_loses_first() {
-        assert_eq!(lose(&[("a", 60), ("b", 5)], 15), [15, 0]);
-        assert_eq!(lose(&[("a", 60), ("b", 50), ("c", 1)], 30), [20, 10, 0]);
-        assert_eq!(lose(&[("a", 3), ("b", 3)], 1).iter().sum::<u64>(), 1);
-        assert_eq!(lose(&[("a", 3), ("b", 3)], 100), [3, 3]);
-        assert_eq!(lose(&[("a", u64::MAX), ("b", u64::MAX)], 2), [1, 1]);
-        assert_eq!(lose(&[], 3), Vec::<u64>::new());
-        assert_eq!(lose(&[("a", 3)], 0), [0]);
+        assert_eq!(lost_runs(&[("a", 60), ("b", 5)], 15), [15, 0]);
+        assert_eq!(lost_runs(&[("a", 60), ("b", 50), ("c", 1)], 30), [20, 10, 0]);
+        assert_eq!(lost_runs(&[("a", 3), ("b", 3)], 1).iter().sum::<u64>(), 1);
+        assert_eq!(lost_runs(&[("a", 3), ("b", 3)], 100), [3, 3]);
+        assert_eq!(lost_runs(&[("a", u64::MAX), ("b", u64::MAX)], 2), [1, 1]);
+        assert_eq!(lost_runs(&[], 3), Vec::<u64>::new());
+        assert_eq!(lost_runs(&[("a", 3)], 0), [0]);
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_over_the_own_bound_loses_and_no_one_else() {
+    fn only_owners_over_their_bound_lose_runs() {
         let shares = [("ann/a", 40), ("ann/b", 10), ("bob", 60)].map(|(owner, share)| (owner.to_owned(), share));
         let bound_of = |principal: &str| if principal == "ann" { 30 } else { u64::MAX };
         let losses = own_losses(&shares, bound_of);

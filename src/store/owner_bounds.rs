@@ -38,7 +38,7 @@ impl OwnerBoundsOf {
 
     /// The bounds of a principal.
     #[must_use]
-    pub fn of(&self, principal: &str) -> OwnerBounds {
+    pub fn for_principal(&self, principal: &str) -> OwnerBounds {
         self.0.as_ref().map_or(OwnerBounds::NONE, |of| of(principal))
     }
 

@@ -38,7 +38,7 @@ pub struct Ticket {
     pub session: String,
     /// Smaller numbers come first. Never used twice in a session while it has a line.
     pub number: u64,
-    /// True if the line was empty. False: it may be the first one later ([`SharedStore::turn_comes`]).
+    /// True if the line was empty. False: it may be the first one later ([`SharedStore::wait_for_turn`]).
     pub is_first: bool,
 }
 
@@ -109,7 +109,7 @@ pub trait SharedStore: Send + Sync {
     fn is_continued(&self, run: RunId) -> StoreFuture<bool>;
 
     /// Resolves once this place is the first in the queue. [`StoreError::Fenced`]: the place was lost.
-    fn turn_comes(&self, ticket: &Ticket) -> StoreFuture<()>;
+    fn wait_for_turn(&self, ticket: &Ticket) -> StoreFuture<()>;
 
     /// Gives up a place in the queue, first or not. Takes effect after all writes that were called before it. If the
     /// storage is unreachable, the store does it later: the caller need not repeat the call.

@@ -60,7 +60,7 @@ mod tests {
         Pending::parse(&Json::parse(&data).expect("JSON")).expect("an item")
     }
 
-    fn said(item: &Pending, text: &str) -> String {
+    fn render_answer(item: &Pending, text: &str) -> String {
         match read(item, text) {
             AnswerBody::Decided { decision, arguments, text, .. } => {
                 format!("{} {} {}", decision.as_str(), arguments.unwrap_or_default(), text.unwrap_or_default())
@@ -83,16 +83,16 @@ mod tests {
             ("done already", "respond  done already"),
             ("cancel", "cancel  "),
         ] {
-            assert_eq!(said(&approval, text), expected, "{text}");
+            assert_eq!(render_answer(&approval, text), expected, "{text}");
         }
 
         let question = item("input", r#"["respond"]"#);
         assert_eq!(
-            (said(&question, "no"), said(&question, "edit it")),
+            (render_answer(&question, "no"), render_answer(&question, "edit it")),
             ("respond  no".into(), "respond  edit it".into())
         );
-        assert_eq!(said(&item("auth", "[]"), "yes"), "accept  ");
+        assert_eq!(render_answer(&item("auth", "[]"), "yes"), "accept  ");
         let tool = Pending { kind: PendingKind::Tool, ..item("approval", "[]") };
-        assert_eq!(said(&tool, "yes"), "output yes");
+        assert_eq!(render_answer(&tool, "yes"), "output yes");
     }
 }

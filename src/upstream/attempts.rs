@@ -44,14 +44,14 @@ pub struct Retry {
 impl Attempts {
     /// There is a place for the turn at this endpoint. `None`: the agent is in this process.
     pub fn placed(&self, endpoint: Option<&str>) {
-        let mut noted = self.noted();
+        let mut noted = self.lock_log();
         noted.endpoint = endpoint.map(str::to_owned);
         noted.placed_at.get_or_insert_with(Instant::now);
     }
 
     /// A request is sent again.
     pub fn retried(&self, reason: impl Into<String>) {
-        let mut noted = self.noted();
+        let mut noted = self.lock_log();
         noted.retries += 1;
         if noted.first_retries.len() < MAX_RETRIES {
             let retry = Retry { at: clock::now(), endpoint: noted.endpoint.clone(), reason: reason.into() };
@@ -62,10 +62,10 @@ impl Attempts {
     /// All notes so far.
     #[must_use]
     pub fn take(&self) -> AttemptLog {
-        std::mem::take(&mut self.noted())
+        std::mem::take(&mut self.lock_log())
     }
 
-    fn noted(&self) -> MutexGuard<'_, AttemptLog> {
+    fn lock_log(&self) -> MutexGuard<'_, AttemptLog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

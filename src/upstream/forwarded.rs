@@ -48,7 +48,7 @@ impl ForwardedHeaders {
     }
 
     /// The values of these names.
-    pub(super) fn of<'a>(&'a self, names: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub(super) fn matching<'a>(&'a self, names: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
         let is_wanted = |name: &str| names.iter().any(|wanted| wanted == name);
         self.headers.iter().filter(move |(name, _)| is_wanted(name)).map(|(name, value)| (&**name, value.as_str()))
     }
@@ -79,10 +79,12 @@ mod tests {
         let read = forwarded.read(request.into_iter());
         let of = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            read.of(&names).map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+            read.matching(&names).map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
         };
         assert_eq!(of(&["x-request-id"]), ["x-request-id=1", "x-request-id=2"]);
         assert_eq!(of(&["x-team", "cookie"]), ["x-team=blue"]);
-        assert!(ForwardedHeaders::default().read(request.into_iter()).of(&["cookie".to_owned()]).next().is_none());
+        assert!(
+            ForwardedHeaders::default().read(request.into_iter()).matching(&["cookie".to_owned()]).next().is_none()
+        );
     }
 }

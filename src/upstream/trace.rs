@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn both_headers_are_taken_as_they_are() {
+    fn both_headers_are_passed_on_unchanged() {
         assert_eq!(read(&[("traceparent", PARENT)]), Some((PARENT.to_owned(), None)));
         assert_eq!(
             read(&[("TraceParent", PARENT), ("tracestate", "a=1,b=x y"), ("x", "y"), ("tracestate", "c=3")]),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_trace_is_dropped_and_its_state_with_it() {
+    fn an_invalid_trace_is_dropped_with_its_state() {
         let good = |parent: &str| read(&[("traceparent", parent), ("tracestate", "a=1")]).is_some();
         assert!(good(PARENT));
         assert!(good(&PARENT.replacen("00", "cc", 1)), "a version to come");

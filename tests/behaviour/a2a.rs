@@ -174,7 +174,7 @@ async fn a_follow_up_that_fails_upstream_leaves_the_task_waiting() {
 }
 
 #[tokio::test]
-async fn subscribers_see_nothing_of_a_turn_that_failed_upstream() {
+async fn subscribers_do_not_see_a_failed_attempt() {
     let upstream = asking_then(unavailable());
     let gateway = before(&upstream.url("/process")).await;
     let interrupted = send(&gateway, &message("m1", "hi")).await.json();

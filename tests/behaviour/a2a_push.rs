@@ -229,7 +229,7 @@ async fn a_task_that_a_crash_ended_is_reported_after_the_restart() {
 }
 
 #[tokio::test]
-async fn what_a_crash_kept_from_a_receiver_comes_after_the_restart() {
+async fn notifications_lost_in_a_crash_arrive_after_the_restart() {
     for (first, state, expected) in [
         (text_reply(&["one"]), "COMPLETED", &["task SUBMITTED", "WORKING", "one", "COMPLETED"][..]),
         (approval_request("ask"), "INPUT_REQUIRED", &["task SUBMITTED", "WORKING", "INPUT_REQUIRED"]),

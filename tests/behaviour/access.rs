@@ -37,7 +37,7 @@ async fn raw(gateway: &Gateway, bytes: &str) -> Response {
 }
 
 #[tokio::test]
-async fn without_a_key_no_body_is_asked_for_on_any_protocol() {
+async fn a_request_without_a_key_gets_no_continue() {
     let folder = tempfile::tempdir().expect("a folder");
     let key = new_key(folder.path()).text;
     let gateway = gateway(folder.path(), "[auth]\nkeys = \"keys.toml\"", "").await;

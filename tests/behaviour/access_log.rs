@@ -114,7 +114,7 @@ async fn lines_for_people_have_the_same_facts() {
 }
 
 #[tokio::test]
-async fn a_line_has_the_endpoint_the_waits_and_what_was_sent_again() {
+async fn a_line_has_the_endpoint_the_waits_and_the_retries() {
     let unavailable = Reply::complete(503, &[("retry-after", "0")], "starting");
     let upstream = Upstream::in_order([unavailable.clone(), unavailable, text_reply(&["hi"])]);
     let (folder, process) = process(&upstream, "access_log = { path = \"access.jsonl\" }");

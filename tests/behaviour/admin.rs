@@ -34,7 +34,7 @@ fn audit(folder: &tempfile::TempDir) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn operators_see_what_is_under_way_and_can_stop_it() {
+async fn operators_see_active_runs_and_can_stop_them() {
     let upstream = Upstream::always(text_reply_then_hang(&["hi"]));
     let (folder, process) = process(&upstream, "console = false\ntexts = \"none\"");
     let body = user_turn("a private question");

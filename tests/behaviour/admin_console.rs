@@ -89,7 +89,7 @@ fn new_key(folder: &Path, caller: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_role_may_do_what_it_says_and_nothing_else() {
+async fn a_role_has_only_its_rights() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let stand = Stand::new(&upstream, "");
     let (vera, ada) = (stand.key_of("vera").await, stand.key_of("ada").await);
@@ -150,7 +150,7 @@ async fn only_keys_with_a_role_sign_in_and_guesses_are_slowed_down() {
 }
 
 #[tokio::test]
-async fn a_decision_is_taken_once_and_the_agent_goes_on() {
+async fn a_decision_is_accepted_once_and_the_agent_continues() {
     let upstream = Upstream::in_order([approval_request("ask-1"), text_reply(&["done"])]);
     let stand = Stand::new(&upstream, "");
     let bearer = stand.bearer(KEY).await;
@@ -196,7 +196,7 @@ async fn a_decision_is_taken_once_and_the_agent_goes_on() {
 }
 
 #[tokio::test]
-async fn a_run_shows_how_far_what_is_sent_to_its_receivers_is() {
+async fn a_run_shows_the_progress_of_its_notifications() {
     let upstream = Upstream::always(text_reply(&["one", "two"]));
     let receiver = Upstream::always(Reply::complete(503, &[], ""));
     let route = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a\"\nagents = [\"friday\"]\n\
@@ -337,7 +337,7 @@ async fn the_page_is_served_with_a_policy_and_only_when_it_has_changed() {
 }
 
 #[tokio::test]
-async fn a_list_has_pages_and_names_what_it_cannot_read() {
+async fn a_list_has_pages_and_names_unreadable_runs() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let stand = Stand::new(&upstream, "");
     let bearer = stand.bearer(KEY).await;

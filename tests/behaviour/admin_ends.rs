@@ -105,7 +105,7 @@ async fn streams_end_when_a_reload_changes_the_rights_of_their_reader() {
 }
 
 #[tokio::test]
-async fn what_waits_to_be_read_is_not_sent_after_a_sign_out() {
+async fn queued_events_are_not_sent_after_a_sign_out() {
     let word = "private ".repeat(1 << 16);
     let upstream = Upstream::always(text_reply(&[word.as_str(); 16]));
     let stand = Stand::new(&upstream, "");

@@ -89,7 +89,7 @@ async fn runs_that_ended_are_in_both_windows_by_agent_and_protocol() {
 }
 
 #[tokio::test]
-async fn an_agent_is_shown_with_what_it_did_lately_and_its_last_fault() {
+async fn an_agent_is_shown_with_recent_runs_and_its_last_error() {
     let upstream = Upstream::in_order([text_reply(&["hi"]), Reply::complete(503, &[], "down")]);
     let (_folder, process) = process(&upstream, "");
     let bearer = format!("Bearer {KEY}");

@@ -103,7 +103,7 @@ fn id_of(run: &Value) -> String {
 }
 
 #[tokio::test]
-async fn every_protocol_answers_and_a_conversation_goes_on_over_another_one() {
+async fn a_conversation_continues_over_another_protocol() {
     let stand = Stand::new("", "auth = \"none\"");
     let bearer = stand.bearer(KEY).await;
     let mut runs: Vec<String> = Vec::new();
@@ -129,7 +129,7 @@ async fn every_protocol_answers_and_a_conversation_goes_on_over_another_one() {
 }
 
 #[tokio::test]
-async fn a_route_with_sessions_of_its_own_begins_a_conversation_and_goes_on_with_it() {
+async fn a_route_with_own_sessions_keeps_its_conversation() {
     let stand = Stand::new("", "auth = \"none\"\nshared_sessions = false");
     let bearer = stand.bearer(KEY).await;
     let mut runs: Vec<String> = Vec::new();
@@ -149,7 +149,7 @@ async fn a_route_with_sessions_of_its_own_begins_a_conversation_and_goes_on_with
 }
 
 #[tokio::test]
-async fn only_those_who_may_act_send_requests_and_no_client_has_what_they_make() {
+async fn only_operators_send_requests_and_clients_cannot_see_them() {
     let stand = Stand::new("", "");
     let (view, act) = (stand.bearer_of("vera").await, stand.bearer_of("ada").await);
     let sample = stand.sample(&act, "agent-api", "mine", &[]).await;

@@ -81,7 +81,7 @@ async fn begin_of(stream: &mut Exchange, length: usize) -> String {
 }
 
 #[tokio::test]
-async fn the_prism_of_every_script_is_what_a_client_of_each_protocol_got() {
+async fn the_prism_shows_the_frames_of_each_client() {
     let stand = Stand::new("", "auth = \"none\"");
     let bearer = stand.bearer(KEY).await;
     let mut differ = Vec::new();
@@ -105,7 +105,7 @@ async fn the_prism_of_every_script_is_what_a_client_of_each_protocol_got() {
 }
 
 #[tokio::test]
-async fn what_a_client_sent_is_repeated_as_it_sent_it() {
+async fn the_request_of_a_client_is_repeated_unchanged() {
     let stand = Stand::new("", "auth = \"none\"");
     let bearer = stand.bearer(KEY).await;
     let mut sample = stand.sample(&bearer, "a2a", "look at this", &[]).await;

@@ -115,7 +115,7 @@ async fn every_event_of_an_agent_of_this_protocol_reaches_its_client_unchanged()
 }
 
 #[tokio::test]
-async fn what_a_client_sends_reaches_an_agent_of_this_protocol() {
+async fn every_field_of_a_client_reaches_an_agent_of_this_protocol() {
     let upstream = Upstream::with_handler(|_| {
         Reply::frames([
             json!({ "type": "RUN_STARTED", "threadId": "t", "runId": "r" }).to_string(),
@@ -189,7 +189,7 @@ async fn an_interrupt_is_answered_once() {
 }
 
 #[tokio::test]
-async fn a_thread_goes_on_and_begins_again_when_its_history_is_another() {
+async fn a_thread_restarts_with_another_history() {
     let gateway = Gateway::start(&format!("{DEMO}{ROUTE}")).await;
     let mut messages = vec![user("u1", "hello")];
     let first = run(&gateway, &input("t", "r1", json!(messages))).await;

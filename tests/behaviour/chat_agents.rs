@@ -176,7 +176,7 @@ async fn a_refusal_is_answered_in_the_clients_protocol() {
 }
 
 #[tokio::test]
-async fn what_a_broken_server_said_stands_and_the_run_fails() {
+async fn text_of_a_broken_server_is_kept_and_the_run_fails() {
     let begun = || Reply::events().frame(&chunk(&json!({ "content": "half" }), None));
     let ends = [
         ("the connection is closed", begun().close()),

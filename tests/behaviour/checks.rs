@@ -112,7 +112,7 @@ async fn of_two_mistakes_the_first_is_reported_and_the_body_is_never_asked_for()
 }
 
 #[tokio::test]
-async fn a_request_without_mistakes_is_asked_for_its_body_once() {
+async fn a_valid_request_gets_one_continue() {
     let gateway = gateway("").await;
     let body = user_turn("echo hi").to_string();
     let head = format!(

@@ -49,7 +49,7 @@ fn ids(turn: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_connector_is_given_where_the_history_stands_and_each_message_has_one_id() {
+async fn a_connector_gets_the_history_with_stable_ids() {
     let upstream = Upstream::in_order([says("one"), says("two"), says("three")]);
     let gateway = Gateway::start(&agent(&upstream, "history = \"gateway\"", "message_ids = true")).await;
     gateway.run_turn("doll", &user_turn_in("s", "first")).await.expect_completed();
@@ -79,7 +79,7 @@ async fn a_connector_is_given_where_the_history_stands_and_each_message_has_one_
 }
 
 #[tokio::test]
-async fn an_agent_that_keeps_its_history_gets_what_is_new_and_no_ids() {
+async fn an_agent_with_memory_gets_only_new_messages() {
     let upstream = Upstream::in_order([says("one"), says("two")]);
     let gateway = Gateway::start(&agent(&upstream, "", "")).await;
     for text in ["first", "second"] {
@@ -152,7 +152,7 @@ async fn an_agent_that_has_forgotten_a_session_is_sent_its_history_once() {
 }
 
 #[tokio::test]
-async fn an_agent_that_refuses_the_history_too_is_not_asked_for_ever() {
+async fn retries_with_the_history_are_limited() {
     let upstream = Upstream::in_order([says("one"), Reply::complete(404, &[], "no")]);
     let gateway = Gateway::start(&agent(&upstream, "", "")).await;
     gateway.run_turn("doll", &user_turn_in("s", "first")).await.expect_completed();

@@ -102,7 +102,7 @@ async fn every_protocol_says_503_in_its_own_words_while_an_agent_drains() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_or_waits_for_an_answer_goes_on() {
+async fn active_and_waiting_runs_continue_during_a_drain() {
     let upstream =
         Upstream::in_order([approval_request("ask-1"), text_reply_until(&["slow"], "end"), text_reply(&["done"])]);
     let stand = Stand::new(&agent("friday", &upstream.url("/process"), "", ""));
@@ -140,7 +140,7 @@ async fn what_is_under_way_or_waits_for_an_answer_goes_on() {
 }
 
 #[tokio::test]
-async fn a_reload_keeps_what_drains_and_forgets_what_it_removes() {
+async fn a_reload_keeps_draining_agents_and_drops_removed_ones() {
     let friday = |upstream: &Upstream, path: &str| agent("friday", &upstream.url(path), "", "");
     let upstream = Upstream::always(text_reply(&["hi"]));
     let stand = Stand::new(&friday(&upstream, "/process"));

@@ -400,7 +400,7 @@ async fn an_agent_that_dies_at_any_byte_fails_its_run() {
 }
 
 #[tokio::test]
-async fn chunk_boundaries_do_not_change_what_the_client_sees() {
+async fn chunk_boundaries_do_not_change_the_response() {
     let full = include_bytes!("../transcripts/agentscope/agentscope-parallel.sse");
     let upstream = Upstream::with_handler(move |request| {
         let size = last_input_text(&request.json()).parse().expect("a size");

@@ -259,7 +259,7 @@ async fn the_host_of_a_request_is_checked_and_heads_of_http1_are_malformed() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_is_asked_for_its_body_if_its_head_is_accepted() {
+async fn an_accepted_head_gets_a_continue() {
     let setup = set_up("", DEMO).await;
     let connection = setup.connect().await;
     let expects = [JSON, &[("expect", "100-continue")]].concat();

@@ -55,7 +55,7 @@ async fn a_key_lets_its_caller_in_over_every_protocol() {
 }
 
 #[tokio::test]
-async fn whatever_is_wrong_with_a_key_the_answer_is_the_same() {
+async fn every_invalid_key_gets_the_same_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let good = new_key(folder.path(), "ann", None).text;
     let expired = new_key(folder.path(), "ann", Some(now() - 1)).text;
@@ -116,7 +116,7 @@ async fn many_wrong_keys_slow_down_their_address_but_not_valid_keys() {
 }
 
 #[tokio::test]
-async fn callers_may_use_only_what_their_table_lists() {
+async fn callers_have_only_the_listed_rights() {
     let folder = tempfile::tempdir().expect("a folder");
     let [ann, bob, eve] = ["ann", "bob", "eve"].map(|caller| new_key(folder.path(), caller, None).text);
     let gateway = gateway(
@@ -206,7 +206,7 @@ async fn routes_without_authentication_stay_open_and_ignore_credentials() {
 }
 
 #[tokio::test]
-async fn what_one_caller_made_does_not_exist_for_another_in_any_store() {
+async fn runs_of_a_caller_are_invisible_to_others_in_every_store() {
     for store in ["[store]\nkind = \"memory\"\n", "[store]\nkind = \"sqlite\"\npath = \"il.db\"\n"] {
         let folder = tempfile::tempdir().expect("a folder");
         let [ann, bob] = ["ann", "bob"].map(|caller| new_key(folder.path(), caller, None).text);

@@ -57,7 +57,7 @@ async fn a_document_is_fetched_once_for_all_turns() {
 }
 
 #[tokio::test]
-async fn that_there_is_none_is_remembered_and_a_failure_is_not() {
+async fn an_absence_is_cached_and_a_failure_is_not() {
     let refusal = |status| Reply::complete(status, &[], "");
     let fixture = Fixture::new(vec![refusal(404), document("late", &[])], "").await;
     for _ in 0..2 {

@@ -51,7 +51,7 @@ fn by_client() -> Value {
 }
 
 #[tokio::test]
-async fn what_a_run_loses_stands_in_the_access_log() {
+async fn losses_are_in_the_access_log() {
     let upstream = forgetful();
     let gateway = gateway(&upstream).await;
     let answered = gateway.post("/agents/doll/process", &user_turn("hi")).await;
@@ -121,7 +121,7 @@ fn lost_lines(folder: &Path) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_a_run_loses_is_one_line_of_the_log_and_is_counted() {
+async fn losses_are_one_log_line_and_counted() {
     let upstream = eventful();
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!(
@@ -172,7 +172,7 @@ async fn what_a_run_loses_is_one_line_of_the_log_and_is_counted() {
 }
 
 #[tokio::test]
-async fn an_agent_whose_protocol_has_no_place_for_a_history_goes_on_from_its_own() {
+async fn an_agent_without_history_uses_its_own_memory() {
     let upstream = Upstream::always(Reply::frames([json!({ "text": "well", "end": "completed" }).to_string()]));
     let gateway = Gateway::with_config(&format!(
         "[store]\nkind = \"memory\"\n\

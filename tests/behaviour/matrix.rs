@@ -200,7 +200,7 @@ async fn answers(gateway: &Gateway, client: Protocol, session: &str, decision: D
 }
 
 #[tokio::test]
-async fn whatever_a_client_and_an_agent_both_carry_passes_between_them() {
+async fn content_that_both_sides_support_passes() {
     let behind = Gateway::with_config(&format!("{MEMORY}{DEMO}{ROUTES}")).await;
     for kind in AGENTS {
         let agent_side = agent_capabilities(kind);

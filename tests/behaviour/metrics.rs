@@ -41,7 +41,7 @@ async fn turn(process: &Process, agent: &str) {
 }
 
 #[tokio::test]
-async fn counters_report_exactly_what_has_happened() {
+async fn counters_are_exact() {
     let (good, bad) = (Upstream::always(text_reply(&["hi"])), Upstream::always(Reply::complete(500, &[], "no")));
     let (_folder, process) = process(&good, &bad);
     for _ in 0..3 {

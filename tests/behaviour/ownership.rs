@@ -443,17 +443,17 @@ async fn assert_lists_are_empty_of_runs(anns: &Anns, other: &Gateway, base: &str
 }
 
 #[tokio::test]
-async fn what_is_anothers_does_not_exist_in_memory() {
+async fn runs_of_others_are_invisible_in_memory() {
     test_ownership("kind = \"memory\"", false, 0).await;
 }
 
 #[tokio::test]
-async fn what_is_anothers_does_not_exist_in_a_file() {
+async fn runs_of_others_are_invisible_in_a_file() {
     test_ownership("kind = \"sqlite\"\npath = \"runs.db\"", false, 1).await;
 }
 
 #[tokio::test]
-async fn what_is_anothers_does_not_exist_after_a_restart() {
+async fn runs_of_others_are_invisible_after_a_restart() {
     test_ownership("kind = \"sqlite\"\npath = \"runs.db\"", true, 4).await;
 }
 

@@ -245,7 +245,7 @@ async fn the_turns_of_a_session_go_to_the_endpoint_that_remembers_it() {
 }
 
 #[tokio::test]
-async fn a_session_whose_home_is_away_goes_on_elsewhere_with_its_history() {
+async fn a_session_moves_with_its_history_if_its_server_is_out() {
     let (one, other) = (Remembering::new(), Remembering::new());
     let gateway = Gateway::start(&pool(&[one.url(), other.url()], "")).await;
     for text in ["one", "two"] {

@@ -118,7 +118,7 @@ async fn wait_for_status(gateway: &Gateway, run: &str, what: &str, status: &str)
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_the_middle_stops_its_run_unless_the_route_lets_it_go_on() {
+async fn a_disconnect_cancels_the_run_unless_the_route_detaches() {
     for client in ALL_PROTOCOLS {
         let gateway = Gateway::with_config(&format!("{MEMORY}{SLOW}{ROUTES}")).await;
         drop(begin(&gateway, client, "s", "long 60 20").await);
@@ -209,7 +209,7 @@ async fn an_agent_that_falls_silent_is_a_failure_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_asked_too_often_is_reported_with_the_time_to_wait() {
+async fn a_rate_limited_agent_is_reported_with_retry_after() {
     let limited = Reply::complete(429, &[("retry-after", "7"), ("content-type", "text/plain")], "slow down");
     let upstream = Upstream::always(limited);
     let agent = agent("demo", &upstream.url("/process"), "", "retries = 0");

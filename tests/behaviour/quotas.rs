@@ -285,7 +285,7 @@ async fn a_turn_that_waited_is_judged_by_the_rights_its_caller_has_by_then() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_not_the_callers_is_refused_and_one_that_is_none_is_unknown() {
+async fn a_forbidden_agent_is_refused_and_an_unknown_one_not_found() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let folder = folder();
     write_keys(folder.path(), &["ann", "bob"]);

@@ -39,7 +39,7 @@ fn words(protocol: Protocol) -> &'static str {
 }
 
 #[tokio::test]
-async fn the_rate_of_a_caller_is_one_over_all_protocols_and_each_says_so_in_its_words() {
+async fn the_rate_of_a_caller_is_shared_by_all_protocols() {
     let folder = folder();
     let gateway = gateway(folder.path(), "rate = \"2/m\", burst = 1", &format!("{DEMO}{ROUTES}")).await;
     let (ann, bob) = (gateway.as_caller("ann"), gateway.as_caller("bob"));
@@ -127,7 +127,7 @@ fn write_config(folder: &Path, upstream: &Upstream, rate: (&str, u32), route: &s
 }
 
 #[tokio::test]
-async fn a_reload_goes_on_counting_what_it_does_not_change() {
+async fn a_reload_keeps_unchanged_counters() {
     // Three tokens a run.
     let (folder, upstream) = (folder(), Upstream::always(text_reply(&["hi"])));
     write_keys(folder.path(), &["ann", "bob"]);

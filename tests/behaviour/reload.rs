@@ -91,7 +91,7 @@ async fn a_wrong_file_changes_nothing_and_says_where_it_is_wrong() {
 }
 
 #[tokio::test]
-async fn what_needs_a_restart_is_named_and_the_rest_taken() {
+async fn settings_that_need_a_restart_are_named() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let (folder, process) = start(&[agent("friday", &upstream.url("/process"), "", "")]);
     let path = folder.path().join("gateway.toml");

@@ -150,7 +150,7 @@ impl Client {
 }
 
 #[tokio::test]
-async fn a_client_without_a_name_begins_a_session_with_what_it_says_was_said() {
+async fn a_client_without_a_session_starts_one_with_its_history() {
     let upstream = echo();
     let gateway = start(&doll(&upstream, "history = \"gateway\"", "message_ids = true")).await;
     let mut client = Client::new("doll", None)
@@ -176,7 +176,7 @@ async fn a_client_without_a_name_begins_a_session_with_what_it_says_was_said() {
 }
 
 #[tokio::test]
-async fn an_agent_that_remembers_gets_only_what_is_new() {
+async fn an_agent_with_memory_gets_only_the_new_messages() {
     let upstream = echo();
     let gateway = start(&doll(&upstream, "", "")).await;
     let mut client = Client::new("doll", Some("s")).having(&[user("one"), assistant("two")], "two");
@@ -211,7 +211,7 @@ async fn an_agent_that_remembers_gets_only_what_is_new() {
 }
 
 #[tokio::test]
-async fn a_session_that_begins_again_has_what_its_client_sends() {
+async fn a_restarted_session_has_the_history_of_its_client() {
     let upstream = echo();
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!("[store]\nkind = \"sqlite\"\npath = \"runs.db\"\n{}{ROUTES}", doll(&upstream, "", ""));
@@ -370,7 +370,7 @@ async fn after_a_failure_the_agent_gets_the_history_again() {
 }
 
 #[tokio::test]
-async fn words_answer_what_is_open_and_are_words_otherwise() {
+async fn a_text_answers_the_open_item_or_is_input() {
     let gateway = start(DEMO).await;
     let mut client = Client::new("demo", None);
     let asked = client.text(&gateway, "approval").await;
@@ -457,7 +457,7 @@ async fn a_client_that_sends_all_of_it_is_not_cut_to_the_limit_of_the_gateway() 
 }
 
 #[tokio::test]
-async fn a_branch_of_a_conversation_has_what_its_client_said_before_it() {
+async fn a_branch_of_a_conversation_keeps_its_history() {
     let upstream = echo();
     let gateway = start(&doll(&upstream, "history = \"gateway\"", "")).await;
     let mut client = Client::new("doll", Some("s")).having(&[user("one"), assistant("two")], "two");
@@ -496,7 +496,7 @@ async fn another_user_of_the_same_name_has_another_session() {
 }
 
 #[tokio::test]
-async fn an_agent_without_a_place_for_a_history_gets_what_is_new() {
+async fn an_agent_without_history_gets_the_new_messages() {
     let upstream = echo();
     let gateway = start(&doll(&upstream, "", "history = \"only\"")).await;
     let mut client = Client::new("doll", Some("s")).having(&[user("one"), assistant("two")], "two");
@@ -539,7 +539,7 @@ async fn a_session_whose_name_is_no_name_is_refused() {
 }
 
 #[tokio::test]
-async fn what_the_client_says_was_said_survives_a_crash_from_the_first_delta_on() {
+async fn the_history_of_a_client_survives_a_crash() {
     let hangs = Reply::events().frame(&json!({ "text": "th" }).to_string()).hang();
     let upstream = Upstream::in_order([hangs, says("well"), says("again")]);
     let folder = tempfile::tempdir().expect("a folder");

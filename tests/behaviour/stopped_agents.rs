@@ -82,7 +82,7 @@ async fn a_silent_agent_holds_up_no_later_turn() {
 }
 
 #[tokio::test]
-async fn what_comes_of_asking_an_agent_to_stop_is_counted() {
+async fn results_of_stop_requests_are_counted() {
     let mut stops = 0;
     let upstream = Upstream::with_handler(move |request| {
         if request.path != "/stop" {

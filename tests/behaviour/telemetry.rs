@@ -166,7 +166,7 @@ async fn failures_retries_and_waits_are_in_the_spans() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_in_the_protocol_says_so() {
+async fn a_waiting_run_is_marked_in_its_span() {
     let upstream = Upstream::in_order([approval_request("ask_1"), text_reply(&["done"])]);
     let collector = http_collector();
     let observe = format!("[observe]\ntraces = {{ endpoint = \"{}\" }}\n", collector.url(""));
@@ -403,7 +403,7 @@ async fn ask_process(process: &Process, text: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn collectors_that_refuse_lose_what_they_were_to_get_and_no_stream_does() {
+async fn refusing_collectors_lose_their_data_and_no_stream() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let http = |reply: Reply| Upstream::with_handler(move |_: &ReceivedRequest| reply.clone());
     let redirect = Reply::complete(307, &[("location", "http://127.0.0.1:1/")], b"");

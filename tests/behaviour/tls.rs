@@ -79,7 +79,7 @@ async fn older_versions_are_refused() {
 }
 
 #[tokio::test]
-async fn a_replaced_certificate_is_used_by_new_connections_and_open_ones_go_on() {
+async fn a_replaced_certificate_applies_to_new_connections() {
     let (folder, authority) = folder();
     let gateway = start(folder.path(), "", "").await;
     let client = client(&authority, None, &VERSIONS);
@@ -104,7 +104,7 @@ async fn a_replaced_certificate_is_used_by_new_connections_and_open_ones_go_on()
 }
 
 #[test]
-fn files_that_do_not_fit_keep_what_was_in_force() {
+fn mismatched_files_keep_the_active_certificate() {
     let (folder, authority) = folder();
     let path = folder.path();
     std::fs::write(path.join("ca.pem"), authority.pem()).expect("a file");
@@ -223,7 +223,7 @@ async fn who_does_not_shake_hands_is_closed() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_disconnected_and_beyond_the_limit_no_one_is_answered() {
+async fn a_stalled_client_is_disconnected_and_the_limit_refuses_others() {
     let (folder, authority) = folder();
     let server = "timeouts = { write = \"400ms\" }\nlimits = { connections = 1 }";
     let gateway = start(folder.path(), "", server).await;

@@ -58,7 +58,7 @@ async fn a_token_lets_its_caller_in_over_every_protocol() {
 }
 
 #[tokio::test]
-async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
+async fn every_invalid_token_gets_the_same_answer() {
     let issuer = Issuer::start().await;
     let gateway = gateway(&issuer, "").await;
     let good = issuer.token("ann");
@@ -122,7 +122,7 @@ async fn callers_of_other_issuers_and_names_are_others() {
 }
 
 #[tokio::test]
-async fn scopes_choose_what_a_caller_may_use() {
+async fn scopes_select_the_rights_of_a_caller() {
     let issuer = Issuer::start().await;
     let callers = "[callers.default]\nagents = []\n[callers.runners]\nscopes = [\"run\", \"read\"]\nagents = [\"demo\"]\n\
                    [callers.ann]\nagents = [\"demo\"]\nprotocols = [\"responses\"]\n";
@@ -146,7 +146,7 @@ async fn scopes_choose_what_a_caller_may_use() {
 }
 
 #[tokio::test]
-async fn an_issuer_that_cannot_be_read_lets_no_one_in() {
+async fn an_unreachable_issuer_authenticates_no_caller() {
     for answers in [Answers::Failing, Answers::Elsewhere, Answers::TooMuch, Answers::Html, Answers::Never] {
         let issuer = Issuer::start().await;
         issuer.answer(answers);
@@ -166,7 +166,7 @@ async fn an_issuer_that_cannot_be_read_lets_no_one_in() {
 }
 
 #[tokio::test]
-async fn keys_count_while_the_issuer_is_gone_and_unknown_ones_are_asked_for_once() {
+async fn keys_survive_an_outage_and_unknown_ones_cause_one_request() {
     let issuer = Issuer::start().await;
     let gateway = gateway(&issuer, "").await;
     assert_eq!(with_token(&gateway, READS[0], &issuer.token("ann")).await.status, 200);

@@ -88,7 +88,7 @@ async fn only_the_authorities_of_the_agent_are_trusted() {
 }
 
 #[tokio::test]
-async fn the_gateway_shows_its_certificate_to_the_agent_and_to_no_one_else() {
+async fn the_client_certificate_is_sent_only_to_the_agent() {
     let (files, upstream, elsewhere) = (Files::new(), complete_agent(), complete_agent());
     let server = files.trusted.server();
     let own = TlsFront::start(upstream.address(), &server, &files.trusted, true);

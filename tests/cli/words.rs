@@ -100,7 +100,7 @@ async fn a_probe_reports_documents_that_contradict_the_protocol() {
 }
 
 #[tokio::test]
-async fn wrong_and_missing_schemes_are_said() {
+async fn wrong_and_missing_schemes_are_reported() {
     let folder = folder(GOOD);
     let process = Process::start(folder.path());
     let secure = format!("https://{}/agents/demo/process", process.address);

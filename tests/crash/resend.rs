@@ -216,7 +216,7 @@ fn last(upstream: &Upstream) -> Value {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_in_its_session() {
+async fn a_conversation_continues_in_its_session() {
     for history in ["gateway", "upstream"] {
         for protocol in RESENDING {
             let upstream = scripted(&Arc::default());
@@ -331,7 +331,7 @@ async fn an_approval_whose_execution_is_cut_off_is_not_executed_again() {
 }
 
 #[tokio::test]
-async fn a_client_that_was_cut_off_in_the_middle_gets_a_whole_answer_and_goes_on() {
+async fn a_client_that_was_cut_off_gets_a_complete_answer() {
     for history in ["gateway", "upstream"] {
         for protocol in RESENDING {
             let upstream = scripted(&Arc::default());

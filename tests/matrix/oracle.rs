@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_without_a_report_is_wrong_and_so_is_a_report_of_what_arrives() {
+    fn an_unreported_loss_and_a_false_report_fail() {
         let all = find("usage").turns[0].shown();
         let (words, usage) = (all[0].clone(), all[1].clone());
         assert_eq!(wrong(&all, &[]), Vec::<String>::new());

@@ -48,7 +48,7 @@ fn output() -> String {
     agent.event_gap().observe(Duration::from_millis(5));
     let route: Arc<str> = Arc::from("/a2a/{agent}");
     let stream = metrics.open_stream(&route, "a2a");
-    metrics.answered(&route, "a2a", 200, Some(&caller));
+    metrics.count_request(&route, "a2a", 200, Some(&caller));
     metrics.content_lost(&ContentLost {
         agent: Arc::clone(agent.name()),
         protocol: "a2a",

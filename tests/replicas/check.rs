@@ -23,7 +23,7 @@ fn write_url(folder: &Path, url: &str) {
 }
 
 #[tokio::test]
-async fn a_check_says_what_is_in_the_database_or_why_it_cannot_be_used() {
+async fn a_check_describes_the_database_or_the_error() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let stand = Stand::new(&upstream, "");
     let url = stand.database.url();

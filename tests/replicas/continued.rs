@@ -58,7 +58,7 @@ async fn begin(gateway: &Gateway) -> (Exchange, Value) {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_with_a_turn_of_another_gateway_and_its_own_begins_at_once() {
+async fn a_stream_continues_with_a_turn_of_another_gateway() {
     let upstream = Upstream::in_order([text_reply_until(&["first"], "on"), text_reply(&["second"])]);
     let stand = stand(&upstream);
     let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);

@@ -159,7 +159,7 @@ async fn a_turn_waits_for_the_one_that_another_gateway_takes() {
 }
 
 #[tokio::test]
-async fn what_one_gateway_asks_is_answered_on_another() {
+async fn a_question_is_answered_on_another_gateway() {
     let upstream = Upstream::in_order([approval_request("ask-1"), text_reply(&["done"])]);
     let stand = Stand::new(&upstream, "");
     let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
@@ -219,7 +219,7 @@ async fn a_killed_gateway_loses_nothing_that_was_seen() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_has_lost_a_run_says_nothing_more_of_it() {
+async fn a_fenced_gateway_sends_no_more_events() {
     let upstream = Upstream::always(text_reply_until(&["one ", "two"], "never"));
     let stand = Stand::new(&upstream, "");
     let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);

@@ -95,7 +95,7 @@ fn expect_refusal(folder: &Path, arguments: &[&str], code: i32, message: &str) {
 }
 
 #[tokio::test]
-async fn what_was_in_a_file_goes_on_in_a_database() {
+async fn a_migrated_session_continues_in_the_database() {
     let (upstream, receiver) = (upstream(), Upstream::always(Reply::complete(200, &[], "{}")));
     let database: Database<'static> = interlingua_testing_postgres::database();
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use crate::support::upstream::Upstream;
 use crate::{Stand, events, id_of};
 
 #[tokio::test]
-async fn a_gateway_that_stops_writes_what_has_ended() {
+async fn a_stopping_gateway_writes_the_ends_of_runs() {
     let upstream = Upstream::always(text_reply_until(&["one ", "two"], "on"));
     let stand = Stand::new(&upstream, "");
     let (other, _folder) = stand.gateway().await;

@@ -229,7 +229,7 @@ async fn replicas_work_through_a_pooler_that_gives_each_transaction_another_sess
     let first = one.shared().unwrap().queue_turn("s", None, 9).await.unwrap().unwrap();
     let second = other.shared().unwrap().queue_turn("s", None, 9).await.unwrap().unwrap();
     one.shared().unwrap().leave_turn(first).await.unwrap();
-    other.shared().unwrap().turn_comes(&second).await.unwrap();
+    other.shared().unwrap().wait_for_turn(&second).await.unwrap();
     run.end(End::Completed);
     one.settle(&run.journal()).await.unwrap();
     assert_eq!(other.load(id(1)).await.unwrap().unwrap().record, run.stored().record);
@@ -265,7 +265,7 @@ async fn pooled_sql(url: &str, sql: &str) -> String {
 }
 
 #[tokio::test]
-async fn sessions_have_their_settings_where_they_stay_what_they_are() {
+async fn connections_keep_their_settings() {
     let database = database();
     let pooler = Pooler::start(database.server(), PoolMode::Session).unwrap();
     for url in [database.url(), database.url_at(pooler.address)] {

@@ -85,7 +85,7 @@ async fn names_with_characters_that_the_database_refuses_are_kept() {
     let second = shared(store).queue_turn(session, None, 9).await.unwrap().unwrap();
     assert!(first.is_first && !second.is_first);
     shared(store).leave_turn(first).await.unwrap();
-    shared(store).turn_comes(&second).await.unwrap();
+    shared(store).wait_for_turn(&second).await.unwrap();
     assert!(store.lease("l\0", "one\0", std::time::Duration::from_secs(60)).await.unwrap());
     assert!(!store.lease("l\0", "other\0", std::time::Duration::from_secs(60)).await.unwrap());
 
@@ -132,7 +132,7 @@ async fn names_and_keys_that_are_too_long_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn what_the_database_refuses_fails_alone() {
+async fn a_refused_write_fails_alone() {
     let database = interlingua_testing_postgres::database();
     let store = store_in(&database);
     let running = open_run(&store, &RunSpec { id: id(100), ..RunSpec::default() }, RunState::Running, 5).await;
@@ -206,7 +206,7 @@ async fn a_run_whose_end_the_database_refuses_is_handed_out() {
 }
 
 #[tokio::test]
-async fn the_size_of_a_run_counts_what_was_written_while_it_ran() {
+async fn the_size_of_a_run_includes_events_during_the_run() {
     let test = crate::postgres();
     let run = open_run(&test.store, &RunSpec::default(), RunState::Running, 5).await;
     for _ in 0..4 {
@@ -221,7 +221,7 @@ async fn the_size_of_a_run_counts_what_was_written_while_it_ran() {
 }
 
 #[tokio::test]
-async fn what_replicas_leave_behind_is_deleted() {
+async fn leftovers_of_replicas_are_deleted() {
     let database = interlingua_testing_postgres::database();
     let store = store_in(&database);
     open_run(&store, &RunSpec::default(), RunState::Running, 5).await;
@@ -279,7 +279,7 @@ async fn a_run_is_handed_out_whose_lines_are_all_in_rows_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_closed_hands_out_what_still_runs_with_its_last_events() {
+async fn a_closed_store_hands_over_active_runs() {
     let database = interlingua_testing_postgres::database();
     let (leaves, stays) = (store_in(&database), store_in(&database));
     let run = open_run(&leaves, &RunSpec::default(), RunState::Running, 5).await;
@@ -292,7 +292,7 @@ async fn a_store_that_is_closed_hands_out_what_still_runs_with_its_last_events()
     // At once, not after the lease of ten seconds.
     assert_eq!(stays.recover().await.unwrap(), [id(1)]);
     assert_eq!(stays.load(id(1)).await.unwrap().unwrap().record, run.stored().record);
-    shared(&stays).turn_comes(&next).await.unwrap();
+    shared(&stays).wait_for_turn(&next).await.unwrap();
 }
 
 /// The runs of a replica that was lost.

@@ -135,7 +135,7 @@ async fn soon<T>(waits: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn what_is_not_notified_is_found_all_the_same() {
+async fn changes_without_a_notification_are_found() {
     let database = interlingua_testing_postgres::database();
     database
         .sql("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$")
@@ -159,7 +159,7 @@ async fn what_is_not_notified_is_found_all_the_same() {
 
     let first = shared(&one).queue_turn("s", None, 9).await.unwrap().unwrap();
     let next = shared(&other).queue_turn("s", None, 9).await.unwrap().unwrap();
-    let comes = shared(&other).turn_comes(&next);
+    let comes = shared(&other).wait_for_turn(&next);
     shared(&one).leave_turn(first).await.unwrap();
     soon(comes).await.unwrap();
 

@@ -84,7 +84,7 @@ async fn runs_are_handed_out_again_if_the_answer_was_lost_with_the_connection() 
 }
 
 #[tokio::test]
-async fn a_replica_hands_out_what_it_holds_and_does_not_have_and_nothing_else() {
+async fn a_replica_hands_over_only_orphaned_runs() {
     let database = interlingua_testing_postgres::database();
     let store = open(database.url()).await;
     let running = open_run(&store, &RunSpec { id: id(1), ..RunSpec::default() }, RunState::Running, 5).await;
@@ -151,7 +151,7 @@ async fn a_run_that_is_given_up_keeps_all_that_was_published() {
 }
 
 #[tokio::test]
-async fn two_replicas_that_delete_at_once_delete_each_thing_once_and_keep_what_may_be_kept() {
+async fn concurrent_deletion_deletes_each_run_once() {
     const RUNS: u64 = 120;
     const KEPT: u64 = 30;
     let database = interlingua_testing_postgres::database();

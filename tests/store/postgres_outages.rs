@@ -73,7 +73,7 @@ async fn more_than_the_database_can_lock_at_once_is_written_after_an_outage() {
 }
 
 #[tokio::test]
-async fn what_is_asked_of_a_fenced_replica_is_not_written_by_the_one_that_comes_after_it() {
+async fn writes_of_a_fenced_replica_are_dropped() {
     let database = interlingua_testing_postgres::database();
     let store = open(&database.url(), Duration::from_secs(20)).await;
     let run = ActiveRun::numbered(1);
@@ -101,7 +101,7 @@ async fn what_is_asked_of_a_fenced_replica_is_not_written_by_the_one_that_comes_
 }
 
 #[tokio::test]
-async fn reads_go_on_at_the_next_host_if_the_first_one_takes_no_connections() {
+async fn reads_use_the_next_host_if_the_first_refuses_connections() {
     let database = interlingua_testing_postgres::database();
     // Its queue of connections is full, so that it does not answer new ones at all.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();

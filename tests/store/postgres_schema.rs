@@ -32,7 +32,7 @@ async fn gateways_that_start_at_once_make_the_schema_once() {
 }
 
 #[tokio::test]
-async fn a_schema_of_the_first_version_is_brought_up_to_date_with_what_is_in_it() {
+async fn a_schema_of_the_first_version_is_migrated_with_its_data() {
     let database = interlingua_testing_postgres::database();
     database.sql(&format!("CREATE SCHEMA interlingua;\n{}", FIRST.replace("il.", "interlingua."))).unwrap();
     database

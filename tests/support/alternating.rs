@@ -40,9 +40,9 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
         "fetches of cards",
     ),
     ("lookups::a_document_is_fetched_once_for_all_turns", "fetched documents"),
-    ("lookups::that_there_is_none_is_remembered_and_a_failure_is_not", "fetched documents"),
+    ("lookups::an_absence_is_cached_and_a_failure_is_not", "fetched documents"),
     ("tokens::a_token_lets_its_caller_in_over_every_protocol", "fetched keys of issuers"),
-    ("tokens::keys_count_while_the_issuer_is_gone_and_unknown_ones_are_asked_for_once", "fetched keys of issuers"),
+    ("tokens::keys_survive_an_outage_and_unknown_ones_cause_one_request", "fetched keys of issuers"),
     // Each reads the file of keys by itself, within a second.
     ("keys::a_key_is_known_and_refused_within_a_second_of_the_change_of_its_file", "when it reads its files again"),
     ("quotas::a_turn_that_waited_is_judged_by_the_rights_its_caller_has_by_then", "when it reads its files again"),
@@ -59,7 +59,7 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     ("quotas::runs_at_once_are_bounded_for_each_caller", "counters of runs"),
     ("quotas::runs_of_an_agent_are_bounded_for_all_callers_together", "counters of runs"),
     ("rates::answers_and_sockets_at_once_are_bounded_for_each_caller", "counters of answers and sockets"),
-    ("rates::the_rate_of_a_caller_is_one_over_all_protocols_and_each_says_so_in_its_words", "counters of requests"),
+    ("rates::the_rate_of_a_caller_is_shared_by_all_protocols", "counters of requests"),
     ("rates::the_stricter_of_the_caller_the_route_and_the_agent_counts", "counters of requests"),
     ("http2::floods::streams_of_an_address_are_limited_over_all_its_connections", "counters of streams"),
     ("slow_clients::connections_are_limited_per_address_and_in_total", "counters of connections"),
@@ -82,7 +82,7 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     ("telemetry::turns_are_measured_and_requests_logged", "its reports"),
     // The demo agent is part of the gateway, and what it remembers is gone with the process. Agents that are a process of
     // their own are remembering ones for all gateways.
-    ("ag_ui::a_thread_goes_on_and_begins_again_when_its_history_is_another", "the memory of the demo agent"),
+    ("ag_ui::a_thread_restarts_with_another_history", "the memory of the demo agent"),
 ];
 
 /// The store that two gateways share.

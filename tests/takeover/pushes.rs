@@ -87,7 +87,7 @@ async fn until_last(receiver: &Upstream, last: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_named_on_another_gateway_gets_what_comes_once() {
+async fn a_receiver_on_another_gateway_gets_each_notification_once() {
     let stand = stand(Upstream::always(text_reply_until(&["hello"], "go"))).await;
     let first = receiver();
     let task = start(&stand.members[0], &first).await;
@@ -107,7 +107,7 @@ async fn a_receiver_that_is_named_on_another_gateway_gets_what_comes_once() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_replaced_on_another_gateway_gets_what_was_not_delivered() {
+async fn a_replaced_receiver_gets_undelivered_notifications() {
     let asks = ["task SUBMITTED", "WORKING", "INPUT_REQUIRED"];
     let works = ["task SUBMITTED", "WORKING", "hello"];
     for (reply, state, expected) in [
@@ -205,7 +205,7 @@ async fn until_nothing_is_left(member: &Member) {
 }
 
 #[tokio::test]
-async fn what_a_killed_gateway_had_not_sent_of_a_run_at_rest_comes_from_another_one() {
+async fn another_gateway_sends_the_notifications_of_a_killed_one() {
     let asks = ["task SUBMITTED", "WORKING", "INPUT_REQUIRED"];
     for (reply, state, expected) in
         [(text_reply(&["hello"]), "COMPLETED", &ALL[..]), (approval_request("ask"), "INPUT_REQUIRED", &asks[..])]

@@ -222,7 +222,7 @@ async fn a_session_is_deleted_on_one_gateway_while_a_turn_of_it_is_queued_on_ano
 }
 
 #[tokio::test]
-async fn turns_that_are_queued_on_a_lost_gateway_are_skipped_and_those_of_others_go_on() {
+async fn queued_turns_of_a_lost_gateway_are_skipped() {
     let agent = Upstream::with_handler(|request| match &*last_input_text(&request.json()) {
         "first" => text_reply_until(&["so far"], "never"),
         other => text_reply(&["you said ", other]),
@@ -258,7 +258,7 @@ async fn turns_that_are_queued_on_a_lost_gateway_are_skipped_and_those_of_others
 }
 
 #[tokio::test]
-async fn the_agent_of_a_lost_gateway_is_asked_to_stop() {
+async fn a_stop_request_is_sent_to_the_agent_of_a_lost_gateway() {
     let agent = Upstream::with_handler(|request| {
         if request.path == "/stop" {
             return Reply::complete(200, &[], "{}");

@@ -32,7 +32,8 @@ pub(crate) const fn mode(reply: ReplyAs, blocking: bool) -> Option<DirectMode> {
 /// True if the metadata at the start of a message asks for a direct reply.
 pub(crate) fn is_announced(run: &Run, message: u32) -> bool {
     run.messages.get(message as usize).is_some_and(|message| {
-        message.announced == MessageType::Message && Hint::of(message.announced_metadata.as_ref()).wants_message()
+        message.announced == MessageType::Message
+            && Hint::from_metadata(message.announced_metadata.as_ref()).wants_message()
     })
 }
 
@@ -52,8 +53,8 @@ pub(crate) fn direct_reply<'r>(mode: DirectMode, view: RunView<'r>) -> Option<Me
 fn is_hinted(run: &Run) -> bool {
     run.messages.iter().any(|message| {
         is_answer(message)
-            && (Hint::of(message.metadata.as_ref()).wants_message()
-                || Hint::of(message.announced_metadata.as_ref()).wants_message())
+            && (Hint::from_metadata(message.metadata.as_ref()).wants_message()
+                || Hint::from_metadata(message.announced_metadata.as_ref()).wants_message())
     })
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Hint {
 }
 
 impl Hint {
-    pub(crate) fn of(metadata: Option<&Json>) -> Self {
+    pub(crate) fn from_metadata(metadata: Option<&Json>) -> Self {
         #[derive(Deserialize)]
         struct Outer {
             a2a: Hint,

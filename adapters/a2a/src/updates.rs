@@ -506,7 +506,7 @@ impl Updates {
         let end = run.turns[number].end?;
         let pending = run.pending_of(number);
 
-        let hint = run.messages_of(number).last().and_then(|last| Hint::of(last.metadata.as_ref()).state());
+        let hint = run.messages_of(number).last().and_then(|last| Hint::from_metadata(last.metadata.as_ref()).state());
         let good = matches!(end, End::Completed | End::Incomplete);
         let is_waiting = good && (!pending.is_empty() || hint.is_some() || self.route.pause_ends().contains(&end));
         if !is_waiting {
@@ -617,7 +617,7 @@ impl Updates {
 /// True if a message was announced as the question that the task will wait on.
 fn announces_question(message: &Message) -> bool {
     let speaks = message.announced == MessageType::Message && message.role == Role::Assistant;
-    speaks && Hint::of(message.announced_metadata.as_ref()).state().is_some()
+    speaks && Hint::from_metadata(message.announced_metadata.as_ref()).state().is_some()
 }
 
 /// The message that the agent announced as its question in a turn.

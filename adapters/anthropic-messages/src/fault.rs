@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_that_is_too_long_is_said_in_the_words_that_clients_look_for() {
+    fn the_error_for_a_long_conversation_has_the_phrase_that_clients_match() {
         let code = FaultKind::UpstreamContextTooLong.code().to_owned();
         let error = RunError { code, message: "the context window is full".to_owned() };
         let shown = ApiError::from_run(End::Failed, Some(&error)).expect("an error");

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_that_goes_on_sends_what_was_said_and_names_the_session_where_the_route_reads_it() {
+    fn a_sample_continues_with_the_history_or_the_session() {
         let said = [(Role::User, "one".to_owned()), (Role::Assistant, "two".to_owned())];
         let id = RunId::parse("00000000-0000-7000-8000-000000000000").expect("an id");
         let thread = SampleThread { session: "s1", previous: Some(id), said: &said };

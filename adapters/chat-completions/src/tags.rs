@@ -18,7 +18,7 @@ const METADATA: &str = "metadata.";
 pub(crate) const ANSWERED: [RunState; 2] = [RunState::Ended(End::Completed), RunState::Ended(End::Incomplete)];
 
 /// The tags of a completion.
-pub(crate) fn of(model: &str, metadata: &Extra) -> Tags {
+pub(crate) fn parse(model: &str, metadata: &Extra) -> Tags {
     let pairs = metadata.iter().filter_map(|(name, value)| Some(with_metadata(name, &value.decode::<String>()?)));
     pairs.chain([store(), with_model(model)]).collect()
 }
@@ -40,7 +40,7 @@ pub(crate) fn with_metadata(name: &str, value: &str) -> (String, String) {
 
 /// These tags with other metadata.
 pub(crate) fn replaced(tags: &Tags, metadata: &Extra) -> Tags {
-    of(tags.get(MODEL).map_or("", String::as_str), metadata)
+    parse(tags.get(MODEL).map_or("", String::as_str), metadata)
 }
 
 /// The metadata among these tags.
@@ -64,7 +64,7 @@ mod tests {
             pairs.iter().map(|(name, value)| (Box::<str>::from(*name), Json::from_serialize(value))).collect()
         };
         let first = pairs(&[("model", "x"), ("metadata.a", "\"")]);
-        let tags = of("demo", &first);
+        let tags = parse("demo", &first);
         assert_eq!(metadata(&tags), pairs(&[("metadata.a", "\""), ("model", "x")]));
 
         let second = replaced(&tags, &pairs(&[("b", "2")]));

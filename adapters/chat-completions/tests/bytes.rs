@@ -104,7 +104,7 @@ fn answers_of_other_protocols_are_named() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_stands_if_its_reason_came() {
+fn a_truncated_answer_with_a_stop_reason_is_complete() {
     let cut = |short: &[&str]| {
         let lines = chunks(short);
         let text = stream(&lines.iter().map(String::as_str).collect::<Vec<_>>());
@@ -232,7 +232,7 @@ proptest! {
 }
 
 #[test]
-fn what_no_agent_should_send_is_survived() {
+fn malformed_output_of_an_agent_does_not_panic() {
     let whole = |short: &[&str]| {
         let lines = chunks(short);
         Answer::stream(&stream(&lines.iter().map(String::as_str).collect::<Vec<_>>()))

@@ -64,7 +64,7 @@ fn losses(options: &str, request: &Value) -> Vec<(ContentKind, Change)> {
 }
 
 #[test]
-fn what_the_operator_adds_gives_way_to_the_request() {
+fn the_request_overrides_parameters_of_the_operator() {
     let options = r#"{"instructions":"Be brief.","parameters":{"temperature":0.2,"top_k":4},
         "tools":[{"type":"function","function":{"name":"f","description":"the operator's"}},
                  {"type":"function","function":{"name":"g"}},{"type":"web_search"}]}"#;
@@ -91,7 +91,7 @@ fn what_the_operator_adds_gives_way_to_the_request() {
 }
 
 #[test]
-fn what_is_not_sent_is_counted() {
+fn content_that_is_not_sent_is_counted() {
     let (lost, changed) = (Change::Lost, Change::Changed);
     for (options, request, wanted) in [
         ("{}", json!({ "n": 2 }), vec![(ContentKind::Sampling, lost)]),
@@ -140,7 +140,7 @@ fn what_is_not_sent_is_counted() {
 }
 
 #[test]
-fn a_server_is_asked_for_its_models_beside_its_endpoint() {
+fn a_probe_reads_the_list_of_models() {
     let mut probe = connector(r#"{"model":"m"}"#).probe();
     assert_eq!(probe.next().map(|request| request.url).as_deref(), Some("http://agent/v1/models"));
     let body = br#"{"data":[{"id":"m"}]}"#;

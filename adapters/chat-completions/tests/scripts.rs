@@ -76,7 +76,7 @@ fn written(said: &[Utterance], usage: Option<&str>) -> String {
 }
 
 #[test]
-fn what_scripts_say_is_read_back_as_it_was() {
+fn scripts_round_trip() {
     let mut tried = Vec::new();
     for script in testkit::scripts() {
         // Tools whose outputs come within the answer are the agent's own: servers of this protocol have none.

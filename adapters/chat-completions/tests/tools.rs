@@ -32,7 +32,7 @@ fn is_accepted(name: &Value) -> bool {
 }
 
 #[test]
-fn names_and_ids_are_mapped_to_what_servers_accept() {
+fn names_and_ids_are_mapped_to_accepted_characters() {
     let long = "x".repeat(90);
     let body = json!({
         "input": [

@@ -143,7 +143,7 @@ fn a_resume_without_an_open_question_is_refused() {
 }
 
 #[test]
-fn two_questions_are_asked_one_after_the_other_and_answered_together() {
+fn two_questions_are_shown_in_turn_and_answered_together() {
     let mut gateway = Gateway::new("{}");
     gateway.agent_sends(vec![
         approval_request("a1"),

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_with_a_stop_url_is_asked_to_stop() {
+    fn a_stop_request_is_sent_to_the_stop_url() {
         let request =
             AgentRequest { session_id: Some("s".into()), user_id: Some("u".into()), ..AgentRequest::default() };
         assert_eq!(turn(&*connector(None), &request, &[]).cancel(), None);

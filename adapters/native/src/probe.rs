@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_asked_for_its_health_and_its_endpoint() {
+    fn a_probe_reads_the_health_and_the_endpoint() {
         let found = |health: u16, endpoint: u16| {
             let mut probe = NativeProbe::new("http://h:1/process?k=v", "http://h:1");
             let urls: Vec<String> = [health, endpoint]

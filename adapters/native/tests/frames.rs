@@ -81,7 +81,7 @@ fn every_recorded_stream_is_encoded_well_formed() {
 }
 
 #[test]
-fn what_is_written_is_read_back_unchanged() {
+fn frames_round_trip() {
     for (name, bytes) in TRANSCRIPTS {
         let written = testkit::record([*bytes]);
         let read_back = testkit::record([process(&written).as_bytes()]);

@@ -22,7 +22,7 @@ fn stream(frames: &[serde_json::Value]) -> Answer {
 }
 
 #[test]
-fn what_no_agent_should_send_is_survived() {
+fn malformed_output_of_an_agent_does_not_panic() {
     let words = |text: &str| json!({ "object": "content", "status": "in_progress", "type": "text", "index": 0, "delta": true, "msg_id": "m", "text": text });
     let message = |status: &str| json!({ "object": "message", "status": status, "id": "m", "type": "message", "role": "assistant" });
     let call = |text: &str| {

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_asked_as_calls_where_the_functions_are_declared() {
+    fn items_become_calls_if_the_functions_are_declared() {
         let items = items();
         let asked = FORMS.ask(&items, &|_| true);
         assert_eq!(asked.len(), 3);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_item_is_asked_in_words_where_they_are_not() {
+    fn the_first_item_becomes_text_without_declared_functions() {
         let items = items();
         let texts: Vec<String> = items.iter().map(text).collect();
         assert_eq!(
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_stands_in_front_of_the_question_and_is_no_part_of_it() {
+    fn the_reason_precedes_the_question() {
         let question = text(&items()[0]);
         let again = format!("{}{question}", reason_line("not understood:\nsend approve"));
         assert!(again.starts_with("Not decided: not understood: send approve\n\nSend it?"), "{again}");

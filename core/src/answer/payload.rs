@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_have_the_order_of_the_actions_whatever_the_order_of_the_answers() {
+    fn decisions_have_the_order_of_the_actions() {
         let payload = json(
             r#"{"action_requests":[{"name":"a","args":{"n":1}},{"name":"a","args":{"n":1}},{"name":"b","args":{}}]}"#,
         );

@@ -214,7 +214,7 @@ impl Waiting {
     /// Processes a request: its input, and answers that its protocol sends beside the input.
     pub fn take(&mut self, input: impl Into<Input>, answers: Vec<Answer>, terms: AnswerPolicy, now: Millis) -> Outcome {
         let mut next = self.clone();
-        match next.answered(input.into(), answers, terms, now) {
+        match next.apply_answers(input.into(), answers, terms, now) {
             Ok(mut outcome) => {
                 // The items of these runs were all closed by this request.
                 if let Outcome::Send { freed, .. } = &mut outcome {
@@ -257,7 +257,7 @@ impl Waiting {
         }
     }
 
-    fn answered(
+    fn apply_answers(
         &mut self,
         input: Input,
         answers: Vec<Answer>,
@@ -286,7 +286,7 @@ impl Waiting {
             }
             // An output that still waits for others may come again with them.
             if !open.waits() && open.item.kind != PendingKind::Tool {
-                return Err(answered_already(id));
+                return Err(already_answered(id));
             }
             self.open[at].decided = Some(check_answer(open, &found.answer, now)?);
             self.open[at].said = found.answer.said;
@@ -298,7 +298,7 @@ impl Waiting {
             && seen.is_empty()
             && !is_history(&input, &id)
         {
-            return Err(answered_already(&id));
+            return Err(already_answered(&id));
         }
 
         let has_answers = !seen.is_empty();
@@ -516,7 +516,7 @@ fn is_history(input: &[Message], id: &str) -> bool {
     input.iter().any(|message| message.calls().any(|call| call.call_id == id))
 }
 
-fn answered_already(id: &str) -> Fault {
+fn already_answered(id: &str) -> Fault {
     Fault::new(FaultKind::Conflict, format!("'{id}' was answered or withdrawn already")).with_code(NOT_WAITING)
 }
 

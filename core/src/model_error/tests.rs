@@ -36,7 +36,7 @@ fn a_complaint_is_found_in_every_form() {
 }
 
 #[test]
-fn a_server_that_takes_nothing_now_says_so_in_many_ways() {
+fn many_forms_of_an_overload_are_recognized() {
     let kind = |body: &str| {
         let fault = Complaint::parse(body.as_bytes()).expect(body).not_now();
         fault.map(|fault| (fault.kind, fault.retry_after))
@@ -207,7 +207,7 @@ fn errors_in_errors_are_read_to_a_bound() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error_of_its_class_or_garbage() {
+fn an_invalid_answer_has_a_class_or_is_garbage() {
     for (body, kind, message) in [
         (
             "prompt is too long: 9 > 8",

@@ -196,12 +196,12 @@ impl Normalizer {
         }
         match event {
             AgentEvent::Content(content) => {
-                if !self.fragment(record, content) && self.has_room_for_content(record, content) {
+                if !self.fragment(record, content) && self.reserve_content(record, content) {
                     self.content(record, content);
                 }
             }
             AgentEvent::Message(message) => {
-                if self.has_room_for_message(record, message) {
+                if self.reserve_message(record, message) {
                     self.message(record, message);
                 }
             }
@@ -385,7 +385,7 @@ impl Normalizer {
                 comparison.taken.insert(at);
                 continue;
             }
-            if !self.has_room_for_message(record, event) {
+            if !self.reserve_message(record, event) {
                 continue;
             }
             let same = open.iter().position(|&index| {

@@ -20,7 +20,7 @@ impl Normalizer {
     }
 
     /// False for the message of an event that there is no room for, which is dropped then.
-    pub(super) fn has_room_for_message(&mut self, record: &mut Record, event: &MessageEvent<'_>) -> bool {
+    pub(super) fn reserve_message(&mut self, record: &mut Record, event: &MessageEvent<'_>) -> bool {
         let id = event.id.as_deref().filter(|id| !id.is_empty());
         let latest = id.and_then(|id| self.by_id.get(id).copied());
         let (is_one, is_over) = latest.map_or((false, false), |index| {
@@ -57,7 +57,7 @@ impl Normalizer {
     }
 
     /// False for a content of such an event that there is no room for: the event is dropped then.
-    pub(super) fn has_room_for_content(&mut self, record: &mut Record, event: &ContentEvent<'_>) -> bool {
+    pub(super) fn reserve_content(&mut self, record: &mut Record, event: &ContentEvent<'_>) -> bool {
         let known = match event.message.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.by_id.get(id).copied(),
             None => self.current,

@@ -17,7 +17,7 @@ pub(super) struct CallData<'a> {
 
 impl<'a> CallData<'a> {
     /// `None` if the data is not an object.
-    pub(super) fn of(event: &'a ContentEvent<'_>) -> Option<Self> {
+    pub(super) fn from_event(event: &'a ContentEvent<'_>) -> Option<Self> {
         let raw = match &event.value {
             ContentValue::Call(part) => return Some(Self { part: part.clone(), rest: Extra::new() }),
             ContentValue::Data(Some(raw)) => raw,

@@ -124,7 +124,7 @@ impl MessageState {
         let kind = event.content_type();
         let latest = self.slots.latest(index, &kind);
         // Parsed once, for every use below.
-        let call = if self.has_calls(record) && kind == ContentType::Data { CallData::of(event) } else { None };
+        let call = if self.has_calls(record) && kind == ContentType::Data { CallData::from_event(event) } else { None };
         let place = if self.has_calls(record) && kind == ContentType::Data {
             let call_id = call.as_ref().map_or("", |call| &call.part.call_id);
             self.place_of_call(record, call_id, index, latest)
@@ -204,7 +204,7 @@ impl MessageState {
         self.slots.review.matched.insert(place);
         self.slots.review.seen.insert((self.slots.all[place].index, kind));
         let call = if self.has_calls(record) && event.content_type() == ContentType::Data {
-            CallData::of(event)
+            CallData::from_event(event)
         } else {
             None
         };

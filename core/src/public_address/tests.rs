@@ -160,7 +160,7 @@ fn a_url_is_checked_the_way_resolvers_interpret_it() {
 }
 
 #[test]
-fn exceptions_allow_what_they_name_and_nothing_else() {
+fn exceptions_allow_only_their_addresses() {
     let parse = |text: &str| text.parse::<AddressException>().expect("an exception");
     let policy = Policy {
         allow_http: true,
@@ -208,7 +208,7 @@ fn one_disallowed_address_is_enough_to_refuse_a_name() {
 }
 
 #[test]
-fn the_gateway_itself_is_refused_whatever_the_policy_allows() {
+fn the_address_of_the_gateway_is_always_refused() {
     let parse = |text: &str| text.parse::<AddressException>().expect("an exception");
     let open = Policy { allow_http: true, ports: Vec::new(), allow: ["0.0.0.0/0", "::/0"].map(parse).to_vec() };
     let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_the_same_hash_in_whatever_pieces_it_is_evicted() {
+    fn the_hash_of_a_text_is_independent_of_its_chunks() {
         let text = "It was the best of times, it was the worst of times: ä, 𝄞 and so on.";
         let boundaries = (0..=text.len()).filter(|&at| text.is_char_boundary(at));
         for at in boundaries {

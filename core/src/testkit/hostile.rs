@@ -57,7 +57,7 @@ impl Hostile<'_> {
         let record = self.driven(answer).record;
         assert_eq!(record.run().end, Some(End::Failed), "{name}: {}", super::render(&record));
         assert!(record.run().pending().is_empty(), "{name}");
-        assert!(!said(&record).contains("<html>"), "{name}");
+        assert!(!run_texts(&record).contains("<html>"), "{name}");
     }
 
     fn refusals(&self) {
@@ -141,17 +141,17 @@ impl Hostile<'_> {
         for at in (0..whole.len()).step_by(step) {
             let record = self.driven(answer(&whole[..at])).record;
             let end = record.run().end;
-            assert!(end == Some(End::Failed) || said(&record) == said(&expected), "cut at {at}: {end:?}");
+            assert!(end == Some(End::Failed) || run_texts(&record) == run_texts(&expected), "cut at {at}: {end:?}");
         }
     }
 
     fn streams(&self, whole: &[u8]) {
         self.cuts(whole, &|bytes| Answer::Cut(vec![bytes.to_vec()]));
         self.cuts(whole, &|bytes| Answer::Stream(vec![bytes.to_vec()]));
-        let expected = said(&self.driven(self.whole.clone()).record);
+        let expected = run_texts(&self.driven(self.whole.clone()).record);
         let same = |name: &str, answer: Answer| {
             let record = self.driven(answer).record;
-            assert_eq!((record.run().end, said(&record)), (Some(End::Completed), expected.clone()), "{name}");
+            assert_eq!((record.run().end, run_texts(&record)), (Some(End::Completed), expected.clone()), "{name}");
         };
 
         let text = std::str::from_utf8(whole).expect("text");
@@ -192,6 +192,6 @@ impl Hostile<'_> {
 }
 
 /// All texts of a run.
-fn said(record: &Record) -> String {
+fn run_texts(record: &Record) -> String {
     record.run().messages.iter().map(|message| format!("{} {}\n", message.kind.as_str(), message.text())).collect()
 }

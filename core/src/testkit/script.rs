@@ -267,7 +267,7 @@ pub fn scripts() -> Vec<Script> {
         "client_tools_parallel" "two of them" [Text, ClientTool, Pending] Completed;
         "client_tools_in_one_message" "two of them in one message" [ClientTool, Pending] Completed;
         "client_tool_partly_answered" "two of them, one with its output" [ClientTool, Pending] Completed;
-        "after_client_tool" "the answer once the client's output came" [Text] Completed after answered();
+        "after_client_tool" "the answer once the client's output came" [Text] Completed after tool_output_input();
         "streamed_arguments" "arguments in fragments" [ClientTool, Pending] Completed;
         "snapshots_of_arguments" "arguments replaced, not growing" [ClientTool, Pending] Completed;
         "invalid_arguments" "arguments that are no JSON" [ClientTool, Pending] Completed;
@@ -307,7 +307,7 @@ pub fn scripts() -> Vec<Script> {
 }
 
 /// The input of a client that has run a tool: the call as it received it, and the output.
-fn answered() -> Vec<Message> {
+fn tool_output_input() -> Vec<Message> {
     let call = serde_json::json!({ "call_id": "call_1", "name": "get_location", "arguments": "{}" });
     let output = serde_json::json!({ "call_id": "call_1", "output": "Paris" });
     let message = |kind, role, data: &serde_json::Value| {

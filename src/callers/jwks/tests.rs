@@ -136,7 +136,7 @@ async fn without_any_keys_every_token_is_refused() {
 }
 
 #[tokio::test]
-async fn keys_stay_while_the_issuer_is_gone_and_leave_when_it_says_so() {
+async fn keys_survive_an_outage_and_end_with_their_withdrawal() {
     let (network, jwks) = network();
     network.publish(URL, keys(&["a"]));
     let now = Instant::now();
@@ -202,7 +202,7 @@ async fn discovery_finds_the_keys_of_this_issuer_only() {
 }
 
 #[test]
-fn discovery_is_asked_below_the_issuer_and_over_tls() {
+fn discovery_uses_the_issuer_url_over_tls() {
     for (issuer, url) in [
         ("https://id.example.com", "https://id.example.com/.well-known/openid-configuration"),
         ("https://id.example.com/", "https://id.example.com/.well-known/openid-configuration"),

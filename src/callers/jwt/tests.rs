@@ -191,7 +191,7 @@ async fn tokens_of_every_algorithm_are_verified() {
 }
 
 #[tokio::test]
-async fn what_a_token_may_say_in_several_ways() {
+async fn alternative_forms_of_claims_are_accepted() {
     let keys = Keys::new();
     let issuer = keys.issuer();
     let now = seconds();
@@ -324,7 +324,7 @@ async fn bad_signatures_are_refused() {
 }
 
 #[tokio::test]
-async fn a_verified_token_counts_until_it_expires_or_its_key_is_withdrawn() {
+async fn a_token_is_valid_until_it_expires_or_its_key_is_withdrawn() {
     let keys = Keys::new();
     let (issuer, network) = keys.issuer_and_network(&[JwtAlgorithm::ES256]);
     let verified = verify(&issuer, &keys.token(&header(), &claims())).await.expect("a token");
@@ -359,7 +359,7 @@ async fn a_public_key_is_no_secret_of_an_hmac() {
 }
 
 #[test]
-fn no_issuer_is_read_from_what_is_no_token() {
+fn malformed_tokens_have_no_issuer() {
     let long = format!("{}.{}.c", encode(b"{}"), encode(claims().to_string().as_bytes()).repeat(100));
     for text in ["", "a", "a.b", "a.b.c", "a..c", &format!("a.{}.c", encode(b"{\"iss\":7}")), &long] {
         assert_eq!(claimed_issuer(text), None, "{text}");

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_bounded_in_number_and_in_bytes() {
+    async fn the_queue_is_limited_in_number_and_bytes() {
         let metrics = Metrics::new();
         let (queue, receiver) = Queue::new(Signal::Traces, 100, &metrics);
         for number in 0..150 {

@@ -67,12 +67,12 @@ fn collect(
     for answer in turn.input.iter().flat_map(native) {
         if asked.remove(&answer.id) {
             let by = state.deciders.who(asker, &answer.id);
-            found.push(answered(answer, view.run().id, by));
+            found.push(to_answered_item(answer, view.run().id, by));
         }
     }
 }
 
-fn answered(answer: Answer, run: RunId, by: Option<String>) -> AnsweredItem {
+fn to_answered_item(answer: Answer, run: RunId, by: Option<String>) -> AnsweredItem {
     let (decision, arguments, text) = match answer.given {
         AnswerBody::Decided { decision, arguments, text, payload } => {
             (Some(decision), arguments, text.or_else(|| payload.map(|payload| payload.text().to_owned())))

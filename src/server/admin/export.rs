@@ -105,9 +105,9 @@ impl Export {
     /// Writes an event with its frames. What protocols write once the run waits or is over belongs to the event before.
     async fn write_event(&mut self, prism: &mut Prism, number: u64, end: u64) -> Result<(), StreamClosed> {
         let Some((head, is_last)) = self.run.view_safe(|view| {
-            let head = view.record.step(number).map(Head::of)?;
+            let head = view.record.step(number).map(Head::from_step)?;
             let is_last = match view.record.step(number + 1).filter(|next| next.sequence < end) {
-                Some(next) => Head::of(next).begins_turn,
+                Some(next) => Head::from_step(next).begins_turn,
                 None => number + 1 >= view.record.len() && !view.info.state.is_working(),
             };
             Some((head, is_last))

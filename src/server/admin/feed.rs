@@ -260,7 +260,7 @@ impl ShownRun {
     /// Sends an event, one protocol after the other, after what protocols write in the pause before.
     async fn send_event(&mut self, number: u64) -> Result<(), StreamClosed> {
         let run = self.follower.run();
-        let Some(head) = run.view_safe(|view| view.record.step(number).map(Head::of)) else { return Ok(()) };
+        let Some(head) = run.view_safe(|view| view.record.step(number).map(Head::from_step)) else { return Ok(()) };
         if head.begins_turn && self.prism.is_to_pause() {
             self.send_pause(number >= self.first).await?;
         }

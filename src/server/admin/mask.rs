@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_known_to_be_no_text_is_shown() {
+    fn only_known_fields_without_text_are_shown() {
         let response = json!({
             "object": "response", "status": "private status", "id": "an id with private spaces", "secretfield": "x",
             "error": { "code": "BROKEN", "message": "private message", "private key": 1 },

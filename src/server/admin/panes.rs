@@ -162,7 +162,7 @@ impl Pane {
 }
 
 /// The first message of the run's client.
-pub(super) fn said(view: RunView<'_>) -> String {
+pub(super) fn first_input(view: RunView<'_>) -> String {
     let first = view.run().turns.first();
     let message = first.and_then(|turn| turn.input.iter().rev().find(|message| !message.text().is_empty()));
     message.map_or_else(|| view.run().preview(), Message::text)
@@ -171,7 +171,7 @@ pub(super) fn said(view: RunView<'_>) -> String {
 /// An exchange that has decoded the sample request of its protocol, in the run's session and with the ids that its client
 /// chose, and whether its answer is a stream. `id`: that of the request.
 fn open_exchange(mounted: &Mounted, view: RunView<'_>, id: RunId) -> Option<(Box<dyn Exchange>, bool)> {
-    let (run, text) = (view.run(), said(view));
+    let (run, text) = (view.run(), first_input(view));
     let thread = SampleThread { session: &run.session_id, previous: view.info.previous, said: &[] };
     let input = SampleInput { agent: &run.agent, text: &text, id, began: Some(run), thread: Some(thread) };
     // What the client sent over another protocol may be what a client of this one may not send.

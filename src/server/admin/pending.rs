@@ -154,7 +154,7 @@ pub(super) async fn of_run(state: &AdminState, run: &RunHandle, texts: bool) -> 
 struct ItemPosition(Millis, RunId, String);
 
 impl ItemPosition {
-    fn of(item: &OpenItem) -> Self {
+    fn from_item(item: &OpenItem) -> Self {
         Self(item.asked_at, item.run, item.item.id.clone())
     }
 
@@ -176,8 +176,9 @@ async fn page(
     after: Option<&ItemPosition>,
     texts: bool,
 ) -> Result<Page<PendingItem>, Fault> {
-    let items =
-        open.iter().flat_map(|session| session.items.iter().map(move |item| (ItemPosition::of(item), session, item)));
+    let items = open
+        .iter()
+        .flat_map(|session| session.items.iter().map(move |item| (ItemPosition::from_item(item), session, item)));
     let mut all: Vec<(ItemPosition, &OpenItems, &OpenItem)> = items.collect();
     let total = all.len();
     all.retain(|(place, ..)| after.is_none_or(|after| place > after));

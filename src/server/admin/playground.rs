@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_client_would_send_is_left_of_a_request() {
+    fn a_request_keeps_only_headers_of_a_client() {
         let mut head = RequestHead::default();
         head.uri = "/api/playground/v1/models?a=%2F".parse().expect("a path");
         let sent = [

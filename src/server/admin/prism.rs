@@ -43,7 +43,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) const fn of(step: Step<'_>) -> Self {
+    pub(super) const fn from_step(step: Step<'_>) -> Self {
         let begins_turn = matches!(step.event, Event::TurnStarted { turn } if turn > 0);
         Self { number: step.sequence, at: step.at, kind: kind(step.event), begins_turn }
     }
@@ -100,7 +100,7 @@ impl Prism {
     /// The next event. `None`: a turn begins, and before it [`Self::pause`] has to be called.
     pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> Option<EncodedEvent> {
         self.next = step.sequence;
-        if Head::of(step).begins_turn && self.is_to_pause() {
+        if Head::from_step(step).begins_turn && self.is_to_pause() {
             return None;
         }
         let frames = self.panes.iter_mut().map(|pane| (pane.protocol().to_owned(), pane.step(view, step).into()));
@@ -154,7 +154,7 @@ impl Prism {
         let (pane, then) = (&mut self.panes[pane], paused.0.as_ref());
         match run.view_safe(|view| pane.pause(then.map_or(view, RunDisplay::view))) {
             PaneOutput::Frames(text) => text,
-            PaneOutput::Asks(call) => answered(state, run, then, pane, call).await,
+            PaneOutput::Asks(call) => answer_pane(state, run, then, pane, call).await,
         }
     }
 }
@@ -191,7 +191,7 @@ impl RunDisplay {
 }
 
 /// Answers what a pane asks until it has written its frames.
-async fn answered(
+async fn answer_pane(
     state: &Arc<AdminState>,
     run: &RunHandle,
     then: Option<&RunDisplay>,

@@ -8,7 +8,7 @@ use interlingua_core::event::Millis;
 use interlingua_core::run::{FailureCause, RunError};
 use interlingua_core::{End, Event, Fault, RunId, run};
 
-use super::panes::{Encoding, Pane, said};
+use super::panes::{Encoding, Pane, first_input};
 use super::views::{Delivery, Detail, SessionRuns, Settings, Summary, Turn, TurnError};
 use super::{AdminState, advice, answered, mask, pending, samples};
 use crate::engine::{WantedRuns, summary_of};
@@ -67,7 +67,7 @@ fn protocols(state: &AdminState, run: RunView<'_>) -> Vec<&'static str> {
 
 /// The request of the run's client as a shell command, for each protocol.
 fn curls(state: &AdminState, view: RunView<'_>) -> BTreeMap<&'static str, String> {
-    let (agent, text) = (view.run().agent.as_str(), said(view));
+    let (agent, text) = (view.run().agent.as_str(), first_input(view));
     let mut found = BTreeMap::new();
     for route in state.admin.control.routes_of(agent) {
         if !found.contains_key(route.scope.protocol)

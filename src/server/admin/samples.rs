@@ -58,7 +58,7 @@ pub(super) async fn make(state: &AdminState, who: &OperatorIdentity, body: &[u8]
         None => owner.clone(),
     };
     runs.retain(|run| run.view(|view| view.info.owner == here.key()));
-    let said: Vec<(Role, String)> = runs.iter().flat_map(|run| run.view_safe(said)).collect();
+    let said: Vec<(Role, String)> = runs.iter().flat_map(|run| run.view_safe(messages_of)).collect();
     let latest = runs.last().map(|run| (run.id(), run.view(|view| view.run().session_id.clone())));
     let thread =
         latest.as_ref().map(|(previous, session)| SampleThread { session, previous: Some(*previous), said: &said });
@@ -134,7 +134,7 @@ async fn conversation(state: &AdminState, owner: &Owner, ids: &[String]) -> Resu
 }
 
 /// The messages of a run: in each turn the user's texts, and those of the agent.
-fn said(view: RunView<'_>) -> Vec<(Role, String)> {
+fn messages_of(view: RunView<'_>) -> Vec<(Role, String)> {
     let run = view.run();
     let mut said = Vec::new();
     for (number, turn) in run.turns.iter().enumerate() {

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_key_ends_what_began_with_it() {
+    fn a_replaced_key_ends_its_sessions() {
         let sessions = Sessions::default();
         let (_, who) = sessions.begin("operator", Proof::Operator([1; 32]), Instant::now()).expect("random numbers");
         assert_eq!(who.role(Some(&[1; 32])), Some(ConsoleRole::Act));

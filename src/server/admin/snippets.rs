@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_one_word_for_the_shell_whatever_the_text_is() {
+    fn any_text_is_one_shell_word() {
         let text = "it's $HOME `id` \"x\" \\ \n --data @/etc/passwd";
         let command = curl(&target("agent-api", OPEN), &sample(text)).replace("curl", "printf '%s\\n'");
         let shown = std::process::Command::new("sh").args(["-c", &command]).output().expect("a shell");

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_written_late_is_sent_and_what_was_sent_is_not_sent_again() {
+    fn a_late_run_is_sent_once() {
         let (mut watch, now) = (watch(), crate::clock::now());
         assert!(sent(&mut watch, &[run(2, now)], false).contains("000000000002"));
         assert_eq!(sent(&mut watch, &[run(2, now)], false), "");

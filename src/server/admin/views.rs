@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn the_types_of_the_page_are_those_of_what_is_answered() {
+    fn the_types_of_the_page_match_the_answers() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("console/types.d.ts");
         let current = declarations();
         if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {

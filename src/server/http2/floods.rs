@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn window_updates_are_explained_by_what_was_sent() {
+    fn window_updates_match_the_sent_bytes() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let timeouts =
             ServerTimeouts { head: second, body: second, write: second, idle: second, message: second, ping: second };

@@ -132,7 +132,7 @@ where
                 self.leaving = Shutdown::Asked(None);
             }
             loop {
-                if self.must_close() {
+                if self.close_if_exceeded() {
                     streams.clear();
                 }
                 match self.connection.poll_accept(context) {
@@ -172,7 +172,7 @@ where
     }
 
     /// Begins to close the connection if the client has exceeded a limit or its time. True when it begins.
-    fn must_close(&mut self) -> bool {
+    fn close_if_exceeded(&mut self) -> bool {
         if self.is_closing() {
             return false;
         }

@@ -27,7 +27,7 @@ impl Runs {
         shares.sort_unstable();
 
         let bound_of = |principal: &str| {
-            let bounds = bounds.of(principal);
+            let bounds = bounds.for_principal(principal);
             if route.is_some() { bounds.route_runs } else { bounds.runs }
         };
         let mut surplus = Vec::new();
@@ -76,7 +76,9 @@ impl Runs {
             return;
         }
         let mut dropped = 0;
-        for loss in fair::own_losses(&self.byte_shares(documents), |principal| policy.bounds.of(principal).bytes) {
+        for loss in
+            fair::own_losses(&self.byte_shares(documents), |principal| policy.bounds.for_principal(principal).bytes)
+        {
             let before = self.ended_bytes;
             let runs = self.oldest_of(&self.ended, &loss, limit - dropped, |stored| stored.record.size() as u64);
             self.drop_runs(None, &runs, report, owners);
@@ -103,7 +105,7 @@ impl Documents {
         }
 
         let shares: Vec<(String, u64)> = shares.into_iter().map(|(owner, count)| (owner.to_owned(), count)).collect();
-        let losses = fair::own_losses(&shares, |principal| bounds.of(principal).documents);
+        let losses = fair::own_losses(&shares, |principal| bounds.for_principal(principal).documents);
         if losses.is_empty() {
             return Vec::new();
         }

@@ -27,7 +27,7 @@ impl Schema {
     }
 
     /// A statement in which `il.` stands for the schema.
-    pub(super) fn of(&self, sql: &str) -> String {
+    pub(super) fn qualify(&self, sql: &str) -> String {
         sql.replace("il.", &self.0)
     }
 }
@@ -61,7 +61,7 @@ impl Database {
 
     /// Waits for the result of a statement. A database that is cut off without a word never sends one: the connection is
     /// given up then.
-    async fn answered<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    async fn await_result<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let mut statement = pin!(statement);
         if let Ok(result) = timeout(self.limit, &mut statement).await {
             return result;
@@ -72,7 +72,7 @@ impl Database {
 
     /// Runs a statement; `il.` stands for the schema in it. Returns its rows.
     pub(super) async fn rows(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
-        self.answered(self.client.query_typed(&self.schema.of(sql), parameters)).await
+        self.await_result(self.client.query_typed(&self.schema.qualify(sql), parameters)).await
     }
 
     /// Runs a statement that has one row at most.
@@ -82,12 +82,12 @@ impl Database {
 
     /// Begins a transaction.
     pub(super) async fn begin(&self) -> Result<(), Error> {
-        self.answered(self.client.batch_execute(&self.begin)).await
+        self.await_result(self.client.batch_execute(&self.begin)).await
     }
 
     /// Runs statements without parameters.
     pub(super) async fn batch(&self, sql: &str) -> Result<(), Error> {
-        self.answered(self.client.batch_execute(&self.schema.of(sql))).await
+        self.await_result(self.client.batch_execute(&self.schema.qualify(sql))).await
     }
 
     /// True once the connection is lost.

@@ -23,7 +23,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn of(error: &Error) -> Self {
+    pub(super) fn from_error(error: &Error) -> Self {
         let Some(state) = error.code() else { return Self::Disconnected };
         match state.code() {
             "IL001" | "IL003" => return Self::Fenced,
@@ -47,7 +47,7 @@ impl Failure {
 
 /// An error of the database, without anything that was sent to it.
 pub(super) fn store_error(error: &Error) -> StoreError {
-    match Failure::of(error) {
+    match Failure::from_error(error) {
         Failure::Fenced => StoreError::Fenced,
         Failure::Disconnected | Failure::Later | Failure::TooLarge => {
             StoreError::Unavailable { reason: describe(error) }

@@ -415,7 +415,7 @@ impl SharedStore for Postgres {
         })
     }
 
-    fn turn_comes(&self, ticket: &Ticket) -> StoreFuture<()> {
+    fn wait_for_turn(&self, ticket: &Ticket) -> StoreFuture<()> {
         let comes = self.inner.turns.wait(ticket);
         Box::pin(async { comes.await.unwrap_or(Err(StoreError::Closed)) })
     }

@@ -30,7 +30,7 @@ impl RetentionPass<'_> {
             return Ok(0);
         }
         let bound_of = |principal: &str| {
-            let bounds = policy.bounds.of(&text::original(principal));
+            let bounds = policy.bounds.for_principal(&text::original(principal));
             if route.is_some() { bounds.route_runs } else { bounds.runs }
         };
 
@@ -49,7 +49,7 @@ impl RetentionPass<'_> {
         if policy.bounds.are_none() {
             return Ok(0);
         }
-        let bound_of = |principal: &str| policy.bounds.of(&text::original(principal)).documents;
+        let bound_of = |principal: &str| policy.bounds.for_principal(&text::original(principal)).documents;
         let losses = fair::own_losses(&self.document_shares(collection).await?, bound_of);
         take_each(&losses, room, async |owner, limit| {
             let documents = self.documents(collection, Some(owner), None, limit).await?;
@@ -65,7 +65,7 @@ impl RetentionPass<'_> {
         if policy.bounds.are_none() {
             return Ok(());
         }
-        let bound_of = |principal: &str| policy.bounds.of(&text::original(principal)).bytes;
+        let bound_of = |principal: &str| policy.bounds.for_principal(&text::original(principal)).bytes;
         let losses = fair::own_losses(&self.byte_shares().await?, bound_of);
         let mut deleted = 0;
         for loss in &losses {

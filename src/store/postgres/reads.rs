@@ -50,7 +50,7 @@ impl ReadError {
 
     /// True if the statement changed nothing and can be sent again over another connection.
     fn is_disconnected(&self) -> bool {
-        matches!(self, Self::Sql(error) if Failure::of(error) == Failure::Disconnected)
+        matches!(self, Self::Sql(error) if Failure::from_error(error) == Failure::Disconnected)
     }
 }
 
@@ -77,7 +77,7 @@ impl Reads {
     pub(super) async fn read<T>(&self, read: impl AsyncFn(&Database) -> Result<T, ReadError>) -> Result<T, StoreError> {
         for attempt in 0.. {
             let database = self.connection().await?;
-            match self.answered(read(&database)).await {
+            match self.await_read(read(&database)).await {
                 Some(Ok(value)) => return Ok(value),
                 Some(Err(error)) if attempt == 0 && error.is_disconnected() => {}
                 Some(Err(error)) => return Err(error.into_store_error()),
@@ -92,7 +92,7 @@ impl Reads {
     }
 
     /// Waits for the result of a read. `None`: it takes too long.
-    async fn answered<T>(&self, read: impl Future<Output = T>) -> Option<T> {
+    async fn await_read<T>(&self, read: impl Future<Output = T>) -> Option<T> {
         let (mut read, began) = (pin!(read), Instant::now());
         loop {
             if let Ok(result) = timeout(WAIT, &mut read).await {

@@ -137,7 +137,7 @@ impl Runs {
     }
 
     /// Forgets a run that this replica holds no longer, and notifies it.
-    pub(super) fn lose(&mut self, run: &Arc<dyn Journal>) {
+    pub(super) fn fence_run(&mut self, run: &Arc<dyn Journal>) {
         if self.lost.len() >= self.sweep_at {
             self.lost.retain(|_, journal| journal.strong_count() > 0);
             self.sweep_at = 64 + 2 * self.lost.len();
@@ -151,7 +151,7 @@ impl Runs {
     /// The same for all runs.
     pub(super) fn lose_all(&mut self) {
         for tracked in std::mem::take(&mut self.by_id).into_values() {
-            self.lose(&tracked.journal);
+            self.fence_run(&tracked.journal);
         }
         self.followed.clear();
     }

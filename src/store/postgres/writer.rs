@@ -162,7 +162,7 @@ impl Writer {
             }
             if flush.is_empty() && flush.closing.is_none() && self.renewed.elapsed() < idle {
                 // No one waits for anything but that all before is committed.
-                flush.finish(Default::default(), |lost| self.runs.lose(lost));
+                flush.finish(Default::default(), |lost| self.runs.fence_run(lost));
                 continue;
             }
 
@@ -217,7 +217,7 @@ impl Writer {
 
             tracing::error!(%error, replica = %self.replica, "this gateway loses the runs that it has");
             for flush in left.into_iter().chain([flush]) {
-                flush.fail(&error, |run| self.runs.lose(run));
+                flush.fail(&error, |run| self.runs.fence_run(run));
             }
             self.lose_all(&error).await;
             return Err(error);
@@ -243,7 +243,7 @@ impl Writer {
                     self.lost_in_flush = 0;
                     return Ok(results);
                 }
-                Err(error) => match Failure::of(&error) {
+                Err(error) => match Failure::from_error(&error) {
                     Failure::Applied => is_known_as_applied = true,
                     Failure::Fenced => return Err(FlushFailure::Lost(StoreError::Fenced)),
                     Failure::Disconnected => {
@@ -288,7 +288,7 @@ impl Writer {
         }
         let notices = flush.notices();
         // Those who wait here do not wait for a notice to others.
-        flush.finish(results, |lost| self.runs.lose(lost));
+        flush.finish(results, |lost| self.runs.fence_run(lost));
         let (held, followed) = (self.runs.by_id.len(), self.runs.followed.len());
         self.inner.standing.renewed(self.renewed, self.inner.lease, held, followed);
         if !notices.is_empty() {
@@ -300,7 +300,7 @@ impl Writer {
     async fn refuse(&mut self, one: Flush, error: &StoreError) {
         tracing::error!(%error, "the database refuses a write");
         one.fail(error, |run| {
-            self.runs.lose(run);
+            self.runs.fence_run(run);
             self.refused.push(run.id().0);
         });
         self.give_up_refused().await;

@@ -23,7 +23,7 @@ impl WriteTransaction<'_> {
             return Ok(0);
         }
         let bound_of = |principal: &str| {
-            let bounds = policy.bounds.of(principal);
+            let bounds = policy.bounds.for_principal(principal);
             if route.is_some() { bounds.route_runs } else { bounds.runs }
         };
 
@@ -46,8 +46,9 @@ impl WriteTransaction<'_> {
         if policy.bounds.are_none() {
             return Ok(0);
         }
-        let losses =
-            fair::own_losses(&self.document_shares(collection)?, |principal| policy.bounds.of(principal).documents);
+        let losses = fair::own_losses(&self.document_shares(collection)?, |principal| {
+            policy.bounds.for_principal(principal).documents
+        });
         take_each(&losses, room, |owner, limit| {
             let documents = self.documents(collection, Some(owner), None, limit)?;
             self.delete_documents(collection, &documents, policy, report)?;
@@ -64,7 +65,7 @@ impl WriteTransaction<'_> {
         if policy.bounds.are_none() {
             return Ok(());
         }
-        let losses = fair::own_losses(&self.byte_shares()?, |principal| policy.bounds.of(principal).bytes);
+        let losses = fair::own_losses(&self.byte_shares()?, |principal| policy.bounds.for_principal(principal).bytes);
         let mut deleted = 0;
         for loss in &losses {
             let mut left = loss.over;

@@ -58,7 +58,7 @@ fn answers(message: &Message) -> bool {
 }
 
 fn added(mut history: History, request: &AgentRequest) -> History {
-    let said = request.input.iter().filter(|message| is_said(message));
+    let said = request.input.iter().filter(|message| is_user_message(message));
     for message in said {
         let text: String = message.text().chars().take(MAX_CHARACTERS).collect();
         if history.messages == 0 {
@@ -71,7 +71,7 @@ fn added(mut history: History, request: &AgentRequest) -> History {
 }
 
 /// Whether a message is something the user said, as opposed to a tool's output or a decision.
-pub(super) fn is_said(message: &Message) -> bool {
+pub(super) fn is_user_message(message: &Message) -> bool {
     message.kind == MessageType::Message && matches!(message.role, None | Some(Role::User))
 }
 

@@ -14,7 +14,7 @@ use interlingua_core::pending::{Decision, PendingKind};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::memory::{History, is_said};
+use super::memory::{History, is_user_message};
 use super::replies;
 use super::stage::{Act, Ending, Plan};
 use super::thoughts;
@@ -82,7 +82,7 @@ const REPEATED: usize = 2000;
 /// The plan for a question.
 pub(super) fn plan(asked: &TurnRequest<'_>, history: &History) -> Plan {
     let input = &asked.request.input;
-    let last = input.iter().rposition(is_said);
+    let last = input.iter().rposition(is_user_message);
     let message = last.map(|last| &input[last]);
     let text = message.map(Message::text).unwrap_or_default();
     let mut scenario = Scenario {
@@ -143,7 +143,7 @@ impl Scenario<'_> {
             let names = known.word.split(' ').take_while(|name| name.chars().all(char::is_lowercase));
             let mut rest = self.rest;
             for name in names {
-                rest = taken(rest, name)?;
+                rest = strip_word(rest, name)?;
             }
             Some((known, rest))
         });
@@ -185,7 +185,7 @@ fn split(text: &str) -> (&str, &str) {
 }
 
 /// The text after a word, if the text begins with the word. Case and a comma after it are ignored.
-fn taken<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+fn strip_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     // A text of megabytes without a space is compared with every word: its end is searched only once.
     if !text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)) {
         return None;

@@ -115,7 +115,7 @@ async fn a_server_that_fails_is_left_alone_for_a_pause() {
 }
 
 #[tokio::test]
-async fn no_caller_waits_for_long_and_the_fetch_goes_on() {
+async fn callers_have_a_limit_and_the_fetch_continues() {
     let times = Times { first: MOMENT, again: MOMENT, fresh: LONG, max_age: LONG, ..hurried() };
     let server = Server::new(times, [(MOMENT * 4, says("a"))]);
     assert_eq!(server.find("/card").await, Err(Missing::Late));

@@ -36,7 +36,7 @@ impl Agent {
         );
         // A client's headers are for the agent, as the agent's own credentials are.
         if its_own {
-            for (name, value) in forwarded.of(&self.settings.forward) {
+            for (name, value) in forwarded.matching(&self.settings.forward) {
                 let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(format!("the header {name}")))?;
                 let value = HeaderValue::from_str(value).map_err(|_| wrong(format!("the value of header {name}")))?;
                 headers.append(name, value);

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_older_than_ten_seconds_does_not_count() {
+    fn results_older_than_ten_seconds_are_ignored() {
         let began = Instant::now();
         let at = |seconds: u64| began + Duration::from_secs(seconds);
         let mut window = Window::new(began);

@@ -141,7 +141,7 @@ async fn every_form_of_a_name_connects_to_the_checked_addresses() {
 }
 
 #[tokio::test]
-async fn only_what_both_readers_of_a_url_understand_the_same_way_is_connected_to() {
+async fn only_unambiguous_urls_are_connected() {
     let (post, asked) = resolving(Vec::new());
     for url in ["https://xn--a.example/", "https://hooks.example:99999/", "https://ho st.example/"] {
         assert!(post.check_url(url, &policy(&[])).await.is_err(), "{url}");

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn every_frame_is_json_and_has_what_is_asked_for() {
+    fn every_frame_is_json_with_the_requested_text() {
         let text = "say \"yes\", $ALL of you";
         for protocol in protocols() {
             let deltas = deltas(protocol, text).expect("it has some");

@@ -23,7 +23,7 @@ fn every_test_has_a_database_of_its_own() {
 }
 
 #[test]
-fn what_was_committed_survives_a_crash() {
+fn committed_data_survives_a_crash() {
     let server = Server::start(&Options::durable()).unwrap();
     server.sql("postgres", "CREATE TABLE t AS SELECT 7 AS n").unwrap();
     server.crash().unwrap();

@@ -85,7 +85,7 @@ async fn a_lost_connection_cancels_the_agents_of_all_its_streams() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_client_takes_nothing_is_reset_and_the_others_go_on() {
+async fn a_stalled_stream_is_reset_and_others_continue() {
     // Long enough for a client on a busy machine that reads as much as it can.
     let setup = set_up("timeouts = { write = \"2s\" }\nheartbeat = \"50ms\"", DEMO).await;
     let mut builder = Builder::new();
@@ -135,7 +135,7 @@ async fn closed(mut raw: Raw) -> (Option<u32>, Duration) {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_go_on_is_closed() {
+async fn a_stalled_client_is_disconnected() {
     let setup = set_up("timeouts = { head = \"500ms\", idle = \"3s\" }", DEMO).await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     // Half of: the preface, a frame, a header block, the header of a frame.
@@ -187,7 +187,7 @@ fn process(upstream: &Upstream) -> (tempfile::TempDir, Authority, Process) {
 }
 
 #[tokio::test]
-async fn a_stopping_process_says_so_and_lets_streams_finish() {
+async fn a_stopping_process_sends_goaway_and_finishes_streams() {
     let upstream = Upstream::always(text_reply_until(&["so far"], "on"));
     let (_folder, authority, process) = process(&upstream);
     let client = client(&authority, None, &VERSIONS);

@@ -167,7 +167,7 @@ async fn streams_of_an_address_are_limited_over_all_its_connections() {
 }
 
 #[tokio::test]
-async fn what_was_exceeded_is_counted() {
+async fn exceeded_limits_are_counted() {
     let (folder, authority) = (tempfile::tempdir().expect("a folder"), Authority::new());
     let server = "limits = { http2_control_frames = 100 }\n[admin]\nlisten = \"127.0.0.1:0\"";
     std::fs::write(folder.path().join("gateway.toml"), config(folder.path(), &authority, server, DEMO))

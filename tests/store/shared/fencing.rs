@@ -98,7 +98,7 @@ pub(crate) async fn a_process_that_was_late_but_not_fenced_loses_nothing(fabric:
     late.fate.resume();
 
     put.await.unwrap().unwrap();
-    late.shared().turn_comes(&ticket).await.unwrap();
+    late.shared().wait_for_turn(&ticket).await.unwrap();
     assert_eq!(other.recover().await.unwrap(), []);
     run.until_durable(run.stored().record.len()).await;
     run.append(&**late, "later ");

@@ -14,12 +14,12 @@ async fn queue(process: &Process, session: &str) -> Ticket {
 
 /// True if a turn does not come within a while.
 async fn has_to_wait(process: &Process, ticket: &Ticket) -> bool {
-    let turn = process.shared().turn_comes(ticket);
+    let turn = process.shared().wait_for_turn(ticket);
     tokio::time::timeout(Duration::from_millis(30), turn).await.is_err()
 }
 
 async fn comes(process: &Process, ticket: &Ticket) {
-    let turn = process.shared().turn_comes(ticket);
+    let turn = process.shared().wait_for_turn(ticket);
     tokio::time::timeout(Duration::from_secs(20), turn).await.expect("the turn comes").unwrap();
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn places_of_fenced_processes_are_skipped(fabric: &dyn Fabric) 
     let lost = queue(&fenced, "s").await;
     let left = queue(&leaving, "s").await;
     let ticket = queue(&last, "s").await;
-    let waiting = last.shared().turn_comes(&ticket);
+    let waiting = last.shared().wait_for_turn(&ticket);
     one.shared().leave_turn(first).await.unwrap();
     leaving.store.close().await.unwrap();
     assert!(has_to_wait(&last, &ticket).await, "one is not fenced yet");
@@ -74,7 +74,7 @@ pub(crate) async fn places_of_fenced_processes_are_skipped(fabric: &dyn Fabric) 
     }
 
     fenced.fate.resume();
-    let turn = fenced.shared().turn_comes(&lost).await;
+    let turn = fenced.shared().wait_for_turn(&lost).await;
     assert!(matches!(turn, Err(StoreError::Fenced)), "{turn:?}");
     let _ = fenced.shared().leave_turn(lost).await;
     let again = queue(&fenced, "s").await;

@@ -273,9 +273,9 @@ impl SharedStore for Replica {
         })
     }
 
-    fn turn_comes(&self, ticket: &Ticket) -> StoreFuture<()> {
+    fn wait_for_turn(&self, ticket: &Ticket) -> StoreFuture<()> {
         let ticket = ticket.clone();
-        self.core.call("turn_comes", Kind::Read, move |core, _| {
+        self.core.call("wait_for_turn", Kind::Read, move |core, _| {
             let Core { hub, .. } = core.clone();
             Box::pin(async move {
                 let mut turns = hub.turns.subscribe();

@@ -27,7 +27,7 @@ struct Progress {
 impl ItemReader {
     /// Emits the progress in the metadata of a status. Its outputs of tools have no text, so they are not read.
     pub(super) fn agno_progress(&mut self, metadata: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        if !metadata.get().contains("\"agno_event_type\"") || !self.is_new_digest(digest(metadata)) {
+        if !metadata.get().contains("\"agno_event_type\"") || !self.mark_digest_read(digest(metadata)) {
             return Ok(());
         }
         let Ok(progress) = serde_json::from_str::<Progress>(metadata.get()) else { return Ok(()) };
@@ -54,5 +54,5 @@ impl ItemReader {
 }
 
 fn digest(metadata: &RawValue) -> u64 {
-    Digest::of(metadata.get().as_bytes()).value()
+    Digest::from_bytes(metadata.get().as_bytes()).value()
 }

@@ -165,7 +165,7 @@ impl Artifacts {
         }
         known.pieces = known.pieces.saturating_add(u32::from(!parts.is_empty()));
         known.last_piece = match parts.last().map(|part| &part.content) {
-            Some(Content::Text(text)) if mode == Mode::Snapshot => Some(Digest::of(text.as_bytes())),
+            Some(Content::Text(text)) if mode == Mode::Snapshot => Some(Digest::from_bytes(text.as_bytes())),
             _ => None,
         };
         let groups = groups(parts, known.scope);
@@ -180,10 +180,10 @@ impl Artifacts {
     }
 
     /// Whether a piece repeats the end of a snapshot, as the first piece after it.
-    pub(super) fn is_repeated(&mut self, id: &str, text: &str) -> bool {
+    pub(super) fn skip_repeated(&mut self, id: &str, text: &str) -> bool {
         let artifact = self.by_id.get(id).map(|place| &mut self.all[*place]);
         let last = artifact.and_then(|artifact| artifact.last_piece.take());
-        last.is_some_and(|last| last == Digest::of(text.as_bytes()))
+        last.is_some_and(|last| last == Digest::from_bytes(text.as_bytes()))
     }
 
     /// No more of an artifact is expected.
@@ -210,7 +210,7 @@ fn says<'s>(mut text: &str, slots: impl Iterator<Item = &'s Slot>) -> bool {
         let Some((piece, rest)) = usize::try_from(slot.len).ok().and_then(|end| text.split_at_checked(end)) else {
             return false;
         };
-        if Digest::of(piece.as_bytes()) != slot.digest {
+        if Digest::from_bytes(piece.as_bytes()) != slot.digest {
             return false;
         }
         text = rest;

@@ -106,7 +106,7 @@ impl Annotations {
         found
     }
 
-    fn of(part: &Part<'_>) -> Self {
+    fn from_part(part: &Part<'_>) -> Self {
         Self::read(part.metadata.as_deref())
     }
 }
@@ -137,12 +137,12 @@ impl Scope {
 
 /// Whether a call continues while the task waits, so that its output is sent later.
 pub(super) fn is_long_running(part: &Part<'_>) -> bool {
-    Annotations::of(part).is_long_running
+    Annotations::from_part(part).is_long_running
 }
 
 /// Prefix of the names in a part's metadata, such as `adk_`. Empty: the names have none, or the metadata name no kind.
 pub(super) fn prefix(part: &Part<'_>) -> String {
-    Annotations::of(part).prefix
+    Annotations::from_part(part).prefix
 }
 
 /// The kind of a part.
@@ -163,7 +163,7 @@ fn own_kind(part: &Part<'_>) -> PartKind {
         return if is_interface(part) { PartKind::Typed(MessageType::A2uiResponse) } else { PartKind::Plain };
     }
 
-    let found = Annotations::of(part);
+    let found = Annotations::from_part(part);
     let origin = found.agent_api.and_then(|origin| origin.r#type).map(|word| MessageType::from(word.as_str()));
     match found.kind.as_deref() {
         Some("function_call") if is_data => {
@@ -237,7 +237,7 @@ pub(super) fn call<'p>(part: &'p Part<'_>, data: &'p RawValue) -> Option<CallPar
     }
     let Call { id, name, args } = serde_json::from_str(data.get()).ok()?;
     let arguments = args.map_or(Cow::Borrowed("{}"), arguments);
-    let server_label = Annotations::of(part).agent_api.and_then(|origin| origin.server_label).map(Cow::Owned);
+    let server_label = Annotations::from_part(part).agent_api.and_then(|origin| origin.server_label).map(Cow::Owned);
     Some(CallPart { call_id: id.unwrap_or_default(), name, arguments, server_label })
 }
 

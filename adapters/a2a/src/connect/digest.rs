@@ -15,7 +15,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         let mut digest = Self::default();
         digest.update(bytes);
         digest
@@ -42,7 +42,7 @@ mod tests {
         for piece in ["foo", "", "bar"] {
             pieces.update(piece.as_bytes());
         }
-        assert_eq!(pieces, Digest::of(b"foobar"));
+        assert_eq!(pieces, Digest::from_bytes(b"foobar"));
         assert_eq!(pieces.value(), 0x8594_4171_f739_67e8);
     }
 }

@@ -206,7 +206,7 @@ impl ItemReader {
         if self.was_taken_up
             && is_append
             && let Some(text) = artifact.only_text(&mut self.unescaped)
-            && self.artifacts.is_repeated(filled(&artifact.artifact_id).unwrap_or_default(), text)
+            && self.artifacts.skip_repeated(filled(&artifact.artifact_id).unwrap_or_default(), text)
         {
             return Ok(());
         }
@@ -422,7 +422,7 @@ impl ItemReader {
         let mut is_answered = self.answered || self.artifacts.emitted > 0;
         if let Some(raw) = message
             && let Some(mut message) = wire::message(raw)
-            && self.is_new(raw)
+            && self.mark_read(raw)
         {
             let parts = message.take_parts(self.form);
             self.compare_held(&parts, sink)?;

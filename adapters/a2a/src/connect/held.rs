@@ -26,7 +26,7 @@ impl ItemReader {
         if self.status_text == UpstreamStatusText::Drop || held + raw.get().len() > MAX_HELD {
             return false;
         }
-        let Some(texts) = Texts::of(parts, scope) else { return false };
+        let Some(texts) = Texts::from_parts(parts, scope) else { return false };
         self.held.push(HeldStatus { raw: raw.to_owned(), texts });
         true
     }
@@ -42,7 +42,7 @@ impl ItemReader {
         if self.held.is_empty() {
             return Ok(());
         }
-        let artifact = Texts::of(parts, Scope::Plain).unwrap_or_default();
+        let artifact = Texts::from_parts(parts, Scope::Plain).unwrap_or_default();
         let all: String = self.held.iter().map(|held| held.texts.plain()).collect();
         if !all.is_empty() && all == artifact.plain() && self.held.iter().all(|held| held.texts.0.len() == 1) {
             // The pieces of one text, each in a status.

@@ -18,7 +18,7 @@ pub(super) struct Texts(pub(super) Vec<(bool, String)>);
 
 impl Texts {
     /// `None`: there is something else than texts.
-    pub(super) fn of(parts: &[Part<'_>], scope: Scope) -> Option<Self> {
+    pub(super) fn from_parts(parts: &[Part<'_>], scope: Scope) -> Option<Self> {
         let mut texts: Vec<(bool, String)> = Vec::new();
         for part in parts {
             let Content::Text(text) = &part.content else { return None };

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_card_is_refused() {
+    fn an_invalid_card_is_refused() {
         for card in [
             "",
             "[]",

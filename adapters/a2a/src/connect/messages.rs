@@ -24,12 +24,12 @@ const MAX_STATUS_TEXT: usize = 1 << 20;
 
 impl ItemReader {
     /// True for a status message that was not read before.
-    pub(super) fn is_new(&mut self, raw: &RawValue) -> bool {
-        self.is_new_digest(message_digest(raw))
+    pub(super) fn mark_read(&mut self, raw: &RawValue) -> bool {
+        self.mark_digest_read(message_digest(raw))
     }
 
     /// True for a digest that was not read before.
-    pub(super) fn is_new_digest(&mut self, digest: u64) -> bool {
+    pub(super) fn mark_digest_read(&mut self, digest: u64) -> bool {
         if self.messages.len() >= MAX_MESSAGES {
             self.messages.clear();
         }
@@ -43,7 +43,7 @@ impl ItemReader {
         is_held: bool,
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
-        let Some(mut message) = wire::message(raw).filter(|_| self.is_new(raw)) else { return Ok(()) };
+        let Some(mut message) = wire::message(raw).filter(|_| self.mark_read(raw)) else { return Ok(()) };
         self.start(sink)?;
         let mut parts = message.take_parts(self.form);
         let count = parts.len();
@@ -65,7 +65,7 @@ impl ItemReader {
 
     /// A status message that people have to see.
     pub(super) fn shown_message(&mut self, raw: &RawValue, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(mut message) = wire::message(raw).filter(|_| self.is_new(raw)) else { return Ok(()) };
+        let Some(mut message) = wire::message(raw).filter(|_| self.mark_read(raw)) else { return Ok(()) };
         let parts = message.take_parts(self.form);
         self.emit_parts(&message, &parts, MessagePosition::Answer, sink)
     }

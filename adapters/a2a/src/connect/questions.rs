@@ -40,7 +40,7 @@ enum QuestionPart {
     Call { call_id: String, name: String, arguments: String },
 }
 
-fn asked(part: &Part<'_>) -> Option<QuestionPart> {
+fn question_part(part: &Part<'_>) -> Option<QuestionPart> {
     #[derive(Deserialize)]
     struct Data {
         interrupt: Option<Extra>,
@@ -77,7 +77,7 @@ impl ItemReader {
         let Some(mut message) = wire::message(raw) else { return Ok(()) };
         let mut parts = message.take_parts(self.form);
         self.take_long_calls(&mut parts);
-        if !self.long_calls.is_empty() && !parts.iter().any(|part| asked(part).is_some()) {
+        if !self.long_calls.is_empty() && !parts.iter().any(|part| question_part(part).is_some()) {
             // The calls are all that it waits for.
             parts.retain(|part| is_no_text(part) || !self.artifacts.have_text(&plain_text(std::slice::from_ref(part))));
             return self.emit_parts(&message, &parts, MessagePosition::Answer, sink);
@@ -88,7 +88,7 @@ impl ItemReader {
         let mut payload: Vec<Json> = Vec::new();
         let mut media = Vec::new();
         for part in parts {
-            match (asked(&part), &part.content) {
+            match (question_part(&part), &part.content) {
                 (Some(item), _) => items.push(item),
                 (None, Content::Data(data)) => payload.push(Json::from_raw(data)),
                 (None, Content::Bytes(_) | Content::Url(_)) => media.push(part),

@@ -65,7 +65,7 @@ impl Replies {
             return false;
         }
         let is_answer = |reply: &&mut Reply| reply.kind == MessageType::Message && !reply.is_repeated;
-        let digest = TextDigest::of(text);
+        let digest = TextDigest::from_text(text);
         if let Some(reply) = self.all.iter_mut().filter(is_answer).find(|reply| reply.text == digest) {
             reply.is_repeated = true;
             return true;

@@ -94,7 +94,7 @@ pub(super) fn unmarked() -> u64 {
 
 /// The mark of plain reasoning.
 fn reasoning() -> u64 {
-    Digest::of(REASONING).value()
+    Digest::from_bytes(REASONING).value()
 }
 
 const REASONING: &[u8] = b"\x01reasoning";
@@ -104,7 +104,7 @@ fn mark(part: &Part<'_>, kind: &PartKind) -> u64 {
     let mut digest = Digest::default();
     match (&part.content, kind) {
         (Content::Text(_), PartKind::Plain) => {}
-        (Content::Text(_), PartKind::Reasoning) => digest = Digest::of(REASONING),
+        (Content::Text(_), PartKind::Reasoning) => digest = Digest::from_bytes(REASONING),
         (Content::Text(_), PartKind::Refusal) => digest.update(b"\x01refusal"),
         _ => {
             if let Some(metadata) = &part.metadata {

@@ -26,7 +26,7 @@ pub(super) fn is_no_text(part: &Part<'_>) -> bool {
 pub(super) fn message_digest(raw: &RawValue) -> u64 {
     let message = wire::message(raw);
     let id = message.as_ref().and_then(|message| filled(&message.message_id));
-    Digest::of(id.unwrap_or_else(|| raw.get()).as_bytes()).value()
+    Digest::from_bytes(id.unwrap_or_else(|| raw.get()).as_bytes()).value()
 }
 
 /// The texts of parts, joined.

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_stands_is_taken_over_and_one_that_changes_is_not() {
+    fn an_unchanged_claim_is_taken_over_and_a_changing_one_is_not() {
         let mut claim = claim();
         assert_eq!(replaces(&claim), Replaces::Nothing);
         for attempt in 0..40 {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_does_not_wait_for_ever() {
+    fn a_request_has_a_limit_for_waiting() {
         let mut claim = claim();
         let refused = loop {
             claim.see(&other(&format!("{:?}", claim.waited)));

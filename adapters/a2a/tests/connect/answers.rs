@@ -96,7 +96,7 @@ fn listed(interrupt: &Value) -> (Vec<Decision>, Value) {
 }
 
 #[test]
-fn an_item_lists_what_its_agent_understands_and_no() {
+fn an_item_lists_the_decisions_of_its_agent() {
     use Decision::{Accept, Cancel, Edit, Reject, Respond};
     let list = |kind: &str, decisions: Value| listed(&json!({ "id": "a", "kind": kind, "decisions": decisions }));
     for none in [Value::Null, json!([])] {

@@ -20,7 +20,7 @@ fn pieces_of_two_artifacts_may_alternate() {
 }
 
 #[test]
-fn an_artifact_is_replaced_by_what_it_is_now() {
+fn an_artifact_is_replaced_by_its_new_content() {
     let items = [
         text("a-1", "It is", false),
         text("a-1", "It is 18 C.", false),
@@ -35,7 +35,7 @@ fn an_artifact_is_replaced_by_what_it_is_now() {
 }
 
 #[test]
-fn an_artifact_that_was_never_begun_begins_with_what_is_appended() {
+fn appending_to_an_unknown_artifact_creates_it() {
     let items =
         [text("a-1", "late", true), artifact("a-2", &json!([]), true, true), artifact("a-3", &json!([]), false, false)];
     insta::assert_snapshot!("appended_to_nothing", tale(&items));
@@ -125,7 +125,7 @@ fn another_tasks_events_are_not_read() {
 }
 
 #[test]
-fn what_an_artifact_says_of_itself_is_kept_with_its_message() {
+fn metadata_of_an_artifact_is_kept_with_its_message() {
     let mut item = text("a-1", "18 C.", false);
     let artifact = &mut item["artifactUpdate"]["artifact"];
     artifact["name"] = json!("forecast");

@@ -62,7 +62,7 @@ fn an_agent_that_does_not_stream_after_all_is_polled() {
 }
 
 #[test]
-fn a_wrong_url_is_asked_once() {
+fn a_wrong_url_receives_one_request() {
     let session = Session::new(&json!({}));
     let turn = session.turn(&request(Vec::new()), &[]);
     let driven =

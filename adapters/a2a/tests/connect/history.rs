@@ -68,7 +68,7 @@ fn a_url_with_parameters_keeps_them() {
 }
 
 #[test]
-fn more_of_the_history_is_asked_for_where_messages_are_missing() {
+fn missing_messages_are_requested_with_a_longer_history() {
     let whole = history(310);
     let driven = polled(V1).send_text(
         "Paris?",
@@ -88,7 +88,7 @@ fn more_of_the_history_is_asked_for_where_messages_are_missing() {
 }
 
 #[test]
-fn a_task_that_does_not_list_what_was_sent_is_not_asked_for_without_end() {
+fn the_number_of_requests_for_an_incomplete_task_is_limited() {
     // Nothing says which messages are new, until one of them was read as the message of a status.
     let mut all = history(5000);
     all.remove(0);
@@ -105,7 +105,7 @@ fn a_task_that_does_not_list_what_was_sent_is_not_asked_for_without_end() {
 }
 
 #[test]
-fn a_server_that_knows_no_width_is_asked_once_for_each_look() {
+fn a_server_without_history_length_gets_one_request_per_read() {
     let whole = history(100);
     let answers = [
         V1.body(1, &submitted()),

@@ -139,7 +139,7 @@ fn an_endless_task_is_bounded_by_the_record_and_ids_are_not_stored_at_any_length
 }
 
 #[test]
-fn what_no_agent_should_send_is_survived() {
+fn malformed_output_of_an_agent_does_not_panic() {
     for dialect in ALL {
         let session = Session::new(&fixed(dialect));
         let unknown = match dialect.binding {

@@ -95,7 +95,7 @@ fn a_task_that_does_not_wait_for_the_call_made_it_itself() {
 }
 
 #[test]
-fn what_is_said_beside_the_call_is_not_lost() {
+fn text_beside_a_call_is_kept() {
     let parts = json!([{ "text": "Your boss has to agree." }, call()]);
     let mut session = Session::new(&fixed(V1));
     let items = [submitted(), status_with("INPUT_REQUIRED", "m-1", &parts)];

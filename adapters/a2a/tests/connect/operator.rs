@@ -60,7 +60,7 @@ fn a_card_is_a_published_document() {
 }
 
 #[test]
-fn what_few_agents_read_is_reported() {
+fn settings_that_few_agents_support_are_reported() {
     let losses = |options: &Value, request: &interlingua_core::model::AgentRequest, history| {
         let state = Json::null();
         let turn = TurnRequest::new(request, &state, &[]).with_history(history);
@@ -116,7 +116,7 @@ fn a_cancel_waits_for_the_id_of_the_task() {
 }
 
 #[test]
-fn an_agent_that_goes_on_says_why() {
+fn an_agent_that_cannot_be_stopped_reports_the_reason() {
     let turn = begun(&fixed(V1), "");
     let refused = |status: u16, body: &str| turn.cancel_refused(status, body.as_bytes());
     let ended = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32002,"message":"it has ended"}}"#;

@@ -203,7 +203,7 @@ fn a_text_of_a_status_that_an_artifact_repeats_is_shown_once() {
 }
 
 #[test]
-fn progress_of_agno_stands_in_the_metadata_of_a_status() {
+fn progress_of_agno_is_in_the_metadata_of_a_status() {
     let working = |metadata: Value| {
         let mut item = status("WORKING");
         item["statusUpdate"]["metadata"] = metadata;

@@ -50,7 +50,7 @@ fn every_content_becomes_its_part() {
 }
 
 #[test]
-fn a_message_of_a2a_goes_on_as_it_came() {
+fn a_message_of_a2a_is_passed_on_unchanged() {
     let request = read(&json!({ "input": [{
         "id": "m-7", "role": "user",
         "content": [{ "type": "text", "text": "<p>" }, { "type": "data", "data": { "n": 7 } }],
@@ -173,7 +173,7 @@ fn a_card_is_looked_for_in_several_places() {
 }
 
 #[test]
-fn an_operator_learns_what_an_agent_can_do() {
+fn a_probe_reports_the_features_of_an_agent() {
     let capabilities = connector(&json!({})).capabilities();
     assert!(capabilities.streaming && capabilities.resume && capabilities.usage && capabilities.reasoning);
     assert!(!connector(&json!({ "streaming": false })).capabilities().streaming);

@@ -149,7 +149,7 @@ fn without_a_task_there_is_nothing_to_take_up() {
 }
 
 #[test]
-fn a_task_of_0_3_that_does_not_go_on_after_a_cut_is_given_up() {
+fn a_task_of_0_3_without_progress_after_a_cut_fails() {
     let begun = V03.cut(1, &[submitted(), text("a-1", "It is ", false)]);
     let same = task("WORKING", &json!([{ "artifactId": "a-1", "parts": [{ "text": "It is " }] }]));
     let answers = std::iter::once(begun).chain((2..40).map(|call| V03.task(call, &same)));

@@ -201,7 +201,7 @@ fn compare<T: PartialEq + std::fmt::Debug>(found: &T, expected: &T, name: &str, 
 }
 
 #[test]
-fn what_is_streamed_is_read_back_to_the_same() {
+fn a_streamed_task_round_trips() {
     let mut differences = String::new();
     for script in testkit::scripts() {
         for dialect in ALL {
@@ -216,7 +216,7 @@ fn what_is_streamed_is_read_back_to_the_same() {
 }
 
 #[test]
-fn what_is_polled_is_read_back_to_the_same() {
+fn a_polled_task_round_trips() {
     let mut differences = String::new();
     for script in testkit::scripts() {
         for dialect in ALL {

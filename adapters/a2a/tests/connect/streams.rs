@@ -141,7 +141,7 @@ fn statuses_are_the_answer_where_there_is_no_other() {
 }
 
 #[test]
-fn what_was_streamed_is_not_repeated_at_the_end() {
+fn streamed_text_is_not_repeated_at_the_end() {
     let closing = |last: &str| status_with("COMPLETED", "m-9", &json!([{ "text": last }]));
     for (last, messages) in [("It is 18 C.", 1), ("And sunny.", 2)] {
         let items = [submitted(), text("a-1", "It is ", false), text("a-1", "18 C.", true), closing(last)];

@@ -63,7 +63,7 @@ fn the_tools_of_a_session_stay_declared() {
 }
 
 #[test]
-fn payloads_say_what_is_asked() {
+fn payloads_contain_the_question() {
     for (payload, kind, message, schema) in [
         (ACTION, PendingKind::Approval, Some("Send?"), false),
         ("\"Which color?\"", PendingKind::Input, Some("Which color?"), false),

@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn what_no_agent_should_send_is_survived() {
+fn malformed_output_of_an_agent_does_not_panic() {
     let call = r#"{"type":"tool-call-start","toolCallId":"c1","toolCallName":"f"}"#;
     let arguments =
         |text: &str| serde_json::json!({ "type": "tool-call-args", "toolCallId": "c1", "delta": text }).to_string();

@@ -44,7 +44,7 @@ impl Answers {
         let mut answers = Self::default();
         // The items of one interrupt are answered together.
         let mut groups: Vec<(String, Vec<AnsweredItem<'_>>)> = Vec::new();
-        for answered in answered(turn)? {
+        for answered in answered_items(turn)? {
             answers.sources.push(answered.source.clone());
             let id = answered.source.id.clone().unwrap_or_else(|| own_id(&answered.item.id).to_owned());
             match groups.iter_mut().find(|(known, _)| *known == id) {
@@ -76,7 +76,7 @@ impl Answers {
 }
 
 /// The answered items of a request, in the order of their answers.
-fn answered<'a>(turn: &TurnRequest<'a>) -> Result<Vec<AnsweredItem<'a>>, Fault> {
+fn answered_items<'a>(turn: &TurnRequest<'a>) -> Result<Vec<AnsweredItem<'a>>, Fault> {
     let items: HashMap<&str, &Pending> = turn.answered.iter().map(|item| (item.id.as_str(), item)).collect();
     let mut answered = Vec::new();
     let approvals = turn.new_messages().filter(|(_, message)| message.kind == MessageType::McpApprovalResponse);

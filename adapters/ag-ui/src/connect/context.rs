@@ -187,7 +187,7 @@ impl Context<'_> {
             })),
             Some(HeldEnd::Repetition { key, role, mut metadata, text }) => {
                 let id = self.begin_message(&key, &mut metadata);
-                self.shared.emitted.add(&key, MessageType::Message, TextDigest::of(&text));
+                self.shared.emitted.add(&key, MessageType::Message, TextDigest::from_text(&text));
                 let text = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Text(Cow::Borrowed(&text)));
                 self.sink.emit(&AgentEvent::Message(MessageEvent {
                     id: Some(Cow::Borrowed(&id)),

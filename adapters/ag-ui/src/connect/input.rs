@@ -143,7 +143,7 @@ impl Writer<'_> {
         let mut paired: HashSet<usize> = HashSet::new();
         for passage in &transcript.passages {
             match passage {
-                TranscriptPart::System(entry) => self.said("system", *entry),
+                TranscriptPart::System(entry) => self.write_text_message("system", *entry),
                 TranscriptPart::User(entry) => self.user(*entry),
                 TranscriptPart::Assistant(stretch) => {
                     paired.extend(stretch.calls().filter_map(|call| Some(call.output.as_ref()?.0.place)));
@@ -221,7 +221,7 @@ impl Writer<'_> {
         self.written.push((place, Json::from_serialize(&message)));
     }
 
-    fn said(&mut self, role: &'static str, entry: Entry<'_>) {
+    fn write_text_message(&mut self, role: &'static str, entry: Entry<'_>) {
         let text = plain_text(&entry.content, self.losses);
         self.write(entry.place, self.id(entry), role, [("content", Json::from_serialize(&text))]);
     }
@@ -253,7 +253,7 @@ impl Writer<'_> {
                     texts.push(plain_text(&entry.content, self.losses));
                     message.get_or_insert(*entry);
                 }
-                Part::Said(entry) => self.said("assistant", *entry),
+                Part::Said(entry) => self.write_text_message("assistant", *entry),
                 Part::Reasoning(entry) => self.reasoning(*entry),
                 Part::Call(call) => {
                     message.get_or_insert(call.entry);

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn contradicting_options_are_refused() {
         let check = |json: Value| serde_json::from_value::<UpstreamOptions>(json).expect("options").check();
         assert_eq!(check(json!({ "protocol_version": "1.0", "confirm_calls": ["a"], "input_calls": ["b"] })), Ok(()));
         for wrong in [

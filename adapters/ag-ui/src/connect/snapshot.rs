@@ -94,7 +94,7 @@ impl SnapshotReader<'_, '_> {
         let mut listed: HashSet<String> = answer.iter().flat_map(call_ids).collect();
         for (message, text) in answer.iter().zip(&texts) {
             match text {
-                Some(text) => self.said(message, text, new.next().unwrap_or_default(), &mut listed)?,
+                Some(text) => self.read_text(message, text, new.next().unwrap_or_default(), &mut listed)?,
                 None => self.output(message)?,
             }
         }
@@ -167,7 +167,7 @@ impl SnapshotReader<'_, '_> {
         }
     }
 
-    fn said(
+    fn read_text(
         &mut self,
         message: &Fields<'_>,
         text: &Text<'_>,

@@ -250,7 +250,7 @@ impl Texts {
                 self.ahead_bytes -= self.ahead.swap_remove(place).1.len();
                 return Ok(());
             }
-            if open.kind == MessageType::Message && self.latest == Some(TextDigest::of(&text)) {
+            if open.kind == MessageType::Message && self.latest == Some(TextDigest::from_text(&text)) {
                 // What comes next decides.
                 return context.hold(HeldEnd::Repetition {
                     key: open.key,
@@ -314,7 +314,7 @@ impl OpenText {
         let is_answer = self.kind == MessageType::Message && self.role == Role::Assistant;
         is_answer
             && self.repetition.is_none()
-            && latest.is_some_and(|latest| latest.len() == delta.len() && latest == TextDigest::of(delta))
+            && latest.is_some_and(|latest| latest.len() == delta.len() && latest == TextDigest::from_text(delta))
     }
 
     /// The rest of a text that begins with this one.

@@ -55,7 +55,7 @@ impl Search {
     /// Follows the run if it is on this page, else asks for the next.
     pub(super) fn next(&mut self, page: &Page<'_>) -> Result<Call, Fault> {
         let id = RunId::parse(&self.run);
-        let is_it = |view: &&RunView<'_>| Labels::of(view).run == self.run || id == Some(view.run().id);
+        let is_it = |view: &&RunView<'_>| Labels::from_view(view).run == self.run || id == Some(view.run().id);
         if let Some(found) = page.runs.iter().find(is_it) {
             return Ok(Call::Follow(Target::Run(found.run().id)));
         }

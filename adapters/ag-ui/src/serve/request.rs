@@ -48,7 +48,7 @@ pub(super) enum Author {
 
 impl Author {
     /// The author of a message that a client has sent.
-    pub(super) fn of(message: &Message) -> Self {
+    pub(super) fn from_message(message: &Message) -> Self {
         match (&message.kind, &message.role) {
             (kind, _) if kind.is_output() => Self::Tool,
             (MessageType::Message, Some(Role::System)) => Self::Application,
@@ -150,9 +150,9 @@ fn parse_message(node: &Node<'_>, reasoning: ReasoningInput, messages: &mut Vec<
     match role.string()?.as_ref() {
         "system" | "developer" => {
             let text = fields.required("content")?.string()?;
-            messages.push(said(Role::System, vec![Content::text(text)]));
+            messages.push(text_message(Role::System, vec![Content::text(text)]));
         }
-        "user" => messages.push(said(Role::User, parse_content(&fields.required("content")?)?)),
+        "user" => messages.push(text_message(Role::User, parse_content(&fields.required("content")?)?)),
         "assistant" => parse_assistant(&fields, messages)?,
         "tool" => messages.push(parse_output(&fields)?),
         "reasoning" => {
@@ -188,7 +188,7 @@ fn sealed_metadata(value: Json) -> Json {
     Json::from_serialize(&metadata)
 }
 
-const fn said(role: Role, content: Vec<Content>) -> Message {
+const fn text_message(role: Role, content: Vec<Content>) -> Message {
     Message::new(MessageType::Message, Some(role), content)
 }
 
@@ -203,7 +203,7 @@ fn parse_assistant(fields: &Object<'_>, messages: &mut Vec<Message>) -> Result<(
         None => String::new(),
     };
     if !text.is_empty() {
-        messages.push(said(Role::Assistant, vec![Content::text(text)]));
+        messages.push(text_message(Role::Assistant, vec![Content::text(text)]));
     }
 
     for call in

@@ -188,7 +188,7 @@ impl Exchange for StartRun {
                 Ok(Next::Call(self.prepare(run)))
             }
             (Phase::Conversation(run), Reply::Session([session])) => {
-                self.encoder.conversation = Some(snapshot::said(&session.items));
+                self.encoder.conversation = Some(snapshot::snapshot_messages(&session.items));
                 Ok(Next::Call(Call::Run(run)))
             }
             (Phase::Search(mut search), Reply::Runs(page)) => {

@@ -36,7 +36,7 @@ pub(super) struct Labels {
 impl Labels {
     /// The labels of a run. A run of another protocol has none: it has the gateway's id, and is written for a client
     /// that uses the gateway's names.
-    pub(super) fn of(view: &RunView<'_>) -> Self {
+    pub(super) fn from_view(view: &RunView<'_>) -> Self {
         let own = view.info.protocol == crate::NAME;
         let labels: Option<Self> = view.info.labels.decode().filter(|_| own);
         labels.filter(|labels| !labels.thread.is_empty()).unwrap_or_else(|| Self {
@@ -80,7 +80,7 @@ impl ClientKnowledge {
     /// The client's knowledge after a run.
     pub(super) fn after(view: &RunView<'_>) -> Self {
         // This client has not seen runs of another protocol.
-        let mut known = if view.info.protocol == crate::NAME { Labels::of(view).known } else { Self::default() };
+        let mut known = if view.info.protocol == crate::NAME { Labels::from_view(view).known } else { Self::default() };
         known.add(view.run());
         known
     }
@@ -90,7 +90,7 @@ impl ClientKnowledge {
         let input = run.turns.iter().flat_map(|turn| &turn.input);
         for message in input {
             self.messages.extend(message.id.clone().filter(|id| id.len() <= MAX_ID));
-            message.outputs().for_each(|output| self.answered(&output.call_id));
+            message.outputs().for_each(|output| self.mark_answered(&output.call_id));
         }
 
         let (mut latest, mut text) = (Vec::new(), String::new());
@@ -114,7 +114,7 @@ impl ClientKnowledge {
             }
             if message.kind.is_output() {
                 let outputs = message.slots.iter().filter_map(|slot| slot.output());
-                outputs.for_each(|output| self.answered(&output.call_id));
+                outputs.for_each(|output| self.mark_answered(&output.call_id));
             }
         }
         // Approvals are shown as calls.
@@ -137,7 +137,7 @@ impl ClientKnowledge {
         self.calls.drain(..surplus);
     }
 
-    fn answered(&mut self, call: &str) {
+    fn mark_answered(&mut self, call: &str) {
         if let Some((_, is_answered)) = self.calls.iter_mut().find(|(id, _)| id == call) {
             *is_answered = true;
         }
@@ -183,14 +183,16 @@ pub(super) fn split(input: &mut RunInput, known: &mut ClientKnowledge, has_faile
     let instructions = instructions(&sent);
     let are_known = known.instructions == instructions;
     let had_others = !are_known && known.instructions.is_some();
-    let first_new = sent.iter().rposition(|sent| Author::of(sent) == Author::Agent).map_or(0, |last| last + 1);
+    let first_new =
+        sent.iter().rposition(|sent| Author::from_message(sent) == Author::Agent).map_or(0, |last| last + 1);
     let is_known = |sent: &Message| sent.id.as_deref().is_some_and(|id| known.has_message(id));
     // The agent's own results stand behind its last message.
     let is_clients = |sent: &Message| !outputs(sent).all(|call| known.is_answered(&call));
-    let has_unknown = sent[first_new..].iter().any(|sent| Author::of(sent) == Author::User && !is_known(sent));
+    let has_unknown =
+        sent[first_new..].iter().any(|sent| Author::from_message(sent) == Author::User && !is_known(sent));
     // The messages before a question are not repeated with its answer.
     let is_answer = !input.resume.is_empty() || input.command.is_some();
-    let is_repeated = !sent[first_new..].iter().any(|sent| match Author::of(sent) {
+    let is_repeated = !sent[first_new..].iter().any(|sent| match Author::from_message(sent) {
         Author::Tool => is_clients(sent),
         Author::User => has_failed || !is_known(sent),
         Author::Application | Author::Agent => false,
@@ -199,7 +201,7 @@ pub(super) fn split(input: &mut RunInput, known: &mut ClientKnowledge, has_faile
     let (mut history, mut new) = (Vec::new(), Vec::new());
     for (place, sent) in sent.into_iter().enumerate() {
         let is_last = place >= first_new;
-        let is_new = match Author::of(&sent) {
+        let is_new = match Author::from_message(&sent) {
             Author::Tool => is_last && is_clients(&sent),
             // One that got no answer comes again with the next, and once is enough.
             Author::User => is_last && (!is_known(&sent) || !(has_unknown || is_answer)),
@@ -219,7 +221,7 @@ fn outputs(message: &Message) -> impl Iterator<Item = String> {
 }
 
 fn instructions(sent: &[Message]) -> Option<String> {
-    let texts = sent.iter().filter(|sent| Author::of(sent) == Author::Application).map(Message::text);
+    let texts = sent.iter().filter(|sent| Author::from_message(sent) == Author::Application).map(Message::text);
     let text = texts.collect::<Vec<_>>().join("\n\n");
     (!text.is_empty()).then(|| digest(&text))
 }
@@ -244,8 +246,12 @@ pub(super) struct Judge {
 impl Judge {
     /// The judge for the list of a request.
     pub(super) fn new(input: &RunInput) -> Self {
-        let is_agents = |sent: &Message| matches!(Author::of(sent), Author::Agent | Author::Tool);
-        let end = input.messages.iter().rposition(|sent| Author::of(sent) == Author::Agent).map_or(0, |last| last + 1);
+        let is_agents = |sent: &Message| matches!(Author::from_message(sent), Author::Agent | Author::Tool);
+        let end = input
+            .messages
+            .iter()
+            .rposition(|sent| Author::from_message(sent) == Author::Agent)
+            .map_or(0, |last| last + 1);
         let answer = &input.messages[..end];
         let begin = answer.iter().rposition(|sent| !is_agents(sent)).map_or(0, |last| last + 1);
         let answer = &answer[begin..];
@@ -253,7 +259,7 @@ impl Judge {
         let ids = answer.iter().filter_map(|sent| sent.id.clone());
         let calls = answer.iter().flat_map(|sent| sent.calls()).map(|call| call.call_id);
         let text: String = answer.iter().filter(|sent| sent.kind == MessageType::Message).map(Message::text).collect();
-        let own = input.messages.iter().filter(|sent| Author::of(sent) == Author::User);
+        let own = input.messages.iter().filter(|sent| Author::from_message(sent) == Author::User);
         Self {
             latest: ids.chain(calls).collect(),
             text: (!text.is_empty()).then(|| digest(&text)),

@@ -110,7 +110,7 @@ fn each_refusal_has_its_fault() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_keeps_what_came() {
+fn a_truncated_answer_keeps_its_beginning() {
     let whole = whole_stream(EVENTS);
     let bytes = whole.as_bytes();
     let last = whole.rfind("data: ").expect("a frame");
@@ -202,7 +202,7 @@ fn long_ids_are_remembered_by_a_digest() {
 }
 
 #[test]
-fn nothing_is_asked_after_the_end() {
+fn no_request_follows_the_end() {
     let mut turn = Case::default().turn();
     let Ok(Next::Send(request)) = turn.next(0) else { panic!("a request") };
     assert_eq!(request.url, "http://agent/");
@@ -237,7 +237,7 @@ proptest! {
 }
 
 #[test]
-fn what_no_agent_should_send_is_survived() {
+fn malformed_output_of_an_agent_does_not_panic() {
     let case = Case { protocol_events: false, ..Case::default() };
     let call = r#"TOOL_CALL_START {"toolCallId":"c1","toolCallName":"f"}"#;
     let arguments = |text: &str| format!(r#"TOOL_CALL_ARGS {{"toolCallId":"c1","delta":{}}}"#, serde_json::json!(text));

@@ -23,7 +23,7 @@ fn probed(endpoint: Result<u16, &str>, health: (u16, &str)) -> (Vec<String>, Vec
 }
 
 #[test]
-fn an_endpoint_and_its_health_are_asked_for_without_running_the_agent() {
+fn a_probe_does_not_run_the_agent() {
     let (asked, findings) = probed(Ok(405), (200, r#"{"status":"ok","agent":{"name":"travel"}}"#));
     assert_eq!(asked, ["GET http://agent/", "GET http://agent/health"]);
     assert!(findings[0].starts_with("ok reachable"), "{findings:?}");

@@ -82,7 +82,7 @@ fn the_reason_says_the_kind_unless_the_payload_does() {
 }
 
 #[test]
-fn an_item_has_what_the_interrupt_says() {
+fn an_item_contains_the_fields_of_the_interrupt() {
     let schema = json!({ "type": "object", "properties": { "approved": { "type": "boolean" }, "editedArgs": { "type": "object" } } });
     let items = interrupted(&json!([{
         "id": "int_1", "reason": "tool_call", "toolCallId": "c1", "message": "May I?", "responseSchema": schema,
@@ -238,7 +238,7 @@ fn decisions_about_several_actions_have_the_order_of_the_actions() {
 }
 
 #[test]
-fn an_answer_of_the_client_is_passed_on_only_if_every_reading_of_it_is_what_was_decided() {
+fn an_ambiguous_answer_of_the_client_is_refused() {
     let schema = json!({ "properties": { "approved": {}, "editedArgs": {} } });
     let asked =
         interrupted(&json!([{ "id": "i", "reason": "tool_call", "toolCallId": "c1", "responseSchema": schema }]));

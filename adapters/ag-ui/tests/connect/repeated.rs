@@ -81,7 +81,7 @@ fn a_text_whose_id_the_snapshot_gives_to_its_call_is_not_repeated() {
 }
 
 #[test]
-fn what_only_a_snapshot_says_is_emitted_once() {
+fn text_that_only_a_snapshot_has_is_emitted_once() {
     let new = snapshot(&json!([
         { "id": "r", "role": "reasoning", "content": "Hm." },
         { "id": "a", "role": "assistant", "content": "Done." },

@@ -228,7 +228,7 @@ fn capabilities_follow_the_options() {
 }
 
 #[test]
-fn options_decide_what_is_kept() {
+fn options_select_the_kept_content() {
     let events = [
         r#"REASONING_MESSAGE_START {"messageId":"r","role":"reasoning"}"#,
         r#"REASONING_MESSAGE_CONTENT {"messageId":"r","delta":"Hm"}"#,

@@ -57,7 +57,7 @@ fn text(value: &Value) -> &str {
 }
 
 #[test]
-fn a_snapshot_has_what_its_client_made_of_the_stream() {
+fn a_snapshot_matches_the_state_of_the_client() {
     let mut wrong = Vec::new();
     for version in [None, Some("1.0")] {
         for options in

@@ -22,7 +22,7 @@ fn message(message: Value) -> Value {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_field() {
     let text = |value| message(json!({ "id": "m", "role": "user", "content": value }));
     let part = |value: Value| text(json!([value]));
     let cases = [
@@ -128,7 +128,7 @@ fn the_agent_is_sent_all_that_has_a_place() {
 }
 
 #[test]
-fn answers_to_interrupts_are_read_as_they_are() {
+fn answers_to_interrupts_are_parsed_unchanged() {
     let mut input = hello(Some("1.0"));
     input["resume"] = json!([
         { "interruptId": "a", "status": "resolved", "payload": { "approved": true }, "metadata": { "by": "ada" } },

@@ -43,7 +43,7 @@ fn what_an_agent_asks_is_an_interrupt() {
 }
 
 #[test]
-fn an_older_front_end_is_asked_by_a_custom_event_too() {
+fn an_older_front_end_also_receives_a_custom_event() {
     let output = stream_of(&testkit::script("approval").record(), r#"{"legacy_on_interrupt":true}"#, &hello(None));
     let events = events(&output);
     let asked: Vec<&Value> = events.iter().filter(|event| event["name"] == "on_interrupt").collect();

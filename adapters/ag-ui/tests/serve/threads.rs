@@ -111,7 +111,7 @@ fn thread(script: &str) -> (Record, Vec<Value>, Json) {
 }
 
 #[test]
-fn a_thread_goes_on_with_what_is_new() {
+fn a_thread_continues_with_the_new_messages() {
     for script in ["greeting", "two_messages", "plugin", "parallel_tools", "reasoning_between_tools", "mcp"] {
         let (record, mut messages, labels) = thread(script);
         let run = TestRun::with_info(&record, info(&record, labels));
@@ -134,7 +134,7 @@ fn a_thread_goes_on_with_what_is_new() {
 }
 
 #[test]
-fn a_client_that_sends_what_is_new_and_nothing_else_goes_on() {
+fn a_client_that_sends_only_new_messages_continues_its_thread() {
     let (record, _, labels) = thread("greeting");
     let run = TestRun::with_info(&record, info(&record, labels));
     let next = next_run("{}", run.view(), &input(vec![user("u2", "and then?")]));
@@ -274,7 +274,7 @@ fn answers_that_cannot_be_taken_are_errors_of_the_run() {
 
 /// Front ends have no message of an agent that asks at once.
 #[test]
-fn an_answer_does_not_repeat_what_was_said_before_the_question() {
+fn an_answer_does_not_repeat_the_text_before_the_question() {
     let (_, first) = started("{}", &hello(Some("1.0")));
     let mut asked = testkit::started_with(vec![first.request.input[0].clone()]);
     asked.close(End::Completed, None);

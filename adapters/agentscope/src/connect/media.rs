@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_say_what_they_hold() {
+    fn the_kind_of_media_is_read_from_its_url() {
         for (text, media_type) in [
             ("data:audio/wav;base64,aGk=", "audio/wav"),
             ("data:;base64,aGk=", "image/png"),

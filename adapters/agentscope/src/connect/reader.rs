@@ -120,7 +120,7 @@ impl Reader {
         if self.wants != Continuation::Events || self.ended {
             return Ok(());
         }
-        if self.is_new(word(&event.kind), word(&event.id), word(&event.reply_id)) {
+        if self.accept_event(word(&event.kind), word(&event.id), word(&event.reply_id)) {
             self.apply(event, data, sink)
         } else {
             sink.emit(&AgentEvent::KeepAlive)
@@ -132,7 +132,7 @@ impl Reader {
         if self.wants != Continuation::Events || self.ended {
             return Ok(());
         }
-        if self.is_new(event.kind, event.id, event.reply_id) {
+        if self.accept_event(event.kind, event.id, event.reply_id) {
             let text = event.delta.0.and_then(|delta| lent(delta, &mut self.unescaped));
             sink.emit(&AgentEvent::text(event.block_id, text.unwrap_or_default()))
         } else {
@@ -141,8 +141,8 @@ impl Reader {
     }
 
     /// True for what is about this turn, and was not read before. It is remembered as read.
-    fn is_new(&mut self, kind: &str, id: &str, reply: &str) -> bool {
-        if self.is_skipped(kind, id, reply) {
+    fn accept_event(&mut self, kind: &str, id: &str, reply: &str) -> bool {
+        if self.skip_event(kind, id, reply) {
             return false;
         }
         // Another client's, or of the service's own accord.
@@ -157,7 +157,7 @@ impl Reader {
     }
 
     /// True for what is not about this turn, or was read before.
-    fn is_skipped(&mut self, kind: &str, id: &str, reply: &str) -> bool {
+    fn skip_event(&mut self, kind: &str, id: &str, reply: &str) -> bool {
         if let Some(place) = self.awaited.iter().position(|awaited| awaited == id) {
             // The service received an answer: its reply continues.
             self.awaited.swap_remove(place);

@@ -86,7 +86,7 @@ fn each_status_ends_a_turn_before_it_begins() {
 }
 
 #[test]
-fn what_follows_the_end_belongs_to_no_one() {
+fn events_after_the_end_are_ignored() {
     let end = r#"REPLY_END {"finished_reason":"error","error":{"message":"late"}}"#;
     let stream = reply(&[HELLO]) + &frames(&[HELLO, end]);
     let outcome = read(&json!({}), &stream);
@@ -95,7 +95,7 @@ fn what_follows_the_end_belongs_to_no_one() {
 
 /// The same, in whatever pieces it comes.
 #[test]
-fn what_follows_in_the_same_piece_is_not_read() {
+fn events_after_the_end_in_the_same_chunk_are_ignored() {
     let broken = "data: {\"type\":\n\n";
     let end = frames(&[r#"REPLY_END {"id":"z","finished_reason":"completed"}"#]);
     let page = json!({ "messages": [{ "id": "response_7-0-0", "role": "user" },
@@ -170,7 +170,7 @@ fn fields_of_wrong_types_are_as_good_as_none() {
 }
 
 #[test]
-fn questions_that_make_no_sense_are_asked_as_far_as_they_do() {
+fn malformed_questions_keep_their_valid_parts() {
     for (calls, items) in [
         ("null", 0),
         ("7", 0),
@@ -274,7 +274,7 @@ proptest! {
 
     /// Any bytes for a document.
     #[test]
-    fn any_document_ends_a_turn_or_lets_it_go_on(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn any_document_ends_or_continues_a_turn(data in proptest::collection::vec(any::<u8>(), 0..200)) {
         let session = Session::known();
         let mut turn = session.turn(&says("hi"), &[]);
         prop_assert!(matches!(turn.next(0), Ok(Next::Send(_))));
@@ -283,7 +283,7 @@ proptest! {
 }
 
 #[test]
-fn what_no_agent_should_send_is_survived() {
+fn malformed_output_of_an_agent_does_not_panic() {
     let session = Session::new(&json!({}));
     let start = r#"TOOL_CALL_START {"tool_call_id":"c1","tool_call_name":"f"}"#;
     let arguments = |text: &str| format!(r#"TOOL_CALL_DELTA {{"tool_call_id":"c1","delta":{}}}"#, json!(text));

@@ -53,7 +53,7 @@ fn a_service_that_works_is_found_well() {
 }
 
 #[test]
-fn what_does_not_work_is_said_with_a_remedy() {
+fn unsupported_features_are_reported_with_a_remedy() {
     let well = (200, r#"{"status":"ok","version":"2.0.10"}"#);
     let agents = (200, r#"{"agents":[{"id":"other","data":{"name":"Bob"}}]}"#);
     let mine = (200, r#"{"agents":[{"id":"agent","data":{"name":"Ann"}}]}"#);

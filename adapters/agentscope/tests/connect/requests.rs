@@ -26,7 +26,7 @@ fn paths(outcome: &crate::support::Outcome) -> Vec<String> {
 const HELLO: &str = r#"TEXT_BLOCK_DELTA {"block_id":"b1","delta":"Hello"}"#;
 
 #[test]
-fn the_connector_says_what_it_can() {
+fn the_connector_declares_its_capabilities() {
     let capabilities = connector(&json!({})).capabilities();
     assert_eq!(capabilities.history, HistoryNeed::KeptByAgent);
     assert_eq!(capabilities.cancel, Cancel::Request);
@@ -120,7 +120,7 @@ fn media_become_blocks() {
 }
 
 #[test]
-fn what_has_no_place_in_the_protocol_is_noted() {
+fn content_that_the_protocol_lacks_is_counted_as_lost() {
     let body = json!({
         "input": [{ "role": "system", "content": "be brief" }, { "role": "user", "content": "hi" }],
         "temperature": 0.1, "tools": [{ "type": "function", "function": { "name": "f" } }],
@@ -157,7 +157,7 @@ fn a_history_goes_to_a_session_of_its_own() {
 }
 
 #[test]
-fn a_session_that_the_service_has_forgotten_is_made_again_with_the_history() {
+fn a_lost_session_is_created_again_with_the_history() {
     let mut session = Session::known();
     let turn = session.turn(&says("hi"), &[]);
     let gone = refusal(turn.as_ref(), 404, r#"{"detail":"Session 's1' not found."}"#);

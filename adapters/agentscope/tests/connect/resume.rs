@@ -164,7 +164,7 @@ fn a_service_that_has_lost_the_reply_ends_the_run() {
 }
 
 #[test]
-fn a_service_that_cannot_be_reached_any_more_is_asked_some_times() {
+fn requests_to_an_unreachable_service_are_limited() {
     let unreachable = || Answer::Fault(Fault::new(FaultKind::UpstreamUnreachable, "no one is there"));
     let start = || vec![created(), started(), open(&frames(&["REPLY_START {}", EVENTS[20]]))];
     let mut answers = start();

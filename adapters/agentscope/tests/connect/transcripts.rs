@@ -152,7 +152,7 @@ fn an_output_of_the_client_is_sent_as_recorded() {
 }
 
 #[test]
-fn the_second_turn_skips_what_the_stream_holds_of_the_first() {
+fn the_second_turn_skips_events_of_the_first() {
     let mut session = session("history");
     first(&mut session, "history", "hello there");
     let mut request = says("history");
@@ -177,7 +177,7 @@ fn a_reply_that_is_over_when_its_stream_is_opened_is_read_from_the_session() {
 }
 
 #[test]
-fn a_stream_that_is_cut_goes_on_where_it_was() {
+fn a_cut_stream_resumes() {
     let words = |count: u32| (0..count).map(|number| format!("{number} ")).collect::<String>();
     // The reply continues: the stream is read again, without the part that was read before.
     let outcome = first(&mut session("long"), "long", "long 20 60");

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_count_that_says_something_stands() {
+    fn the_last_nonzero_count_is_used() {
         for (parts, wanted) in [
             (&[r#"{"input_tokens":7,"output_tokens":1}"#, r#"{"output_tokens":5}"#][..], Some((7, 5))),
             (&[r#"{"input_tokens":0,"output_tokens":0}"#, r#"{"input_tokens":7,"output_tokens":5}"#], Some((7, 5))),

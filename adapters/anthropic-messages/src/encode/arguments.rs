@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_sent_as_it_is() {
+    fn an_object_is_sent_unchanged() {
         for text in [
             "{}",
             " {\"a\" : [1, -0.5e+3, true,false ,null, \"x\\u00e4\\n\"], \"b\":{\"c\":[]}}",
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_added_as_text() {
+    fn arguments_that_are_no_object_become_text() {
         for text in [
             "not JSON",
             "[1]",

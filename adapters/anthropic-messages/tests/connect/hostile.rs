@@ -62,7 +62,7 @@ fn the_framing_of_careless_servers_is_read() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_stands_if_its_reason_came() {
+fn a_truncated_answer_with_a_stop_reason_is_complete() {
     let cut = |short: &[&str]| {
         let (record, _) = driven("{}", Answer::Cut(vec![events(short).into_bytes()]));
         let run = record.run();
@@ -288,7 +288,7 @@ proptest! {
 }
 
 #[test]
-fn what_no_agent_should_send_is_survived() {
+fn malformed_output_of_an_agent_does_not_panic() {
     let call = |text: &str| {
         let input = format!("0 > {text}");
         Answer::stream(&events(&["start", "0 tool a f", &input, "0 .", "end tool_use", "stop"]))

@@ -65,7 +65,7 @@ fn every_field_has_its_place() {
 }
 
 #[test]
-fn a_plain_request_has_what_the_protocol_requires_and_nothing_else() {
+fn a_plain_request_has_only_required_fields() {
     let body = json!({ "input": [said("user", "hi")], "model": "m", "session_id": "s", "tools": [], "tool_choice": "auto",
         "metadata": {}, "parallel_tool_calls": null });
     assert_eq!(
@@ -181,7 +181,7 @@ fn thoughts_go_back_to_their_author_alone() {
 }
 
 #[test]
-fn what_the_server_did_itself_goes_back_as_it_was() {
+fn blocks_of_server_tools_are_sent_back_unchanged() {
     let answer = events(&[
         "start",
         r#"0 {"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}"#,
@@ -231,7 +231,7 @@ fn what_the_server_did_itself_goes_back_as_it_was() {
 }
 
 #[test]
-fn a_server_that_paused_goes_on_with_its_call() {
+fn a_paused_turn_continues_with_its_call() {
     let mut paused = call("plugin_call", "srvtoolu_1", "web_search", "{}");
     let item = json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {} });
     paused["metadata"] = json!({ "item": item, "origin": "anthropic-messages/claude" });
@@ -323,7 +323,7 @@ fn settings_that_servers_refuse_are_not_sent() {
 }
 
 #[test]
-fn thinking_is_asked_for_where_it_can_be() {
+fn thinking_is_requested_where_it_is_supported() {
     let thinking = |options: &str, request: Value| sent(options, &request.to_string(), "null")["thinking"].clone();
     let plain = json!({ "input": [] });
     assert_eq!(thinking("{}", plain.clone()), Value::Null);
@@ -336,7 +336,7 @@ fn thinking_is_asked_for_where_it_can_be() {
 }
 
 #[test]
-fn what_is_not_sent_is_counted() {
+fn content_that_is_not_sent_is_counted() {
     let (lost, changed) = (Change::Lost, Change::Changed);
     for (request, wanted) in [
         (

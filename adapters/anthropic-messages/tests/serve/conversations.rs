@@ -33,7 +33,7 @@ fn assistant(content: Value) -> Value {
 }
 
 #[test]
-fn what_follows_the_assistant_is_new() {
+fn messages_after_the_assistant_are_new() {
     for (messages, history, input) in [
         (json!([user("a")]), 0, 1),
         (json!([user("a"), assistant(json!("b")), user("c"), { "role": "system", "content": "d" }]), 2, 2),
@@ -143,7 +143,7 @@ fn a_question_that_was_asked_again_fits_too() {
 }
 
 #[test]
-fn only_words_alone_answer_what_was_asked_in_words() {
+fn only_a_plain_text_answers_a_question_in_text() {
     let given = |messages: Value| {
         let sent = route("{}").create(&body(messages, json!({})));
         resent(sent.run_call()).in_words.clone().map(|answer| (answer.id, answer.given))
@@ -166,7 +166,7 @@ fn only_words_alone_answer_what_was_asked_in_words() {
 }
 
 #[test]
-fn a_result_without_its_call_is_an_answer_to_what_waits() {
+fn a_result_without_its_call_answers_the_open_item() {
     let result =
         json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "call_9", "content": "18 C" }] });
     let mut sent = route("{}").create(&body(json!([result]), json!({})));
@@ -191,7 +191,7 @@ fn continued(sent: &mut SentRequest, answered: &AnsweredRun) -> Result<RunCall, 
 }
 
 #[test]
-fn a_thread_goes_on_with_its_tools_and_instructions() {
+fn a_thread_keeps_its_tools_and_instructions() {
     let first = json!({
         "thread": { "type": "create" }, "system": "Be brief.", "tools": [{ "name": "f", "input_schema": { "type": "object" } }],
     });
@@ -218,7 +218,7 @@ fn a_thread_goes_on_with_its_tools_and_instructions() {
 }
 
 #[test]
-fn what_a_thread_asked_is_answered_in_words() {
+fn a_question_of_a_thread_is_answered_in_text() {
     let (run, _) = answered(json!({ "thread": { "type": "create" } }), |run| {
         run.data(MessageType::McpApprovalRequest, r#"{"id":"appr_1","name":"send","arguments":"{}"}"#);
     });

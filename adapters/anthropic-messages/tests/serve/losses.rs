@@ -28,7 +28,7 @@ fn reported(options: &str, stream: bool, end: End) -> Vec<String> {
 }
 
 #[test]
-fn what_an_answer_does_not_come_to_is_lost() {
+fn content_after_a_failure_is_lost() {
     let completed = reported("{}", true, End::Completed);
     assert_eq!(completed, ["Changed image_out (only its name and size are shown, in the text)"]);
     assert_eq!(reported("{}", false, End::Completed), completed);
@@ -48,7 +48,7 @@ fn what_an_answer_does_not_come_to_is_lost() {
 }
 
 #[test]
-fn an_image_is_reported_as_it_is_shown() {
+fn the_loss_of_an_image_matches_its_display() {
     let as_link = reported(r#"{"inline_images":"markdown"}"#, true, End::Completed);
     assert_eq!(as_link, ["Changed image_out (shown as a link in the text)"]);
 }

@@ -154,7 +154,7 @@ fn tool_choices_become_those_that_agents_know() {
 }
 
 #[test]
-fn options_change_what_the_agent_receives() {
+fn options_select_the_content_for_the_agent() {
     let thoughts = json!([
         { "role": "user", "content": "x" },
         { "role": "assistant", "content": [{ "type": "thinking", "thinking": "hm", "signature": "s" }, { "type": "text", "text": "y" }] },

@@ -94,7 +94,7 @@ impl Details {
         self.has_come = true;
         let mut new = String::new();
         for entry in serde_json::from_str::<Vec<Extra>>(list.get()).unwrap_or_default() {
-            let last = self.waiting.last_mut().filter(|last| goes_on(last, &entry));
+            let last = self.waiting.last_mut().filter(|last| continues(last, &entry));
             // The block that brings the signature may repeat the whole thought.
             let is_repeated = last.as_ref().is_some_and(|last| {
                 let thought = word(last, "thinking");
@@ -146,7 +146,7 @@ impl Details {
 
 /// A detail is a piece of the last one if it has its type and its index, and no other id. Thinking blocks have no index:
 /// they continue until the signature came.
-fn goes_on(last: &Extra, entry: &Extra) -> bool {
+fn continues(last: &Extra, entry: &Extra) -> bool {
     let same = |name: &str| last.get(name) == entry.get(name);
     let id = word(entry, "id");
     let is_block = || word(entry, "type") == "thinking" && word(last, "signature").is_empty();

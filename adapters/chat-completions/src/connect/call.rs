@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    fn taken(pieces: &[&str]) -> String {
+    fn merged_arguments(pieces: &[&str]) -> String {
         let mut call = Call::default();
         let is_all = pieces.iter().all(|piece| call.take(piece));
         assert!(is_all, "{pieces:?}");
@@ -336,16 +336,16 @@ mod tests {
             for &first in &places {
                 for &second in places.iter().filter(|second| **second >= first) {
                     let deltas = [&text[..first], &text[first..second], &text[second..]];
-                    assert_eq!(taken(&deltas), text, "{deltas:?}");
+                    assert_eq!(merged_arguments(&deltas), text, "{deltas:?}");
                     let whole = [deltas[0], deltas[1], deltas[2], text];
-                    assert_eq!(taken(&whole), text, "{whole:?}");
+                    assert_eq!(merged_arguments(&whole), text, "{whole:?}");
                 }
             }
             let growing: Vec<&str> = places.iter().skip(1).map(|place| &text[..*place]).collect();
-            assert_eq!(taken(&growing), text);
+            assert_eq!(merged_arguments(&growing), text);
         }
-        assert_eq!(taken(&["{}", r#"{"q":"#, "1}"]), r#"{"q":1}"#);
-        assert_eq!(taken(&[r#"{"q":1}"#, r#"{ "q": 1 }"#, " "]), r#"{"q":1}"#);
+        assert_eq!(merged_arguments(&["{}", r#"{"q":"#, "1}"]), r#"{"q":1}"#);
+        assert_eq!(merged_arguments(&[r#"{"q":1}"#, r#"{ "q": 1 }"#, " "]), r#"{"q":1}"#);
         let mut call = Call::default();
         assert!(call.take(r#"{"q":1}"#) && !call.take("}") && !call.take(r#"{"q":2}"#));
     }

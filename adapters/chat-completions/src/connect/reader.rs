@@ -190,7 +190,7 @@ impl Reader {
         }
 
         if !is_error && let Some((index, text)) = plain_text(&chunk) {
-            if !self.is_own_choice(index) {
+            if !self.track_choice(index) {
                 return sink.emit(&AgentEvent::Ignored);
             }
             self.template.learn(data, text);
@@ -233,7 +233,7 @@ impl Reader {
     fn choose<'a>(&mut self, choices: List<Choice<'a>>, sink: &mut dyn EventSink) -> Result<Option<Choice<'a>>, Fault> {
         if choices.rest.is_empty() {
             let Some(choice) = choices.first else { return Ok(None) };
-            let is_own = self.is_own_choice(choice.index) || (has_calls(&choice) && self.calls.is_empty());
+            let is_own = self.track_choice(choice.index) || (has_calls(&choice) && self.calls.is_empty());
             if !is_own {
                 sink.emit(&AgentEvent::Ignored)?;
             }
@@ -264,7 +264,7 @@ impl Reader {
 
     /// True if a chunk with this index belongs to the answer: the index is that of the first chunk, or no index of an answer
     /// but a counter, which never has the same value twice.
-    fn is_own_choice(&mut self, index: Option<i64>) -> bool {
+    fn track_choice(&mut self, index: Option<i64>) -> bool {
         let (Some(index), Some(own), Some(last)) = (index, self.choice, self.last_choice) else {
             self.choice = self.choice.or(index);
             self.last_choice = index.or(self.last_choice);

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_whole_text_is_what_was_not_streamed() {
+    fn only_the_unstreamed_rest_of_a_text_is_emitted() {
         let long = "zwei Städte ".repeat(20);
         for (pieces, whole, wanted) in [
             (&["Hel", "", "lo"][..], "Hello", NewText::New("")),

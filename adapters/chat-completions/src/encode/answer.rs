@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_compared_by_what_they_mean() {
+    fn calls_are_compared_by_meaning() {
         let call = |id: &str, arguments: &str| Call {
             id: id.into(),
             name: "f".into(),

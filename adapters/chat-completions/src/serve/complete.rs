@@ -71,7 +71,7 @@ impl Complete {
         };
         call.labels = Json::from_serialize(echo);
         if let Some(messages) = chat.stored {
-            call.tags = tags::of(&echo.model, &echo.metadata);
+            call.tags = tags::parse(&echo.model, &echo.metadata);
             call.attachments = vec![(decode::MESSAGES, messages)];
         }
 

@@ -26,7 +26,7 @@ fn resent(sent: &SentRequest) -> &Resent {
 }
 
 #[test]
-fn messages_fall_into_instructions_history_and_what_is_new() {
+fn messages_are_split_into_instructions_history_and_new_input() {
     let sent = send(
         "{}",
         &json!([
@@ -52,7 +52,7 @@ fn messages_fall_into_instructions_history_and_what_is_new() {
 }
 
 #[test]
-fn a_session_is_named_by_what_the_route_says() {
+fn the_route_selects_the_name_of_the_session() {
     let hello = json!([{"role": "user", "content": "hi"}]);
     let named = |options: &str, headers: &[(&str, &str)]| resent(&send(options, &hello, headers)).session.clone();
     let header = [("x-session-id", "of-header"), ("x-chat-id", "of-chat")];

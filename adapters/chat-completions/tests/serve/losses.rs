@@ -28,7 +28,7 @@ fn reported(options: &str, stream: bool, end: End) -> Vec<String> {
 }
 
 #[test]
-fn what_an_answer_does_not_come_to_is_lost() {
+fn content_after_a_failure_is_lost() {
     let completed = reported("{}", true, End::Completed);
     assert_eq!(reported("{}", false, End::Completed), completed);
 

@@ -137,7 +137,7 @@ fn options_change_the_request_to_the_agent() {
 }
 
 #[test]
-fn what_is_not_passed_on_is_reported() {
+fn ignored_parameters_are_reported() {
     let body = hello(json!({ "tools": [{"type": "web_search"}] })).to_string();
     let sent = route("{}").create(&body);
     let losses = sent.exchange.losses();

@@ -114,7 +114,7 @@ pub(super) struct ServiceAnswer {
 ///
 /// # Errors
 /// If it decides nothing.
-pub(super) fn answered(
+pub(super) fn service_answer(
     turn: &TurnRequest<'_>,
     words: DecisionWords,
     losses: &mut Losses,

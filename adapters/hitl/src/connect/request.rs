@@ -68,7 +68,7 @@ impl Outgoing {
             losses.lost(ContentKind::Sampling, "the protocol has no parameters of a model");
         }
 
-        let answered = asks::answered(turn, options.words, losses)?;
+        let answered = asks::service_answer(turn, options.words, losses)?;
         let (path, body, query) = if let Some(answered) = answered {
             let session_id = answered.session_id.as_deref().or(session).unwrap_or_default();
             let body = Resume { user_id: user, session_id, response_type: answered.response_type, args: answered.args };

@@ -122,7 +122,7 @@ fn the_output_of_a_tool_and_a_value_are_answers() {
 }
 
 #[test]
-fn what_an_interrupted_answer_showed_is_not_shown_again() {
+fn messages_of_an_interrupted_answer_are_not_repeated() {
     let shown = json!([
         {"type": "human", "content": "hi"},
         {"type": "ai", "content": "First.", "tool_calls": [{"name": "send", "args": {}, "id": "c1"}]}

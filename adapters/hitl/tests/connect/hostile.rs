@@ -113,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn what_no_agent_should_send_is_survived() {
+fn malformed_output_of_an_agent_does_not_panic() {
     let words = json!([{ "type": "human", "content": "hi" }, { "type": "ai", "content": "Hello" }]);
     let asked = |text: &str| {
         let arguments: Value = serde_json::from_str(text).expect("JSON");

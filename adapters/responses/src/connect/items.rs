@@ -48,7 +48,7 @@ impl Reader {
     ) -> Result<(), Fault> {
         let Some(item) = Object::parse(raw) else { return sink.emit(&AgentEvent::Ignored) };
         let word = item.word("type");
-        let kind = SlotKind::of(&word);
+        let kind = SlotKind::from_word(&word);
         let wire_id = item.word("id");
         let known = self.slots.known(place, &wire_id, kind, is_final);
         let known = if is_final { self.slots.settle(known, kind) } else { known };
@@ -77,7 +77,7 @@ impl Reader {
         sink: &mut dyn EventSink,
     ) -> Result<(), Fault> {
         let Some(item) = Object::parse(raw) else { return sink.emit(&AgentEvent::Ignored) };
-        let kind = SlotKind::of(&item.word("type"));
+        let kind = SlotKind::from_word(&item.word("type"));
         if item.text("status").as_deref() == Some("completed") {
             return self.final_item(raw, place, sink);
         }

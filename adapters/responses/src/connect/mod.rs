@@ -95,7 +95,7 @@ impl Connector for ResponsesConnector {
         let goes_on = previous.is_some() || conversation.is_some();
 
         // The server would refuse to continue a response with open items. The history omits them.
-        let answered = answered(&turn.request.input);
+        let answered = answered_ids(&turn.request.input);
         let needs_history = goes_on && !stored.open_calls.iter().all(|open| answered.contains(open));
 
         let named = turn.request.tools.as_deref();
@@ -150,7 +150,7 @@ impl Connector for ResponsesConnector {
 }
 
 /// The calls and questions that these messages answer.
-fn answered(input: &[Message]) -> HashSet<String> {
+fn answered_ids(input: &[Message]) -> HashSet<String> {
     let outputs = input.iter().flat_map(Message::outputs).map(|output| output.call_id);
     let responses = input.iter().filter(|message| message.kind == MessageType::McpApprovalResponse);
     let decided = responses.flat_map(|message| message.content.iter().filter_map(Content::as_data));

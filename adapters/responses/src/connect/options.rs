@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_should_know_is_said() {
+    fn doubtful_options_are_reported() {
         let warnings = |options: Value| serde_json::from_value::<UpstreamOptions>(options).expect("options").warnings();
         assert_eq!(warnings(json!({})), Vec::<String>::new());
         assert!(warnings(json!({ "user": "user" }))[0].contains("users"));

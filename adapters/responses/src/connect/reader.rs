@@ -98,7 +98,7 @@ impl Reader {
             self.losses.changed(ContentKind::Text, json_repair::LOSS);
             return self.read(repaired.as_bytes(), name, sink);
         };
-        if self.is_repeated(&event) {
+        if self.skip_repeated(&event) {
             return sink.emit(&AgentEvent::KeepAlive);
         }
         if event.kind.is_some_and(|kind| kind.get() == "\"response.output_text.delta\"") {
@@ -109,7 +109,7 @@ impl Reader {
     }
 
     /// Whether an event was read before a cut and is repeated now.
-    fn is_repeated(&mut self, event: &Event<'_>) -> bool {
+    fn skip_repeated(&mut self, event: &Event<'_>) -> bool {
         let Some(sequence) = number(event.sequence_number) else { return false };
         if self.repeated.is_some_and(|last| sequence <= last) {
             return true;
@@ -260,7 +260,7 @@ impl Reader {
 
     fn added(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(item) = event.item.and_then(Object::parse) else { return sink.emit(&AgentEvent::Ignored) };
-        let kind = SlotKind::of(&item.word("type"));
+        let kind = SlotKind::from_word(&item.word("type"));
         let place = index(event.output_index);
         let wire_id = item.word("id");
         // Some servers use one label for all items, or repeat the items from before a cut: a closed item is announced
@@ -461,7 +461,7 @@ impl Reader {
         }
         let output = response.list("output");
         let items: Vec<Object<'_>> = output.iter().map(|item| Object::parse(item).unwrap_or_default()).collect();
-        self.slots.begin_final(items.iter().map(|item| SlotKind::of(&item.word("type"))));
+        self.slots.begin_final(items.iter().map(|item| SlotKind::from_word(&item.word("type"))));
         let undecided = undecided::calls(&items);
         for (place, item) in (0..).zip(output) {
             // A streamed call cannot be taken back.

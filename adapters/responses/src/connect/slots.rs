@@ -29,7 +29,7 @@ pub(super) enum SlotKind {
 
 impl SlotKind {
     /// By the word in `type`.
-    pub(super) fn of(word: &str) -> Self {
+    pub(super) fn from_word(word: &str) -> Self {
         match word {
             "message" => Self::Message,
             "reasoning" => Self::Reasoning,

@@ -134,7 +134,7 @@ impl ResponsesTurn {
     }
 
     /// True if the server works on, whatever becomes of a connection.
-    fn goes_on_alone(&self) -> bool {
+    fn runs_in_background(&self) -> bool {
         self.options.background != Background::Off
             && self.reader.progress == Progress::Working
             && self.reader.response_id.is_some()
@@ -169,7 +169,7 @@ impl ResponsesTurn {
     /// Continues the answer after a request beside it was answered.
     fn after_answer(&mut self) {
         let has_ended = self.reader.progress == Progress::Ended;
-        if self.step.is_some() || has_ended || !self.goes_on_alone() {
+        if self.step.is_some() || has_ended || !self.runs_in_background() {
             return;
         }
 
@@ -281,7 +281,7 @@ impl AgentTurn for ResponsesTurn {
         // A stream that cannot be taken up: the answer itself can still be asked for.
         let was_refused =
             self.asked == Some(Step::Resume) && matches!(fault.upstream_status, Some(400 | 404 | 405 | 501));
-        if self.goes_on_alone() && self.resumes < 2 * MAX_RESUMES && (is_passing || was_refused) {
+        if self.runs_in_background() && self.resumes < 2 * MAX_RESUMES && (is_passing || was_refused) {
             let after = fault.retry_after;
             self.resume(after);
             if was_refused {
@@ -307,7 +307,7 @@ impl AgentTurn for ResponsesTurn {
     }
 
     fn cancel(&self) -> Option<HttpRequest> {
-        if !self.goes_on_alone() {
+        if !self.runs_in_background() {
             return None;
         }
         let id = self.reader.response_id.as_deref()?;

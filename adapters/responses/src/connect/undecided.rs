@@ -20,7 +20,7 @@ pub(super) fn calls<'a>(items: &[Object<'a>]) -> HashMap<u32, Cow<'a, str>> {
 
     let answered: HashSet<_> = of_type("function_call_output").map(|item| item.word("call_id")).collect();
     let is_open = |item: &Object<'a>| {
-        SlotKind::of(&item.word("type")) == SlotKind::FunctionCall && !answered.contains(&item.word("call_id"))
+        SlotKind::from_word(&item.word("type")) == SlotKind::FunctionCall && !answered.contains(&item.word("call_id"))
     };
     let open: Vec<(u32, &Object<'a>)> = (0..).zip(items).filter(|(_, item)| is_open(item)).collect();
     let mut by_id = HashMap::new();

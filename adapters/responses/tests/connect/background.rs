@@ -26,7 +26,7 @@ fn gone() -> Fault {
 }
 
 #[test]
-fn an_answer_is_asked_for_until_it_has_ended() {
+fn a_background_response_is_polled_to_its_end() {
     let mut turn = turn(POLL);
     let body = body_of(&mut *crate::support::turn(POLL));
     assert_eq!((&body["background"], &body["stream"], &body["store"]), (&true.into(), &false.into(), &true.into()));
@@ -100,7 +100,7 @@ fn a_stream_that_ends_too_early_is_taken_up_too() {
 }
 
 #[test]
-fn what_cannot_be_taken_up_is_asked_for() {
+fn a_stream_that_cannot_resume_is_polled() {
     let mut turn = turn(STREAM);
     assert!(turn.next(0).is_ok());
     let refusal = refused(&*turn, 400, b"{\"error\":{\"message\":\"not kept\"}}");

@@ -74,7 +74,7 @@ fn each_kind_of_wrong_answer_has_its_end() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_keeps_what_came() {
+fn a_truncated_answer_keeps_its_beginning() {
     let whole = whole_stream(EVENTS);
     let bytes = whole.as_bytes();
     for at in (0..bytes.len() - 1).step_by(5) {
@@ -133,7 +133,7 @@ fn large_and_repeated_things_are_bounded() {
 }
 
 #[test]
-fn calls_that_make_no_sense_are_shown_as_they_are() {
+fn malformed_calls_are_shown_unchanged() {
     let arguments = |text: &str| {
         let event = format!(
             r#"output_item.done {{"output_index":0,"item":{{"id":"fc_1","type":"function_call","call_id":"c","name":"f","arguments":{text}}}}}"#
@@ -287,7 +287,7 @@ proptest! {
 }
 
 #[test]
-fn what_no_agent_should_send_is_survived() {
+fn malformed_output_of_an_agent_does_not_panic() {
     let call = |text: &str| {
         let arguments = serde_json::json!(text);
         let event = format!(

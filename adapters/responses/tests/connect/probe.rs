@@ -25,7 +25,7 @@ fn findings(options: &str, answers: &[(&str, u16, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn what_will_work_is_said_in_plain_words() {
+fn a_probe_reports_supported_features() {
     let models = r#"{"data":[{"id":"a"},{"id":"b"},{"id":"c"},{"id":"d"},{"id":"e"},{"id":"f"}]}"#;
     let kept = ("/responses/resp_none", 404, MISSING);
     for (options, answers, expected) in [

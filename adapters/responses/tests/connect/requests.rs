@@ -87,7 +87,7 @@ fn a_plain_request_has_no_field_that_strict_servers_refuse() {
 }
 
 #[test]
-fn a_server_is_asked_to_keep_nothing() {
+fn a_request_disables_storage() {
     let body = json!({ "input": [said("user", "hi")] }).to_string();
     let full = sent(FULL, &body, GOES_ON);
     assert_eq!(full["store"], false);
@@ -220,7 +220,7 @@ fn opaque_values_go_back_to_their_author_alone() {
 }
 
 #[test]
-fn reasoning_goes_with_what_it_led_to() {
+fn reasoning_is_sent_with_its_output() {
     let thought = json!({ "type": "reasoning", "metadata": { "encrypted_content": "x" }, "content": [] });
     let kinds = |found: &Value| -> Vec<String> {
         let items = found.as_array().expect("items").iter();
@@ -330,7 +330,7 @@ fn a_decision_answers_the_question_of_the_server() {
 }
 
 #[test]
-fn with_the_history_a_request_goes_on_from_nothing() {
+fn a_request_with_history_has_no_previous_response() {
     let body = json!({ "input": [said("user", "before"), said("assistant", "yes"), said("user", "now")] }).to_string();
     let found = body_of(&mut *turn_with_history("{}", &body, GOES_ON, 2));
     assert_eq!((&found["previous_response_id"], &found["store"]), (&Value::Null, &json!(true)));

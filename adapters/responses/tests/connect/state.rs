@@ -18,7 +18,7 @@ fn state_after(options: &str, body: &str, state: &str, events: &[&str]) -> Optio
 }
 
 #[test]
-fn a_request_goes_on_from_the_last_response() {
+fn a_request_continues_the_last_response() {
     let call = r#"output_item.done {"output_index":0,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","name":"f","arguments":"{}"}}"#;
     assert_eq!(state_after("{}", WORD, "null", &[]), Some(json!({ "response": "resp_1" })));
     assert_eq!(
@@ -148,7 +148,7 @@ fn tools_stay_declared_for_a_session() {
 }
 
 #[test]
-fn a_state_of_another_version_is_none() {
+fn a_state_of_another_version_is_ignored() {
     for state in ["7", "[]", r#"{"response":7}"#, r#"{"tools":{}}"#] {
         assert_eq!(body_of(&mut *turn_of("{}", WORD, state))["previous_response_id"], Value::Null, "{state}");
     }

@@ -303,7 +303,7 @@ fn an_answer_is_checked_against_the_schema_of_its_question() {
 }
 
 #[test]
-fn the_agent_gets_the_validated_value_whatever_the_form_of_the_answer() {
+fn the_agent_gets_the_validated_value_in_every_form() {
     let mut item = item(PendingKind::Input);
     item.response_schema =
         Some(json(r#"{"type":"object","required":["city"],"properties":{"city":{"type":"string"}}}"#));

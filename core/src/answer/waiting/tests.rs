@@ -244,7 +244,7 @@ fn new_input_waits_for_open_items_but_not_for_open_tool_calls() {
 }
 
 #[test]
-fn a_person_who_stands_in_for_tools_is_asked_for_each_call() {
+fn each_call_of_a_client_tool_is_an_item() {
     let mut waiting = waiting(vec![tool("c"), tool("d")]);
     assert!(matches!(waiting.take(vec![Message::user("hi")], Vec::new(), WITH_TOOLS, 1_000), Outcome::Wait(_)));
     assert!(matches!(waiting.take(Vec::new(), vec![answer("c", "blue")], WITH_TOOLS, 1_000), Outcome::Wait(_)));

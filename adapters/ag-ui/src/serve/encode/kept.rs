@@ -56,13 +56,13 @@ impl OpenSteps {
         if kind.starts_with("SUBAGENT_") && !is_v1 {
             return losses.lost(ContentKind::ProtocolEvent, "clients before 1.0 know no subagents");
         }
-        if !self.is_in_order(&kind, &text) {
+        if !self.track_order(&kind, &text) {
             return losses.lost(ContentKind::ProtocolEvent, "it ends what has not begun, or begins it twice");
         }
         writer.event(&cleaned(&fields), out);
     }
 
-    fn is_in_order(&mut self, kind: &str, text: &impl Fn(&str) -> Option<String>) -> bool {
+    fn track_order(&mut self, kind: &str, text: &impl Fn(&str) -> Option<String>) -> bool {
         match kind {
             "STEP_STARTED" | "STEP_FINISHED" => {
                 let step = (text("subagentRunId"), text("stepName").unwrap_or_default());

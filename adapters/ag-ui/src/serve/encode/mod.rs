@@ -74,7 +74,7 @@ impl Encoder {
 
     /// Starts with what the run's client knows.
     pub(super) fn begin(&mut self, run: &RunView<'_>) {
-        self.labels = Labels::of(run);
+        self.labels = Labels::from_view(run);
         self.parent = run.info.request.extra.get("parent_run_id").and_then(Json::decode);
         self.texts.reasoning = self.route.options.reasoning;
         self.texts.is_v1 = self.labels.is_v1();

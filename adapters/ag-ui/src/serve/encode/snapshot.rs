@@ -20,7 +20,7 @@ use crate::connect::{media_part, user_parts};
 
 /// The messages of a thread, under the ids that its client knows: the client's and the agent's ids, and replacements
 /// for ids that the agent has used before.
-pub(in crate::serve) fn said(items: &[SessionItem]) -> Vec<Message> {
+pub(in crate::serve) fn snapshot_messages(items: &[SessionItem]) -> Vec<Message> {
     let mut known: HashMap<&str, Option<RunId>> = HashMap::new();
     let messages = items.iter().map(|item| {
         let mut message = item.message.clone();

@@ -113,7 +113,7 @@ impl Writer<'_> {
             match part {
                 Part::Reasoning(entry) => blocks.said.extend(self.thought(*entry)),
                 Part::Said(entry) => {
-                    let said = self.said(*entry);
+                    let said = self.message_blocks(*entry);
                     says_anything |= !said.is_empty();
                     blocks.said.extend(said);
                 }
@@ -160,7 +160,7 @@ impl Writer<'_> {
         None
     }
 
-    fn said(&mut self, entry: Entry<'_>) -> Vec<Json> {
+    fn message_blocks(&mut self, entry: Entry<'_>) -> Vec<Json> {
         // A block of the server's own that this version has no name for.
         if matches!(entry.kind, MessageType::Other(_))
             && is_own(&entry, self.origin)

@@ -100,7 +100,7 @@ impl Writer<'_> {
             MessageType::McpApprovalRequest => self.approval_request(message),
             MessageType::McpApprovalResponse => self.approval_response(message),
             MessageType::Heartbeat | MessageType::Error | MessageType::McpListTools | MessageType::ProtocolEvent => {}
-            _ => self.said(message),
+            _ => self.write_message(message),
         }
     }
 
@@ -124,7 +124,7 @@ impl Writer<'_> {
         self.written.items = kept;
     }
 
-    fn said(&mut self, message: &Message) {
+    fn write_message(&mut self, message: &Message) {
         let word = message.role.as_ref().map_or("user", Role::as_str);
         match word {
             "system" | "developer" => self.instructions(message),
