@@ -295,13 +295,13 @@ impl Gateway {
         let recovered = match engine.recover().await {
             // A shared store is waited for: what others left is closed once it is reached.
             Err(StoreError::Unavailable { reason }) if store.shared().is_some() => {
-                tracing::warn!(reason, "new runs are refused until the store is reached");
+                tracing::warn!(reason, "the store is unreachable: new runs are refused");
                 0
             }
             recovered => recovered?,
         };
         if recovered > 0 {
-            tracing::warn!(runs = recovered, "runs were active when the last process ended: they are closed as failed");
+            tracing::warn!(runs = recovered, "the last process ended with active runs: they are closed as failed");
         }
 
         crate::public_url::log(
@@ -357,7 +357,11 @@ impl Gateway {
     }
 
     /// The way to an agent, apart from any running gateway.
-    pub(crate) fn way_to(&self, agent: &config::Agent, settings: &Settings) -> anyhow::Result<Arc<dyn Upstream>> {
+    pub(crate) fn open_upstream(
+        &self,
+        agent: &config::Agent,
+        settings: &Settings,
+    ) -> anyhow::Result<Arc<dyn Upstream>> {
         let entry = self.upstreams.iter().find(|entry| entry.name == agent.upstream.protocol);
         let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
         let issuer = settings.server.public_url.as_deref().unwrap_or(DEFAULT_ISSUER);
@@ -374,7 +378,7 @@ impl Gateway {
         self.upstreams.iter().map(|entry| entry.name).collect()
     }
 
-    /// `running`: the current agent of this name. Its counters continue.
+    /// Creates an agent. `running`: the current agent of this name, whose counters continue.
     fn agent(
         &self,
         agent: &config::Agent,
@@ -382,10 +386,10 @@ impl Gateway {
         metrics: &Arc<Metrics>,
         running: Option<&engine::Agent>,
     ) -> anyhow::Result<Arc<engine::Agent>> {
-        let upstream = self.way_to(agent, settings)?;
+        let upstream = self.open_upstream(agent, settings)?;
         let usage = running.map_or_else(|| Arc::new(Usage::shared(agent.limits)), |running| Arc::clone(&running.usage));
         if let Some(watching) = upstream.watch() {
-            // It ends with the agent.
+            // The task ends when the agent is dropped.
             tokio::task::spawn_local(watching);
         }
         Ok(Arc::new(engine::Agent {

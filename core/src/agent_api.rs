@@ -139,7 +139,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The type of a content: as named, else by the field that is there.
+    /// The type of a content: its name, otherwise derived from the present field.
     #[must_use]
     pub fn content_type(&self) -> ContentType {
         if let Some(word) = &self.kind {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::pending::Decision;
 
-/// The abilities of an agent, as far as its protocol and the options of its connector determine them.
+/// The abilities of an agent, determined by its protocol and the options of its connector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UpstreamCapabilities {

@@ -34,7 +34,7 @@ impl EmittedText {
         }
     }
 
-    /// The text that a replaced text adds, as far as it has arrived. Compared once, when it is long enough.
+    /// The arrived part of the text that a replacement adds. Compared once, when it is long enough.
     fn extend_to<'a>(&mut self, span: Span, slot: &'a Slot) -> &'a str {
         if self.contradicts == Some(span.version) || span.end < self.end {
             return "";

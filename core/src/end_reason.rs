@@ -53,7 +53,7 @@ const WORDS: &[(&str, EndReason)] = &[
     ("tool_calls", Complete),
     ("tool_use", Complete),
     ("function_call", Complete),
-    // The model declined in words, which are there.
+    // The model declined in text, which is present.
     ("refusal", Complete),
     ("pause_turn", Paused),
     ("compaction", Paused),
@@ -147,7 +147,7 @@ const PARTS: &[(&str, EndReason)] = &[
 ];
 
 impl EndReason {
-    /// Reads a word of a server. `None`: the answer continues (`null`, `none`, an empty word).
+    /// Reads the value of a server. `None`: the answer continues (`null`, `none`, an empty word).
     ///
     /// ```
     /// use interlingua_core::end_reason::EndReason;

@@ -1,4 +1,4 @@
-//! URLs taken apart as far as choosing where a request goes needs it.
+//! The parts of a URL that determine the destination of a request.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

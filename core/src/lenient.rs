@@ -258,7 +258,7 @@ macro_rules! lenient_fields {
     }};
 }
 
-/// Reads the fields of an object into a value that is there already: large types are not moved.
+/// Reads the fields of an object into an existing value: large types are not moved.
 fn read_fields<'de, T: Fields<'de>, A: MapAccess<'de>>(value: &mut T, mut object: A) -> Result<(), A::Error> {
     while let Some(Name(name)) = object.next_key::<Name<'de>>()? {
         value.field(&name, &mut object)?;

@@ -165,7 +165,7 @@ impl Change {
     }
 }
 
-/// One way in which content does not arrive as it was.
+/// One way in which content changes or is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
     /// The kind of the content.

@@ -124,7 +124,7 @@ open_set! {
         /// A user action in such an interface.
         A2uiAction = "a2ui_action",
         /// An event of one protocol that the model has no word for: one data content
-        /// `{"protocol": "…", "event": {…}}`, the event as it came. Clients of that protocol get it back unchanged.
+        /// `{"protocol": "…", "event": {…}}`, the unchanged event. Clients of that protocol get it back unchanged.
         ProtocolEvent = "protocol_event",
     }
 }

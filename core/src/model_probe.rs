@@ -1,4 +1,4 @@
-//! Finding out what a model server is: whether it is there, whether it has the model, and which server it is.
+//! Finding out what a model server is: whether it is reachable, whether it has the model, and which server it is.
 //!
 //! Sends nothing that a model works on. Not here: what else a protocol's own server says of itself (its connector).
 

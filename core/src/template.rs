@@ -151,7 +151,7 @@ mod tests {
         for (frame, text, is_learned) in [
             (r#"{"a":"x","text":"\u4f60\"\n"}"#, "你\"\n", true),
             (r#"{"a":"\u4f60","text":"\n"}"#, "\n", true),
-            // Which of the two is meant cannot be known.
+            // The two are ambiguous.
             (r#"{"a":"\n","text":"\n"}"#, "\n", false),
             (r#"{"a":"x","text":"one"}"#, "one", false),
             (r#"{"a":"x","text":"\n"#, "\n", false),

@@ -250,7 +250,7 @@ fn note_as_text(content: &Content, losses: &mut Losses) {
     losses.lost(kind, "not taken by this agent: a line of text names it");
 }
 
-/// Sound that is there as base64, and the name of its format as servers of models know it (`wav`, `mp3`, …). None: it is a
+/// Audio as base64, and the name of its format as servers of models know it (`wav`, `mp3`, …). None: it is a
 /// link, which they do not take.
 ///
 /// ```

@@ -150,7 +150,7 @@ impl Jwks {
             Ok(loaded) => loaded,
             Err(reason) => {
                 let kept = self.state().keys.as_ref().map_or(0, Vec::len);
-                tracing::warn!(issuer = %self.issuer, reason, kept, "the keys of an issuer of tokens cannot be read");
+                tracing::warn!(issuer = %self.issuer, reason, kept, "cannot read the keys of a token issuer");
                 return;
             }
         };
@@ -161,7 +161,7 @@ impl Jwks {
         for key in old.iter().filter(|key| !keys.iter().any(|new| Arc::ptr_eq(new, key))) {
             key.removed.store(true, Ordering::Release);
         }
-        tracing::debug!(issuer = %self.issuer, keys = keys.len(), "the keys of an issuer of tokens were read");
+        tracing::debug!(issuer = %self.issuer, keys = keys.len(), "read the keys of a token issuer");
         state.keys = Some(keys);
         state.read = Some(now);
     }

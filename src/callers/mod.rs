@@ -306,7 +306,7 @@ impl Callers {
         };
         let (read, path) = (file.read(), file.path().display().to_string());
         if file.is_readable_by_others() {
-            tracing::warn!(file = path, "the file of keys can be read by every user of this machine: chmod 600");
+            tracing::warn!(file = path, "every user of this machine can read the key file: run chmod 600");
         }
         drop(source);
 
@@ -317,7 +317,7 @@ impl Callers {
                 true
             }
             Err(reason) => {
-                tracing::warn!(file = path, reason, "the file of keys cannot be used: the keys stay as they are");
+                tracing::warn!(file = path, reason, "cannot use the key file: the previous keys stay valid");
                 false
             }
         }
@@ -370,7 +370,7 @@ impl Callers {
         self.usage.get(base_key).unwrap_or_else(|| self.usage.for_caller(base_key, &self.limits_of(base_key)))
     }
 
-    /// The limits of a caller, by the base key of its owner. Scopes count once the caller has come.
+    /// The limits of a caller, by the base key of its owner. Scopes apply after the caller has authenticated.
     #[must_use]
     pub fn limits_of(&self, base_key: &str) -> Arc<CallerLimits> {
         let rules = self.rules.load();

@@ -153,7 +153,7 @@ impl Usage {
         self.limits.load_full()
     }
 
-    /// Replaces the limits. Counts stay, and so does the state of an unchanged rate.
+    /// Replaces the limits. Counters and the state of an unchanged rate are kept.
     pub fn set_limits(&self, limits: &Arc<CallerLimits>) {
         if Arc::ptr_eq(&self.limits.load(), limits) {
             return;

@@ -56,7 +56,7 @@ impl AdminBanner {
                 println!("the admin key of this start is in {path}\n  {}", curl(&format!("$(cat {path})")));
             }
             StartKey::Lost(error) => {
-                tracing::warn!(%error, "the admin key of this start cannot be written: set key in [admin]");
+                tracing::warn!(%error, "cannot write the admin key to a file: set key in [admin]");
             }
         }
     }

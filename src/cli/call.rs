@@ -110,10 +110,10 @@ impl Call {
         }
     }
 
-    /// An error with the protocol that the URL may be meant for, if nothing of the Agent API answers there.
+    /// Appends a hint to an error if the URL does not serve the Agent API: the protocol that it serves, or a list.
     async fn with_hint(&self, error: anyhow::Error, protocols: &[&str]) -> anyhow::Error {
         let status = error.downcast_ref::<client::Refusal>().map(|refused| refused.status);
-        // Not there, another method, another content, or fields that mean something else there.
+        // Statuses of servers of other protocols: not found, wrong method, wrong content, unknown fields.
         if self.item_or_session() || !matches!(status, Some(400 | 404 | 405 | 406 | 415 | 422)) {
             return error;
         }

@@ -87,7 +87,7 @@ async fn converse(call: &Call, protocol: &str, mut dialogue: Dialogue) -> anyhow
 fn dialogue(call: &Call, gateway: &Gateway, protocol: &str) -> anyhow::Result<Dialogue> {
     let settings = settings(call, gateway, protocol)?;
     let agent = settings.agent(AGENT).context("the agent has no settings")?;
-    let upstream = gateway.way_to(agent, &settings)?;
+    let upstream = gateway.open_upstream(agent, &settings)?;
     let sends_history = agent.upstream.capabilities.history == HistoryNeed::SentEachTime;
     let tools = match &call.tools {
         Some(file) => {

@@ -9,7 +9,7 @@ use crate::upstream::client;
 /// The protocol of routes by default.
 pub(super) const NATIVE: &str = "agent-api";
 
-/// The protocol of a URL, as far as it is known without running an agent.
+/// The protocol of a URL, if it can be found without running an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guess {
     /// This protocol.

@@ -74,7 +74,7 @@ impl Probe {
             return Ok(2);
         }
 
-        let upstream = gateway.way_to(agent, settings)?;
+        let upstream = gateway.open_upstream(agent, settings)?;
         let (probed, asked) = crate::server::block_on(async {
             let probed = self.probe(&*upstream, agent).await;
             let reaches = probed.iter().any(|one| one.findings.first().is_some_and(|first| first.level == Level::Good));

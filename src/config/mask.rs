@@ -63,7 +63,7 @@ pub(super) fn suspects(source: &str) -> String {
     String::from_utf8_lossy(&masked).into_owned()
 }
 
-/// The table around a value, as far as masking depends on it.
+/// The properties of the enclosing table that masking depends on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EnclosingTable {
     /// Literal values of headers may be secrets.

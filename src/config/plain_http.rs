@@ -59,7 +59,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether a host is on the public internet, as far as its name or address shows.
+/// Whether a host is on the public internet, judged by its name or address.
 fn is_far(host: Host<&str>) -> bool {
     match host {
         Host::Ipv4(address) => is_public(IpAddr::V4(address)),

@@ -18,7 +18,7 @@ pub(super) async fn stop_in_order(stop: impl Future<Output = ()>, parts: LivePar
     stop.await;
     let (delay, drain) = (parts.shutdown_delay.get(), parts.drain.get());
     if !delay.is_zero() {
-        tracing::info!(?delay, "stopping: not ready any more, and serving until load balancers have noticed");
+        tracing::info!(?delay, "stopping: /readyz answers 503, requests are served for shutdown_delay");
         engine.announce_stop();
         tokio::time::sleep(delay).await;
     }
@@ -30,6 +30,6 @@ pub(super) async fn stop_in_order(stop: impl Future<Output = ()>, parts: LivePar
     server.drain();
     engine.drain(drain).await;
     if tokio::time::timeout(SERVER_STOP_TIMEOUT, server.stop()).await.is_err() {
-        tracing::warn!("closing connections of clients that do not read their responses");
+        tracing::warn!("clients do not read their responses: closing their connections");
     }
 }

@@ -13,7 +13,7 @@ use crate::tls::ClientTls;
 
 impl Gateway {
     /// Looks whether the store can be opened, without changing anything, where that is not known from the
-    /// configuration. Returns what is there, for people. Blocks.
+    /// configuration. Returns a description of the store. Blocks.
     ///
     /// # Errors
     /// Why it cannot be opened.

@@ -22,7 +22,7 @@ struct CancelLabels {
     result: &'static str,
 }
 
-/// Content that did not arrive as it was.
+/// Content that was changed or lost.
 #[derive(Clone, Debug)]
 pub struct ContentLost {
     /// The agent's name.

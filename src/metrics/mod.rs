@@ -437,7 +437,7 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// Counts content that did not arrive as it was.
+    /// Counts content that was changed or lost.
     pub fn content_lost(&self, lost: &ContentLost) {
         self.carried.lost(lost);
     }

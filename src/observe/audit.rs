@@ -261,7 +261,7 @@ impl Audit {
         if complaint.last.is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL) {
             complaint.last = Some(Instant::now());
             let lost = std::mem::take(&mut complaint.lost);
-            tracing::error!(lost, "lines of the audit log could not be written");
+            tracing::error!(lost, "cannot write the audit log");
         }
     }
 

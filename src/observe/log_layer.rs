@@ -1,6 +1,6 @@
 //! Sends warnings and errors of the log to a collector, besides writing them.
 //!
-//! The log is one for the process; so is the place that says where its lines go. Not here: writing the log
+//! The log is one for the process; and so is its destination. Not here: writing the log
 //! (`crate::cli`).
 
 use std::fmt::{self, Write as _};

@@ -1,4 +1,4 @@
-//! Content that did not arrive as it was: one log line and the counters of a run.
+//! Changed and lost content: one log line and the counters of a run.
 //!
 //! Not here: noticing it, which adapters do ([`interlingua_core::loss`]).
 

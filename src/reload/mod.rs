@@ -53,7 +53,7 @@ impl Trigger {
 /// The result of a reload.
 #[derive(Clone, Debug)]
 pub struct ReloadResult {
-    /// The keys whose change needs a restart: they stay as they were.
+    /// The keys whose change needs a restart: they stay unchanged.
     pub restart: Vec<&'static str>,
     /// The warnings about the configuration.
     pub warnings: Diagnostics,
@@ -173,7 +173,7 @@ impl Reloader {
             }
             Err(errors) => {
                 let first = error.unwrap_or_default();
-                tracing::error!("configuration not reloaded, the last good one stays: {first}");
+                tracing::error!("configuration not reloaded, the previous one stays active: {first}");
                 tracing::debug!("{}", errors.render(false));
             }
         }

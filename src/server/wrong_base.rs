@@ -13,7 +13,7 @@ const VERSION: &str = "/v1";
 /// Mounts that are tried. Each of them costs a look into the routing table.
 const MAX_MOUNTS: usize = 64;
 
-/// The endpoint that a request is meant for: its route, and the path that would have reached it. `None`: no such mistake
+/// The endpoint that a request probably meant: its route, and the path that would have reached it. `None`: no such mistake
 /// explains the path.
 pub(super) fn meant(routes: &Routes, head: &RequestHead) -> Option<(Arc<ServedRoute>, String)> {
     let path = head.uri.path();

@@ -19,7 +19,7 @@
 //! **Publishing.** Clients never see an event that a crash could lose: after each commit the store notifies every run
 //! in it how many of its events are durable ([`Journal::committed`]), and the run publishes no more than those. A store
 //! that loses everything with its process has nothing to wait for; it reports that once, when a run is opened.
-//! **Atomicity.** A run is loaded as it was at one moment: complete events and the metadata that belongs to them, never
+//! **Atomicity.** A run is loaded in a consistent state: complete events and the metadata that belongs to them, never
 //! half an event. A document is present in full, in one version, or absent.
 //!
 //! **Failure.** A store that cannot write reports this to every caller that waits and through [`Store::health`], keeps
@@ -138,7 +138,7 @@ pub struct StoreSizes {
 /// Whether a store can write.
 #[derive(Clone, Debug, Default)]
 pub enum Health {
-    /// The store works, as far as it knows.
+    /// The store works, according to its last operation.
     #[default]
     Good,
     /// No; the store keeps retrying.

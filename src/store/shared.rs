@@ -70,7 +70,7 @@ impl LeaseState {
     }
 }
 
-/// The state of a replica among the others, as far as it knows.
+/// The state of a replica among the others, as last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaStatus {
     /// Its lease.

@@ -11,7 +11,7 @@ use interlingua_core::event::Millis;
 pub enum StoredItem {
     /// A run with its journal.
     Run(Arc<StoredRun>),
-    /// A document as it was written last.
+    /// The latest version of a document.
     Document(StoredDocument),
 }
 

@@ -69,7 +69,7 @@ pub struct Body {
     form: Form,
     timeouts: Option<ResponseTimeouts>,
     decoder: Decoder,
-    /// An answer that comes as one body, as far as it is there.
+    /// The arrived part of an answer without streaming.
     whole: Vec<u8>,
     max_event: usize,
     /// The connection can serve no other request: something went wrong.
@@ -473,7 +473,7 @@ impl Conversation {
     /// # Errors
     /// The fault, if the turn does not continue.
     pub fn fail(&mut self, fault: Fault, sink: &mut dyn EventSink) -> Result<Flow, Fault> {
-        // A last complete frame may have come before the connection went.
+        // A last complete frame may have arrived before the connection broke.
         let _ = self.read_rest(sink);
         if sink.has_ended() {
             return Ok(Flow::Ended);
@@ -538,7 +538,7 @@ impl Conversation {
         Some(secrets::mask_fault(Fault::new(FaultKind::UpstreamGarbage, message).with_detail(detail)))
     }
 
-    /// The first frame that had no effect, as far as the log needs it.
+    /// The beginning of the first frame without an effect, for the log.
     #[must_use]
     pub fn first_ignored(&self) -> Option<&str> {
         self.first_ignored.as_deref()

@@ -64,7 +64,7 @@ pub enum UserInput<'a> {
 
 /// Sees what an agent answers, as it comes.
 pub trait Listener {
-    /// Bytes of the answer, as they came.
+    /// The unchanged bytes of the answer.
     fn chunk(&mut self, chunk: &[u8]);
 
     /// Called for each step.

@@ -25,7 +25,7 @@ impl ForwardedHeaders {
         Self { names: names.into(), headers: Arc::default() }
     }
 
-    /// The same names with their values in a request, each as often as it is there.
+    /// The same names with their values in a request, with every occurrence.
     #[must_use]
     pub fn read<'h>(&self, headers: impl Iterator<Item = (&'h str, &'h str)>) -> Self {
         if self.names.is_empty() {
@@ -38,7 +38,7 @@ impl ForwardedHeaders {
             let known = self.names.iter().find(|known| name.eq_ignore_ascii_case(known));
             let Some(known) = known.filter(|_| is_visible(value)) else { continue };
             let Some(rest) = left.checked_sub(name.len() + value.len()) else {
-                tracing::debug!(header = &**known, "the headers that agents get are too long: some are left out");
+                tracing::debug!(header = &**known, "forwarded headers are too long: some are omitted");
                 break;
             };
             left = rest;

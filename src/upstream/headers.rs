@@ -1,5 +1,5 @@
-//! The headers that the requests of one turn have besides those of their protocol: the client's, as far as the agent may
-//! have them, its trace, and who calls.
+//! The headers of one turn's requests besides those of the protocol: forwarded headers of the client, its trace, and the
+//! identity of the caller.
 //!
 //! Not here: which requests get them ([`super::http`]).
 

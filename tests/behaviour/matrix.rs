@@ -235,8 +235,8 @@ fn table() -> String {
 
     text.push_str(
         "\n## Agents\n\n\
-        An agent of the Agent API takes edits only with `approval_extension = true`, which is set here. All others have their\n\
-        default options. All agents but those behind `hitl` can be stopped.\n\n\
+        An agent of the Agent API accepts edits only with `approval_extension = true`, which this table assumes. All others have\n\
+        their default options. All agents except those of `hitl` can be stopped.\n\n\
         | protocol | streaming | history | client tools | decisions | media to the agent | media from the agent | usage | reasoning |\n\
         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );

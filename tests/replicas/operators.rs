@@ -99,7 +99,7 @@ async fn a_gateway_that_starts_before_its_database_waits_for_it() {
     assert_eq!((status, &body["store"]), (200, &"available".into()), "{body}");
     let answer = turn(&gateway, "s").await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    for message in ["this gateway waits for its database", "has joined those that share the database"] {
+    for message in ["the database is unreachable: this gateway waits for it", "joined the gateways of the database"] {
         assert_eq!(logged(folder.path(), message), 1, "{message}");
     }
 }
@@ -171,7 +171,7 @@ async fn operators_see_an_outage_and_a_takeover() {
     assert_eq!((operated.status, &operated.json()["reasons"][0]["what"]), (200, &"store".into()));
     assert_eq!(turn(&cut, "t").await.status, 503);
     until_figure(&other, "runs_taken_over_total", 1.0).await;
-    assert_eq!(logged(folder_of_other.path(), "runs were taken over from a gateway that was lost"), 1);
+    assert_eq!(logged(folder_of_other.path(), "took over the runs of a lost gateway"), 1);
 
     proxy.accept();
     until_figure(&cut, "leases_lost_total", 1.0).await;
@@ -180,7 +180,7 @@ async fn operators_see_an_outage_and_a_takeover() {
     let after = figures(&cut).await;
     assert_eq!((after["joined"], after["runs_held"]), (1.0, 0.0), "{after:?}");
     assert!(after["reconnects_total"] >= 1.0, "{after:?}");
-    for message in ["the database cannot be written", "the database can be written again", "continues as a new replica"]
+    for message in ["the database accepts no writes", "the database accepts writes again", "continues as a new replica"]
     {
         poll_until(message, async || (logged(folder_of_cut.path(), message) == 1).then_some(())).await;
     }

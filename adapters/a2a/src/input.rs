@@ -1,7 +1,7 @@
 //! Converts client messages to messages and answers of the Agent API, and back for a task's history
 //! (docs/protocols/a2a.md#what-the-agent-receives; docs/human-in-the-loop.md#answering).
 //!
-//! Fields that the Agent API lacks travel in `metadata.a2a`, so the history shows every message as it was sent.
+//! Fields that the Agent API lacks travel in `metadata.a2a`, so the history shows every message unchanged.
 
 use std::borrow::Cow;
 
@@ -281,7 +281,7 @@ pub(crate) fn find_turn(run: &Run, id: &str) -> Option<u32> {
     (0..run.turns.len()).rev().find(has_message).and_then(|turn| u32::try_from(turn).ok())
 }
 
-/// The client messages of a turn, as they were sent.
+/// The client messages of a turn, unchanged.
 pub(crate) fn as_sent(run: &Run, turn: u32) -> Vec<Message<'_>> {
     let input = run.turns.get(turn as usize).map_or(&[][..], |turn| &turn.input);
     let mut sent: Vec<Message<'_>> = Vec::new();

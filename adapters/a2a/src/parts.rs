@@ -210,7 +210,7 @@ pub(crate) fn extras(part: &Part<'_>) -> Option<Json> {
     Some(Json::from_serialize(&fields))
 }
 
-/// Rebuilds a client's part as it was sent: the inverse of [`to_content`] and [`extras`].
+/// Rebuilds the original part of a client: the inverse of [`to_content`] and [`extras`].
 pub(crate) fn as_sent<'a>(content: &'a Content, extras: Option<&Json>) -> Option<Part<'a>> {
     let mut part = of_content(content)?;
     let Some(fields) = extras.and_then(Json::decode::<Extra>) else { return Some(part) };

@@ -99,7 +99,7 @@ fn endpoints(shared: &Arc<MountedRoute>) -> Vec<Endpoint> {
         // Model names may contain slashes.
         Endpoint::get("/v1/models/{*id}", sharing(shared, Models::new)),
         Endpoint::get("/v1/models", sharing(shared, Models::new)),
-        // Asked without credentials by clients that look whether a server is there.
+        // Clients check with it whether a server exists, without credentials.
         Endpoint { public: true, ..Endpoint::get("/api/hello", Hello::default) },
         Endpoint { public: true, ..Endpoint::get("", Hello::default) },
     ]);

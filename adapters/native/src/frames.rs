@@ -393,7 +393,7 @@ impl Writer {
 
     fn finish(&mut self, run: &Run, end: End, out: &mut Out) {
         if matches!(self.selection, WriteFrames::After(Some(after)) if after > self.next) {
-            // The client names a number that the run never reached: it has not seen this end, so it gets it.
+            // The client resumes after a number that the run never reached, so it has not received the end.
             self.selection = WriteFrames::After(None);
         }
 

@@ -201,7 +201,7 @@ impl ParsedAnswer {
         if !offered.contains(&Decision::Edit) {
             return Err(AnswerError::OtherArguments(offered.to_vec()));
         }
-        // Which of two different sets is meant, no one can say.
+        // Two different sets are ambiguous.
         if others.any(|more| !same_arguments(other.value.text(), &more.value)) {
             return Err(AnswerError::Unclear(offered.to_vec()));
         }

@@ -112,7 +112,7 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// A value that matches a schema, as far as the supported part of JSON Schema says.
+/// A value that matches the supported part of a JSON Schema.
 fn example(schema: &Value, depth: usize) -> Value {
     if let Some(only) = schema.get("const") {
         return only.clone();

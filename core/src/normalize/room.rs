@@ -37,7 +37,7 @@ impl Normalizer {
             return false;
         }
 
-        // A content may have come before the message said what it is.
+        // A content may have arrived before the type of its message.
         let held = known.map_or(0, |index| self.messages[index].slots.held());
         let bytes = event.contents.iter().map(size).sum::<usize>().max(held);
         if self.protocol_events.admit(record, known, bytes, false) {

@@ -44,7 +44,7 @@ struct Checker<'a> {
     ids: HashSet<&'a str>,
 }
 
-/// A message, as far as the events describe it.
+/// A message, from its events.
 #[derive(Default)]
 struct MessageState {
     contents: u32,

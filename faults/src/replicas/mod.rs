@@ -37,7 +37,7 @@ use self::client::RunView;
 use crate::http;
 
 /// The log line of a gateway whose runs others take over.
-const LOST: &str = "this gateway loses the runs that it has";
+const LOST: &str = "this gateway gives up its runs";
 /// Time that gateways have to write again after the database is back.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 

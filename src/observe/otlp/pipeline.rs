@@ -189,7 +189,7 @@ impl Exporter {
     fn succeeded(&mut self, response: &[u8]) {
         let signal = self.signal.as_str();
         if std::mem::take(&mut self.is_failing) {
-            tracing::info!(signal, "the collector of telemetry is back");
+            tracing::info!(signal, "the telemetry collector works again");
         }
         let rejected = super::value::rejected(response);
         if rejected > 0 {
@@ -200,9 +200,9 @@ impl Exporter {
     fn failed(&mut self, error: &ExportError) {
         let (signal, reason) = (self.signal.as_str(), &error.reason);
         if std::mem::replace(&mut self.is_failing, true) {
-            tracing::debug!(signal, reason, "the collector of telemetry still fails");
+            tracing::debug!(signal, reason, "the telemetry collector still fails");
         } else {
-            tracing::warn!(signal, reason, "the collector of telemetry fails: what it does not take is dropped");
+            tracing::warn!(signal, reason, "the telemetry collector fails: rejected items are dropped");
         }
     }
 }

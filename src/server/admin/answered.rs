@@ -16,7 +16,7 @@ use crate::engine::{RunHandle, RunSummary};
 /// The most runs that are looked through.
 const MAX_RUNS: usize = 4;
 
-/// The answers to what a run asked, as far as they are found. `siblings`: the runs of its session.
+/// The found answers to the questions of a run. `siblings`: the runs of its session.
 ///
 /// # Errors
 /// Those of the store.

@@ -90,7 +90,7 @@ fn service(
         evictable: Some(Rc::default()),
         shutdown: shutdown.clone(),
     };
-    // Its TLS does not offer HTTP/2.
+    // The admin listener does not offer HTTP/2 over TLS.
     on_connections(http, fn_service(|_: Socket| async { Ok(()) }), setup)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each character of a text becomes one asterisk, so that what is built of fragments has the length of the whole. A value is
 //! shown only if it is known to be no text: a word of the protocol, a number, or an identifier in a field for identifiers. Every
-//! other value is hidden, and so is the name of a field that the protocol does not have.
+//! other value is hidden, also the name of a field that the protocol does not have.
 
 use interlingua_core::Json;
 use interlingua_core::model::{ContentType, Message, MessageType, Role, Status};
@@ -155,7 +155,7 @@ fn is_type(word: &str) -> bool {
         || !matches!(ContentType::from(word), ContentType::Other(_))
 }
 
-/// A word of the protocol. `is_known`: whether it has this word.
+/// A value of the protocol. `is_known`: whether the protocol defines it.
 fn word(value: Value, is_known: impl Fn(&str) -> bool) -> Value {
     if value.as_str().is_some_and(is_known) { value } else { hidden(&value) }
 }

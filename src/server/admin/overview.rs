@@ -67,7 +67,7 @@ pub(super) fn reasons(state: &AdminState) -> Vec<Reason> {
     reasons
 }
 
-/// Since when each agent is in its state, as far as it was looked at.
+/// The observed beginning of the state of each agent.
 #[derive(Default)]
 pub(super) struct Standings(Mutex<HashMap<String, (&'static str, Millis)>>);
 

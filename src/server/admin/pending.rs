@@ -304,7 +304,7 @@ pub(super) async fn decide(
     Ok((continued, decided.join(", ")))
 }
 
-/// The item is not open: says who decided it, as far as it is known.
+/// The item is not open: names the caller who decided it, if known.
 fn too_late(state: &AdminState, run: &RunHandle, item: &str) -> Fault {
     let (id, answered_by) = run.view(|view| {
         let turns = &view.run().turns;

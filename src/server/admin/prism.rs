@@ -159,10 +159,10 @@ impl Prism {
     }
 }
 
-/// A run as it was when it paused.
+/// The state of a run at its pause.
 pub(super) struct PausedRun(Option<RunDisplay>);
 
-/// A run as it was before its next turn began.
+/// The state of a run before its next turn.
 struct RunDisplay {
     record: Record,
     info: RunInfo,
@@ -216,7 +216,7 @@ async fn answer_pane(
     String::new()
 }
 
-/// The run's session as it was then, without what was said in it later.
+/// The state of the run's session at that time, without later messages.
 ///
 /// # Errors
 /// If it is gone, or the store fails.

@@ -38,7 +38,7 @@ pub(super) struct SharedReads {
 }
 
 impl SharedReads {
-    /// Every open item of every session, perhaps as it was a moment ago.
+    /// Every open item of every session. It may be slightly outdated.
     ///
     /// # Errors
     /// Those of the store.

@@ -99,7 +99,7 @@ pub(super) fn curl(target: &SnippetTarget, sample: &SampleRequest) -> String {
     text
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one shell word.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -337,7 +337,7 @@ pub(super) struct Agent {
     pub(super) host: String,
     /// `ready`, `failing` (every endpoint is out) or `draining`.
     pub(super) state: &'static str,
-    /// The beginning of this state, as far as this gateway knows.
+    /// The beginning of this state, as observed by this gateway.
     pub(super) since: Millis,
     /// Why an endpoint is out.
     pub(super) reason: Option<String>,

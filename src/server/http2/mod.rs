@@ -71,11 +71,11 @@ where
             let shared = Rc::new(StreamContext { gateway, app, connection: info, guard });
             Server { connection, shared, leaving: Shutdown::No }.run().await;
         }
-        Err(error) => tracing::debug!(client = %info.peer.ip(), %error, "an HTTP/2 connection did not begin"),
+        Err(error) => tracing::debug!(client = %info.peer.ip(), %error, "cannot start an HTTP/2 connection"),
     }
 }
 
-/// The limits that the library checks.
+/// A builder with the limits that the library enforces.
 fn builder(limits: &ServerLimits) -> Builder {
     let mut builder = Builder::new();
     builder

@@ -43,7 +43,7 @@ pub(super) async fn retry(
         inner.health.failed(&error.to_string(), Instant::now());
         if reported.is_none_or(|at| at.elapsed() >= REMINDER_INTERVAL) {
             reported = Some(Instant::now());
-            tracing::error!(%error, for_s = began.elapsed().as_secs(), "this gateway waits for its database");
+            tracing::error!(%error, for_s = began.elapsed().as_secs(), "the database is unreachable: this gateway waits for it");
         }
         tokio::select! {
             () = sleep(RETRY_INTERVAL) => {}

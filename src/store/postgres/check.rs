@@ -22,7 +22,7 @@ const MISSING_RIGHT: &str = "
     WHERE s.schemaname = $1 AND NOT has_sequence_privilege(format('%I.%I', s.schemaname, s.sequencename), 'USAGE')
     LIMIT 1";
 
-/// Connects and looks. Returns what is there, for people.
+/// Connects and inspects the database. Returns a description of the store.
 pub(super) async fn check(options: &PostgresOptions) -> Result<String, StoreError> {
     let connector = Connector::new(options)?;
     connector.find_out_sessions().await?;
@@ -49,7 +49,7 @@ pub(super) async fn check_version(database: &Database) -> Result<String, StoreEr
     Ok(name)
 }
 
-/// Whether the tables are there, or may be made.
+/// Whether the tables exist, or can be created.
 pub(super) async fn state(database: &Database, schema: &str) -> Result<String, StoreError> {
     let sql = |error: tokio_postgres::Error| store_error(&error);
     let Some(version) = schema::version(database, schema).await? else {

@@ -58,9 +58,7 @@ impl Connector {
 
         let mut config = target.config;
         if target.tls == Tls::Unverified && !config.get_hosts().iter().all(is_loopback) {
-            tracing::warn!(
-                "it is not verified whose certificate the database shows: add sslmode=verify-full to its URL"
-            );
+            tracing::warn!("the certificate of the database is not verified: add sslmode=verify-full to its URL");
         }
         let lease = options.lease;
         if config.get_connect_timeout().is_none() {
@@ -124,12 +122,10 @@ impl Connector {
     pub(super) fn set_pooled(&self, is_pooled: bool) {
         let was_pooled = self.is_pooled.swap(is_pooled, Ordering::Relaxed);
         if is_pooled && !was_pooled {
-            tracing::warn!(
-                "the database is behind a pooler that passes no notifications on: this gateway looks for changes more often"
-            );
+            tracing::warn!("the database pooler passes no notifications on: this gateway polls for changes");
         }
         if was_pooled && !is_pooled {
-            tracing::info!("notifications of the database arrive again");
+            tracing::info!("the database sends notifications again: polling ends");
         }
     }
 
@@ -215,7 +211,7 @@ pub(super) struct Notices {
     pub(super) turns: Notify,
     /// Runs that are followed have changed.
     pub(super) runs: Notify,
-    /// Nothing but lines of theirs has come.
+    /// Only lines of other replicas have arrived.
     pub(super) lines: Notify,
     /// Signals were sent, or runs are followed.
     pub(super) signals: Notify,

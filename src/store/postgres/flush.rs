@@ -115,7 +115,7 @@ pub(super) const fn signal_name(signal: Signal) -> &'static str {
 }
 
 impl Flush {
-    /// Takes work, in its order, as far as it fits into one transaction; leaves the rest. Work for an earlier replica
+    /// Takes work in order until a transaction is full, and leaves the rest. Work for an earlier replica
     /// id of this process fails.
     pub(super) fn build(
         replica: Uuid,
@@ -219,7 +219,7 @@ impl Flush {
         notices
     }
 
-    /// True if nothing is written but that the replica is there.
+    /// True if only the heartbeat of the replica is written.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.new.is_empty()
             && self.runs.segments.is_empty()
@@ -287,7 +287,7 @@ impl Flush {
         let renew_parameters: [(&(dyn ToSql + Sync), Type); 3] =
             [(&self.replica, Type::UUID), (&self.number, Type::INT8), (&lease, Type::FLOAT8)];
 
-        // Begun in this order, and sent at once: the database answers when all is there.
+        // Started in this order and sent together. The database answers after the last one.
         let (begun, renewed, locked, runs, removed, written, left, queued, signaled, committed) = futures_util::join!(
             database.begin(),
             database.rows(RENEW, &renew_parameters),

@@ -126,7 +126,7 @@ impl Follows {
         lock(&self.state).by_number.len()
     }
 
-    /// Reads what has come, until the store is closed.
+    /// Reads arrived notifications until the store is closed.
     ///
     /// `replica`: which one this is now. `channel`: where replicas notify each other.
     pub(super) async fn run(&self, reads: &Reads, notices: &Notices, channel: &str, replica: impl Fn() -> Uuid) {
@@ -161,7 +161,7 @@ impl Follows {
                 self.read_logs(reads, &mut seen).await
             };
             if let Err(error) = read.await {
-                tracing::debug!(%error, "runs of other replicas cannot be read now");
+                tracing::debug!(%error, "cannot read runs of other replicas");
             }
         }
     }
@@ -185,7 +185,7 @@ impl Follows {
             Ok(())
         });
         if let Err(error) = noted.await {
-            tracing::debug!(%error, "that runs are followed cannot be noted now");
+            tracing::debug!(%error, "cannot register followers of runs");
         }
     }
 

@@ -75,7 +75,10 @@ pub(super) async fn recover(inner: &Inner, replica: Uuid) -> Result<Vec<RunId>, 
     });
     let found: Vec<RunId> = found.await?.iter().map(|row| RunId(row.get(0))).collect();
     if !found.is_empty() {
-        tracing::warn!(runs = found.len(), "this gateway holds runs that it does not have: they are taken over");
+        tracing::warn!(
+            runs = found.len(),
+            "this gateway holds leases of runs that it does not run: they are taken over"
+        );
     }
     Ok(found)
 }

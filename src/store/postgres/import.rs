@@ -1,4 +1,4 @@
-//! Fills an empty database with everything of another store, in one transaction: all of it is there afterwards, or
+//! Fills an empty database with everything of another store, in one transaction: it is imported completely, or
 //! nothing. Gateways that start meanwhile wait until it is done. Not here: reading the other store
 //! (`crate::store::sqlite`).
 

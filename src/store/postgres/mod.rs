@@ -127,7 +127,7 @@ impl Postgres {
         Ok(Self { inner, jobs })
     }
 
-    /// Looks whether the database can be used, without changing anything in it. Returns what is there, for people. Blocks.
+    /// Checks whether the database can be used, without changing anything in it. Returns a description of the store. Blocks.
     ///
     /// # Errors
     /// Those of [`Postgres::open`], and why this role or this server cannot be used.

@@ -59,7 +59,7 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
         let fence: [(&(dyn ToSql + Sync), Type); 2] = [(&replica, Type::UUID), (&lease, Type::FLOAT8)];
         let fenced = if may_fence { database.rows(FENCE, &fence).await? } else { Vec::new() };
         for row in &fenced {
-            tracing::warn!(replica = %row.get::<_, Uuid>(0), "a gateway was not seen for a lease: its runs are taken over");
+            tracing::warn!(replica = %row.get::<_, Uuid>(0), "a gateway did not renew its lease: its runs are taken over");
         }
         Ok(database.row("SELECT FROM il.replicas WHERE state = 'fenced' LIMIT 1", &[]).await?.is_some())
     });
@@ -80,7 +80,7 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
         *by_holder.entry(row.get(2)).or_default() += 1;
     }
     for (from, runs) in by_holder {
-        tracing::warn!(runs, replica = %from, "runs were taken over from a gateway that was lost");
+        tracing::warn!(runs, replica = %from, "took over the runs of a lost gateway");
     }
     if let Some(metrics) = &inner.metrics {
         metrics.taken_over(u64::try_from(claimed.len()).unwrap_or(u64::MAX));
@@ -91,7 +91,7 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
     // Recorded before any step can fail, so that every claimed run is handed out.
     inner.handed_out.add(runs.iter().map(|run| run.0));
     let forgotten = given_up::recover(inner, replica).await.unwrap_or_else(|error| {
-        tracing::debug!(%error, "held runs cannot be looked up now");
+        tracing::debug!(%error, "cannot read held runs");
         Vec::new()
     });
     inner.handed_out.add(forgotten.iter().map(|run| run.0));

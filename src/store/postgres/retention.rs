@@ -96,13 +96,13 @@ pub(super) async fn retain(inner: &Inner, policy: &Retention, now: Millis) -> Re
     let mut round = RetentionPass { inner, policy, report: RetentionReport::default() };
     let done = round.run(now).await;
     if let Err(error) = leases::release(inner, LEASE, &holder).await {
-        tracing::debug!(%error, "the next one who deletes has to wait");
+        tracing::debug!(%error, "cannot release the lock of the retention pass");
     }
     match done {
         Ok(()) => Ok(round.report),
         // The deletions so far are reported.
         Err(error) if round.report != RetentionReport::default() => {
-            tracing::warn!(%error, "not all old runs and documents could be deleted");
+            tracing::warn!(%error, "cannot delete all old runs and documents");
             Ok(round.report)
         }
         Err(error) => Err(error),

@@ -29,13 +29,13 @@ pub(super) async fn receive(inner: Arc<Inner>) {
             () = sleep(interval) => {}
         }
         if let Err(error) = pass_on(&inner).await {
-            tracing::debug!(%error, "signals cannot be read now");
+            tracing::debug!(%error, "cannot read signals");
         }
     }
 }
 
 async fn pass_on(inner: &Inner) -> Result<(), StoreError> {
-    // Those for which no one is there yet stay where they are.
+    // Signals without a receiver stay.
     if !inner.signals.has_listeners() {
         return Ok(());
     }

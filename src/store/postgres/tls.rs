@@ -42,7 +42,10 @@ impl Encryption {
             match config(&self.target, &self.system) {
                 Ok(config) => *lock(&self.last) = MakeRustlsConnect::new(config),
                 // They may be half written at this moment.
-                Err(reason) => tracing::warn!(reason, "TLS of the database: the files as they were are used"),
+                Err(reason) => tracing::warn!(
+                    reason,
+                    "cannot read the TLS files of the database: their previous contents are used"
+                ),
             }
         }
         lock(&self.last).clone()

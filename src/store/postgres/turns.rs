@@ -54,7 +54,7 @@ impl TurnWaiters {
         }
     }
 
-    /// Looks for turns that have come, until the store is closed.
+    /// Checks for turns at the front of the queue until the store is closed.
     pub(super) async fn run(&self, reads: &Reads, notices: &Notices) {
         loop {
             if lock(&self.waiting).is_empty() {

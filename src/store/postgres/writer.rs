@@ -109,7 +109,7 @@ impl Writer {
         writer.enter(&database).await?;
         writer.database = Some(database);
         writer.follow_clock().await;
-        tracing::info!(replica = %writer.replica, "this gateway has joined those that share the database");
+        tracing::info!(replica = %writer.replica, "this gateway joined the gateways of the database");
         Ok(writer)
     }
 
@@ -215,7 +215,7 @@ impl Writer {
                 },
             };
 
-            tracing::error!(%error, replica = %self.replica, "this gateway loses the runs that it has");
+            tracing::error!(%error, replica = %self.replica, "this gateway gives up its runs");
             for flush in left.into_iter().chain([flush]) {
                 flush.fail(&error, |run| self.runs.fence_run(run));
             }
@@ -298,7 +298,7 @@ impl Writer {
 
     /// Fails the one thing that the database refuses, and nothing else.
     async fn refuse(&mut self, one: Flush, error: &StoreError) {
-        tracing::error!(%error, "the database refuses a write");
+        tracing::error!(%error, "the database refused a write");
         one.fail(error, |run| {
             self.runs.fence_run(run);
             self.refused.push(run.id().0);
@@ -312,7 +312,7 @@ impl Writer {
         match given_up::give_up(database, self.replica, &self.refused).await {
             Ok(()) => self.refused.clear(),
             Err(error) => {
-                tracing::warn!(error = describe(&error), "a run that was refused cannot be given up now");
+                tracing::warn!(error = describe(&error), "cannot give up a refused run");
                 self.roll_back().await;
             }
         }
@@ -332,7 +332,7 @@ impl Writer {
         };
         match forgotten.await {
             Ok(forgotten) => self.inner.handed_out.set_forgotten(forgotten),
-            Err(error) => tracing::debug!(error = describe(&error), "held runs cannot be looked up now"),
+            Err(error) => tracing::debug!(error = describe(&error), "cannot read held runs"),
         }
         self.compared = Instant::now();
     }
@@ -378,7 +378,7 @@ impl Writer {
     fn note_success(&self) {
         if let Some(outage) = self.inner.health.recovered() {
             self.inner.standing.had_outage(outage, self.inner.lease);
-            tracing::info!(after_s = outage.as_secs(), "the database can be written again");
+            tracing::info!(after_s = outage.as_secs(), "the database accepts writes again");
         }
     }
 
@@ -446,7 +446,7 @@ impl Writer {
         if let Some(ahead) = clock::follow_store(store, sent, clock::machine()) {
             tracing::warn!(
                 ahead_s = ahead / 1000,
-                "the clock of the database differs from this machine's: its time is used for what is stored"
+                "the clock of the database differs from this machine's: stored times use the clock of the database"
             );
         }
     }
@@ -492,7 +492,7 @@ async fn noting_silence(
 
 fn note_failing(inner: &Inner, reason: &str, since: Instant) {
     if inner.health.failed(reason, since) {
-        tracing::error!(%reason, "the database cannot be written: new runs are refused, the store keeps retrying");
+        tracing::error!(%reason, "the database accepts no writes: new runs are refused, the store retries");
     }
     if let Health::Failing { error, .. } = inner.health.current() {
         inner.queue.refuse_new(&error);

@@ -25,7 +25,7 @@ pub struct SqliteExport {
 }
 
 impl SqliteExport {
-    /// Opens a file that is there. It is brought to the current schema, as on a start of the gateway.
+    /// Opens an existing file and migrates it to the current schema, like a start of the gateway.
     ///
     /// # Errors
     /// [`StoreError::InUse`], [`StoreError::NewerSchema`], [`StoreError::File`], each of which names the file.

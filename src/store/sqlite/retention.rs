@@ -107,6 +107,7 @@ impl WriteTransaction<'_> {
         Ok(fair::losing(shares, over))
     }
 
+    /// Waiting runs without a change since `waiting_before`, oldest first, at most a batch.
     fn stale(&self, rules: &RuleSet<'_>) -> Result<Vec<RunId>, QueryError> {
         let of_route = if rules.route.is_some() { "AND route = ?3" } else { "" };
         let stale = format!(

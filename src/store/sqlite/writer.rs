@@ -103,7 +103,7 @@ impl Writer {
 
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
-        /// Closes the queue however the thread ends, so that no caller waits in vain.
+        /// Closes the queue however the thread ends, so that no caller waits forever.
         struct CloseOnDrop(Arc<Queue>, Arc<WriterHealth>);
         impl Drop for CloseOnDrop {
             fn drop(&mut self) {
@@ -219,7 +219,7 @@ impl Writer {
                 if self.failing.take_if(|_| self.unwritten.is_empty()).is_some() {
                     let outage = self.health.set_recovered().unwrap_or_default();
                     let (path, after_s) = (self.database.path.display(), outage.as_secs());
-                    tracing::info!(%path, after_s, "writing to the database works again");
+                    tracing::info!(%path, after_s, "the database accepts writes again");
                 }
                 for work in batch {
                     if let WriteCommand::Task(task) = work {
@@ -329,7 +329,7 @@ impl Writer {
             metrics.failed();
         }
         if self.health.set_failing(&error) {
-            tracing::error!(%error, "runs cannot be saved: new runs are refused, the store keeps retrying");
+            tracing::error!(%error, "cannot save runs: new runs are refused, the store retries");
         }
         let tried = self.failing.as_ref().map_or_else(Instant::now, |failing| failing.tried);
         self.failing = Some(Failing { error: error.clone(), tried, total });

@@ -143,7 +143,7 @@ fn say(text: String) -> Act {
     Act::Say(MessageType::Message, text)
 }
 
-/// The body of an answer, as far as it matters.
+/// The relevant fields of an answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Body {

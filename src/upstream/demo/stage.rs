@@ -37,7 +37,7 @@ pub(super) enum Act {
     Count(usize, Duration),
     /// A call: the name first, then the arguments as they are thought of.
     Call(MessageType, ToolCall),
-    /// A message whose contents are there at once.
+    /// A message whose contents arrive together.
     Show(MessageType, Role, Vec<Content>),
     /// A message of type `error`; the run continues.
     Complain(&'static str, &'static str),

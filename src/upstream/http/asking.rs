@@ -21,7 +21,7 @@ const MAX_REQUESTS: usize = 64;
 /// Bytes of an answer that a probe receives.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// An answer, as far as a probe is shown it.
+/// The part of an answer that a probe receives.
 struct ProbeReply {
     status: u16,
     headers: Vec<(String, String)>,

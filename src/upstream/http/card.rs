@@ -23,16 +23,16 @@ use crate::upstream::headers::TurnHeaders;
 const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 
 impl Agent {
-    /// A document that the agent's server publishes, as far as it is known after a bounded time.
+    /// A document that the agent's server publishes, if it was read within a limited time.
     pub(super) async fn card(self: Arc<Self>, wanted: WellKnownDocument) -> Option<Arc<FetchedDocument>> {
         let (fetcher, sought, agent) = (Arc::clone(&self), wanted.clone(), wanted.agent.clone());
         let fetch = || async move { fetcher.fetch(&sought).await };
         let late = |bound| format!("no complete answer after {bound:?}");
         let note = move |noted| match noted {
-            FetchOutcome::Again => tracing::info!(agent, "the agent's own card was read again"),
+            FetchOutcome::Again => tracing::info!(agent, "the agent's card is readable again"),
             FetchOutcome::Gone { why, is_kept } => {
                 let instead = if is_kept { "the old one" } else { "what the configuration says" };
-                tracing::warn!(agent, why, "the agent's own card cannot be read: {instead} is shown");
+                tracing::warn!(agent, why, "cannot read the agent's card: {instead} is served");
             }
         };
         self.cards.get(wanted.paths, fetch, late, note).await.ok()
@@ -110,7 +110,7 @@ impl Agent {
 
 /// Why there is no document.
 enum NotFound {
-    /// Not at this URL; the reason, if it says more than that nothing is there.
+    /// Not at this URL. The reason, unless the URL just does not exist.
     Here(Option<String>),
     /// The server could not be asked, so the document may exist.
     Fatal(String),

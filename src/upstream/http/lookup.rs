@@ -41,7 +41,7 @@ impl Agent {
         let note = move |noted: FetchOutcome<SendError>| match noted {
             FetchOutcome::Gone { why, is_kept: true } => {
                 let why = super::shown(&why);
-                tracing::warn!(agent, asked, why, "a document of the agent cannot be read: the old one is used");
+                tracing::warn!(agent, asked, why, "cannot read a document of the agent: the previous one is used");
             }
             FetchOutcome::Gone { .. } | FetchOutcome::Again => {}
         };

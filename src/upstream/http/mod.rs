@@ -339,7 +339,7 @@ impl Agent {
 
             retried += 1;
             resend.attempts.retried(error.to_reason());
-            tracing::debug!(reason = shown(&error), retried, "the agent did not take the request: retrying");
+            tracing::debug!(reason = shown(&error), retried, "the agent did not accept the request: retrying");
             sleep(pause).await;
         }
     }

@@ -292,9 +292,9 @@ impl EndpointPool {
         match change {
             None => {}
             Some(Change::Ejected { pause, times, reason }) => {
-                tracing::warn!(agent, endpoint, ?pause, times, %reason, "endpoint ejected: it gets no runs for a while");
+                tracing::warn!(agent, endpoint, ?pause, times, %reason, "endpoint ejected: it gets no runs for some time");
             }
-            Some(Change::Returned) => tracing::info!(agent, endpoint, "endpoint back: a run began there"),
+            Some(Change::Returned) => tracing::info!(agent, endpoint, "endpoint readmitted: a run started there"),
             Some(Change::Unhealthy) => tracing::warn!(agent, endpoint, "endpoint unhealthy: its checks fail"),
             Some(Change::Healthy) => tracing::info!(agent, endpoint, "endpoint healthy: its checks succeed"),
         }

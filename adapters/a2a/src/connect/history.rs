@@ -52,7 +52,7 @@ impl ItemReader {
         history.len() == length as usize && self.first_new(&history).is_none()
     }
 
-    /// Where messages of this turn begin, as far as that is known. Some of them may have been read.
+    /// The beginning of this turn's messages, if known. Some of them may have been read.
     fn first_new(&self, history: &[&RawValue]) -> Option<usize> {
         let is_own = |raw: &&RawValue| {
             let message = wire::message(raw);

@@ -17,7 +17,7 @@ impl A2aTurn {
 
     fn try_recovery(&mut self, problem: Option<Problem>, fault: Fault) -> Result<(), Fault> {
         self.reader.forget_shape();
-        // With JSON-RPC there is one URL for everything: where it is missing, no other method is there either.
+        // With JSON-RPC there is one URL for everything: if it is missing, all methods are missing.
         let problem = problem.or_else(|| if self.is_rest() { by_status(&fault) } else { None });
         match self.asked {
             Operation::Send | Operation::Stream if self.reader.items == 0 => self.send_differently(problem, fault),

@@ -38,7 +38,7 @@ pub(super) struct SessionState {
     /// The status message that the waiting task ended with last, as a digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) status_message: Option<u64>,
-    /// The waiting task's artifacts as far as they were read.
+    /// The read part of the waiting task's artifacts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) artifacts: Vec<(String, Vec<Slot>)>,
 }

@@ -6,7 +6,7 @@ use super::content::{self, PartKind, Scope};
 use super::digest::Digest;
 use crate::wire::{Content, Part};
 
-/// A content of an artifact as far as it was read.
+/// The read part of an artifact's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Slot {
     /// Whether further text continues it.

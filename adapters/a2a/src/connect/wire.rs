@@ -249,7 +249,7 @@ struct RawFile<'a> {
     mime_type: Option<Text<'a>>,
 }
 
-/// A value that is there, `null` or not: `{"data":null}` is data.
+/// A present value, `null` or not: `{"data":null}` is data.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }

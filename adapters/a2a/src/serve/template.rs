@@ -31,8 +31,9 @@ pub(super) struct DeltaTemplate {
 }
 
 impl DeltaTemplate {
-    /// The template of an item with a delta of this content, whose text is left out. In a status, the id of its message
-    /// is `id`, without the number at its end. `None` if the item has another form.
+    /// Serializes an item and cuts it at the values that differ between deltas of the same content: the text, and in a
+    /// status the time and the number at the end of the message's id. `id`: that id without the number. `None`: the item
+    /// has another form.
     pub(super) fn from_item(
         message: u32,
         content: u32,
@@ -108,7 +109,7 @@ fn text_of<'i, 'r>(item: &'i mut Item<'r>) -> Option<&'i mut std::borrow::Cow<'r
     }
 }
 
-/// The place behind these words, if they are there once: what an agent adds to its messages may have them, too.
+/// The position after this text, if it occurs exactly once: what an agent adds to its messages may have them, too.
 fn after(body: &[u8], words: &str) -> Option<usize> {
     let is_here = |window: &[u8]| window == words.as_bytes();
     let at = body.windows(words.len()).position(is_here)?;

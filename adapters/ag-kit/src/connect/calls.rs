@@ -29,7 +29,7 @@ const MAX_COMPARED: usize = 64 << 10;
 /// Arguments of a second call in one that are held, in bytes.
 const MAX_HELD: usize = 1 << 20;
 
-/// The executor of a call, as far as it is known.
+/// The executor of a call, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallKind {
     /// The client declared the tool.

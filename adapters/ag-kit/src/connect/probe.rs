@@ -1,4 +1,4 @@
-//! Asks a server whether it is there, without running its agent.
+//! Checks whether a server exists, without running its agent.
 
 use interlingua_core::Fault;
 use interlingua_core::connector::HttpRequest;

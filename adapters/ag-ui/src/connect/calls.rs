@@ -76,7 +76,7 @@ impl Call {
         has_other_name || known.is_some_and(|known| !is_same_json(known, arguments))
     }
 
-    /// The arguments as far as they are known. None: too long, or not to be relied on.
+    /// The known part of the arguments. None: too long, or unreliable.
     pub(super) fn known_arguments(&self) -> Option<&str> {
         match &self.arguments {
             Arguments::Held(_) => None,
@@ -336,7 +336,7 @@ impl Calls {
         self.push(&id, &delta, context)
     }
 
-    /// The call that came in chunks has ended: another event has come.
+    /// The call that came in chunks has ended: another event has arrived.
     pub(super) fn end_chunks(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
         match self.chunked.take() {
             Some(place) => self.end_at(place, context),

@@ -1,5 +1,5 @@
 //! Events of this protocol that the model has no word for: state, activity, steps, and what applications add. A client of
-//! the same protocol gets them as they came. Not here: how much of them a run may have (the normalizer).
+//! the same protocol gets them unchanged. Not here: how much of them a run may have (the normalizer).
 
 use std::borrow::Cow;
 
@@ -72,7 +72,7 @@ fn drop_event(how: &'static str, context: &mut Context<'_>) -> Result<(), Fault>
     context.sink.emit(&interlingua_core::agent_event::AgentEvent::KeepAlive)
 }
 
-/// An event without that of the framework it was made from. All other fields stay as they came.
+/// An event without that of the framework it was made from. All other fields stay unchanged.
 fn without_raw_event(event: &Fields<'_>) -> Box<RawValue> {
     let rest = event.iter().filter(|(name, _)| !matches!(*name, "rawEvent" | "raw_event"));
     let rest: Extra = rest.map(|(name, value)| (Box::<str>::from(name), Json::from_raw(value))).collect();

@@ -43,7 +43,7 @@ struct OpenText {
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     open: Vec<OpenText>,
-    /// Digest of the text that ended last, if nothing has come since.
+    /// Digest of the text that ended last, if nothing has arrived since.
     latest: Option<TextDigest>,
     /// Texts that a snapshot had before the stream: the stream may repeat each of them once.
     ahead: Vec<(MessageType, String)>,
@@ -218,7 +218,7 @@ impl Texts {
         false
     }
 
-    /// Ends the texts that came in chunks, except one: another event has come.
+    /// Ends the texts that came in chunks, except one: another event has arrived.
     pub(super) fn end_chunks(&mut self, except: Option<&str>, context: &mut Context<'_>) -> Result<(), Fault> {
         let is_over =
             |open: &OpenText| open.is_chunked && except.is_none_or(|id| !id.is_empty() && !is_key_of(&open.key, id));
@@ -237,7 +237,7 @@ impl Texts {
         Ok(())
     }
 
-    /// Something else than a text has come.
+    /// Handles an event that is not a text.
     pub(super) fn forget_latest(&mut self) {
         self.latest = None;
     }

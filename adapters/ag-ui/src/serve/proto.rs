@@ -407,7 +407,7 @@ fn tag(out: &mut Vec<u8>, number: u32, wire_type: u32) {
     put_varint(out, u64::from((number << 3) | wire_type));
 }
 
-/// The first word of an enumeration is its default, which is not written.
+/// The first value of an enumeration is its default and is not written.
 fn enumeration(out: &mut Vec<u8>, number: u32, value: u32) {
     if value > 0 {
         integer(out, number, u64::from(value));

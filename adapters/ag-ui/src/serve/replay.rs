@@ -52,7 +52,7 @@ impl Search {
         })
     }
 
-    /// Follows the run if it is on this page, else asks for the next.
+    /// Follows the run if this page contains it. Otherwise requests the next page.
     pub(super) fn next(&mut self, page: &Page<'_>) -> Result<Call, Fault> {
         let id = RunId::parse(&self.run);
         let is_it = |view: &&RunView<'_>| Labels::from_view(view).run == self.run || id == Some(view.run().id);

@@ -34,8 +34,7 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// The labels of a run. A run of another protocol has none: it has the gateway's id, and is written for a client
-    /// that uses the gateway's names.
+    /// The labels of a run. A run of another protocol has no labels of its own: thread and run get the gateway's ids.
     pub(super) fn from_view(view: &RunView<'_>) -> Self {
         let own = view.info.protocol == crate::NAME;
         let labels: Option<Self> = view.info.labels.decode().filter(|_| own);

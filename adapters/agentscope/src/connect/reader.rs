@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Reads an event. `data`: as it came.
+    /// Reads an event. `data`: unchanged.
     pub(super) fn read(&mut self, event: &Event<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         if self.wants != Continuation::Events || self.ended {
             return Ok(());

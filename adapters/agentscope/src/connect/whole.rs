@@ -95,7 +95,7 @@ impl Reader {
                 }
                 "tool_result" => self.emit_output(block, sink)?,
                 "data" => self.emit_data(block, sink)?,
-                // A hint has no event any more that could be passed on as it came.
+                // A hint has no event any more that could be passed on unchanged.
                 "hint" if place >= self.blocks => self.kept.miss(&mut self.losses),
                 _ => {}
             }

@@ -320,7 +320,7 @@ impl Reader {
     pub(super) fn whole(&mut self, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let text = std::str::from_utf8(data).ok();
         let raw: Option<&RawValue> = text.and_then(|text| serde_json::from_str(text).ok());
-        // Any other object, of a proxy or a web framework, would be an answer without a word.
+        // Any other object, of a proxy or a web framework, would be an answer without text.
         let message: Option<Message<'_>> = raw.and_then(parse_object);
         let message = message.filter(|message| message.content.is_some() || message.stop_reason.is_some());
         let message = message.ok_or_else(|| garbage(data))?;

@@ -16,7 +16,7 @@ use crate::options::Options;
 /// The longest name, in characters.
 const MAX_NAME: usize = 128;
 
-/// The tools of a request, as far as it was read: messages may add and remove some.
+/// The tools of the read part of a request: messages may add and remove some.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
     functions: Vec<Function>,
@@ -35,7 +35,7 @@ struct Function {
     /// In the form that agents expect.
     tool: Json,
     is_there: bool,
-    /// `defer_loading`: it is there once something refers to it.
+    /// `defer_loading`: it becomes available when something refers to it.
     is_deferred: bool,
 }
 
@@ -110,7 +110,7 @@ impl Tools {
         }
     }
 
-    /// `tool_removal`: a function that is there no longer. Others are passed over.
+    /// `tool_removal`: a function that is no longer available. Others are ignored.
     pub(super) fn removal(&mut self, block: &Object<'_>) -> Result<(), Fault> {
         let tool = block.get("tool").ok_or_else(|| missing(block.path_of("tool")))?.object()?;
         let place = tool.string("name")?.and_then(|name| self.by_name.get(&*name));
@@ -120,14 +120,14 @@ impl Tools {
         Ok(())
     }
 
-    /// A function that is there from here on, because something refers to it.
+    /// A function that becomes available here, because something refers to it.
     pub(super) fn load(&mut self, name: &str) {
         if let Some(function) = self.by_name.get(name).and_then(|place| self.functions.get_mut(*place)) {
             (function.is_there, function.is_deferred) = (true, false);
         }
     }
 
-    /// Puts the tools that are there at the end into the request. Functions for the gateway are not the agent's.
+    /// Puts the tools that are available at the end into the request. Functions for the gateway are not the agent's.
     pub(super) fn apply(
         self,
         object: &Object<'_>,

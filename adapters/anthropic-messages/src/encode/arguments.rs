@@ -72,7 +72,7 @@ struct ArgumentStream {
     state: ScanState,
     /// The open containers: true for an object.
     open: Vec<bool>,
-    /// The object has a field, as far as it was sent.
+    /// The sent part of the object has a field.
     has_fields: bool,
     /// The rest does not continue an object.
     is_broken: bool,

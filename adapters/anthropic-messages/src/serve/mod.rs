@@ -88,7 +88,7 @@ impl ErrorWriter for ResponseHeaders {
     }
 }
 
-/// Answers clients that look whether a server is there.
+/// Answers clients that check whether a server exists.
 #[derive(Default)]
 pub(crate) struct Hello {
     headers: ResponseHeaders,

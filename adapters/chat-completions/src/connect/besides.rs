@@ -77,7 +77,7 @@ impl Entries {
     }
 }
 
-/// Details of reasoning, which the server wants back as they were.
+/// Details of reasoning, which the server expects unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     waiting: Vec<Extra>,

@@ -24,7 +24,7 @@ pub(super) struct Splitter {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TagState {
-    /// Nothing visible has come.
+    /// Nothing visible has arrived.
     Start,
     Inside,
     /// Whatever comes is text.

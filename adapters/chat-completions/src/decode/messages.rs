@@ -301,7 +301,7 @@ fn spoken(object: &Object<'_>, role: Role, contents: Vec<Content>) -> Result<Mes
     Ok(message)
 }
 
-/// The reasoning of an assistant message. Servers have three fields for it; the first that is there counts.
+/// The reasoning of an assistant message. Servers have three fields for it; the first present one is used.
 fn reasoning(object: &Object<'_>, in_parts: String) -> Result<Option<Message>, Fault> {
     let mut words = match text(object, "reasoning_content")? {
         Some(words) => Some(words),

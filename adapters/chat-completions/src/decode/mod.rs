@@ -35,7 +35,7 @@ pub(crate) struct ChatRequest {
     pub(crate) conversation: Conversation,
     /// Whether the client wants a stream.
     pub(crate) stream: bool,
-    /// The messages as they were sent, if the client wants to find the completion again.
+    /// The unchanged messages, if the client wants to find the completion again.
     pub(crate) stored: Option<Json>,
     /// The content that is not passed on.
     pub(crate) losses: Losses,
@@ -248,7 +248,7 @@ fn modalities(object: &Object<'_>, echo: &mut Echo, request: &mut AgentRequest) 
     Ok(())
 }
 
-/// The session that a request names: the first of the route's headers and fields that is there.
+/// The session that a request names: the first present one of the route's headers and fields.
 pub(crate) fn session<'h>(
     object: &Object<'_>,
     header: impl Fn(&str) -> Option<&'h str>,

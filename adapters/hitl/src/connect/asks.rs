@@ -48,7 +48,7 @@ pub(super) fn emit(id: &str, session: &str, data: &RawValue, sink: &mut dyn Even
     let decisions = match (kind, asked.config) {
         (PendingKind::Input, _) => vec![Decision::Respond],
         (PendingKind::Auth, None) => vec![Decision::Accept, Decision::Reject],
-        // Each has a word of its own, which no service takes for another one.
+        // Each has an unambiguous word.
         (_, None) => vec![Decision::Accept, Decision::Edit, Decision::Respond, Decision::Reject],
         (_, Some(config)) => [
             (config.allow_accept, Decision::Accept),

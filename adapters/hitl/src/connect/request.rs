@@ -40,7 +40,7 @@ struct Resume<'a> {
 }
 
 impl Outgoing {
-    /// `session`: the service's own id of the session, as far as it is known.
+    /// `session`: the service's own id of the session, if known.
     ///
     /// # Errors
     /// If there is neither a query nor an answer, or one that decides nothing.

@@ -75,7 +75,7 @@ impl HitlTurn {
         self.step = Step::Pause(grown);
     }
 
-    /// Reads what the service says of the session after a broken connection.
+    /// Reads the status of the session after a broken connection.
     fn status(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let status: SessionStatus<'_> = serde_json::from_slice(body).map_err(|_| garbage(body))?;
         if status.status == "running" {
@@ -83,7 +83,7 @@ impl HitlTurn {
             return Ok(());
         }
         let answer = status.last_response.filter(|answer| self.is_new(answer, status.last_query.as_deref()));
-        // Not asked again: whether the agent acted on the lost call is unknown.
+        // The call is not repeated: the agent may have executed it.
         let Some(answer) = answer else { return Err(self.reported.take().unwrap_or_else(truncated)) };
         reader::read(&answer, body, &mut self.state, sink)
     }

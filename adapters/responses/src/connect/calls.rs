@@ -25,7 +25,7 @@ pub(super) fn text_argument(kind: SlotKind, text: &str) -> String {
     arguments
 }
 
-/// The name of a call, and its arguments as far as an announced item contains them. A text may arrive in pieces.
+/// The name of a call, and the arguments of the announced item. A text may arrive in pieces.
 /// `names`: the client's names of tools that the request had to rename.
 pub(super) fn head<'a>(kind: SlotKind, item: &Object<'a>, names: &OriginalNames) -> CallPart<'a> {
     let id = item.word("id");

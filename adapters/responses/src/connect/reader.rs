@@ -219,7 +219,7 @@ impl Reader {
                 self.working(whole, sink)?;
                 self.snapshot(&response, sink)
             }
-            // Without a status, what is there is all there is.
+            // Without a status, the output is treated as complete.
             "" => self.terminal("completed", &response, sink),
             status => self.terminal(status, &response, sink),
         }
@@ -482,7 +482,7 @@ impl Reader {
             "failed" => End::Failed,
             word => match EndReason::parse(word) {
                 None | Some(EndReason::Unknown) => {
-                    // A word of a later version: nothing says whether the output is complete.
+                    // A value of a later version: whether the output is complete is unknown.
                     self.losses
                         .changed(ContentKind::EndReason, "the server's word for the end of the answer is unknown");
                     sink.emit(&AgentEvent::Ignored)?;
@@ -526,7 +526,7 @@ impl Reader {
         sink.emit(&AgentEvent::Response(ResponseEvent { end: Some(end), error, usage, ..ResponseEvent::default() }))
     }
 
-    /// Announces the message of an item, as far as the item says what it is.
+    /// Announces the message of an item, if the item has its type.
     pub(super) fn announce(&mut self, place: usize, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let slot = &mut self.slots.all[place];
         let kind = match slot.kind {

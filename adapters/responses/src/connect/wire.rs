@@ -104,7 +104,7 @@ impl<'a> Object<'a> {
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// A field that is there and not `null`.
+    /// A present field that is not `null`.
     pub(super) fn get(&self, name: &str) -> Raw<'a> {
         let found = self.0.iter().find(|(field, _)| field == name).map(|(_, value)| *value);
         found.and_then(present)

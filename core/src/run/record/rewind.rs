@@ -1,4 +1,4 @@
-//! Undoing the last events of a record, to show a run as it was: up to the events that a store has committed.
+//! Undoing the last events of a record, to show an earlier state of a run: up to the events that a store has committed.
 //!
 //! Not here: which events are committed, and who sees what (the engine).
 

@@ -190,7 +190,7 @@ pub enum AgentAct {
     Unknown,
     /// Waits until the test continues it.
     Wait,
-    /// Works on, without a word, until the client goes or the turn is canceled.
+    /// Works without output until the client goes or the turn is canceled.
     Hang,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Calls {
     order: Vec<String>,
     /// Calls in progress, by message and content.
     open: HashMap<(u32, u32), OpenCall>,
-    /// The message that the next call belongs to, if nothing but calls has come since.
+    /// The message that the next call belongs to, if only calls have arrived since.
     group: Option<String>,
 }
 

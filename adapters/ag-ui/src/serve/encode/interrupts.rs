@@ -35,7 +35,7 @@ pub(super) fn interrupt(item: &Pending, agent: Option<&AgentCard>) -> Interrupt 
     }
 }
 
-/// The schema of the answer: the agent's, or of the decisions that it takes.
+/// The JSON Schema of an answer: the agent's own schema, or one for the offered decisions.
 fn schema(item: &Pending, offered: &[Decision]) -> Option<Json> {
     if let Some(schema) = item.response_schema.as_ref().filter(|schema| schema.is_object()) {
         return Some(schema.clone());

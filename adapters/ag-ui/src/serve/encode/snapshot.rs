@@ -65,7 +65,7 @@ struct Snapshot<'o> {
     order: Vec<(String, String)>,
     /// The calls that the agent requested in this turn.
     asked: Vec<Pending>,
-    /// The message that the next call belongs to, if nothing but calls has come since.
+    /// The message that the next call belongs to, if only calls have arrived since.
     group: Option<usize>,
 }
 
@@ -162,7 +162,7 @@ impl<'o> Snapshot<'o> {
         }
     }
 
-    /// The text of an agent's message as it was streamed: with refusals, and with links to media.
+    /// The streamed text of an agent's message: with refusals, and with links to media.
     fn text_of(&self, message: &Message) -> String {
         let mut text = String::new();
         for content in &message.content {

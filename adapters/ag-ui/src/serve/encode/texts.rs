@@ -24,7 +24,7 @@ pub(super) struct Texts {
     /// The client knows what version 1.0 added.
     pub(super) is_v1: bool,
     open: Vec<OpenText>,
-    /// The last text of the agent, if nothing but calls has come since: calls belong to its message.
+    /// The last text of the agent, if only calls have arrived since: calls belong to its message.
     latest: Option<String>,
     /// A text or reasoning has begun since it was last asked.
     has_begun: bool,
@@ -66,7 +66,7 @@ impl Texts {
         self.latest.as_deref()
     }
 
-    /// Something else than a text or a call has come.
+    /// Handles an event that is neither a text nor a call.
     pub(super) fn forget_latest(&mut self) {
         self.latest = None;
     }

@@ -82,7 +82,7 @@ fn document(file: &File, extra: &Extra) -> Option<Value> {
     Some(Value::Object(document))
 }
 
-/// The source of a document that is there: a data URL, or bare base64.
+/// The source of an inline document: a data URL, or bare base64.
 fn inline(data: &str, name: Option<&str>) -> Option<Value> {
     let (media_type, data) = match DataUrl::parse(data) {
         Some(inline) => (inline.media_type().to_owned(), inline.data),

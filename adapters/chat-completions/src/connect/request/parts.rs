@@ -56,13 +56,13 @@ fn image(url: &str, extra: &Extra) -> Value {
     }
 }
 
-/// Sound that is there. This protocol takes no links to it.
+/// Inline audio. This protocol takes no links to it.
 fn audio(data: &str, format: Option<&str>) -> Option<Value> {
     let (data, format) = inline_sound(data, format)?;
     Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
 }
 
-/// A file that is there, or that the server has. This protocol takes no links to files.
+/// An inline file, or a file of the server. This protocol takes no links to files.
 fn file(file: &File) -> Option<Value> {
     let mut fields = serde_json::Map::new();
     if let Some(data) = &file.data {

@@ -86,7 +86,7 @@ struct Writer<'a> {
     answered: HashSet<String>,
     /// Outputs of MCP calls that are written with their calls.
     mcp_outputs: HashMap<String, ToolOutput>,
-    /// Calls that are sent as they came from the server.
+    /// Calls that are sent back unchanged.
     kept: HashSet<String>,
     written: SerializedItems,
 }
@@ -276,7 +276,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An item of the server, as it came.
+    /// An unchanged item of the server.
     fn kept(&mut self, message: &Message) -> Option<Value> {
         let own = metadata(message).get("item").cloned();
         // The data contains the item that the client itself sent.

@@ -52,7 +52,7 @@ fn image(url: &str, extra: &Extra) -> Value {
     }
 }
 
-/// Sound that is there. This protocol takes no links to it.
+/// Inline audio. This protocol takes no links to it.
 fn audio(data: &str, format: Option<&str>) -> Option<Value> {
     let (data, format) = inline_sound(data, format)?;
     Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
