@@ -15,23 +15,24 @@ total: number | null,
 next: string | null, };
 
 /**
- * A run as lists show it: never its record.
+ * A run in a list, without its record.
  */
 export type Summary = { id: string, agent: string, 
 /**
- * The protocol of its client.
+ * The protocol of the run's client.
  */
 protocol: string, 
 /**
- * To whom it belongs, as the filter `owner` takes it.
+ * The key of the owner, as in the filter `owner`.
  */
 owner: string, session: string, 
 /**
- * `queued`, `running`, `waiting`, `waiting_for_auth`, or how it ended.
+ * `queued`, `running`, `waiting`, `waiting_for_auth`, or the end: `completed`, `incomplete`, `failed`, `rejected`,
+ * `canceled`.
  */
 state: string, 
 /**
- * The code of the error it ended with.
+ * The code of the run's error. `null`: the run has none.
  */
 code: string | null, created_at: number, changed_at: number, events: number, 
 /**
@@ -39,7 +40,7 @@ code: string | null, created_at: number, changed_at: number, events: number,
  */
 pending: number, 
 /**
- * The name of the first of them.
+ * The name of the first open item. `null`: there is none.
  */
 asks: string | null, 
 /**
@@ -48,7 +49,7 @@ asks: string | null,
 text: string | null, };
 
 /**
- * A run with everything but its messages.
+ * The detail of a run, without its messages.
  */
 export type Detail = { run: Summary, 
 /**
@@ -56,36 +57,37 @@ export type Detail = { run: Summary,
  */
 texts: boolean, 
 /**
- * The protocols in which it can be shown: those of its agent's routes.
+ * The protocols of the agent's routes that can show the run.
  */
 protocols: Array<string>, 
 /**
- * Its client's request as a shell command, by protocol. `null` without texts.
+ * Shell commands that send the first input of the run to its agent, by protocol. `null`: the reader's role may not
+ * read texts.
  */
 curl: { [key in string]: string } | null, 
 /**
- * The forms of its id: the gateway's own, and those of protocols that write it in another way.
+ * The run's id as `id`, and its form in each protocol that has a form of its own.
  */
 ids: { [key in string]: string }, session: SessionRuns, turns: Array<Turn>, 
 /**
- * `null` without texts.
+ * `null`: the reader's role may not read texts.
  */
 request: Settings | null, 
 /**
- * Advice about its error.
+ * Advice for the operator about the error. `null`: there is none.
  */
 advice: string | null, pending: Array<PendingItem>, 
 /**
- * The answers to its questions.
+ * The answers to the run's questions.
  */
 answers: Array<AnsweredItem>, 
 /**
- * Receivers of its events by push, at this gateway, while it is sending to them.
+ * Push receivers of the run's events, while this gateway is sending to them.
  */
 deliveries: Array<Delivery>, };
 
 /**
- * A session, with the latest of its runs.
+ * A session with its latest runs.
  */
 export type SessionRuns = { id: string, runs: Array<Summary>, };
 
@@ -98,7 +100,7 @@ export type Turn = {
  */
 number: number, started_at: number, 
 /**
- * When the agent's first event came.
+ * The time of the agent's first event. `null`: none so far.
  */
 first_event_at: number | null, ended_at: number | null, 
 /**
@@ -106,16 +108,16 @@ first_event_at: number | null, ended_at: number | null,
  */
 end: string | null, error: TurnError | null, usage: unknown, 
 /**
- * The run that answered what this one asked.
+ * The run that answered the question of this turn.
  */
 answered_by: string | null, 
 /**
- * The client's messages, as the Agent API writes them.
+ * The client's messages, in the format of the Agent API.
  */
 input: any[], };
 
 /**
- * Why a turn failed.
+ * The error of a failed turn.
  */
 export type TurnError = { code: string, message: string, 
 /**
@@ -127,26 +129,26 @@ blame: string,
  */
 status: number | null, 
 /**
- * The request to the agent and the beginning of its answer, or the error of the connection. `null`: unknown, or the
+ * The request to the agent and the start of its answer, or the error of the connection. `null`: unknown, or the
  * reader's role may not read texts.
  */
 detail: string | null, 
 /**
- * The error text that the agent reported, before it was filtered for clients. `null`: as for `detail`.
+ * The agent's own error text, before it was filtered for clients. `null`: as for `detail`.
  */
 agent_error: string | null, };
 
 /**
- * The settings of a request beside its messages.
+ * The settings of a request, without its messages.
  */
 export type Settings = { model: string | null, user_id: string | null, tools: unknown, extra: unknown, };
 
 /**
- * The answer to something that a run asked.
+ * The answer to a question of a run.
  */
 export type AnsweredItem = { 
 /**
- * The item's id.
+ * The id of the answered item.
  */
 id: string, 
 /**
@@ -158,25 +160,25 @@ decision: string | null,
  */
 arguments: string | null, text: string | null, 
 /**
- * The run whose request had the answer.
+ * The run that received the answer.
  */
 run: string, 
 /**
- * The author of the decision, if it was made recently in the console of this gateway.
+ * The author of a recent decision in the console of this gateway. `null`: another decision.
  */
 by: string | null, };
 
 /**
- * Sending a run's events to a receiver.
+ * The progress of sending a run's events to a receiver.
  */
 export type Delivery = { 
 /**
- * Events that the receiver has, or will not get.
+ * The number of events that were delivered or skipped.
  */
 delivered: number, };
 
 /**
- * Something that waits for a decision.
+ * An open item with its run.
  */
 export type PendingItem = { item: Item, 
 /**
@@ -184,11 +186,12 @@ export type PendingItem = { item: Item,
  */
 decisions: string[], 
 /**
- * JSON Schema: of an approval's arguments, or of the answer to a question.
+ * JSON Schema of an approval's arguments, or of the answer to a question. `null`: there is none, or the reader's
+ * role may not read texts.
  */
 schema: any, agent: string, session: string, 
 /**
- * To whom it belongs, as in summaries.
+ * The key of the owner, as in summaries.
  */
 owner: string, run: string, 
 /**
@@ -196,38 +199,38 @@ owner: string, run: string,
  */
 protocol: string, 
 /**
- * The way in which that client learns of another one's decision. `null`: its agent no longer has a route of the
- * protocol.
+ * A sentence about how that client learns of a decision by someone else. `null`: the agent no longer has a route
+ * of the protocol.
  */
 learns: string | null, asked_at: number, 
 /**
- * `null`: not by itself.
+ * `null`: the item does not expire.
  */
 expires_at: number | null, };
 
 /**
- * A question.
+ * A question or an approval.
  */
 export type Item = { id: string, kind: string, 
 /**
- * The tool, or the reason.
+ * The name of the tool; for `input` and `auth` the reason.
  */
 name: string, 
 /**
- * `null` without texts.
+ * `null`: there is none, or the reader's role may not read texts.
  */
 message: string | null, 
 /**
- * JSON text; `null` without texts.
+ * JSON text. `null`: the reader's role may not read texts.
  */
 arguments: string | null, arguments_bytes: number, reason: string | null, };
 
 /**
- * The gateway at a glance.
+ * The state of the gateway.
  */
 export type Gateway = { version: string, build: Build, started_at: number, 
 /**
- * Whether it takes new runs.
+ * Whether the gateway accepts new runs.
  */
 accepting: boolean, 
 /**
@@ -235,11 +238,11 @@ accepting: boolean,
  */
 active: number, 
 /**
- * When the configuration was read last, and with which outcome.
+ * The time and the outcome of the latest reload.
  */
 reload: unknown, store: StoreKind, listeners: Array<Listener>, public_url: string | null, ready: boolean, 
 /**
- * Why it is not ready.
+ * The reasons for not being ready.
  */
 reasons: Array<Reason>, 
 /**
@@ -252,12 +255,12 @@ protocols: Array<string>, traffic: Array<Traffic>, warnings: Array<string>, };
  */
 export type Build = { os: string, arch: string, 
 /**
- * Without optimization.
+ * True for a build without optimization.
  */
 debug: boolean, };
 
 /**
- * Where runs are kept.
+ * The store of runs.
  */
 export type StoreKind = { 
 /**
@@ -266,16 +269,16 @@ export type StoreKind = {
 kind: string, };
 
 /**
- * A socket.
+ * A listening socket.
  */
 export type Listener = { 
 /**
- * For whom: `clients` or `operators`.
+ * The users of the listener: `clients` or `operators`.
  */
 for: string, url: string, };
 
 /**
- * Why the gateway is not ready.
+ * A reason for not being ready.
  */
 export type Reason = { 
 /**
@@ -283,7 +286,7 @@ export type Reason = {
  */
 what: string, agent?: string, 
 /**
- * For how many seconds.
+ * The duration in seconds.
  */
 since_s?: number, detail?: string, };
 
@@ -318,11 +321,11 @@ first_event_p50: number | null,
 per_minute: Array<number>, };
 
 /**
- * An agent: as configured, with what is under way.
+ * A configured agent with its current load.
  */
 export type Agent = { name: string, 
 /**
- * The protocol it speaks.
+ * The protocol of the agent.
  */
 protocol: string, 
 /**
@@ -334,11 +337,11 @@ host: string,
  */
 state: string, 
 /**
- * The beginning of this state, as far as this gateway knows.
+ * The beginning of this state, as observed by this gateway.
  */
 since: number, 
 /**
- * Why an endpoint is out.
+ * The reason why an endpoint is out. `null`: none is.
  */
 reason: string | null, 
 /**
@@ -346,21 +349,21 @@ reason: string | null,
  */
 live: number, 
 /**
- * Turns that wait for their session.
+ * Turns that wait for an earlier turn of their session.
  */
 queued: number, lately: RecentStats, last_fault: LastFault | null, endpoints?: Array<Endpoint>, };
 
 /**
- * Why the latest failed run of an agent failed.
+ * The failure of the agent's latest failed run.
  */
 export type LastFault = { at: number, code: string, 
 /**
- * `null` without texts, and if the agent gave none.
+ * `null`: the agent sent none, or the reader's role may not read texts.
  */
 message: string | null, };
 
 /**
- * A server of an agent.
+ * An endpoint of an agent.
  */
 export type Endpoint = { key: string, url: string, 
 /**
@@ -368,7 +371,7 @@ export type Endpoint = { key: string, url: string,
  */
 state: string, reason: string | null, active: number, queued: number, 
 /**
- * Runs it was chosen for since the gateway has started.
+ * Runs for which the endpoint was chosen since the start of the gateway.
  */
 requests: number, retries: number, ejections: number, };
 
@@ -385,37 +388,37 @@ url: string,
  */
 auth: string, agents: Array<string>, 
 /**
- * The other settings in force, and the protocol's own as `options`.
+ * The other active settings. `options`: the settings of the protocol.
  */
 settings: Record<string, unknown>, 
 /**
- * Whether requests can be made for it: in the playground, and as snippets.
+ * Whether the protocol has sample requests, for the playground and for snippets.
  */
 sample: boolean, 
 /**
- * A client's first request. `null`: the protocol has no sample.
+ * Snippets of a client's first request. `null`: the protocol has no sample request.
  */
 snippets: Snippets | null, };
 
 /**
- * A request as text to be copied.
+ * A request as snippets.
  */
 export type Snippets = { curl: string, python: string, typescript: string, };
 
 /**
- * A request to a route as its clients send it.
+ * A sample request to a route.
  */
 export type Sample = { 
 /**
- * Runs that begin later have greater ids.
+ * The id of the sample. Runs that start later have greater ids.
  */
 id: string, 
 /**
- * To whom its run will belong.
+ * The base key of the owner of the request's run.
  */
 owner: string, 
 /**
- * Whether it continues the conversation so far.
+ * Whether the request continues the conversation so far.
  */
 goes_on: boolean, method: string, path: string, headers: { [key in string]: string }, body: unknown, snippets: Snippets, };
 
@@ -424,25 +427,25 @@ goes_on: boolean, method: string, path: string, headers: { [key in string]: stri
  */
 export type Session = { 
 /**
- * Only when someone signs in.
+ * Only in the response to a sign-in.
  */
 bearer?: string, name: string, role: "view" | "act", 
 /**
- * When the bearer ends at the latest. `null`: the key itself was shown.
+ * The latest end of the bearer. `null`: the request authenticated with a key or a certificate.
  */
 until: number | null, };
 
 /**
- * An agent that takes no new runs, or takes them again.
+ * The result of draining or resuming an agent.
  */
 export type DrainState = { agent: string, state: string, 
 /**
- * Always `gateway`: others that share the store are not concerned, and it is forgotten by a restart.
+ * Always `gateway`: other gateways that share the store are not affected, and a restart ends the drain.
  */
 scope: string, };
 
 /**
- * A window of the history, with what is under way now.
+ * The series of a window, and the current and ended runs by agent and protocol.
  */
 export type Metrics = { 
 /**
@@ -454,12 +457,12 @@ window: string,
  */
 step_ms: number, 
 /**
- * When each step began, in milliseconds since 1970.
+ * The start of each step, in milliseconds since 1970.
  */
 times: Array<number>, series: Series, by_agent: Array<Row>, by_protocol: Array<Row>, };
 
 /**
- * Runs of an agent, or over a protocol.
+ * The runs of an agent or of a protocol.
  */
 export type Row = { name: string, 
 /**

@@ -554,7 +554,6 @@ impl Running {
     }
 }
 
-/// The settings of the server.
 fn server_settings(settings: &Settings, tls: Option<Arc<SharedTls>>) -> server::Settings {
     server::Settings {
         workers: settings.server.workers,

@@ -315,7 +315,6 @@ pub fn mask_fault(mut fault: Fault) -> Fault {
     fault
 }
 
-/// Collects the forms of a secret.
 fn collect(secret: &str, forms: &mut BTreeSet<String>) {
     if secret.len() < MIN_LEN || !forms.insert(secret.to_owned()) {
         return;

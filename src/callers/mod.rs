@@ -107,7 +107,6 @@ pub enum Credential<'a> {
     Invalid,
 }
 
-/// Refused credentials.
 struct RefusedCredentials {
     reason: Reason,
     /// The key that would have signed the token. `None`: the credentials named no known one.

@@ -142,7 +142,6 @@ async fn ask(upstream: &Arc<dyn Upstream>, agent: &Agent, text: &str) -> TurnRes
     TurnResult { findings, text: first.text }
 }
 
-/// The findings of a turn.
 fn turn_findings(turn: &TurnEnd) -> Vec<Finding> {
     let mut findings = Vec::new();
     let millis = |time: Duration| time.as_millis();

@@ -20,7 +20,6 @@ pub(crate) struct Asset {
     pub(crate) gzip: Option<Bytes>,
     /// A hash of the content, in quotes as HTTP writes it.
     pub(crate) etag: String,
-    /// The media type.
     pub(crate) media_type: &'static str,
 }
 

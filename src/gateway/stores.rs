@@ -31,7 +31,6 @@ impl Gateway {
     }
 }
 
-/// Opens the store.
 pub(super) fn open(settings: &Settings, metrics: &Metrics) -> anyhow::Result<Arc<dyn Store>> {
     Ok(match settings.store.kind {
         StoreKind::Memory => Arc::new(Memory::new()),

@@ -37,7 +37,6 @@ impl Callers {
         self.is_on.store(on, Ordering::Relaxed);
     }
 
-    /// The label of a caller.
     pub(super) fn label(&self, caller: Option<&Arc<str>>) -> CallerLabel {
         if !self.is_on.load(Ordering::Relaxed) {
             return CallerLabel(None);

@@ -7,7 +7,6 @@ use crate::config::{Diagnostics, Severity};
 /// The messages of warnings that were shown.
 pub(super) type ShownWarnings = HashSet<String>;
 
-/// The messages of all warnings.
 pub(super) fn messages(diagnostics: &Diagnostics) -> ShownWarnings {
     diagnostics.iter().map(|one| one.message().to_owned()).collect()
 }

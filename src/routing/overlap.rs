@@ -22,7 +22,6 @@ pub(crate) struct Overlap {
     pub(crate) requests: Vec<String>,
 }
 
-/// The kind of an overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverlapKind {
     /// A route with the gateway's own paths.

@@ -103,7 +103,6 @@ impl Paths {
 /// An endpoint that answers a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointMatch<R> {
-    /// The route.
     pub(crate) route: R,
     /// The index of the endpoint in the list of its protocol.
     pub(crate) endpoint: usize,

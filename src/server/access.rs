@@ -1,6 +1,6 @@
-//! Admission of a request: credentials, rights, limits.
+//! Admits requests: checks credentials, rights and limits.
 //!
-//! Not here: verification of credentials ([`crate::callers`]), and the checks before and after ([`super::check`]).
+//! Not here: verification of credentials ([`crate::callers`]), and the earlier and later checks ([`super::check`]).
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use crate::config::CertificateName;
 use crate::engine::RunHandle;
 use crate::tls::ClientCertificate;
 
-/// The longest name that a proxy may pass on, in bytes.
+/// The longest certificate name that a proxy may forward, in bytes.
 const MAX_CERTIFICATE_NAME: usize = 512;
 
-/// A request whose caller is known and may send it.
+/// A request with a caller that may send it.
 pub(super) struct AdmittedRequest {
     pub(super) caller: Arc<Caller>,
-    /// The rate of the caller or the route, whichever is tighter. `None`: neither has one.
+    /// The state of the caller's or the route's rate limit, whichever is tighter. `None`: neither has one.
     pub(super) rate: Option<LimitState>,
-    /// Moves into a streamed response.
+    /// Dropped after the response. A streamed response owns them.
     pub(super) permits: Permits,
 }
 
-/// Counts a request as being answered, until its response ends.
+/// Counts a request as in progress until it is dropped.
 pub(super) struct Permits {
     _slot: Slot,
     /// `None` for public endpoints.
@@ -67,27 +67,27 @@ pub(super) async fn admit(
     Ok(AdmittedRequest { caller, rate, permits })
 }
 
-/// Someone who tries a route in the console, where they have signed in: none of the route's credentials are asked for. The
-/// route's rate counts.
+/// Admits a request from the console. The signed-in person needs no credentials of the route. The route's rate limit
+/// applies.
 ///
 /// # Errors
-/// Beyond a limit.
+/// A limit is exceeded.
 pub(super) fn admit_operator(gateway: &Gateway, routed: &RoutedEndpoint, name: &str) -> Result<AdmittedRequest, Fault> {
     let caller = gateway.callers.in_console(name);
     let (rate, permits) = count(gateway, &routed.route, &caller)?;
     Ok(AdmittedRequest { caller, rate, permits })
 }
 
-/// Whether the caller of a WebSocket may still send messages: by its rights and limits of this moment.
+/// Admits a message over WebSocket: checks the current rights and limits of the caller.
 ///
 /// # Errors
-/// If its credentials or rights ended, or beyond a limit.
+/// The credentials or rights have ended, or a limit is exceeded.
 pub(super) fn admit_message(gateway: &Gateway, route: &ServedRoute, caller: &Arc<Caller>) -> Result<Permits, Fault> {
     caller.recheck(route.scope.protocol, route.agent())?;
     count(gateway, route, caller).map(|(_, permits)| permits)
 }
 
-/// Counts a request, by the limits of its caller first.
+/// Counts a request, first in the caller's rate limit, then in the route's.
 fn count(gateway: &Gateway, route: &ServedRoute, caller: &Arc<Caller>) -> Result<(Option<LimitState>, Permits), Fault> {
     let of_caller = caller.usage.admit_request()?;
     let of_route = route.rate.as_ref().map(|rate| rate.check("requests")).transpose()?;
@@ -96,8 +96,9 @@ fn count(gateway: &Gateway, route: &ServedRoute, caller: &Arc<Caller>) -> Result
     Ok((tighter(of_caller, of_route), permits))
 }
 
-/// Resolves when the credentials or rights of a caller end, with the reason. `None` if open streams outlive both. `run`: the
-/// run of the stream. On a route with several agents, the caller needs the right to use the run's agent.
+/// Resolves with the reason when the credentials or rights of a caller end. `None` if open streams outlive both: the
+/// caller is anonymous, or the configuration says so. `run`: the run of the stream. On a route with several agents, the
+/// caller needs the right to use the run's agent.
 pub(super) fn revoked(
     gateway: &Gateway,
     route: &ServedRoute,
@@ -114,7 +115,8 @@ pub(super) fn revoked(
     Some(Box::pin(async move { caller.revoked(protocol, agent.as_deref()).await }))
 }
 
-/// The credentials of a request. Queries are never read, because they appear in logs.
+/// Reads the credentials of a request from its headers. Credentials in a query are ignored, because queries appear in
+/// logs.
 fn shown<'a>(headers: &'a HeaderMap, certificate: Option<ShownCertificate<'a>>) -> Credentials<'a> {
     let authorization = credential(headers, "authorization");
     let api_key = credential(headers, "x-api-key");
@@ -130,20 +132,21 @@ pub(super) fn credential<'a>(headers: &'a HeaderMap, name: &str) -> Credential<'
     }
 }
 
-/// The certificate of a connection, if it is the caller's own: not that of a proxy which passes on the caller's name.
+/// The certificate of a connection, if certificates identify callers directly. `None` if a proxy forwards the caller's
+/// name: then the certificate belongs to the proxy.
 fn own_certificate<'a>(gateway: &Gateway, connection: &'a ConnectionInfo) -> Option<&'a Arc<ClientCertificate>> {
     let server = gateway.settings();
     let is_own = server.certificates.as_ref().is_some_and(|settings| settings.header.is_none());
     connection.tls.as_ref()?.certificate.as_ref().filter(|_| is_own)
 }
 
-/// The name in the client certificate: that of the connection, or the name that a trusted proxy passes on in the
-/// configured header. Several names count as none.
+/// The name in the client certificate: from the certificate of the connection, or forwarded by a trusted proxy in the
+/// configured header. `None` if there is no name, or more than one.
 fn certificate_name(gateway: &Gateway, head: &RequestHead, connection: &ConnectionInfo) -> Option<String> {
     let server = gateway.settings();
     let settings = server.certificates.as_ref()?;
     let Some(header) = settings.header.as_deref() else {
-        // It may have expired since the handshake, or lost its authority.
+        // The certificate may have expired since the handshake, or a reload may have removed its authority.
         let certificate = connection.valid_certificate()?;
         let mut names = match settings.caller {
             CertificateName::SanUri => certificate.uris(),
@@ -152,15 +155,15 @@ fn certificate_name(gateway: &Gateway, head: &RequestHead, connection: &Connecti
         return if names.len() == 1 { names.pop() } else { None };
     };
 
-    // The certificate of this connection is the proxy's own.
+    // The certificate of this connection belongs to the proxy.
     let is_proxy = server.trusted_proxies.iter().any(|proxy| contains(proxy, connection.peer.ip()));
     let Credential::One(name) = credential(&head.headers, header) else { return None };
-    // A proxy that appends to what the client sent, instead of replacing it, leaves a list.
+    // A proxy that appends to the client's header instead of replacing it leaves a list.
     let is_name = (1..=MAX_CERTIFICATE_NAME).contains(&name.len()) && !name.contains(',');
     (is_proxy && is_name).then(|| name.to_owned())
 }
 
-/// The limit that is reached first.
+/// The limit with fewer remaining uses.
 fn tighter(one: Option<LimitState>, other: Option<LimitState>) -> Option<LimitState> {
     match (one, other) {
         (Some(one), Some(other)) => Some(if other.remaining < one.remaining { other } else { one }),
@@ -181,13 +184,13 @@ pub(super) fn add_headers(route: &ServedRoute, limit: Option<&LimitState>, respo
 
     let LimitState { name, quota, remaining, .. } = limit;
     let reset = seconds_rounded_up(limit.reset);
-    // Concurrent uses have no window.
+    // Limits on concurrent uses have no window.
     let window =
         if limit.window.is_zero() { String::new() } else { format!(";w={}", seconds_rounded_up(limit.window)) };
     set("ratelimit-policy", format!("\"{name}\";q={quota}{window}"));
     set("ratelimit", format!("\"{name}\";r={remaining};t={reset}"));
     let mut exposed = "ratelimit, ratelimit-policy".to_owned();
-    // Clients of the OpenAI API know requests and tokens only.
+    // The OpenAI API has headers for requests and tokens only.
     if route.mounted.openai_rate_limits && matches!(*name, "requests" | "tokens") {
         for (header, what, value) in [
             ("x-ratelimit-limit-requests", "x-ratelimit-limit-tokens", quota.to_string()),

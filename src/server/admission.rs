@@ -13,24 +13,24 @@ use crate::metrics::Metrics;
 /// The minimum interval between two log lines about rejected connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The response on a rejected connection, sent only if that is possible without waiting.
+/// The response on a rejected connection, sent only if possible without waiting.
 pub(super) const REJECTED_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// All open connections of the server, and the streams on those over HTTP/2.
+/// All open connections of the server, and all open HTTP/2 streams.
 pub(super) struct Connections {
     metrics: Arc<Metrics>,
     open: Mutex<OpenConnections>,
 }
 
-/// Limits of connections.
+/// Limits on connections and HTTP/2 streams.
 pub(super) struct Limits {
     pub(super) max: usize,
     pub(super) max_per_address: usize,
     pub(super) max_per_loopback_address: usize,
     pub(super) max_streams_per_address: usize,
     pub(super) max_streams_per_loopback_address: usize,
-    /// Exempt from the limit per address, since each one stands for many clients.
+    /// Exempt from the limits per address, because each proxy stands for many clients.
     pub(super) proxies: Vec<IpNet>,
 }
 
@@ -51,20 +51,20 @@ struct OpenConnections {
     limits: Limits,
     total: usize,
     by_address: HashMap<IpAddr, usize>,
-    /// Streams over HTTP/2, by client address.
+    /// Open HTTP/2 streams, by client address.
     streams: HashMap<IpAddr, usize>,
     rejected: u64,
     last_logged: Option<Instant>,
 }
 
-/// A permit for one open connection, returned when it is dropped.
+/// A permit for one open connection. Returned on drop.
 pub(super) struct Permit {
     connections: Arc<Connections>,
     /// `None` for a proxy.
     address: Option<IpAddr>,
 }
 
-/// A permit for one stream over HTTP/2, returned when it is dropped.
+/// A permit for one HTTP/2 stream. Returned on drop.
 pub(super) struct StreamPermit {
     connections: Arc<Connections>,
     /// `None` for a proxy.
@@ -101,18 +101,19 @@ impl Connections {
         self.total() == 0
     }
 
-    /// True if no further connection is admitted, of whatever address.
+    /// True if the total limit is reached.
     pub(super) fn is_full(&self) -> bool {
         let open = self.lock();
         open.total >= open.limits.max
     }
 
-    /// Admits one more connection of this peer, or rejects it.
+    /// Admits a connection of this peer. `None`: a limit is reached.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Permit> {
         self.admit_within(peer, true)
     }
 
-    /// Admits a connection of this peer instead of one that is about to close, or rejects it.
+    /// Admits a connection of this peer in place of an evicted one that still counts. `None`: the limit per address is
+    /// reached.
     pub(super) fn admit_instead(self: &Arc<Self>, peer: IpAddr) -> Option<Permit> {
         self.admit_within(peer, false)
     }
@@ -143,8 +144,8 @@ impl Connections {
         Some(Permit { connections: Arc::clone(self), address })
     }
 
-    /// Admits one more stream over HTTP/2 of this peer, or rejects it: many connections with many streams each would otherwise
-    /// undo the limit on connections.
+    /// Admits an HTTP/2 stream of this peer. `None`: the limit per address is reached. Without this limit, many
+    /// connections with many streams each would get around the limit on connections.
     pub(super) fn admit_stream(self: &Arc<Self>, peer: IpAddr) -> Option<StreamPermit> {
         let mut open = self.lock();
         if open.limits.proxies.iter().any(|proxy| network::contains(proxy, peer)) {
@@ -206,7 +207,7 @@ fn count_down(counted: &mut HashMap<IpAddr, usize>, address: IpAddr) {
     }
 }
 
-/// The key by which connections are counted: for IPv6 the /64 network, since a client usually has one to itself.
+/// The key for counting by address: for IPv6 the /64 network, because one client usually has a whole network.
 fn address_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),

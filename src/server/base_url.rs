@@ -24,9 +24,8 @@ pub(super) fn of_mount(gateway: &Gateway, route: &ServedRoute, head: &RequestHea
     format!("{}{}", origin(scheme, requested, forwarded_info(gateway, head)), route.path)
 }
 
-/// The host that a request names: that of its target if it is an absolute URL, which takes precedence (RFC 9112,
-/// section
-/// 3.2.2), else its `Host` header. `None` if there is neither, which is valid in HTTP/1.0 only.
+/// The host that a request names: the host of an absolute target, which takes precedence (RFC 9112, section 3.2.2),
+/// else the `Host` header. `None` if there is neither, which is valid in HTTP/1.0 only.
 pub(super) fn requested_host(head: &RequestHead) -> Result<Option<&str>, &'static str> {
     let mut hosts = head.headers.get_all("host");
     let host = hosts.next();
@@ -45,7 +44,7 @@ pub(super) fn requested_host(head: &RequestHead) -> Result<Option<&str>, &'stati
     Ok(target.or(host))
 }
 
-/// The request as trusted proxies describe it.
+/// The forwarded headers of trusted proxies. Empty if the peer is not one.
 pub(super) fn forwarded_info(gateway: &Gateway, head: &RequestHead) -> ForwardedInfo {
     let settings = gateway.settings();
     let Some(peer) = head.peer_addr.filter(|_| !settings.trusted_proxies.is_empty()) else {
@@ -56,14 +55,14 @@ pub(super) fn forwarded_info(gateway: &Gateway, head: &RequestHead) -> Forwarded
     })
 }
 
-/// The address of the client: what trusted proxies report, else that of the peer. `None` for trusted proxies that
-/// report none, since they stand for many clients.
+/// The address of the client: reported by trusted proxies, or else the peer's own. `None` if the peer is a trusted
+/// proxy that reports none: its own address would stand for many clients.
 pub(super) fn client_address(gateway: &Gateway, head: &RequestHead, peer: IpAddr) -> Option<IpAddr> {
     let is_proxy = gateway.settings().trusted_proxies.iter().any(|proxy| network::contains(proxy, peer));
     if is_proxy { forwarded_info(gateway, head).client } else { Some(peer.to_canonical()) }
 }
 
-/// Scheme, host, port and path prefix. `scheme` is that of the gateway itself.
+/// Scheme, host, port and path prefix. `scheme`: the scheme of the gateway's own listener.
 fn origin(scheme: &'static str, requested: Option<Host>, forwarded: ForwardedInfo) -> String {
     let scheme = forwarded.scheme.unwrap_or(scheme);
     let Some(mut host) = forwarded.host.or(requested) else {

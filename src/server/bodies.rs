@@ -1,8 +1,8 @@
-//! The memory for request bodies that are being read and decoded: one budget for the process, and a limit on the
-//! threads that decode large bodies.
+//! Memory for request bodies: one budget for the bodies that the process reads and decodes, and a limit on the threads
+//! that decode large bodies.
 //!
-//! Received bytes count, not the announced length: a client that announces a large body and sends nothing uses no
-//! budget.
+//! The budget counts received bytes, not announced lengths: a client that announces a large body and sends nothing uses
+//! no budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,16 +11,16 @@ use std::time::Duration;
 use interlingua_core::{Fault, FaultKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Larger bodies are decoded on a blocking thread, so that the worker can serve other requests meanwhile. In bytes.
+/// Bodies above this size in bytes are decoded on a blocking thread, so that the worker can serve other requests.
 pub(super) const LARGE_BODY: usize = 256 << 10;
 
-/// When a client should retry if the budget is used up.
+/// The `Retry-After` of a request that is refused because the budget is used up.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The bodies that are being read or decoded.
+/// The budget and the decoder threads.
 pub(super) struct Bodies {
     budget: Arc<Budget>,
-    /// Large bodies are decoded by at most one thread per core: more would only use memory.
+    /// Permits for threads that decode large bodies, one per core. More threads would only use memory.
     decoders: Arc<Semaphore>,
 }
 
@@ -43,12 +43,12 @@ impl Bodies {
         Self { budget, decoders: Arc::new(Semaphore::new(threads)) }
     }
 
-    /// Changes the budget. Bodies in memory stay.
+    /// Changes the budget. Reservations stay, even if they exceed the new budget.
     pub(super) fn set_max(&self, max: usize) {
         self.budget.max.store(max, Ordering::Relaxed);
     }
 
-    /// Starts a body. `announced` is its `Content-Length`, or 0 if it has none.
+    /// Starts the reservation of a body. `announced`: its `Content-Length`, or 0 if unknown.
     ///
     /// # Errors
     /// If a body of that length does not fit into the budget now.
@@ -66,14 +66,14 @@ impl Bodies {
     }
 }
 
-/// The part of the budget that one body uses, returned when it is dropped.
+/// The part of the budget that one body uses. Returned on drop.
 pub(super) struct BodyReservation {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
 impl BodyReservation {
-    /// Reserves more bytes.
+    /// Reserves more bytes. After an error the bytes are reserved, too, until the drop.
     ///
     /// # Errors
     /// If the budget is used up.

@@ -1,10 +1,9 @@
-//! The one check of a request, by its head: before a byte of its body is read, and before a waiting client may
-//! send it (`Expect: 100-continue`). A request is checked exactly once, since some checks count it.
+//! Checks a request by its head: before the first byte of the body is read, and before a client that sent
+//! `Expect: 100-continue` may send it. A request is checked exactly once, because some checks count it.
 //!
-//! The order, of which the first failure is reported: size of the head, host, path and method, origin, credentials,
-//! rights, rates, type and length of the body. The limits on connections, and the framing, come before
-//! ([`super::listener`]). Not here: the single checks (`guard.rs`, `access.rs`), and the form of a refusal
-//! (`handle.rs`).
+//! The order: size of the head, host, path and method, origin, credentials, rights, rates, type and length of the body.
+//! The first failure is reported. Limits on connections and the framing are checked earlier ([`super::listener`]). Not
+//! here: the single checks (`guard.rs`, `access.rs`), and the response to a refused request (`handle.rs`).
 
 use std::sync::Arc;
 
@@ -20,35 +19,35 @@ use super::routes::RoutedEndpoint;
 use super::{Gateway, ServedRoute, wrong_base};
 use crate::routing::{OwnPath, RouteMatch};
 
-/// A request whose head was accepted.
+/// A request with an accepted head.
 pub(super) enum CheckedRequest {
-    /// For an endpoint, of a caller that may use it, with the part of the budget that its body will use.
+    /// A request to an endpoint, from a caller that may use it, with the reservation for its body.
     Endpoint(Arc<RoutedEndpoint>, AdmittedRequest, BodyReservation),
-    /// A CORS preflight request of a route that pages may use, and the methods of its path.
+    /// A CORS preflight request for a route that pages may use, and the methods of its path.
     Preflight(Arc<ServedRoute>, Vec<&'static str>),
-    /// For a path of the gateway itself.
+    /// A request to a path of the gateway itself.
     Own(OwnPath),
 }
 
-/// A request that was refused by its head.
+/// A request with a refused head.
 pub(super) struct Refusal {
     pub(super) reporter: Reporter,
     pub(super) fault: Fault,
 }
 
-/// In whose format a refusal is reported.
+/// The format in which a refusal is reported.
 #[derive(Clone)]
 pub(super) enum Reporter {
     /// The protocol of an endpoint.
     Endpoint(Arc<RoutedEndpoint>),
     /// The protocol of a route.
     Route(Arc<ServedRoute>),
-    /// The gateway's own, outside of all routes.
+    /// The gateway's own format, for paths outside all routes.
     Gateway,
 }
 
 impl Reporter {
-    /// The route whose protocol it is.
+    /// The route. `None` for the gateway's own format.
     pub(super) fn route(&self) -> Option<&ServedRoute> {
         match self {
             Self::Endpoint(routed) => Some(&routed.route),
@@ -58,11 +57,11 @@ impl Reporter {
     }
 }
 
-/// Where a request goes, if nothing else is wrong with it.
+/// The result of routing a request, before any check.
 struct Routing {
     reporter: Reporter,
     destination: Destination,
-    /// True for the paths of the gateway itself, which the probes of containers read.
+    /// True for paths of the gateway itself, which probes of containers request.
     is_probe: bool,
 }
 
@@ -70,14 +69,14 @@ enum Destination {
     Endpoint(Arc<RoutedEndpoint>),
     Preflight(Arc<ServedRoute>, Vec<&'static str>),
     Own(OwnPath),
-    /// No endpoint has this path and method.
+    /// No endpoint has the path and method of the request.
     Nowhere(Fault),
 }
 
 /// Checks the head of a request.
 ///
 /// # Errors
-/// The first failure, in the order of this file.
+/// The first failure, in the order of the module's documentation.
 pub(super) async fn check_request(
     gateway: &Gateway,
     head: &RequestHead,
@@ -117,11 +116,11 @@ pub(super) async fn check_request(
     }
 }
 
-/// Checks the head of a request that someone sends from the console, where its host, its origin and who it is have been
-/// checked: the rest, as for clients of the route.
+/// Checks the head of a request from the console. The admin listener has checked host, origin and credentials; the
+/// other checks are the same as for clients of the route.
 ///
 /// # Errors
-/// The first failure, in the order of this file.
+/// The first failure, in the order of the module's documentation.
 pub(super) fn check_operator(
     gateway: &Gateway,
     head: &RequestHead,
@@ -133,7 +132,7 @@ pub(super) fn check_operator(
     match destination {
         Destination::Endpoint(routed) => {
             if head.headers.contains_key("upgrade") {
-                let message = "the console opens no WebSockets: send the request without an upgrade";
+                let message = "the console does not support WebSockets: send the request without an upgrade";
                 return Err(refused(Fault::new(FaultKind::Unsupported, message)));
             }
             let admitted = access::admit_operator(gateway, &routed, name).map_err(refused)?;
@@ -145,7 +144,7 @@ pub(super) fn check_operator(
     }
 }
 
-/// Finds where a request goes, and who reports what is wrong with it. Checks nothing.
+/// Routes a request: finds its destination, and the format for reporting a refusal.
 fn find(gateway: &Gateway, head: &RequestHead) -> Routing {
     let routes = gateway.routes.load();
     match routes.find(head) {
@@ -154,7 +153,7 @@ fn find(gateway: &Gateway, head: &RequestHead) -> Routing {
             Routing::new(Reporter::Endpoint(Arc::clone(&routed)), Destination::Endpoint(routed))
         }
         RouteMatch::WrongMethod { route, allow } => {
-            // The route that the announced request would go to decides about its origin.
+            // The route of the announced request decides about the origin.
             let announced = if head.method == Method::OPTIONS { routes.preflight(head) } else { None };
             match announced.filter(|(route, _)| !route.cors.is_empty()) {
                 Some((route, allow)) => {
@@ -192,7 +191,7 @@ fn wrong_method(head: &RequestHead, allow: Vec<&'static str>) -> Destination {
     Destination::Nowhere(fault)
 }
 
-/// Names the path that was meant, in the format of its protocol: clients show the message to their developers.
+/// Suggests the intended path, in the format of its protocol: clients show the message to their developers.
 fn wrong_base_url(head: &RequestHead, (route, meant): (Arc<ServedRoute>, String)) -> Routing {
     let message =
         format!("no endpoint at '{}': did you mean '{meant}'? Check the base URL of the client", head.uri.path());

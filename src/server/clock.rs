@@ -1,5 +1,5 @@
-//! The deadlines of a connection: how long its client may take for a request head, for a body, to read its response,
-//! and between two requests. Pure arithmetic of instants. Not here: the timer and the socket ([`super::connection`]).
+//! The deadlines of a connection: for a request head, for a body, for reading a response, and between two requests.
+//! Pure arithmetic of instants. Not here: the timer and the socket ([`super::connection`]).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use crate::config::ServerTimeouts;
 
-/// Time that a client has to read the refusal of a late body.
+/// Time for the client to read the refusal after a body timeout.
 const LATE_LINGER: Duration = Duration::from_millis(500);
 
 /// The state of a connection's timeouts. Shared by the socket, which sees bytes, and the service, which sees requests.
 pub(super) struct Clock {
     timeouts: ServerTimeouts,
     phase: Cell<Phase>,
-    /// Since when writes to the client have been blocked.
+    /// The time of the first blocked write since the last successful one. `None`: writes are not blocked.
     blocked_since: Cell<Option<Instant>>,
     /// The last bytes read while a head was expected, to detect its end.
     tail: Cell<[u8; 3]>,
@@ -23,25 +23,25 @@ pub(super) struct Clock {
     pipelined: Cell<bool>,
     /// True until the end of the request's body has been read.
     body_pending: Cell<bool>,
-    /// True once a body did not come in time.
+    /// True after a body timeout.
     body_late: Cell<bool>,
     expired: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The TLS handshake is under way. Since when.
+    /// The TLS handshake, since this time.
     Handshake(Instant),
-    /// No byte of the next request has arrived. Since when.
+    /// No byte of the next request has arrived, since this time.
     Idle(Instant),
-    /// The first bytes of its head have arrived. Since when.
+    /// The head of the next request is incomplete. Its first byte arrived at this time.
     Head(Instant),
     /// A request is being read and answered. Its body has a [`BodyClock`].
     Busy,
-    /// The response is sent, but the rest of the body, which is discarded, has to arrive before the next head. Since
-    /// when.
+    /// The response was sent at this time, before the end of the body. The rest of the body is discarded: it has to
+    /// arrive before the next head.
     Discarding(Instant),
-    /// HTTP/2: requests overlap. Each has a [`BodyClock`], and its response a time for each piece.
+    /// HTTP/2: requests overlap. Each request has a [`BodyClock`], and each piece of its response has a timeout.
     Multiplexed(Streams),
 }
 
@@ -49,9 +49,9 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Streams {
     open: usize,
-    /// The time since no stream is open.
+    /// Start of the idle time: the start of HTTP/2, the end of the latest stream, or the success of a blocked write.
     idle_since: Instant,
-    /// Since when a head, or a frame other than DATA, is incomplete.
+    /// Arrival of the first byte of an incomplete head, or of an incomplete frame other than DATA.
     head_since: Option<Instant>,
 }
 
@@ -75,13 +75,13 @@ impl Clock {
         self.phase.set(Phase::Idle(now));
     }
 
-    /// The client speaks HTTP/2. Its first frame has the time of a head.
+    /// The client uses HTTP/2. Its first frame has the timeout of a head.
     pub(super) fn on_multiplexed(&self, now: Instant) {
         self.phase.set(Phase::Multiplexed(Streams { open: 0, idle_since: now, head_since: Some(now) }));
     }
 
-    /// Frames of HTTP/2 were read. `was_between`: the connection was between two of them meanwhile. `is_inside`: a head,
-    /// or a frame other than DATA, is incomplete now. More bytes of it do not extend its deadline.
+    /// HTTP/2 frames were read. `was_between`: the read crossed a point between two messages. `is_inside`: a head, or a
+    /// frame other than DATA, is incomplete now. More bytes of it do not extend its deadline.
     pub(super) fn on_frames(&self, was_between: bool, is_inside: bool, now: Instant) {
         self.update(|streams| {
             let since = streams.head_since.filter(|_| !was_between).unwrap_or(now);
@@ -89,12 +89,12 @@ impl Clock {
         });
     }
 
-    /// A request over HTTP/2 begins.
+    /// A request over HTTP/2 started.
     pub(super) fn on_stream_begin(&self) {
         self.update(|streams| streams.open += 1);
     }
 
-    /// A request over HTTP/2 is answered, or was abandoned.
+    /// A request over HTTP/2 was answered or abandoned.
     pub(super) fn on_stream_end(&self, now: Instant) {
         self.update(|streams| {
             streams.open = streams.open.saturating_sub(1);
@@ -139,7 +139,7 @@ impl Clock {
         self.tail.set(tail);
     }
 
-    /// A head is complete, and its request is passed to the service.
+    /// A head is complete, and the service receives its request.
     pub(super) fn on_request(&self, has_body: bool) {
         if self.is_multiplexed() {
             return;
@@ -159,23 +159,23 @@ impl Clock {
         self.pipelined.set(false);
     }
 
-    /// The body did not come in time: the connection ends soon after the refusal.
+    /// The body timed out: the connection is closed soon after the refusal.
     pub(super) fn on_body_late(&self) {
         self.body_late.set(true);
     }
 
-    /// A head is refused before its body is requested. The client may still send the body.
+    /// A request was refused by its head, before the client was asked for the body. The client may still send the body.
     pub(super) fn on_refusal(&self, now: Instant) {
         self.on_request(true);
         self.on_response_end(now);
     }
 
-    /// The response has been handed over to be written.
+    /// The last byte of the response was passed on for writing.
     pub(super) fn on_response_end(&self, now: Instant) {
         if self.is_multiplexed() {
             return;
         }
-        // With bytes of the next head read already, its time starts now: there may never be another read.
+        // If bytes of the next head were read already, its timeout starts now: there may never be another read.
         let pipelined = self.pipelined.replace(false);
         self.phase.set(match (self.body_pending.replace(false), pipelined) {
             (true, _) => Phase::Discarding(now),
@@ -184,7 +184,7 @@ impl Clock {
         });
     }
 
-    /// A write is pending, since the client does not read.
+    /// A write is pending because the client does not read.
     pub(super) fn on_write_blocked(&self, now: Instant) {
         if self.blocked_since.get().is_none() {
             self.blocked_since.set(Some(now));
@@ -196,14 +196,15 @@ impl Clock {
         if self.blocked_since.take().is_none() {
             return;
         }
-        // The end of a response was written late: the idle time starts now.
+        // The end of the response was delayed: the idle time starts now.
         if let Phase::Idle(_) = self.phase.get() {
             self.phase.set(Phase::Idle(now));
         }
         self.update(|streams| streams.idle_since = now);
     }
 
-    /// When to close the connection if nothing else happens. `None` while a request is being answered.
+    /// The time to close the connection if nothing else happens. `None` while a request is in progress and writes are
+    /// not blocked.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let write = self.blocked_since.get().map(|since| since + self.timeouts.write);
         let read = match self.phase.get() {
@@ -225,7 +226,7 @@ impl Clock {
         }
     }
 
-    /// Since when the connection waits for a request, its handshake included. `None` while a request is being answered, and
+    /// The start of the wait for a request, including the TLS handshake. `None` while a request is in progress, and
     /// over HTTP/2.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         match self.phase.get() {
@@ -243,39 +244,39 @@ impl Clock {
         self.expired.get()
     }
 
-    /// True if a 408 response can be written: a request has begun, and no other response is being written.
+    /// True if a 408 response can be written: a request head has started, and no write is blocked.
     pub(super) fn can_send_timeout(&self) -> bool {
         self.blocked_since.get().is_none() && matches!(self.phase.get(), Phase::Head(_))
     }
 
-    /// The reason of a timeout, for the log.
+    /// The reason for a timeout, for the log.
     pub(super) fn timeout_reason(&self) -> &'static str {
         match (self.blocked_since.get(), self.phase.get()) {
             (Some(_), _) => "the client did not read its response",
-            (None, Phase::Handshake(_)) => "the TLS handshake did not end in time",
+            (None, Phase::Handshake(_)) => "the TLS handshake timed out",
             (None, Phase::Head(_) | Phase::Multiplexed(Streams { head_since: Some(_), .. })) => {
-                "the head of a request did not come in time"
+                "the head of a request did not arrive in time"
             }
-            (None, Phase::Discarding(_)) => "the rest of a discarded body did not come in time",
-            (None, _) => "no further request came in time",
+            (None, Phase::Discarding(_)) => "the rest of a discarded body did not arrive in time",
+            (None, _) => "no further request arrived in time",
         }
     }
 }
 
 /// The deadlines of a request body, in total and for the next bytes.
 ///
-/// A body may take `timeouts.body`, plus one second for every 16 KiB of it, so that a large one over a slow connection
-/// is not cut off. A client that sends almost nothing is detected earlier: after a few seconds it must have sent 1 KiB
-/// per second, and no matter how much it has sent, it may not pause for longer than [`BodyClock::MAX_PAUSE`].
+/// A body may take `timeouts.body`, plus one second for every 16 KiB of it, so that a large body over a slow connection
+/// is not cut off. A client that sends almost nothing is detected earlier: after the grace period it must have sent 1
+/// KiB per second, and no pause may be longer than [`BodyClock::MAX_PAUSE`].
 pub(super) struct BodyClock {
     total_deadline: Instant,
     next_deadline: Instant,
 }
 
 impl BodyClock {
-    /// Time that a client may send nothing at first.
+    /// Time without a byte that is allowed at the start.
     const GRACE_PERIOD: Duration = Duration::from_secs(5);
-    /// The longest pause, however much has been received before.
+    /// The longest pause between two reads.
     const MAX_PAUSE: Duration = Duration::from_secs(30);
     /// Bytes per second, after the grace period.
     const MIN_RATE: u32 = 1 << 10;
@@ -286,12 +287,11 @@ impl BodyClock {
         Self { total_deadline: now + timeout, next_deadline: now + timeout.min(Self::GRACE_PERIOD) }
     }
 
-    /// When the next bytes of the body must have arrived.
+    /// The time by which the next bytes of the body must arrive.
     pub(super) fn deadline(&self) -> Instant {
         self.total_deadline.min(self.next_deadline)
     }
 
-    /// Bytes of the body were received.
     pub(super) fn received(&mut self, bytes: usize, now: Instant) {
         let seconds = |rate: u32| Duration::from_secs(bytes as u64) / rate;
         self.total_deadline += seconds(Self::EXTENSION_RATE);
@@ -434,7 +434,7 @@ mod tests {
         now += Duration::from_secs(5);
         clock.on_frames(true, false, now);
         assert_eq!(seconds_left(&clock, now), Some(70));
-        // A head that comes slowly, then another one that begins with its end.
+        // A head arrives slowly; the read with its end contains the start of another one.
         clock.on_frames(false, true, now);
         now += Duration::from_secs(4);
         clock.on_frames(false, true, now);
@@ -443,7 +443,7 @@ mod tests {
         assert!(seconds_left(&clock, now) == Some(10) && !clock.can_send_timeout());
         clock.on_frames(true, false, now);
 
-        // What reports requests over HTTP/1.1 changes nothing.
+        // Reports of HTTP/1.1 requests have no effect.
         clock.on_stream_begin();
         clock.on_request(true);
         clock.on_stream_begin();

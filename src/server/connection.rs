@@ -1,8 +1,8 @@
 //! A connection: a socket that reports to its clock, and a future that closes it on a timeout.
 //!
-//! actix-http parses and writes, but has a timeout for the first head of a connection only, not for bodies and
+//! actix-http parses and writes, but has a timeout only for the first head of a connection, not for bodies and
 //! responses. So its service runs on a socket that reports reads and writes to [`Clock`], inside a future that closes
-//! the connection. Requests see the facts of their connection as [`ConnectionInfo`]. Not here: the timeouts
+//! the connection. Requests refer to their connection by [`ConnectionInfo`]. Not here: the timeouts
 //! ([`super::clock`]), and the number of connections ([`super::admission`]).
 
 use std::io::{self, IoSlice};
@@ -27,17 +27,18 @@ use super::clock::Clock;
 use crate::observe::RequestLog;
 use crate::tls::{ClientCertificate, SharedTls};
 
-/// Unsent bytes that the kernel buffers for a client that does not read. Bytes in flight do not count, so that this
-/// does not slow down connections with a high latency. A client has to read half of it before its clock is reset.
+/// Limit of unsent bytes that the kernel buffers for a client that does not read. Bytes in flight do not count, so that
+/// the limit does not slow down connections with a high latency. A client has to read half of it before its clock is
+/// reset.
 const MAX_UNSENT: u32 = 64 << 10;
 
-/// Unsent bytes that TLS buffers above the kernel.
+/// Limit of unsent bytes that TLS buffers in addition to the kernel.
 const MAX_TLS_BUFFER: usize = 32 << 10;
 
 /// The response to a client that did not finish its request head in time.
 const TIMEOUT_RESPONSE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// The facts of a connection, which all of its requests share.
+/// Data about a connection, shared by all of its requests.
 pub(super) struct ConnectionInfo {
     pub(super) clock: Rc<Clock>,
     /// The other end of the socket: the client, or a proxy.
@@ -48,32 +49,32 @@ pub(super) struct ConnectionInfo {
 
 /// The outcome of a TLS handshake.
 pub(super) struct TlsInfo {
-    /// The certificate of the client, verified in the handshake. `None` if it showed none.
+    /// The client's certificate, verified in the handshake. `None`: the client sent none.
     pub(super) certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl ConnectionInfo {
-    /// The certificate that the client showed, if it is still valid: see [`ClientCertificate::is_valid`].
+    /// The client's certificate. `None`: the client sent none, or it is no longer valid
+    /// ([`ClientCertificate::is_valid`]).
     pub(super) fn valid_certificate(&self) -> Option<&Arc<ClientCertificate>> {
         self.tls.as_ref()?.certificate.as_ref().filter(|certificate| certificate.is_valid())
     }
 
-    /// The connection of a request that has not reached the application yet.
+    /// The connection of a request before it reaches the application.
     pub(super) fn of_raw(request: &Request) -> Rc<Self> {
         let own = || request.extensions().get::<Rc<Self>>().cloned();
         // Invariant: `on_connect_ext` adds it to every connection, and HTTP/2 to every request.
-        request.conn_data::<Rc<Self>>().cloned().or_else(own).expect("a connection has its facts")
+        request.conn_data::<Rc<Self>>().cloned().or_else(own).expect("a request has its connection")
     }
 }
 
-/// The connection of a request.
 pub(super) fn info_of(request: &HttpRequest) -> Rc<ConnectionInfo> {
     let own = || request.extensions().get::<Rc<ConnectionInfo>>().cloned();
     // Invariant: `on_connect_ext` adds it to every connection, and HTTP/2 to every request.
-    request.conn_data::<Rc<ConnectionInfo>>().cloned().or_else(own).expect("a connection has its facts")
+    request.conn_data::<Rc<ConnectionInfo>>().cloned().or_else(own).expect("a request has its connection")
 }
 
-/// A TCP socket that reports writes to the clock of its connection, as the kernel sees them.
+/// A TCP socket that reports to the clock of its connection whether the kernel accepts writes.
 struct Wire {
     stream: TcpStream,
     clock: Rc<Clock>,
@@ -113,7 +114,7 @@ impl AsyncWrite for Wire {
     }
 
     fn is_write_vectored(&self) -> bool {
-        // TLS records are written together.
+        // rustls writes several TLS records in one call.
         true
     }
 
@@ -131,20 +132,19 @@ trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
-/// The transport of HTTP.
 enum Transport {
     Plain(Wire),
     Tls(Box<TlsStream<Wire>>),
 }
 
-/// A connection ready for HTTP. It reports the bytes of requests to its clock.
+/// A connection that is ready for HTTP. It reports the bytes of requests to its clock.
 pub(super) struct Socket {
     transport: Transport,
     info: Rc<ConnectionInfo>,
 }
 
 impl Socket {
-    /// Prepares an accepted connection, with a handshake if there is TLS.
+    /// Prepares an accepted connection. With TLS, it performs the handshake.
     ///
     /// # Errors
     /// If the handshake fails.
@@ -154,7 +154,7 @@ impl Socket {
         clock: Rc<Clock>,
         tls: Option<&Arc<SharedTls>>,
     ) -> io::Result<Self> {
-        // Both options are optimisations: errors are ignored.
+        // Both options are optimisations, so errors are ignored.
         let _ = stream.set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
@@ -167,7 +167,7 @@ impl Socket {
 
         let loaded = tls.load();
         let acceptor = TlsAcceptor::from(Arc::clone(&loaded.config));
-        // Boxed: a connection without TLS needs no room for a handshake.
+        // Boxed, so that connections without TLS do not reserve memory for a handshake.
         let stream =
             Box::pin(acceptor.accept_with(wire, |session| session.set_buffer_limit(Some(MAX_TLS_BUFFER)))).await?;
         clock.on_handshake_end(Instant::now());
@@ -189,7 +189,7 @@ impl Socket {
         }
     }
 
-    /// The bytes of HTTP, in plain text.
+    /// The plain-text side of the transport.
     fn transport(&mut self) -> &mut dyn Duplex {
         match &mut self.transport {
             Transport::Plain(wire) => wire,
@@ -197,7 +197,7 @@ impl Socket {
         }
     }
 
-    /// Sends a 408 response if that is possible without waiting. Returns the error that ends the connection.
+    /// Sends a 408 response if possible without waiting. Returns the error that ends the connection.
     fn time_out(&mut self, context: &mut Context<'_>) -> io::Error {
         if self.info.clock.can_send_timeout() {
             let _ = Pin::new(self.transport()).poll_write(context, TIMEOUT_RESPONSE);
@@ -241,13 +241,13 @@ pub(super) struct TimedBody {
     /// `None`: the request is not logged.
     log: Option<Arc<RequestLog>>,
     sent: u64,
-    /// Whether the last read returned all available bytes.
+    /// Whether the body has ended, or was never polled.
     is_complete: bool,
 }
 
 impl TimedBody {
     pub(super) fn new(body: BoxBody, clock: Rc<Clock>, log: Option<Arc<RequestLog>>) -> Self {
-        // The body of an answer to HEAD is never asked for.
+        // Complete from the start, because the body of a response to HEAD is never polled.
         Self { body, clock, log, sent: 0, is_complete: true }
     }
 }
@@ -287,8 +287,8 @@ pub(super) struct Connection<F> {
     service: Pin<Box<F>>,
     clock: Rc<Clock>,
     peer: SocketAddr,
-    /// Created when there is a deadline, and reset only when it fires. Most connections never create one, since a
-    /// request that arrives in one read is answered before that.
+    /// Created at the first deadline, and reset only when it fires or the deadline becomes earlier. Many connections
+    /// never create one, because a request that arrives in one read is answered before.
     timer: Option<Pin<Box<Sleep>>>,
     _permit: Permit,
 }
@@ -316,7 +316,7 @@ where
             if deadline < timer.deadline() {
                 timer.as_mut().reset(deadline);
             }
-            // The deadline may have moved since the timer was set: then reset it.
+            // The deadline may be later than when the timer was set: then reset the timer.
             ready!(timer.as_mut().poll(context));
             if deadline > Instant::now() {
                 timer.as_mut().reset(deadline);

@@ -1,5 +1,4 @@
-//! Serving requests: each is checked once by its head, then a WebSocket takes the connection, or the request is
-//! answered.
+//! Serves requests: checks each request once by its head, then opens a WebSocket or answers the request.
 
 use std::sync::Arc;
 
@@ -15,8 +14,8 @@ use super::readiness::readiness;
 use super::{Gateway, access, handle, request_log, websocket};
 use crate::routing::OwnPath;
 
-/// Checks a request whose client waits for `100 Continue` before it sends the body. The result is attached to the
-/// request, for [`serve`].
+/// Checks a request whose client waits for `100 Continue` before it sends the body. Stores the result in the extensions
+/// of the request for [`serve`].
 ///
 /// # Errors
 /// The response to a refused request.
@@ -38,7 +37,7 @@ pub(super) async fn expect(gateway: Arc<Gateway>, request: Request) -> Result<Re
     Err(response)
 }
 
-/// Answers one request. It keeps its route even if the routes are replaced meanwhile.
+/// Answers one request. The request keeps its route even if the routes are replaced meanwhile.
 pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: Payload) -> HttpResponse {
     let checked = request.extensions_mut().remove::<CheckedRequest>();
     let checked = match checked {
@@ -48,7 +47,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, request: HttpRequest, payload: 
     answer(gateway, checked, request, payload).await
 }
 
-/// Answers a request that someone sends from the console, under this name.
+/// Answers a request from the console. `name`: the signed-in person.
 pub(super) async fn serve_operator(
     gateway: Arc<Gateway>,
     name: &str,

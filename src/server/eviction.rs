@@ -1,8 +1,8 @@
-//! Connections that make room for new ones: the one that has waited longest for a request is closed when there are too
-//! many. So clients that send half a request, or nothing, keep no one else out.
+//! Evicts connections at the limit: the connection with the longest wait for a request is closed in favour of a new
+//! one. So clients that send half a request, or nothing, do not lock out others.
 //!
-//! Used by the admin listener, whose probes have to be answered. Not here: the number of connections
-//! ([`super::admission`]), and how long each may wait ([`super::clock`]).
+//! Used by the admin listener, because it has to answer probes. Not here: the number of connections
+//! ([`super::admission`]), and the timeouts of each ([`super::clock`]).
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::clock::Clock;
 
-/// The connections of a worker.
+/// The open connections of a worker.
 #[derive(Default)]
 pub(super) struct Evictable(RefCell<Vec<Entry>>);
 
@@ -22,7 +22,7 @@ struct Entry {
 }
 
 impl Evictable {
-    /// Adds a connection. It has to close once this is notified.
+    /// Adds a connection. The caller closes it when the result is notified.
     pub(super) fn add(&self, clock: &Rc<Clock>) -> Rc<Notify> {
         let evicted = Rc::new(Notify::new());
         let mut entries = self.0.borrow_mut();
@@ -31,13 +31,13 @@ impl Evictable {
         evicted
     }
 
-    /// Closes the connection that has waited longest for a request. False: every connection is answering one.
+    /// Closes the connection with the longest wait for a request. False: no connection is waiting.
     pub(super) fn evict_oldest(&self) -> bool {
         let mut entries = self.0.borrow_mut();
         let since = |entry: &Entry| entry.clock.upgrade().and_then(|clock| clock.waiting_since());
         let waiting = entries.iter().enumerate().filter_map(|(index, entry)| Some((since(entry)?, index)));
         let Some((_, oldest)) = waiting.min() else { return false };
-        // It is not chosen twice.
+        // Removed, so that it is not chosen twice.
         entries.swap_remove(oldest).evicted.notify_one();
         true
     }

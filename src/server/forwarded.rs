@@ -1,8 +1,8 @@
 //! Forwarded headers of trusted proxies: the scheme, host, port and path prefix that the client used.
 //!
 //! The operator chooses one family of headers: `X-Forwarded-*` or `Forwarded` (RFC 7239). Proxies append entries, and
-//! the first ones may be forged by the client: lists are counted from the right, skipping as many entries as there are
-//! trusted proxies in a row. Invalid values are ignored, each header separately.
+//! the client can forge the first ones. So lists are read from the right, and one entry is skipped for each trusted
+//! proxy in a row. Invalid values are ignored, each header separately.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -50,7 +50,7 @@ fn x_forwarded<'a>(
         values.map(str::trim).filter(|value| !value.is_empty()).collect()
     };
 
-    // Each proxy appends the address of its client: the last entry is the client of our peer.
+    // Each proxy appends the address of its client: the last entry is the client of the gateway's peer.
     let clients = list("x-forwarded-for");
     let hops = 1 + clients.iter().rev().take_while(|client| address(client).is_some_and(&is_trusted)).count();
     let outermost = |name| {
@@ -75,7 +75,7 @@ fn forwarded(header: &str, is_trusted: impl Fn(IpAddr) -> bool) -> ForwardedInfo
     let Some(element) = elements.get(elements.len().saturating_sub(hops)) else { return ForwardedInfo::default() };
 
     ForwardedInfo {
-        // If all elements are those of trusted proxies, the first one of them counts.
+        // If all elements are from trusted proxies, `element` is the first one, and its address is a proxy's.
         client: client(element).filter(|client| !is_trusted(*client)),
         scheme: parameter(element, "proto").and_then(|value| scheme(&value)),
         host: parameter(element, "host").and_then(|host| host.parse().ok()),
@@ -124,7 +124,7 @@ fn scheme(value: &str) -> Option<&'static str> {
     ["http", "https"].into_iter().find(|known| value.eq_ignore_ascii_case(known))
 }
 
-/// Joins the path prefixes that proxies removed, the outermost one first. Empty if any of them is invalid.
+/// Joins the path prefixes that proxies removed, the outermost first. Empty if any of them is invalid.
 fn prefix(parts: &[&str]) -> String {
     let mut prefix = String::new();
     for part in parts.iter().map(|part| part.trim_end_matches('/')) {

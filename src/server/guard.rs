@@ -1,11 +1,11 @@
-//! Single checks of a request head: its size, the host it names, the web page it comes from, and the body it announces.
+//! Single checks of a request head: size, host, origin of the web page, and the announced body.
 //!
-//! Why: people who run a gateway on their machine also open web pages. A page of another origin must neither use the
-//! gateway nor read from it. Browsers help: they send the origin of a request (`Origin`, `Sec-Fetch-Site`) and the host
-//! name it was made for (`Host`), and send a preflight request before a body of a type that HTML forms cannot produce.
+//! People who run a gateway on their machine also open web pages. A page of another origin must neither use the gateway
+//! nor read from it. Browsers help: they send the origin of a request (`Origin`, `Sec-Fetch-Site`) and its host name
+//! (`Host`), and send a preflight request before a body of a type that HTML forms cannot produce.
 //!
-//! Not here: their order (`check.rs`), which hosts are allowed (`hosts.rs`), and the format of error responses, which
-//! depends on the protocol.
+//! Not here: the order of the checks (`check.rs`), the allowed hosts (`hosts.rs`), and the format of error responses,
+//! which depends on the protocol.
 
 use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -19,12 +19,12 @@ use super::routes::RoutedEndpoint;
 use super::{Gateway, ServedRoute, base_url};
 use crate::config::{Host, Origins};
 
-/// The target of a request, which determines what pages may send it.
+/// The target of a request. It determines the pages that may send the request.
 #[derive(Clone, Copy)]
 pub(super) enum RequestTarget<'a> {
     /// An endpoint of a route.
     Endpoint(&'a ServedRoute, &'a Endpoint),
-    /// A request of a browser that asks whether a page may use a route.
+    /// A CORS preflight request for a route.
     Preflight(&'a ServedRoute),
     /// `/healthz` and `/readyz`.
     Health,
@@ -32,10 +32,10 @@ pub(super) enum RequestTarget<'a> {
     Operators,
 }
 
-/// Checks the size of the head. Larger heads than those of any setting are rejected while they are parsed.
+/// Checks the size of the head. Heads beyond the largest possible setting are rejected by the parser.
 ///
 /// # Errors
-/// If it is larger than the setting.
+/// If the head is larger than the setting.
 pub(super) fn check_head_size(gateway: &Gateway, head: &RequestHead) -> Result<(), Fault> {
     let limit = gateway.settings().limits.head;
     // Each field has a colon, a space and a line end.
@@ -47,7 +47,8 @@ pub(super) fn check_head_size(gateway: &Gateway, head: &RequestHead) -> Result<(
     Err(Fault::new(FaultKind::HeadTooLarge, format!("the request head is larger than {limit} bytes")))
 }
 
-/// The host that the client requested: from a trusted proxy, else from the request. Both must be allowed.
+/// The host that the client requested: forwarded by a trusted proxy, or else named by the request. Both must be
+/// allowed.
 ///
 /// # Errors
 /// If it is missing, invalid or not allowed.
@@ -61,7 +62,7 @@ pub(super) fn check_host(gateway: &Gateway, head: &RequestHead, is_probe: bool) 
     Ok(Some(host))
 }
 
-/// The host that a request names. `None` for HTTP/1.0, where it need not name one.
+/// The host that a request names. `None` for an HTTP/1.0 request that names none.
 ///
 /// # Errors
 /// If it is missing, invalid or not allowed.
@@ -77,7 +78,7 @@ pub(super) fn check_named_host(
         .transpose()?;
     match &requested {
         Some(host) => check_allowed(allowed, host, is_probe)?,
-        // HTTP/1.0 is used by the probes of load balancers. Browsers do not use it.
+        // Probes of load balancers use HTTP/1.0. Browsers do not.
         None if head.version < Version::HTTP_11 => {}
         None => return Err(bad_head("the request has no Host header")),
     }
@@ -125,8 +126,8 @@ pub(super) fn check_origin(
         return refused(&format!("the origin '{origin}'"));
     }
 
-    // Requests for images, scripts, frames and links have no Origin. A page cannot read their responses, but it could
-    // trigger them.
+    // Requests for images, scripts, frames and links have no Origin. A page cannot read the responses, but it could
+    // trigger the requests.
     let site = head.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let is_foreign = site.is_some_and(|site| !matches!(site, b"none" | b"same-origin"));
     let is_link = head.headers.get("sec-fetch-dest").is_some_and(|dest| dest == "document")
@@ -142,8 +143,8 @@ pub(super) fn check_origin(
     Ok(())
 }
 
-/// The fault for a request that no endpoint answers: for the question of a browser whether a page may use a route without
-/// `cors`, a fault that names the page instead of the method.
+/// Replaces the fault of a preflight request for a route without `cors`: the new fault names the page instead of the
+/// method. Other faults are returned unchanged.
 pub(super) fn check_no_preflight(head: &RequestHead, fault: Fault) -> Fault {
     let is_preflight = head.method == Method::OPTIONS && head.headers.contains_key("access-control-request-method");
     let origin = head.headers.get("origin").and_then(|origin| origin.to_str().ok());
@@ -154,21 +155,21 @@ pub(super) fn check_no_preflight(head: &RequestHead, fault: Fault) -> Fault {
 }
 
 fn foreign_page(page: &str) -> Fault {
-    let message = format!("web pages of {page} may not use this");
+    let message = format!("web pages of {page} may not send this request");
     Fault::new(FaultKind::Forbidden, message).with_detail("the route's cors does not list the origin")
 }
 
-/// Checks the type and the length that a request announces for its body, before any of it is read. A body of unknown
-/// length is also checked once it has been read.
+/// Checks the announced type and length of a body before it is read. A body of unknown length is checked again after it
+/// has been read.
 ///
 /// # Errors
-/// If the endpoint does not accept it, or there is no memory for it now.
+/// If the endpoint does not accept the body, or the budget for bodies is used up.
 pub(super) fn check_body(
     gateway: &Gateway,
     routed: &RoutedEndpoint,
     head: &RequestHead,
 ) -> Result<BodyReservation, Fault> {
-    // A body of unknown length may be empty and then needs no content type. But if there is one, it must be right.
+    // A body of unknown length may be empty and then needs no content type. A given content type must be valid.
     let has_type = announces_body(head).unwrap_or_else(|| head.headers.contains_key("content-type"));
     body_type(routed.endpoint().reads, &head.headers, has_type)?;
 
@@ -237,8 +238,8 @@ pub(super) fn is_json(head: &HeaderMap) -> bool {
     exchange::is_json(&content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase())
 }
 
-/// True if a request has a body. `None` if that is unknown: a chunked body may be empty, and so may one over HTTP/2
-/// without a length.
+/// True if a request has a body. `None` if unknown: a chunked body may be empty, and so may an HTTP/2 body without a
+/// length.
 fn announces_body(head: &RequestHead) -> Option<bool> {
     let length = head.headers.get("content-length");
     if head.headers.contains_key("transfer-encoding") || (head.version == Version::HTTP_2 && length.is_none()) {

@@ -1,5 +1,4 @@
-//! One handler for every endpoint of every protocol: reads the request, decodes it, calls the engine, writes the
-//! response.
+//! The handler of all endpoints of all protocols: reads the request, decodes it, calls the engine, writes the response.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,14 +33,14 @@ use crate::observe::RequestLog;
 use crate::upstream::Trace;
 use crate::{callers, clock};
 
-/// When a client should retry if too many unread responses are buffered.
+/// The `Retry-After` of a request that is refused because too many unread responses are buffered.
 const UNSENT_RETRY_AFTER: Duration = Duration::from_secs(5);
-/// The challenge for requests without valid credentials.
+/// The `WWW-Authenticate` header for requests without valid credentials.
 const CHALLENGE: &str = "Bearer realm=\"interlingua\"";
-/// The maximum number of engine calls of one exchange.
+/// The maximum number of engine calls in one exchange.
 const MAX_CALLS: usize = 256;
 
-/// Answers a request of an endpoint whose head was checked.
+/// Answers a request to an endpoint. Its head has passed the checks.
 pub(super) async fn answer(
     gateway: Arc<Gateway>,
     routed: Arc<RoutedEndpoint>,
@@ -96,10 +95,10 @@ pub(super) async fn answer(
     }
 }
 
-/// The run whose steps a response has, attached to it.
+/// A response extension: the run that the response streams, or would stream if it were not 204.
 pub(super) struct RunOf(pub(super) RunId);
 
-/// A response that is streamed, or 204 if the client has all of it.
+/// Streams a response, or answers 204 if a resuming client already has all events.
 async fn stream(
     gateway: &Gateway,
     route: &ServedRoute,
@@ -147,7 +146,7 @@ pub(super) enum Outcome {
     Stream { follower: Follower, attach: bool },
 }
 
-/// The limits on a JSON body, which are checked before it is decoded. `None` if the body is not JSON.
+/// The limits on a JSON body, checked before decoding. `None` if the body is not JSON.
 fn bounds(gateway: &Gateway, request: &HttpRequest) -> Option<Bounds> {
     guard::is_json(request.headers()).then(|| json_bounds(gateway))
 }
@@ -157,7 +156,7 @@ fn json_bounds(gateway: &Gateway) -> Bounds {
     Bounds { depth: limits.json_depth, values: limits.json_values }
 }
 
-/// Decodes a WebSocket message, which is JSON within the limits of bodies.
+/// Decodes a WebSocket message as JSON, within the limits on JSON bodies.
 pub(super) fn decode_message(
     gateway: &Gateway,
     routed: &RoutedEndpoint,
@@ -171,8 +170,8 @@ pub(super) fn decode_message(
     parts.decode_within(Some(json_bounds(gateway)), &routed.route, exchange, body)
 }
 
-/// Decodes a large body on a blocking thread, so that other requests of this worker do not wait. `message` is the
-/// method of a WebSocket message, which is always JSON; `None` for a request body.
+/// Decodes a large body on a blocking thread, so that other requests of this worker do not wait. `message`: the method
+/// of a WebSocket message, which is always JSON; `None` for a request body.
 pub(super) async fn decode_blocking(
     gateway: &Gateway,
     routed: &Arc<RoutedEndpoint>,
@@ -192,7 +191,7 @@ pub(super) async fn decode_blocking(
     let own_route = Arc::clone(&routed.route);
     let decoding = tokio::task::spawn_blocking(move || {
         let decoded = parts.decode_within(bounds, &own_route, &mut *exchange, &body);
-        // The reservation is held until here, even if the client has disconnected: the body is in memory until now.
+        // Keep the reservation until here even if the client has disconnected, because the body is in memory until now.
         drop((body, reservation, permit));
         (exchange, decoded)
     });
@@ -202,7 +201,7 @@ pub(super) async fn decode_blocking(
     })
 }
 
-/// A request without its body, as exchanges see it.
+/// The parts of a request, except its body, that an exchange decodes.
 struct RequestParts<'a> {
     method: Cow<'a, str>,
     path: Cow<'a, str>,
@@ -212,7 +211,7 @@ struct RequestParts<'a> {
     base_url: String,
     caller: Arc<callers::Caller>,
     log: Option<Arc<RequestLog>>,
-    /// The trace that agents get.
+    /// The trace context for requests to agents.
     trace: Option<Arc<Trace>>,
 }
 
@@ -240,7 +239,7 @@ impl<'a> RequestParts<'a> {
         }
     }
 
-    /// The same request, of a caller that is known.
+    /// Sets the caller, the log and the trace. Without this, the caller is anonymous.
     fn with_request(self, request: &HttpRequest, caller: &Arc<callers::Caller>) -> Self {
         let log = request_log::get(request);
         let trace = request_log::trace_of(log.as_deref(), request.headers());
@@ -275,7 +274,7 @@ impl<'a> RequestParts<'a> {
         body: &[u8],
     ) -> Result<(Call, Scope), Fault> {
         if let Some(fault) = bounds.and_then(|bounds| check(body, bounds).err()) {
-            // The exchange may choose the format of its errors by the head, so it has to see it.
+            // The exchange may choose the format of its errors by the head, so it decodes the head.
             let _ = self.decode(route, exchange, b"");
             return Err(fault);
         }
@@ -316,7 +315,7 @@ impl<'a> RequestParts<'a> {
     }
 }
 
-/// Leaves out the agents of a route that its caller may not use.
+/// Removes the agents that the caller may not use from a scope, and records them as denied.
 fn restrict(scope: &mut Scope) {
     let is_denied = |agent: &str| scope.caller.may_use(scope.protocol, Some(agent)).is_err();
     let denied: Vec<String> =
@@ -329,7 +328,8 @@ fn restrict(scope: &mut Scope) {
     scope.denied = denied.into();
 }
 
-/// Calls the engine as often as the exchange needs it, and notes what a response that is complete does not show.
+/// Calls the engine until the exchange has its response or a stream. Records the losses of a complete response or a
+/// fault in the request log; a stream records its losses at its end.
 pub(super) async fn run_exchange(
     gateway: &Gateway,
     exchange: &mut dyn Exchange,
@@ -385,7 +385,7 @@ async fn call_engine(
         }
     }
 
-    Err(Fault::new(FaultKind::Internal, "the request needs too many calls of the engine"))
+    Err(Fault::new(FaultKind::Internal, "the request needs too many engine calls"))
 }
 
 async fn read_body(
@@ -402,7 +402,7 @@ async fn read_body(
         let chunk = tokio::time::timeout_at(clock.deadline(), payload.next()).await;
         let chunk = chunk.map_err(|_| {
             info_of(request).clock.on_body_late();
-            Fault::new(FaultKind::Malformed, "the body did not come in time")
+            Fault::new(FaultKind::Malformed, "the body did not arrive in time")
         })?;
         let Some(chunk) = chunk else { break };
         let chunk =
@@ -430,7 +430,7 @@ pub(super) fn refuse(gateway: &Gateway, head: &RequestHead, refusal: &Refusal) -
         Reporter::Gateway => return gateway_fault(head, &refusal.fault),
     };
 
-    // The exchange may choose the format of its errors by the head, so it has to see it.
+    // The exchange may choose the format of its errors by the head, so it decodes the head.
     let parts = RequestParts::new(gateway, route, params, head, head.method.as_str());
     let _ = parts.decode(route, &mut *exchange, b"");
     fail(route, head, &mut *exchange, &refusal.fault)
@@ -462,7 +462,7 @@ pub(super) fn fail(
     exchange.fail(fault, &mut out);
     out.fault_headers(fault);
     if fault.kind == FaultKind::Unauthenticated {
-        // The same for missing and for wrong credentials (RFC 6750, section 3).
+        // Missing and wrong credentials have the same challenge (RFC 6750, section 3).
         out.head.set("www-authenticate", CHALLENGE);
     }
 
@@ -502,7 +502,7 @@ fn gateway_response(request: &RequestHead, status: u16, body: &serde_json::Value
     response
 }
 
-/// Answers a CORS preflight request of a page that may use the route.
+/// Answers a CORS preflight request from a page that may use the route.
 pub(super) fn preflight(route: &ServedRoute, request: &HttpRequest, allow: &[&'static str]) -> HttpResponse {
     let mut head = Head { status: 204, headers: Vec::new() };
     let mut allowed = route.mounted.cors.allow_headers.join(", ");

@@ -1,9 +1,9 @@
-//! The hosts that a request may name. This prevents DNS rebinding, where a foreign name resolves to the gateway's
-//! address.
+//! Restricts the hosts that a request may name. This prevents DNS rebinding, where a foreign name resolves to the
+//! gateway's address.
 //!
 //! IP addresses cannot be rebound: a page at `http://10.0.0.5` was loaded from that address. So if no hosts are listed
-//! and the gateway listens on all addresses, every IP address is allowed, which the probes of containers need, but no
-//! name except those of loopback.
+//! and the gateway listens on all addresses, every IP address is allowed, because probes of containers use them. Names
+//! are refused, except names of loopback and the host of `public_url`.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::config::{Host, HostName, Origin, implied_port};
 #[derive(Clone, Debug)]
 pub struct AllowedHosts {
     listed: Vec<Host>,
-    /// The listen address; `None` if hosts are listed.
+    /// The listen address. `None` if hosts are listed.
     listen: Option<IpAddr>,
     /// The origin of `public_url`.
     public: Option<Origin>,
@@ -30,15 +30,15 @@ impl AllowedHosts {
         match listed {
             Some(listed) => Self { listed: listed.to_vec(), listen: None, public },
             None => {
-                // On any port, since a proxy in front may or may not forward its own.
+                // On any port, because a proxy may or may not forward its own port.
                 let listed = public.iter().map(|origin| Host { port: None, ..origin.host.clone() }).collect();
                 Self { listed, listen: Some(listen.to_canonical()), public }
             }
         }
     }
 
-    /// True if a request may name this host. Health checks may always use an IP address, as the probes of containers
-    /// do.
+    /// True if a request may name this host. Probes of containers use IP addresses, so `is_probe` allows every IP
+    /// address.
     pub(super) fn include(&self, host: &Host, is_probe: bool) -> bool {
         if host.name.is_loopback() || self.listed.iter().any(|listed| matches(listed, host)) {
             return true;
@@ -62,9 +62,8 @@ fn matches(listed: &Host, host: &Host) -> bool {
         }
 }
 
-/// True if a page of this origin was loaded from the host that a request names: they have the same name and the same
-/// port, where all default ports are equal. The scheme is ignored, since a proxy may terminate TLS without forwarding
-/// it.
+/// True if an origin and a host have the same name and the same port, where all default ports are equal. `http` and
+/// `https` are equal too, because a proxy may terminate TLS without forwarding the scheme. Other schemes never match.
 pub(super) fn is_same(origin: &Origin, host: &Host) -> bool {
     let default_ports = [implied_port("http"), implied_port("https")];
     let port = host.port.filter(|port| !default_ports.contains(&Some(*port)));

@@ -1,7 +1,7 @@
 //! The listener: worker threads, and the setup of accepted connections.
 //!
-//! Equivalent to actix-web's own server, but with sockets that have clocks, with limits on connections, and with TLS
-//! whose certificates can be replaced.
+//! Equivalent to actix-web's own server, with three additions: sockets report to clocks, connections are limited, and
+//! TLS certificates can be replaced.
 
 use std::fmt;
 use std::io;
@@ -33,11 +33,12 @@ use crate::metrics::Metrics;
 use crate::observe::RequestLog;
 use crate::tls::SharedTls;
 
-/// Connections that the kernel queues until they are accepted.
+/// Maximum number of connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
-/// The maximum of actix-server.
+/// Maximum number of workers that actix-server allows.
 const MAX_WORKERS: usize = 512;
-/// Time that a connection stays open after a response to an unread body or a shutdown, so that the client can read it.
+/// Time that a connection stays open after a response to an unread body, or after a shutdown, so that the client can
+/// read the response.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves a gateway on a listener.
@@ -51,7 +52,7 @@ pub(super) fn listen(
 
     let builder = Server::build()
         .workers(settings.workers.min(MAX_WORKERS))
-        // Per worker. Above our own limit, since connections beyond it would wait instead of being rejected.
+        // Per worker. Higher than our own limit: actix-server lets further connections wait instead of rejecting them.
         .max_concurrent_connections(settings.limits.connections.saturating_add(1024))
         .shutdown_timeout(3)
         .disable_signals();
@@ -61,7 +62,7 @@ pub(super) fn listen(
     Ok(builder.listen("interlingua", listener, factory)?.run())
 }
 
-/// The service that handles a connection.
+/// The service that handles a connection, over HTTP/1.1 or HTTP/2.
 fn service(
     gateway: &Arc<Gateway>,
     connections: &Arc<Connections>,
@@ -84,7 +85,7 @@ fn service(
     on_connections(http, over_http2(Arc::clone(gateway)), setup)
 }
 
-/// The service that handles connections over HTTP/2.
+/// The service that handles HTTP/2 connections.
 fn over_http2(
     gateway: Arc<Gateway>,
 ) -> impl ServiceFactory<
@@ -112,7 +113,7 @@ fn over_http2(
     })
 }
 
-/// HTTP/1.1 on sockets that have clocks.
+/// A builder for HTTP/1.1 services on sockets that report to clocks.
 pub(super) fn http<S>(shutdown: &GracefulShutdownSignal) -> HttpServiceBuilder<Socket, S>
 where
     S: ServiceFactory<Request, Config = ()>,
@@ -127,19 +128,19 @@ where
             let shutdown = shutdown.clone();
             async move { shutdown.notified().await }
         })
-        // Our own clocks handle both timeouts.
+        // The clocks of connections handle both timeouts.
         .keep_alive(KeepAlive::Os)
         .client_request_timeout(Duration::ZERO)
         .client_disconnect_timeout(LINGER_TIMEOUT)
-        // A client that closes its sending side has left: drop its pending requests at once.
+        // A client that closes its sending side has disconnected: drop its pending requests at once.
         .h1_allow_half_closed(false)
         .on_connect_ext(|socket: &Socket, data| {
             data.insert(socket.info());
         })
 }
 
-/// The service that handles accepted connections: each is set up, and passed to `http`, or to `http2` if the client
-/// chose that in the handshake.
+/// The service that handles accepted connections. Sets up each connection and passes it to `http2` if the client chose
+/// HTTP/2 in the TLS handshake, else to `http`.
 pub(super) fn on_connections<F, G>(
     http: F,
     http2: G,
@@ -156,14 +157,14 @@ where
     fn_factory(move || {
         let (http, http2, setup) = (http.new_service(()), http2.new_service(()), setup.clone());
         async move {
-            // Shared, since a TLS handshake is awaited before the connection is passed to one of them.
+            // Shared, because a connection waits for its TLS handshake before it is passed to one of them.
             let (http, http2) = (Rc::new(http.await?), Rc::new(http2.await?));
             Ok(fn_service(move |stream: TcpStream| setup.handle(stream, Rc::clone(&http), Rc::clone(&http2))))
         }
     })
 }
 
-/// The parts that a connection needs.
+/// Shared parts of all connections of a worker.
 #[derive(Clone)]
 pub(super) struct Setup {
     /// The active timeouts: a reload may replace them.
@@ -171,7 +172,7 @@ pub(super) struct Setup {
     pub(super) tls: Option<Arc<SharedTls>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) connections: Arc<Connections>,
-    /// The connections that make room for new ones. `None`: new ones are rejected beyond the limit.
+    /// The connections that can be closed in favour of new ones. `None`: new connections beyond the limit are rejected.
     pub(super) evictable: Option<Rc<Evictable>>,
     pub(super) shutdown: GracefulShutdownSignal,
 }
@@ -197,7 +198,7 @@ impl Setup {
             let served = async move {
                 let Some(socket) = opening.await else { return Ok(()) };
                 if socket.is_http2() {
-                    // Boxed: a connection over HTTP/1.1 needs no room for it.
+                    // Boxed, so that HTTP/1.1 connections do not reserve memory for it.
                     return Box::pin(http2.call(socket)).await;
                 }
                 http.call((socket, Protocol::Http1, Some(peer))).await
@@ -214,7 +215,7 @@ impl Setup {
                     ended = connection => ended,
                     () = evicted.notified() => Ok(()),
                 },
-                // There is no session yet in which a response could be read.
+                // Before the TLS handshake, no response can be sent.
                 Some(Err(_)) if secure => Ok(()),
                 Some(Err(rejected)) => {
                     // A new socket is writable at once. Errors mean that the client has disconnected.
@@ -229,7 +230,8 @@ impl Setup {
 }
 
 impl Setup {
-    /// Admits a connection. If there are too many, it evicts another one that makes room.
+    /// Admits a connection, or rejects it with `None`. At the limit, a waiting connection is evicted, if evictions are
+    /// enabled.
     fn admit(&self, peer: SocketAddr) -> Option<Permit> {
         let makes_room = |evictable: &Rc<Evictable>| self.connections.is_full() && evictable.evict_oldest();
         match self.evictable.as_ref().is_some_and(makes_room) {
@@ -239,11 +241,11 @@ impl Setup {
     }
 }
 
-/// A TLS handshake, which counts as failed if it is dropped before its end: it may also take too long.
+/// Counts a TLS handshake as failed if it is dropped before [`Self::end`], also by a timeout.
 struct Handshake(Option<Arc<Metrics>>);
 
 impl Handshake {
-    /// It is complete, or no longer matters.
+    /// The handshake succeeded, or the server stops.
     fn end(mut self) {
         self.0 = None;
     }
@@ -257,7 +259,7 @@ impl Drop for Handshake {
     }
 }
 
-/// Prepares a connection for HTTP. `None` if that fails, or the server stops before.
+/// Prepares a connection for HTTP. `None` if the TLS handshake fails or the server stops before its end.
 async fn open(
     stream: TcpStream,
     peer: SocketAddr,
@@ -287,7 +289,7 @@ async fn open(
     }
 }
 
-/// The service that handles requests, with a log of each.
+/// The service that handles requests and logs them.
 fn request_service(gateway: Arc<Gateway>) -> impl RequestServices {
     let own_gateway = Arc::clone(&gateway);
     let app = App::new().configure(move |app| super::configure(app, &own_gateway));
@@ -297,7 +299,7 @@ fn request_service(gateway: Arc<Gateway>) -> impl RequestServices {
     })
 }
 
-/// Services that handle the requests of a worker.
+/// A factory of services that handle the requests of a worker.
 pub(super) trait RequestServices:
     ServiceFactory<
         Request,
@@ -322,8 +324,8 @@ impl<F> RequestServices for F where
 {
 }
 
-/// The services of an application, which report its requests to the clock of their connection. `begin`: the log of a request,
-/// and where to see what the server does when it ends. `None`: it has no log.
+/// Wraps an application so that its requests are reported to the clock of their connection. `begin` returns the log of
+/// a request, and the phase of the server at the end of the request; `None`: the request is not logged.
 pub(super) fn reporting<A, F>(
     app: A,
     begin: impl Fn(&Request) -> Option<(Arc<RequestLog>, watch::Receiver<Phase>)> + Clone + 'static,

@@ -1,7 +1,7 @@
-//! Parses what a WebSocket client sends: from bytes to complete messages (RFC 6455, section 5).
+//! Parses the bytes from a WebSocket client into complete messages (RFC 6455, section 5).
 //!
-//! A frame that is too large is rejected by its header, before its payload is buffered. A message must be complete in
-//! time. Not here: frames to the client, and the meaning of messages ([`super::websocket`]).
+//! A frame that is too large is rejected by its header, before its payload is buffered. An incomplete message times
+//! out. Not here: frames to the client, and the meaning of messages ([`super::websocket`]).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) struct Messages<S = Payload> {
     payload: S,
     /// The largest message, in bytes.
     limit: usize,
-    /// Timeout of a message, from its first byte.
+    /// Maximum time from the first byte of a message to its last.
     timeout: Duration,
     /// Received bytes that have not been parsed.
     unread: BytesMut,
@@ -35,19 +35,19 @@ pub(super) struct Messages<S = Payload> {
     reserve: Option<Box<dyn Fn() -> Result<BodyReservation, Fault>>>,
     /// The reservation for the buffered bytes.
     reservation: Option<BodyReservation>,
-    /// When the first byte of an incomplete message arrived.
+    /// Arrival of the first byte of an incomplete message.
     started: Option<Instant>,
 }
 
-/// The header of the current frame, and how much of its payload has been read.
+/// The header of the current frame, and the progress of its payload.
 #[derive(Clone, Copy)]
 struct Frame {
     opcode: u8,
     is_final: bool,
     mask: [u8; 4],
-    /// Bytes of the payload still to read.
+    /// Bytes of the payload that are still to be read.
     remaining: usize,
-    /// Bytes of the payload read so far, to continue with the mask.
+    /// Bytes of the payload read so far: the offset in the mask.
     read: usize,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum ReceivedMessage {
     Pong,
 }
 
-/// Why nothing more will be received.
+/// The reason why the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiveEnd {
     /// The connection is lost.
@@ -108,7 +108,7 @@ where
         }
     }
 
-    /// Counts messages in a budget.
+    /// Counts the bytes of messages in a budget.
     pub(super) fn with_budget(self, reserve: impl Fn() -> Result<BodyReservation, Fault> + 'static) -> Self {
         Self { reserve: Some(Box::new(reserve)), ..self }
     }
@@ -184,8 +184,8 @@ where
         }
     }
 
-    /// The header of a frame (RFC 6455, section 5.2), once it is complete. Rejects invalid frames, before their payload
-    /// is read.
+    /// Parses the header of a frame (RFC 6455, section 5.2). `None`: it is incomplete. Rejects invalid frames before
+    /// their payload is read.
     fn parse_head(&mut self) -> Result<Option<Frame>, ReceiveEnd> {
         let bytes = &self.unread[..];
         let [first, second, rest @ ..] = bytes else { return Ok(None) };

@@ -54,8 +54,8 @@ pub use self::routes::{Routes, SharedRoutes};
 pub use self::served::ServedRoute;
 use self::slots::Slots;
 
-/// Log directives that suppress useless lines of the HTTP libraries: the number of threads they start, and a line for
-/// every protocol violation of a client. A log filter that names these targets takes precedence.
+/// Log directives that suppress noise of the HTTP libraries: their number of threads, and a line for each protocol
+/// violation of a client. A log filter that names these targets takes precedence.
 pub const QUIET: [&str; 4] = ["actix_server=warn", "actix_http::ws=off", "actix_ws=off", "h2=error"];
 
 /// The settings of the server.
@@ -65,9 +65,9 @@ pub struct Settings {
     pub workers: usize,
     /// The largest request body in bytes, unless the protocol sets its own limit.
     pub max_body: usize,
-    /// Timeouts of clients.
+    /// Timeouts of client connections, requests and WebSocket messages.
     pub timeouts: ServerTimeouts,
-    /// Limits of what clients use at the same time.
+    /// Limits on connections, requests, bodies and other resources of clients.
     pub limits: ServerLimits,
     /// The URL at which clients reach the gateway, without a trailing slash. `None` if it is not configured.
     pub public_url: Option<String>,
@@ -77,7 +77,7 @@ pub struct Settings {
     pub forwarded: ForwardedFamily,
     /// The hosts that requests may name.
     pub hosts: AllowedHosts,
-    /// `None` without TLS.
+    /// Certificates and settings of TLS. `None`: the listener accepts plain text.
     pub tls: Option<Arc<SharedTls>>,
     /// The names in client certificates. `None`: certificates are not accepted.
     pub certificates: Option<Certificates>,
@@ -86,11 +86,11 @@ pub struct Settings {
 /// The progress of the server's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It serves.
+    /// The server handles requests as usual.
     Serving,
-    /// Clients are asked to leave: with the end of each answer their connection is closed.
+    /// Each connection is closed after its current response, so that clients reconnect elsewhere.
     Draining,
-    /// Connections are being closed.
+    /// The server accepts no more connections and closes those that are open.
     Stopping,
 }
 
@@ -102,7 +102,7 @@ struct Gateway {
     observer: SharedObserver,
     /// Open WebSockets.
     sockets: Arc<Slots>,
-    /// Requests that are being answered, streams included.
+    /// Requests in progress, streams included.
     followers: Arc<Slots>,
     phase: watch::Receiver<Phase>,
     connections: Arc<admission::Connections>,
@@ -112,7 +112,7 @@ struct Gateway {
     refused_pages: refused_pages::RefusedPages,
 }
 
-/// A server that is listening.
+/// A bound server.
 pub struct Listening {
     /// The bound address; never with port 0.
     pub address: SocketAddr,
@@ -124,7 +124,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Serves until it is stopped by [`Stopper`], or its last thread ends.
+    /// Serves until a [`Stopper`] stops the server, or its last worker thread ends.
     ///
     /// # Errors
     /// I/O errors.
@@ -160,13 +160,14 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Tells clients to leave: answers close their connection, and WebSockets are closed once they are idle.
+    /// Starts to drain: each response closes its connection, and idle WebSockets are closed.
     pub fn drain(&self) {
         self.phase.send_replace(Phase::Draining);
     }
 
-    /// Accepts no more connections, closes idle ones, and lets pending responses end. Resolves once no connection is
-    /// open: actix-server itself checks only once per second.
+    /// Stops accepting connections, closes idle ones and waits for pending responses. Resolves when no connection is
+    /// open, or when actix-server gives up on the rest after its shutdown timeout. Polls the number of connections,
+    /// because actix-server itself checks only once per second.
     pub async fn stop(&self) {
         const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -228,18 +229,18 @@ pub fn listen(
 }
 
 impl Gateway {
-    /// The settings in force.
     fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 }
 
-/// Replaces what a running server was started with.
+/// Replaces the settings of a running server.
 #[derive(Clone)]
 pub struct Control(Arc<Gateway>);
 
 impl Control {
-    /// Replaces the settings. The number of workers is not changed; time limits count from the next connection on.
+    /// Replaces the settings. The number of workers stays the same, and an open connection keeps the timeouts of its
+    /// clock.
     pub fn replace_settings(&self, settings: Settings) {
         self.0.connections.set_limits(settings.limits, settings.trusted_proxies.clone());
         self.0.bodies.set_max(settings.limits.bodies);
@@ -265,14 +266,14 @@ impl Control {
         self.0.settings().public_url.clone()
     }
 
-    /// Open connections and WebSockets.
+    /// The number of open connections and the number of open WebSockets.
     #[must_use]
     pub fn open(&self) -> (usize, usize) {
         (self.0.connections.total(), self.0.sockets.in_use())
     }
 }
 
-/// Sends every request through the routing table: actix-web itself knows no path.
+/// Passes every request to [`endpoint::serve`], which has the routing table. actix-web itself has no routes.
 fn configure(app: &mut web::ServiceConfig, gateway: &Arc<Gateway>) {
     let gateway = Arc::clone(gateway);
     app.default_service(web::to(move |request: HttpRequest, payload: Payload| {

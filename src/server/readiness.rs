@@ -1,4 +1,4 @@
-//! Whether requests should be sent to this gateway: `/readyz`. Not here: the reasons, which only operators see
+//! The readiness of this gateway for load balancers: `/readyz`. Not here: the reasons, which only operators receive
 //! ([`super::admin`]).
 
 use serde_json::{Value, json};
@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 use crate::engine::Engine;
 use crate::store::{Health, LeaseState};
 
-/// Status and body. A store of its own that fails makes a gateway useless. One that several gateways share fails for
-/// all of them alike: without any of them behind a load balancer, clients would not even learn when to try again.
+/// Status and body of the response. A gateway with its own store is not ready while the store fails. A gateway that
+/// shares a store stays ready once it has joined: the store fails for all gateways at once, and if the load balancer
+/// removed all of them, clients would not receive `Retry-After`.
 pub(super) fn readiness(engine: &Engine) -> (u16, Value) {
     if engine.is_stopping() {
         return (503, json!({ "status": "shutting down" }));
     }
 
-    // The reason is only logged, since it may contain names of files and hosts.
+    // The error itself is only logged, because it may contain names of files and hosts.
     let failing_for = match engine.health() {
         Health::Failing { since, .. } => Some(since.elapsed().as_secs()),
         Health::Good => None,

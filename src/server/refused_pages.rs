@@ -1,4 +1,4 @@
-//! Log lines about web pages of other origins that were refused: their developers see only an error of the browser.
+//! Log lines about refused web pages of other origins. Their developers otherwise see only an error of the browser.
 //!
 //! Not here: which origins are refused (`guard.rs`).
 
@@ -9,17 +9,18 @@ use actix_web::dev::RequestHead;
 
 use super::ServedRoute;
 
-/// The most lines of a process: strangers choose the origins.
+/// Maximum number of lines per process, because anyone can send any origin.
 const MAX_LINES: usize = 64;
-/// The longest origin of a line, in bytes.
+/// The longest logged origin, in bytes.
 const MAX_ORIGIN: usize = 256;
 
-/// The pages that were logged, by origin and route.
+/// The logged pages, by origin and route.
 #[derive(Default)]
 pub(super) struct RefusedPages(Mutex<HashSet<(String, String)>>);
 
 impl RefusedPages {
-    /// Logs a refused request of a page, once for each origin and route.
+    /// Logs a refused request of a page, once for each origin and route. Requests without an origin or a route are not
+    /// logged.
     pub(super) fn log(&self, head: &RequestHead, route: Option<&ServedRoute>) {
         let origin = head.headers.get("origin").and_then(|origin| origin.to_str().ok());
         let (Some(origin), Some(route)) = (origin.filter(|origin| origin.len() <= MAX_ORIGIN), route) else { return };

@@ -1,5 +1,5 @@
-//! The log of each request: begun with its head, given its route and its outcome, and its id sent to the client with
-//! every answer.
+//! The log of each request: starts with the request head, and records route, caller and outcome. Each response has the
+//! id of its log in `x-request-id`.
 //!
 //! Not here: the form of the log ([`crate::observe`]).
 
@@ -24,24 +24,24 @@ use crate::upstream::Trace;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The longest id that is taken from a proxy, in bytes.
+/// The longest request id that is accepted from a proxy, in bytes.
 const MAX_ID: usize = 128;
 
-/// Why a request failed, attached to its response.
+/// A response extension: the reason of a failed request.
 struct Failure {
     code: String,
     blame: &'static str,
-    /// Why credentials were refused.
+    /// The reason why credentials were refused. `None`: they were not.
     refused: Option<&'static str>,
-    /// The limit that was reached.
+    /// The exceeded limit. `None`: another fault.
     limit: Option<&'static str>,
 }
 
-/// Begins the log of a request and attaches it.
+/// Starts the log of a request and stores it in the request's extensions.
 pub(super) fn begin(gateway: &Gateway, request: &Request) -> Arc<RequestLog> {
     let peer = ConnectionInfo::of_raw(request).peer.ip();
     let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(|id| is_id(id));
-    // Only a proxy of ours names requests: its log is searched for the same id.
+    // Accept ids from trusted proxies only: then the logs of proxy and gateway have the same id.
     let given = given.filter(|_| {
         let settings = gateway.settings();
         settings.trusted_proxies.iter().any(|proxy| network::contains(proxy, peer))
@@ -57,20 +57,21 @@ pub(super) fn begin(gateway: &Gateway, request: &Request) -> Arc<RequestLog> {
     log
 }
 
-/// The trace that a client's request is part of.
+/// The trace context of a client's request. `None` without a valid one.
 fn client_trace(headers: &HeaderMap) -> Option<Trace> {
     if !headers.contains_key("traceparent") {
         return None;
     }
     let is_of_trace = |name: &str| matches!(name, "traceparent" | "tracestate");
     let named = headers.iter().filter(|(name, _)| is_of_trace(name.as_str()));
-    // A header that is no text is ignored.
+    // A value with bytes other than text becomes DEL, which the parser rejects.
     let named: Vec<(&str, &str)> =
         named.map(|(name, value)| (name.as_str(), value.to_str().unwrap_or("\u{7f}"))).collect();
     Trace::read(named.iter().copied())
 }
 
-/// The trace that agents get: with the request's own span as the caller, if requests are traced.
+/// The trace context for requests to agents. If requests are traced, its parent is the span of this request; otherwise
+/// the client's context is passed on.
 pub(super) fn trace_of(log: Option<&RequestLog>, headers: &HeaderMap) -> Option<Arc<Trace>> {
     let client = client_trace(headers);
     let trace = match log.and_then(RequestLog::span) {
@@ -98,32 +99,32 @@ fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= MAX_ID && id.bytes().all(is_fine)
 }
 
-/// The log of a request. `None` only if it did not come through the listener.
+/// The log of a request. `None` only if the request did not arrive through the listener.
 pub(super) fn get(request: &HttpRequest) -> Option<Arc<RequestLog>> {
     request.extensions().get::<Arc<RequestLog>>().cloned()
 }
 
-/// The log of a request that was begun while its client waited for `100 Continue`.
+/// The log that was started while the client waited for `100 Continue`, if any.
 pub(super) fn of_raw(request: &Request) -> Option<Arc<RequestLog>> {
     request.extensions().get::<Arc<RequestLog>>().cloned()
 }
 
-/// Notes where a request goes.
-/// `endpoint`: the path below the route, as its protocol names it; empty if the request was refused before.
+/// Records the route of a request. `endpoint`: the path pattern of the endpoint below the route; empty if the request
+/// was refused before.
 pub(super) fn note_route(request: &HttpRequest, route: &ServedRoute, endpoint: &'static str) {
     if let Some(log) = get(request) {
         log.set_route(&route.scope.path, route.scope.protocol, endpoint);
     }
 }
 
-/// Notes who sent a request, if they proved it.
+/// Records the caller of a request, if it is authenticated.
 pub(super) fn note_caller(request: &HttpRequest, caller: &Caller) {
     if let Some(log) = get(request).filter(|_| caller.is_authenticated()) {
         log.set_caller(&Arc::from(caller.name.as_str()));
     }
 }
 
-/// Notes with a response why its request failed.
+/// Stores the reason of a failed request in the extensions of its response.
 pub(super) fn note_fault(response: &mut HttpResponse, fault: &Fault) {
     let known = |detail: &str| REASONS.into_iter().find(|reason| *reason == detail);
     let failure = Failure {
@@ -141,7 +142,8 @@ pub(super) fn note_fault(response: &mut HttpResponse, fault: &Fault) {
     response.extensions_mut().insert(failure);
 }
 
-/// Notes the outcome of a request, sends the client its id, and asks it to leave if the server drains.
+/// Records the outcome of a request and adds its id to the response. While the server drains, the response closes its
+/// connection.
 pub(super) fn end(log: &RequestLog, response: &mut Response<BoxBody>, phase: Phase) {
     log.set_status(response.status().as_u16());
     if let Some(failure) = response.extensions().get::<Failure>() {
@@ -155,7 +157,7 @@ pub(super) fn end(log: &RequestLog, response: &mut Response<BoxBody>, phase: Pha
     }
 
     match response.headers().get(REQUEST_ID).map(HeaderValue::to_str) {
-        // The protocol gives its requests ids of its own.
+        // The protocol has request ids of its own.
         Some(Ok(id)) => log.set_id(id),
         _ => {
             if let Ok(id) = HeaderValue::from_str(&log.id()) {

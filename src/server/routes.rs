@@ -1,6 +1,6 @@
-//! The routes that are served, and how they are replaced while the server is running.
+//! The served routes, which can be replaced while the server runs.
 //!
-//! Not here: how a request is matched ([`crate::routing`]).
+//! Not here: the matching of requests ([`crate::routing`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,16 +17,17 @@ pub struct Routes {
     table: Table<Arc<ServedRoute>>,
     /// In the order of the configuration.
     all: Vec<Arc<ServedRoute>>,
-    /// Well-known paths beside a mount, with those below it. Clients that resolve such a path against the URL of a mount
-    /// without a slash at its end lose the last segment. A path that two mounts would have is left out.
+    /// Well-known paths beside a mount, each with the path below the mount that it stands for. Clients that resolve
+    /// such a path against the URL of a mount without a slash at its end lose the last segment. Paths that are beside
+    /// two mounts are omitted.
     beside: HashMap<String, String>,
 }
 
 impl Routes {
-    /// The table of these routes, in the order of the configuration.
+    /// Builds the table of these routes. Their order is that of the configuration.
     ///
     /// # Errors
-    /// What `interlingua check` rejects: paths that cannot be routed, and requests that two routes would answer.
+    /// Paths that cannot be routed, and requests that two routes would answer. `interlingua check` rejects both.
     pub fn build(routes: Vec<ServedRoute>) -> Result<Self, String> {
         let points: Vec<MountPoint<Arc<ServedRoute>>> = routes
             .into_iter()
@@ -55,7 +56,7 @@ impl Routes {
         &self.all
     }
 
-    /// Where a request goes.
+    /// Matches a request by method, path and headers.
     pub(super) fn find(&self, head: &RequestHead) -> RouteMatch<Arc<ServedRoute>> {
         let path = head.uri.path();
         match self.find_at(head, path) {
@@ -64,14 +65,14 @@ impl Routes {
         }
     }
 
-    /// Where a request would go with another path.
+    /// Matches a request as if it had another path.
     pub(super) fn find_at(&self, head: &RequestHead, path: &str) -> RouteMatch<Arc<ServedRoute>> {
         self.table.find(head.method.as_str(), path, &|name| header(head, name))
     }
 
-    /// The route that answers a CORS preflight request, and the methods it allows. `None` if its path has no endpoint.
+    /// The route that answers a CORS preflight request, and the allowed methods. `None` if no endpoint has the path.
     pub(super) fn preflight(&self, head: &RequestHead) -> Option<(Arc<ServedRoute>, Vec<&'static str>)> {
-        // A preflight request has none of the headers of the request that it announces.
+        // A preflight request lacks the headers of the announced request: match as if it had none.
         let method = header(head, "access-control-request-method").unwrap_or_default();
         self.table.preflight(method, head.uri.path(), &|_| None)
     }
@@ -103,8 +104,8 @@ impl SharedRoutes {
         Self(Arc::new(ArcSwap::from_pointee(routes)))
     }
 
-    /// Replaces all routes at once. Requests and WebSockets that have been routed keep their route until they end;
-    /// later requests, of open connections too, find the new routes.
+    /// Replaces all routes at once. Requests and WebSockets keep their route until they end; later requests use the new
+    /// routes, also on open connections.
     pub fn replace(&self, routes: Routes) {
         self.0.store(Arc::new(routes));
     }
@@ -114,7 +115,7 @@ impl SharedRoutes {
     }
 }
 
-/// The endpoint that a request was routed to.
+/// The endpoint of a request.
 pub(super) struct RoutedEndpoint {
     pub(super) route: Arc<ServedRoute>,
     /// The index of the endpoint in the list of the protocol.

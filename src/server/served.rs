@@ -1,4 +1,4 @@
-//! The server's facts about a mounted protocol.
+//! A mounted protocol with the settings of its route.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ pub struct ServedRoute {
     pub rate: Option<Arc<Limiter>>,
     /// The web pages that may use the route.
     pub cors: Origins,
-    /// The path that separates sessions and runs of this route from those of others. `None` if they are shared.
+    /// The path that separates sessions and runs of this route from other routes. `None`: they are shared.
     pub partition: Option<String>,
 }
 
 impl ServedRoute {
-    /// The agent of the mount, if it has only one.
+    /// The agent of the route. `None` if the route has several.
     pub(super) fn agent(&self) -> Option<&str> {
         match &*self.scope.agents {
             [agent] => Some(&agent.name),

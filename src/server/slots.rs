@@ -1,5 +1,5 @@
-//! Limits of open resources of clients: WebSockets, and requests in progress. One limit for all of them, and one for
-//! each caller.
+//! Limits on open resources of clients: WebSockets, and requests in progress. One limit covers all clients, another
+//! each owner.
 //!
 //! Not here: connections ([`super::admission`]), and a caller's own limits (`crate::callers`).
 
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use interlingua_core::{Fault, FaultKind};
 
-/// When a client should retry if all slots are taken.
+/// The `Retry-After` of a request that finds all slots taken.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A number of slots.
+/// The slots of one kind of resource.
 pub(super) struct Slots {
-    /// The resource, in the plural.
+    /// The resource in the plural, for messages.
     what: &'static str,
     max: AtomicUsize,
     taken: AtomicUsize,
@@ -53,12 +53,12 @@ impl Slots {
         Arc::new(Self { what, max, taken: AtomicUsize::new(0), by_holder: Mutex::default() })
     }
 
-    /// Changes the number of slots. Those that are taken stay so.
+    /// Changes the number of slots. Taken slots stay taken.
     pub(super) fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// The number of slots that are taken.
+    /// The number of taken slots.
     pub(super) fn in_use(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
@@ -68,7 +68,7 @@ impl Slots {
     /// # Errors
     /// The total, or the limit of this owner, is exhausted.
     pub(super) fn take(self: &Arc<Self>, holder: Option<(SlotOwner, usize)>) -> Result<Slot, Fault> {
-        // From here on the slot is returned, also if it is one too many.
+        // From here on, dropping the slot returns it, also if it is one too many.
         let mut slot = Slot { slots: Arc::clone(self), holder: None };
         if self.taken.fetch_add(1, Ordering::Relaxed) >= self.max.load(Ordering::Relaxed) {
             return Err(full(FaultKind::Overloaded, format!("too many {} are open", self.what)));

@@ -1,8 +1,8 @@
-//! Encodes a streamed response. Steps are encoded only when the connection can accept them. Without steps, keep-alives
-//! are written: those of the agent, and the gateway's own after an idle interval.
+//! Encodes a streamed response. Steps are encoded only when the connection can accept them. Between steps the stream
+//! writes keep-alives: one for each keep-alive of the agent, and one after each idle interval.
 //!
-//! Not here: the detection of disconnected clients, in which case actix-web drops the response (see
-//! [`super::listener`]); and chunks that the client does not read ([`super::unsent`]).
+//! Not here: the detection of disconnected clients ([`super::listener`]): actix-web then drops the response; and chunks
+//! that the client does not read ([`super::unsent`]).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,11 +22,11 @@ use crate::observe::RequestLog;
 /// The target size of a chunk in bytes. A chunk ends after the event that reaches it.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Some client libraries reject larger events, for instance with an inline file (docs/protocols/a2a.md#streams). They
-/// are sent nevertheless.
+/// The size in bytes above which an event is sent with a warning in the log: some client libraries reject larger
+/// events, such as events with an inline file (docs/protocols/a2a.md#streams).
 const LARGE_EVENT: usize = 4 << 20;
 
-/// Time to find out that there is nothing to stream. Then the stream begins in any case.
+/// Maximum time to find out that there is nothing to stream. After it, the stream starts.
 const EXHAUSTED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The chunks of a streamed response.
@@ -35,15 +35,15 @@ pub(super) struct Steps {
     exchange: Box<dyn Exchange>,
     out: Out,
     heartbeat: Heartbeat,
-    /// The number of the agent's keep-alives that were passed on, or superseded by output.
+    /// The agent's keep-alives so far that were passed on, or superseded by output.
     keep_alives: u64,
-    /// The number of further chunks that are passed on without copying.
+    /// The number of chunks still to be passed on without copying.
     opening_chunks: u8,
     ended: bool,
     _open: OpenStream,
-    /// Resolves when the caller's credentials end. `None`: the stream then continues.
+    /// Resolves when the caller's credentials or rights end. `None`: the stream outlives them.
     revoked: Option<LocalBoxFuture<'static, Fault>>,
-    /// The log of the request that it answers.
+    /// The log that receives the losses at the end of the stream. `None`: they are not recorded.
     log: Option<Arc<RequestLog>>,
 }
 
@@ -71,20 +71,20 @@ impl Steps {
         }
     }
 
-    /// Notes at its end what it did not show.
+    /// Records the losses of the stream in this log when the stream is dropped.
     pub(super) fn noting_losses(mut self, log: Option<Arc<RequestLog>>) -> Self {
         self.log = log;
         self
     }
 
-    /// Ends the stream, in its protocol, when this resolves.
+    /// Ends the stream with a fault in its protocol when `revoked` resolves.
     pub(super) fn until_revoked(mut self, revoked: Option<LocalBoxFuture<'static, Fault>>) -> Self {
         self.revoked = revoked;
         self
     }
 
-    /// True if the run has ended or waits for its next turn, and has nothing more for this client. Waits for events that
-    /// are being read or written only.
+    /// True if the run has ended or waits for its next turn, and the client has all its events. Waits for at most
+    /// [`EXHAUSTED_TIMEOUT`] while events are being read or written.
     pub(super) async fn wait_exhausted(&mut self) -> bool {
         if !self.follower.is_at_rest() {
             return false;
@@ -102,7 +102,7 @@ impl Steps {
         tokio::time::timeout(EXHAUSTED_TIMEOUT, encoded).await.unwrap_or(false)
     }
 
-    /// The next chunk, to be written at once. `None` at the end of the stream.
+    /// The next chunk. `None` at the end of the stream.
     pub(super) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if !self.ended {
             self.take_steps(context);
@@ -133,7 +133,7 @@ impl Steps {
 }
 
 impl Steps {
-    /// Encodes what the run has for this stream, or its end.
+    /// Encodes the available steps of the run up to the size of a chunk, or the end of the stream.
     fn take_steps(&mut self, context: &mut Context<'_>) {
         if let Some(Poll::Ready(fault)) = self.revoked.as_mut().map(|revoked| revoked.as_mut().poll(context)) {
             self.exchange.interrupt(&fault, &mut self.out);
@@ -181,8 +181,8 @@ impl Steps {
         }
     }
 
-    /// Takes the encoded bytes as a copy, since they are small and the buffer is reused. The first chunks are moved
-    /// instead: the opening events are many, come only once, and a long pause may follow.
+    /// Takes the encoded bytes. Usually they are small: they are copied, and the buffer is reused. The first chunks are
+    /// moved instead, because there are many opening events and a long pause may follow.
     fn take_chunk(&mut self) -> Bytes {
         // A chunk ends after the event that fills it, so a chunk this large contains an event about this large.
         if self.out.body.len() > LARGE_EVENT + CHUNK_BYTES {
@@ -190,7 +190,7 @@ impl Steps {
             tracing::warn!(%run, bytes = self.out.body.len(), "an event is larger than some client libraries accept");
         }
 
-        // After a large event the buffer is given away too, so that it does not stay that large.
+        // Move the buffer after a large event too: otherwise it would stay that large.
         if self.opening_chunks > 0 || self.out.body.len() > 2 * CHUNK_BYTES {
             self.opening_chunks = self.opening_chunks.saturating_sub(1);
             return std::mem::take(&mut self.out.body).freeze();
@@ -209,7 +209,7 @@ impl Drop for Steps {
     }
 }
 
-/// When an idle stream needs a keep-alive. One timer per stream, which is reset only when it fires.
+/// The keep-alive timer of an idle stream. The timer is reset only when it fires, not at each write.
 struct Heartbeat {
     /// Zero disables it.
     interval: Duration,

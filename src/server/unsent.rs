@@ -1,7 +1,7 @@
-//! Responses that wait for clients to read them. Their bytes share one budget and are written in pieces.
+//! Unread responses: their bytes share one budget and are written in pieces.
 //!
-//! The kernel accepts a piece when the client reads. The rest stays here, in one copy, and is counted. Not here: how
-//! long a client may read nothing ([`super::clock`]).
+//! The kernel accepts a piece when the client reads. The rest stays here, in one copy, and is counted. Not here: the
+//! timeout of a client that does not read ([`super::clock`]).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use tokio::time::Sleep;
 use super::access::Permits;
 use super::stream::Steps;
 
-/// The size in bytes of the pieces that are handed over for writing. A connection buffers about twice as much.
+/// The size of a written piece in bytes. A connection buffers about twice as much.
 const PIECE_BYTES: usize = 32 << 10;
-/// Smaller bodies and chunks are not counted, since the connection buffers them at once. In bytes.
+/// Bodies and chunks up to this size in bytes are not counted, because the connection buffers them at once.
 const MIN_COUNTED: usize = 64 << 10;
-/// Interval at which a paused stream checks the budget.
+/// Interval of the budget check of a paused stream.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The budget of unread response bytes of all clients.
@@ -40,12 +40,13 @@ impl Unsent {
         Arc::new(Self { max: AtomicUsize::new(max), reserved: AtomicUsize::new(0) })
     }
 
-    /// Changes the budget. Chunks in memory stay.
+    /// Changes the budget. Reservations stay, even if they exceed the new budget.
     pub(super) fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Reserves bytes if they fit. A response larger than the complete budget is accepted if nothing else is reserved.
+    /// Reserves bytes. `None`: they do not fit into the budget. A response larger than the complete budget is accepted
+    /// if nothing else is reserved.
     fn reserve(self: &Arc<Self>, bytes: usize) -> Option<UnsentReservation> {
         let max = self.max.load(Ordering::Relaxed);
         let fits =
@@ -71,7 +72,7 @@ impl Drop for UnsentReservation {
     }
 }
 
-/// Bytes that are written piece by piece.
+/// Bytes to be written piece by piece.
 struct Pieces {
     bytes: Bytes,
     _reservation: Option<UnsentReservation>,
@@ -140,7 +141,7 @@ impl MessageBody for StreamBody {
             this.rest = None;
         }
 
-        // Events can be as large as the agent makes them: encode no more of them while the budget is used up.
+        // Agents determine the size of events: encode no more while the budget is used up.
         while !this.unsent.has_budget() {
             let pause = this.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(RETRY_INTERVAL)));
             ready!(pause.as_mut().poll(context));

@@ -1,7 +1,7 @@
 //! Endpoints over WebSocket: every text message is a request, and every line written by the exchange is one message.
 //!
-//! Requests of a connection are answered one after the other; one more may be queued. The connection caches the results
-//! of requests that are not stored, for the following ones. Closing the connection has the same effect on a run as
+//! Requests of a connection are answered one after the other, and one more can be queued. The connection caches the
+//! results of requests that are not stored, for later requests. Closing the connection has the same effect on a run as
 //! closing a stream. Not here: the parsing of frames ([`super::messages`]).
 
 use std::future::poll_fn;
@@ -33,14 +33,14 @@ use crate::callers::{Caller, Permit, Use};
 use crate::engine::{ConnectionCache, Scope};
 use crate::observe::RequestLog;
 
-/// The method of the requests that exchanges see.
+/// The method of requests over WebSocket, as exchanges see it.
 const METHOD: &str = "WEBSOCKET";
-/// The status that requests of a connection are logged with: that of its handshake.
+/// The logged status of requests over WebSocket: the status of the handshake.
 const SWITCHING_PROTOCOLS: u16 = 101;
-/// The header with the version of the WebSocket protocol, and the version of RFC 6455.
+/// The header with the version of the WebSocket protocol.
 const VERSION: HeaderName = HeaderName::from_static("sec-websocket-version");
 const KNOWN_VERSION: HeaderValue = HeaderValue::from_static("13");
-/// Why a connection is closed whose caller may not use it any longer.
+/// The close reason if the caller may no longer use the connection.
 const REVOKED: &str = "credentials are no longer valid";
 /// The maximum lifetime of a connection.
 const MAX_LIFETIME: Duration = Duration::from_secs(60 * 60);
@@ -109,7 +109,8 @@ pub(super) async fn serve(
     }
 }
 
-/// The response to a handshake of another version than RFC 6455, or over HTTP/1.0. `None`: the version is right.
+/// The response to a handshake over HTTP/1.0, or with another WebSocket version than RFC 6455. `None`: both versions
+/// are supported.
 fn refuse_version(gateway: &Gateway, route: &Arc<ServedRoute>, request: &HttpRequest) -> Option<HttpResponse> {
     if request.version() < Version::HTTP_11 {
         let fault = Fault::new(FaultKind::Malformed, "a WebSocket handshake needs HTTP/1.1");
@@ -123,33 +124,33 @@ fn refuse_version(gateway: &Gateway, route: &Arc<ServedRoute>, request: &HttpReq
 
     let message = "sec-websocket-version must be 13, and sent once";
     let mut response = refuse(gateway, route, request, Fault::new(FaultKind::Malformed, message));
-    // RFC 6455, section 4.4: the response names the version that the server speaks.
+    // RFC 6455, section 4.4: the response names the supported version.
     *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
     response.headers_mut().insert(VERSION, KNOWN_VERSION);
     Some(response)
 }
 
-/// Counts one more WebSocket, until it is dropped.
+/// Counts one more WebSocket in the limits until the result is dropped.
 fn count(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Result<(Slot, Permit), Fault> {
     let slot = gateway.sockets.take(holder(gateway, caller, request))?;
     Ok((slot, caller.usage.begin(Use::Socket)?))
 }
 
 fn refuse(gateway: &Gateway, route: &Arc<ServedRoute>, request: &HttpRequest, fault: Fault) -> HttpResponse {
-    // The endpoint would report it as a message, so the protocol's fallback reports it.
+    // The endpoint would report the fault as a message, so the protocol's fallback reports it.
     let refusal = Refusal { reporter: Reporter::Route(Arc::clone(route)), fault };
     handle::refuse(gateway, request.head(), &refusal)
 }
 
-/// Accepts the connection. The gateway parses the messages itself: the library is given an empty payload that never
-/// ends, so that its stream only reports that the connection is lost.
+/// Accepts the connection. The gateway parses the messages itself: the library receives an empty payload that never
+/// ends, and its stream reports only a lost connection.
 async fn handshake(request: &HttpRequest) -> Result<(HttpResponse, Session, MessageStream), actix_web::Error> {
     let nothing: std::pin::Pin<Box<dyn futures_util::Stream<Item = _>>> = Box::pin(futures_util::stream::pending());
     let mut nothing = actix_web::dev::Payload::from(nothing);
     actix_ws::handle(request, Payload::from_request(request, &mut nothing).await?)
 }
 
-/// The owner of a WebSocket, and the number that it may have. `None` if only the total is limited.
+/// The owner of a WebSocket, and its limit. `None` if only the total is limited: the address of the client is unknown.
 fn holder(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Option<(SlotOwner, usize)> {
     let limits = gateway.settings().limits;
     if caller.is_authenticated() {
@@ -162,7 +163,7 @@ fn holder(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Option<(
     Some((SlotOwner::at(address), max))
 }
 
-/// The close frame to send. `None` if the connection is lost.
+/// The close frame to send; inside, `None` is a close frame without a code. `None` if the connection is lost.
 fn close_reason(closed: ReceiveEnd) -> Option<Option<CloseReason>> {
     let (code, description) = match closed {
         ReceiveEnd::Lost => return None,
@@ -173,7 +174,7 @@ fn close_reason(closed: ReceiveEnd) -> Option<Option<CloseReason>> {
     Some(Some(CloseReason { code: CloseCode::from(code), description }))
 }
 
-/// True if a caller whose message is refused like this can send no other one.
+/// True if the refusal applies to all further messages of the caller, too.
 fn is_final(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::Unauthenticated | FaultKind::Forbidden)
 }
@@ -192,7 +193,7 @@ enum Outgoing {
     Pong(Vec<u8>),
 }
 
-/// A request, and its part of the budget until it is decoded.
+/// A request, with its reservation in the budget of bodies until it is decoded.
 struct Incoming {
     text: String,
     reservation: Option<BodyReservation>,
@@ -202,22 +203,23 @@ struct Connection {
     gateway: Arc<Gateway>,
     routed: Arc<RoutedEndpoint>,
     caller: Arc<Caller>,
-    /// Resolves when the caller's credentials end. `None`: messages that come later are refused.
+    /// Resolves when the caller's credentials or rights end. `None`: open connections outlive them, and each later
+    /// message is refused.
     revoked: Option<LocalBoxFuture<'static, Fault>>,
     request: HttpRequest,
-    /// Results of earlier requests that are not stored.
+    /// Results of earlier requests of the connection that are not stored.
     cache: Arc<ConnectionCache>,
     session: Session,
     messages: Messages,
     /// Ends when the connection is lost.
     lost: MessageStream,
     phase: watch::Receiver<Phase>,
-    /// The log of the request that is being answered.
+    /// The log of the current request. `None` between requests.
     log: Option<Arc<RequestLog>>,
     ping: Interval,
     /// True if the client has sent nothing since the last ping.
     is_silent: bool,
-    /// The next request, received while another one is being answered.
+    /// The next request, received during the current one.
     queued: Option<Incoming>,
 }
 
@@ -231,7 +233,7 @@ impl Connection {
             };
             let answered = match incoming {
                 Ok(incoming) => {
-                    // Meanwhile the stream reports the end of the credentials, in its protocol.
+                    // During the request, its stream reports the end of the credentials in the protocol's format.
                     let revoked = self.revoked.take();
                     let answered = self.answer(incoming, revoked).await;
                     self.revoked = access::revoked(&self.gateway, &self.routed.route, &self.caller, None);
@@ -248,7 +250,7 @@ impl Connection {
     /// The next request. Cancel-safe.
     async fn next(&mut self) -> Result<Incoming, ReceiveEnd> {
         let is_busy = self.log.is_some();
-        // A request that is being answered may end while the server drains.
+        // Draining lets the current request end first.
         let must_close = |phase: &Phase| *phase == Phase::Stopping || (*phase == Phase::Draining && !is_busy);
         loop {
             let received = tokio::select! {
@@ -282,7 +284,7 @@ impl Connection {
         }
     }
 
-    /// Answers one request, and receives messages meanwhile.
+    /// Answers one request and logs it. Receives messages meanwhile.
     async fn answer(
         &mut self,
         incoming: Incoming,
@@ -297,7 +299,7 @@ impl Connection {
         answered
     }
 
-    /// Each request of the connection has a log of its own.
+    /// Starts the log of a request.
     fn begin_log(&mut self, bytes: usize) {
         self.log = request_log::get(&self.request).map(|log| log.message(METHOD));
         if let Some(log) = &self.log {
@@ -349,9 +351,9 @@ impl Connection {
             Ok(Outcome::Stream { mut follower, attach }) => {
                 let mut out = Out::new();
                 follower.begin(attach, |view| exchange.begin(view, &mut out));
-                // No heartbeat: WebSocket pings keep the connection alive, and there are no comments.
+                // No heartbeat: WebSocket pings keep the connection alive, and WebSocket has no comments.
                 let open = handle::open_stream(&gateway, &self.routed.route);
-                // A route with several agents: only now the agent is known.
+                // On a route with several agents, the agent is known only now.
                 let of_run = access::revoked(&gateway, &self.routed.route, &self.caller, Some(&follower.run()));
                 let revoked = of_run.or(revoked);
                 let steps = Steps::new(follower, exchange, out, Duration::ZERO, open);
@@ -366,7 +368,7 @@ impl Connection {
         }
     }
 
-    /// Sends a stream to its end, and receives messages meanwhile.
+    /// Sends a stream to its end. Receives messages meanwhile.
     async fn stream(&mut self, mut steps: Steps) -> Result<(), ReceiveEnd> {
         loop {
             tokio::select! {
@@ -380,7 +382,7 @@ impl Connection {
         }
     }
 
-    /// Queues a request that arrives while another one is being answered. Only one can be queued: more are rejected,
+    /// Queues a request that arrives during the current one. The queue has one place: further requests are rejected,
     /// and the current one continues.
     async fn enqueue(&mut self, incoming: Incoming) -> Result<(), ReceiveEnd> {
         if self.queued.is_none() {
@@ -394,7 +396,7 @@ impl Connection {
         self.reject(&mut *exchange, &Fault::new(FaultKind::RateLimited, message)).await
     }
 
-    /// Decodes a request, and frees its text.
+    /// Decodes a request and frees its text.
     async fn decode(&self, incoming: Incoming) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
         let (gateway, routed) = (&self.gateway, &self.routed);
         let mut exchange = (routed.endpoint().open)();
@@ -434,7 +436,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a message. A client that does not read for too long is considered gone.
+    /// Sends a message. If the client does not read it within the write timeout, the connection counts as lost.
     async fn write(&mut self, message: Outgoing) -> Result<(), ReceiveEnd> {
         let writing = async {
             match message {

@@ -1,4 +1,4 @@
-//! Requests of clients whose base URL is wrong: it lacks `/v1` or the path of the mount, or has `/v1` twice.
+//! Requests from clients with a wrong base URL: it lacks `/v1`, lacks the path of the mount, or has `/v1` twice.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::routing::RouteMatch;
 
 /// The path part of the base URLs of OpenAI's clients.
 const VERSION: &str = "/v1";
-/// Mounts that are tried. Each of them costs a look into the routing table.
+/// Maximum number of tried mounts. Each one costs a lookup in the routing table.
 const MAX_MOUNTS: usize = 64;
 
 /// The endpoint that a request probably meant: its route, and the path that would have reached it. `None`: no such mistake
@@ -20,7 +20,7 @@ pub(super) fn meant(routes: &Routes, head: &RequestHead) -> Option<(Arc<ServedRo
     let doubled = path.split_once("/v1/v1/").map(|(before, after)| format!("{before}{VERSION}/{after}"));
     let mounts = routes.all().iter().take(MAX_MOUNTS).map(|route| route.path.trim_end_matches('/'));
     let missing = mounts.flat_map(|mount| {
-        // Either the mount has the version, or its endpoints have.
+        // The version is part of the mount's path, or of its endpoints' paths.
         let is_versioned = mount.ends_with(VERSION) || path.starts_with("/v1/");
         let below = path.strip_prefix(mount).filter(|below| below.starts_with('/') && !is_versioned);
         [is_versioned.then(|| format!("{mount}{path}")), below.map(|below| format!("{mount}{VERSION}{below}"))]

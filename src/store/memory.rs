@@ -53,7 +53,6 @@ struct Runs {
     ended_bytes: u64,
 }
 
-/// The runs of one route.
 #[derive(Default)]
 struct RouteRuns {
     /// Number of runs per owner.

@@ -14,7 +14,6 @@ use super::shared::{LoadedTls, SharedTls};
 /// Validity of a verification, in seconds.
 const VERIFIED_FOR: u64 = 60;
 
-/// The last verification.
 #[derive(Clone, Copy)]
 struct LastVerification {
     /// The generation of the authorities.

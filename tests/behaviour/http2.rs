@@ -329,7 +329,7 @@ async fn a_body_that_comes_slowly_has_its_time() {
     }
     let answer = stream.whole().await;
     assert_eq!(answer.json()["code"], "MALFORMED_REQUEST", "{}", answer.text());
-    assert!(answer.text().contains("did not come in time"), "{}", answer.text());
+    assert!(answer.text().contains("did not arrive in time"), "{}", answer.text());
     assert_eq!(connection.send("GET", "/healthz", &[], b"").await.status, 200, "the connection stays");
     assert_eq!(setup.runs().await, 0);
 }

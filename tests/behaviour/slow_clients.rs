@@ -9,7 +9,6 @@ use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, user_turn};
 use crate::support::http::{Exchange, request};
 use crate::support::poll_until;
 
-/// A gateway with these timeouts and limits.
 async fn gateway_with(timeouts: &str, limits: &str) -> Gateway {
     Gateway::with_config(&format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\nheartbeat = \"50ms\"\ntimeouts = {{ {timeouts} }}\n\
@@ -130,7 +129,7 @@ async fn a_request_body_must_arrive_within_its_timeout() {
     for (framing, piece) in [("content-length: 5000", " "), ("transfer-encoding: chunked", "1\r\n \r\n")] {
         let head = format!("{HEAD_OF_A_BODY}{framing}\r\n\r\n");
         let (output, elapsed) = wait(Exchange::send(gateway.address, head.as_bytes()).await).await;
-        assert!(output.contains("did not come in time") && output.contains("MALFORMED_REQUEST"), "{output:?}");
+        assert!(output.contains("did not arrive in time") && output.contains("MALFORMED_REQUEST"), "{output:?}");
 
         // The client has a moment to read the error.
         assert_about(elapsed, 500 + 500);

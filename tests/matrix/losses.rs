@@ -20,7 +20,6 @@ pub(crate) struct ReportedLoss {
 }
 
 impl ReportedLoss {
-    /// Whether it is about this kind of content.
     pub(crate) fn is_about(&self, kind: ContentKind) -> bool {
         self.kind == kind.as_str()
     }

@@ -74,7 +74,6 @@ impl Stand {
         played
     }
 
-    /// Sends a request.
     pub(crate) async fn send(&self, request: &Request) -> Exchange {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(request.headers.iter().map(|(name, value)| (*name, value.as_str())));

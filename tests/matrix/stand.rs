@@ -75,7 +75,6 @@ fn client_capabilities(protocol: &str) -> ClientCapabilities {
 }
 
 impl Stand {
-    /// Starts it.
     pub(crate) async fn start(of: Arc<dyn ScriptedAgent>) -> Self {
         Self::set_up(of, Setup::default()).await
     }

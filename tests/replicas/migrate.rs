@@ -62,7 +62,6 @@ async fn rpc(process: &Process, method: &str, params: Value) -> Value {
     answer["result"].clone()
 }
 
-/// A task as it is listed.
 async fn listed_task(process: &Process, id: &Value) -> Value {
     let list = rpc(process, "ListTasks", json!({})).await;
     let found = list["tasks"].as_array().unwrap().iter().find(|task| task["id"] == *id);

@@ -30,7 +30,6 @@ pub(crate) trait Fabric: Send + Sync {
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()>;
 }
 
-/// The faults of a process.
 pub(crate) trait ProcessFaults: Send + Sync {
     /// It stands still: its calls wait, and what it does meanwhile does not reach the store.
     fn pause(&self);
@@ -121,7 +120,6 @@ async fn old_processes<const N: usize>(fabric: &dyn Fabric) -> [Process; N] {
     processes
 }
 
-/// A run that works.
 async fn open_working(store: &Arc<dyn Store>, number: u128) -> Arc<ActiveRun> {
     let at = 1000 + u64::try_from(number).unwrap();
     let run = ActiveRun::new(&RunSpec { id: id(number), at, ..RunSpec::default() });

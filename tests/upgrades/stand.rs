@@ -120,7 +120,6 @@ fn upstream(agent: &dyn ScriptedAgent, server: &Upstream) -> String {
     )
 }
 
-/// The scripted client of this protocol.
 pub(crate) fn client(protocol: &str) -> Box<dyn ScriptedClient> {
     interlingua_testing_clients::all().into_iter().find(|client| client.protocol() == protocol).unwrap()
 }

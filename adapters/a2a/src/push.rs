@@ -24,7 +24,6 @@ use crate::wire::v03::V03;
 use crate::wire::{Artifact, ArtifactUpdate, EncodedValue, Item, Part, Raw, Status, StatusUpdate, Task, TaskState};
 use crate::{Route, parts, task};
 
-/// The push notifiers of a route.
 pub(crate) fn notifiers(route: &Arc<Route>) -> PushNotifiers {
     let receiver_route = Arc::clone(route);
     PushNotifiers {

@@ -83,7 +83,6 @@ impl Hint {
     }
 }
 
-/// The artifact of a message.
 pub(crate) fn artifact<'r>(message: &'r Message, parts: Vec<Part<'r>>) -> Artifact<'r> {
     let name = (message.announced == MessageType::Reasoning).then(|| "reasoning".into());
     Artifact { id: message.id.as_str().into(), name, parts, metadata: None }
@@ -121,7 +120,6 @@ pub(crate) fn finished_part<'r>(message: &Message, slot: &'r Slot) -> Option<Par
     Some(part)
 }
 
-/// All contents of a message as parts.
 pub(crate) fn contents(message: &Message) -> Vec<Part<'_>> {
     let part = |slot| -> Option<Part<'_>> {
         let slot: &Slot = slot;

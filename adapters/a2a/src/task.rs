@@ -142,7 +142,6 @@ pub(crate) fn task_at_turn<'r>(
     (task, view.record.len())
 }
 
-/// The task state of a run.
 pub(crate) fn state(route: &Route, view: RunView<'_>) -> TaskState {
     match view.info.state {
         RunState::Queued => TaskState::Submitted,

@@ -197,7 +197,6 @@ impl Updates {
         emit(Update::Status(Change { state: TaskState::Working, message: None, metadata: metadata.to_metadata() }));
     }
 
-    /// Emits WORKING with a message.
     fn emit_working_message<'r>(&mut self, message: wire::Message<'r>, emit: Emit<'_, 'r>) {
         self.turn.working_sent = true;
         emit(Update::Status(Change { state: TaskState::Working, message: Some(message), metadata: None }));

@@ -68,7 +68,6 @@ pub(crate) const fn error_fields(kind: FaultKind) -> (u16, &'static str) {
     }
 }
 
-/// An error.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError<'a> {
     pub(crate) status: u16,

@@ -10,7 +10,6 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 use support::record;
 
-/// A call of the model.
 #[derive(Clone, Debug, PartialEq)]
 struct ModelCall {
     name: &'static str,

@@ -114,7 +114,6 @@ impl Connector for NativeConnector {
     }
 }
 
-/// The request that stops the agent.
 fn stop_request(url: &str, request: &AgentRequest) -> Option<HttpRequest> {
     #[derive(Serialize)]
     struct Stop<'a> {

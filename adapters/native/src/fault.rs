@@ -8,7 +8,6 @@ use interlingua_core::fallback::ErrorWriter;
 use interlingua_core::{Fault, FaultKind, Out, Request};
 use serde::Serialize;
 
-/// The status and the body of a fault.
 fn status_and_body(fault: &Fault) -> (u16, ErrorBody<'_>) {
     use FaultKind as K;
     let kind = match fault.kind {

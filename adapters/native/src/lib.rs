@@ -73,7 +73,6 @@ struct Route {
     options: Options,
 }
 
-/// The form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseForm {
     pub(crate) terminal: Terminal,

@@ -204,7 +204,6 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) value: SnapshotValue<'a>,
 }
 
-/// The value of a snapshot.
 pub(crate) enum SnapshotValue<'a> {
     /// A text that replaces the text sent so far.
     Text(&'a str),

@@ -30,7 +30,6 @@ pub(crate) struct Deciders {
     pairs: Vec<JoinHandle<Vec<ApprovalOutcome>>>,
 }
 
-/// The outcome of one approval.
 struct ApprovalOutcome {
     id: String,
     /// The number of decisions, of the two, that were accepted.

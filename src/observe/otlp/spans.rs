@@ -146,7 +146,6 @@ fn turn_span(parts: &RequestParts, turn: &TurnPart, ids: Ids, time: Range) -> Sp
     span
 }
 
-/// The events of a turn.
 fn events(turn: &TurnPart, time: Range) -> Vec<Event> {
     let event = |at: u64, name: &str, attributes: Attributes| Event {
         time_unix_nano: at,

@@ -1,15 +1,15 @@
 //! Advice for the operator about the error of a run, and the party that must act.
 //!
-//! Codes that are not the gateway's own belong to an agent.
+//! Unknown codes come from agents.
 
 use interlingua_core::{Blame, FaultKind, error_class};
 
-/// The party that must act.
+/// The party that must act on an error.
 pub(super) fn blame(code: &str) -> Blame {
     error_class::of_run_code(code).blame()
 }
 
-/// Advice for the operator. `None`: the operator can do nothing.
+/// The advice for a code. `None`: the operator can do nothing about it.
 pub(super) fn on(code: &str) -> Option<&'static str> {
     use FaultKind as K;
     Some(match error_class::of_run_code(code) {

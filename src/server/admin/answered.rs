@@ -1,4 +1,4 @@
-//! Answers to a run's questions: in its own later turns, or in the run that continued its session.
+//! Answers to a run's questions: in its own later turns, or in later runs of its session.
 //!
 //! Not here: open items ([`super::pending`]), and parsing of answers (`interlingua_core::answer`).
 
@@ -13,13 +13,13 @@ use super::AdminState;
 use super::views::AnsweredItem;
 use crate::engine::{RunHandle, RunSummary};
 
-/// The most runs that are looked through.
+/// Maximum number of later runs to search.
 const MAX_RUNS: usize = 4;
 
-/// The found answers to the questions of a run. `siblings`: the runs of its session.
+/// Finds the answers to the questions of a run. `siblings`: the runs of its session.
 ///
 /// # Errors
-/// Those of the store.
+/// The errors of the store.
 pub(super) async fn answers(
     state: &AdminState,
     run: &RunHandle,
@@ -40,7 +40,7 @@ pub(super) async fn answers(
         if asked.is_empty() {
             break;
         }
-        // It may have been deleted meanwhile.
+        // The run may have been deleted meanwhile.
         let Ok(next) = state.admin.engine.operator().find(id).await else { continue };
         next.view_safe(|view| {
             for turn in 0..view.run().turns.len() {

@@ -1,4 +1,4 @@
-//! Shared parts of the admin listener's answers: JSON with a status, and entries of the audit log.
+//! Helpers for the admin listener's responses: JSON with a status, and entries of the audit log.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::AdminState;
 use crate::observe::AuditEntry;
 
-/// Notes in the audit log what someone did.
+/// Writes an entry to the audit log, with its author and the author's address.
 pub(super) fn audit(state: &AdminState, peer: Option<SocketAddr>, who: &str, entry: AuditEntry) {
     let entry = entry.who(who);
     state.admin.observer.load().audit(match peer {
@@ -18,7 +18,7 @@ pub(super) fn audit(state: &AdminState, peer: Option<SocketAddr>, who: &str, ent
     });
 }
 
-/// An answer in JSON.
+/// A JSON response.
 pub(super) fn answer_with<T: Serialize + ?Sized>(status: u16, body: &T) -> HttpResponse {
     HttpResponse::build(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)).json(body)
 }

@@ -1,7 +1,7 @@
-//! The paths of the admin listener. Reading changes nothing, and every change is in the audit log.
+//! The paths of the admin listener. Reads change nothing, and every change is in the audit log.
 //!
-//! Only the probes, the files of the page and the sign-in itself need no credentials, and `/metrics` if the
-//! configuration says so. Reading needs the role to view, and every change the role to act.
+//! Probes, the files of the page and the sign-in need no credentials, and neither does `/metrics` if the configuration
+//! says so. Reads need the role `view`; changes and the playground need the role `act`, except signing out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,18 +31,18 @@ use crate::observe::{Action, AuditEntry};
 
 /// The largest body, in bytes.
 const MAX_BODY: usize = 64 * 1024;
-/// The largest body that holds a configuration, a message or the answers to open items, in bytes.
+/// The largest body with a configuration, a message or answers to open items, in bytes.
 const MAX_LARGE_BODY: usize = 1024 * 1024;
 /// Timeout of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Timeout of a check of a configuration, including its wait for others.
+/// Timeout of a configuration check, including the wait for other checks.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The prefix of routes' paths in the playground.
+/// The path prefix of requests to routes in the playground.
 pub(super) const PLAYGROUND: &str = "/api/playground";
 
-/// The most audit entries in one answer.
+/// Maximum number of audit entries in one response.
 const MAX_AUDIT: usize = 200;
 
 /// A configuration to be checked.
@@ -53,17 +53,17 @@ pub(super) struct Check {
     text: String,
 }
 
-/// An agent that takes no new runs, or takes them again.
+/// The result of draining or resuming an agent.
 #[derive(serde::Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct DrainState<'a> {
     agent: &'a str,
     state: &'static str,
-    /// Always `gateway`: others that share the store are not concerned, and it is forgotten by a restart.
+    /// Always `gateway`: other gateways that share the store are not affected, and a restart ends the drain.
     scope: &'static str,
 }
 
-/// Where a request goes.
+/// The resource of a request.
 pub(super) enum AdminResource {
     Healthz,
     Readyz,
@@ -83,15 +83,15 @@ pub(super) enum AdminResource {
     Run(RunId),
     Export(RunId),
     Decide(RunId),
-    /// An agent takes no new runs from now on, or takes them again.
+    /// Starts or ends the drain of an agent.
     Drain {
         agent: String,
         drains: bool,
     },
     Pending,
-    /// A request to a route, whose path and method the route judges.
+    /// A request to a route. The route checks its path and method.
     Playground,
-    /// A request as clients send it, and how to write it.
+    /// A sample request to a route, and its snippets.
     Sample,
     ConfigCheck,
     Audit,
@@ -168,12 +168,12 @@ impl AdminResource {
         }
     }
 
-    /// Probes need no key.
     const fn is_probe(&self) -> bool {
         matches!(self, Self::Healthz | Self::Readyz)
     }
 
-    /// Refuses parameters where a path has none. Those that have some read them by name.
+    /// Refuses parameters on paths without parameters. The other paths check their parameters themselves, or ignore
+    /// them.
     fn check_query(&self, query: &str) -> Result<(), Fault> {
         let reads_it = matches!(
             self,
@@ -189,7 +189,7 @@ impl AdminResource {
                 | Self::Series
         );
         match url::form_urlencoded::parse(query.as_bytes()).next() {
-            Some((name, _)) if !reads_it => Err(Fault::invalid(name.into_owned(), "is not a parameter of this")),
+            Some((name, _)) if !reads_it => Err(Fault::invalid(name.into_owned(), "is not a parameter of this path")),
             _ => Ok(()),
         }
     }
@@ -198,7 +198,7 @@ impl AdminResource {
         if matches!(self, Self::Decide(_) | Self::ConfigCheck | Self::Sample) { MAX_LARGE_BODY } else { MAX_BODY }
     }
 
-    /// True for what only the console needs.
+    /// True for resources that exist with the console only.
     pub(super) const fn is_of_console(&self) -> bool {
         matches!(
             self,
@@ -217,8 +217,8 @@ impl AdminResource {
         )
     }
 
-    /// True if credentials are not looked at: probes show no more than the state of agents, the files of the page hold no
-    /// data, and a sign-in has its key in the body.
+    /// True if credentials are ignored: probes show only the state of agents, the files of the page contain no data,
+    /// and a sign-in has its key in the body.
     pub(super) fn is_open(&self, method: &Method) -> bool {
         self.is_probe() || matches!(self, Self::Asset) || matches!(self, Self::Session) && method == Method::POST
     }
@@ -236,12 +236,12 @@ impl AdminResource {
     }
 }
 
-/// True for the path of a route in the playground.
+/// True for paths below [`PLAYGROUND`].
 pub(super) fn is_in_playground(path: &str) -> bool {
     path.strip_prefix(PLAYGROUND).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Answers one request.
+/// Answers a request.
 pub(super) async fn serve(state: &Arc<AdminState>, request: &HttpRequest, payload: Payload) -> HttpResponse {
     let connection = info_of(request);
     match answer(state, request, &connection, payload).await {
@@ -259,12 +259,12 @@ pub(super) fn with_headers(mut response: HttpResponse) -> HttpResponse {
     response
 }
 
-/// Where a request goes, judged by its head alone, before a byte of its body is read or asked for. A page in the
-/// operator's browser can reach the listener like any other server of the machine, so a foreign origin is refused
-/// whatever credentials it shows.
+/// Checks a request by its head, before the first byte of the body is read or requested. A page in the operator's
+/// browser can reach the listener like any other server of the machine, so foreign origins are refused even with valid
+/// credentials.
 ///
 /// # Errors
-/// The first failure of host, origin, method, credentials, and path.
+/// The first failure of: host, origin, method, credentials, path, role.
 pub(super) fn judge(
     state: &AdminState,
     head: &RequestHead,
@@ -278,19 +278,20 @@ pub(super) fn judge(
     if let Some(target) = &target
         && !target.methods().contains(&head.method.as_str())
     {
-        let mut fault = Fault::new(FaultKind::MethodNotAllowed, format!("'{}' is not a method of this", head.method));
+        let mut fault =
+            Fault::new(FaultKind::MethodNotAllowed, format!("'{}' is not a method of this path", head.method));
         fault.allow = target.methods().to_vec();
         return Err(fault);
     }
     let is_open = target.as_ref().is_some_and(|target| target.is_open(&head.method));
-    // Wrong credentials are refused even where none are needed: a scraper with an old key is noticed.
+    // Refuse wrong credentials even where none are needed, so that a scraper with an old key is noticed.
     let is_open = is_open
         || matches!(target, Some(AdminResource::Metrics))
             && access.metrics == MetricsAccess::Open
             && !shows_credentials(head);
     let who = if is_open { OperatorIdentity::anyone() } else { identify(state, head, connection)? };
     let target =
-        target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("nothing is at '{}'", head.uri.path())))?;
+        target.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, format!("no such path: '{}'", head.uri.path())))?;
     if !is_open {
         who.check(target.role(&head.method))?;
     }
@@ -324,7 +325,7 @@ async fn answer(
     change(state, request, connection, target, &who, &body).await
 }
 
-/// Answers without changing anything.
+/// Answers a read that needs no store.
 fn show(
     state: &AdminState,
     request: &HttpRequest,
@@ -350,7 +351,7 @@ fn show(
         AdminResource::Series => HttpResponse::Ok().json(series::view(state, request.query_string())?),
         AdminResource::Asset => {
             let served = assets::serve(request.path(), request.headers());
-            return served.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, "there is no such file"));
+            return served.ok_or_else(|| Fault::new(FaultKind::NoSuchPath, "no such file"));
         }
         AdminResource::Session => match &who.session {
             Some(session) => ok(&sign_in::view(state, session)),
@@ -361,11 +362,11 @@ fn show(
                 until: None,
             }),
         },
-        _ => unreachable!("they are read elsewhere, or not by GET"),
+        _ => unreachable!("`read_runs` answers the other reads"),
     })
 }
 
-/// A page of the audit log, the latest first. A cursor is the number of the entry that the page before ended with.
+/// A page of the audit log, the latest entry first. The cursor is the number of the last entry of the previous page.
 fn audit_page(state: &AdminState, query: &str) -> Result<Page<AuditEntry>, Fault> {
     let (mut limit, mut before) = (MAX_AUDIT, u64::MAX);
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -377,19 +378,19 @@ fn audit_page(state: &AdminState, query: &str) -> Result<Page<AuditEntry>, Fault
             "cursor" => {
                 before = value.parse().map_err(|_| Fault::invalid("cursor", "is not the start of a page"))?;
             }
-            other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
+            other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this path")),
         }
     }
     let (entries, next) = state.admin.observer.load().recent_audit(before, limit);
     Ok(Page { data: entries, total: None, next: next.map(|next| next.to_string()) })
 }
 
-/// A list that fits into one answer.
+/// A list that fits into one page.
 fn whole<T>(data: Vec<T>) -> Page<T> {
     Page { total: Some(data.len()), data, next: None }
 }
 
-/// Answers what the store has to be asked for.
+/// Answers a read that needs the store.
 async fn read_runs(
     state: &Arc<AdminState>,
     request: &HttpRequest,
@@ -450,9 +451,10 @@ async fn change(
         AdminResource::ConfigCheck => {
             let read: Check = serde_json::from_slice(body)
                 .map_err(|error| Fault::invalid("text", format!("write {{\"text\": \"…\"}}: {error}")))?;
-            let busy = || Fault::new(FaultKind::Overloaded, "a check of the configuration takes too long");
+            let busy = || Fault::new(FaultKind::Overloaded, "the check of the configuration timed out");
             let checking = tokio::time::timeout(CHECK_TIMEOUT, async {
-                // One at a time. It belongs to the thread: one that does not return holds up no other thread.
+                // The permit moves into the thread: after a timeout, a check that never returns still blocks other
+                // checks, so that threads do not pile up.
                 let turn = Arc::clone(&state.checks).acquire_owned().await.map_err(|_| busy())?;
                 let reload = Arc::clone(&admin.reload);
                 let check = move || {
@@ -460,7 +462,7 @@ async fn change(
                     reload.check(&read.text)
                 };
                 let failed =
-                    |error| Fault::new(FaultKind::Internal, "the text could not be checked").with_source(error);
+                    |error| Fault::new(FaultKind::Internal, "the check of the configuration failed").with_source(error);
                 tokio::task::spawn_blocking(check).await.map_err(failed)
             });
             Ok(ok(&checking.await.map_err(|_| busy())??))
@@ -502,16 +504,16 @@ async fn change(
             tracing::info!(filter, "the log level was changed");
             Ok(ok(&json!({ "filter": filter })))
         }
-        _ => unreachable!("the other paths only allow GET"),
+        _ => unreachable!("the other paths allow only GET"),
     }
 }
 
-/// A decision that cannot be taken as it is written names the field.
+/// Adds the field `items` to the fault of an invalid decision without a field.
 fn naming_a_field(fault: Fault) -> Fault {
     if fault.kind == FaultKind::Invalid && fault.field.is_none() { fault.with_field("items") } else { fault }
 }
 
-/// Like clients' `/readyz`, with the reasons. An agent without any usable server is a reason.
+/// Like `/readyz` for clients, with the reasons. An agent with only ejected endpoints is a reason, too.
 fn readiness(state: &AdminState) -> HttpResponse {
     let admin = &state.admin;
     let mut reasons = overview::reasons(state);
@@ -557,11 +559,11 @@ async fn read_body(request: &HttpRequest, mut payload: Payload, limit: usize) ->
         }
         Ok(body)
     };
-    let late = |_| Err(Fault::new(FaultKind::Malformed, "the body did not come in time"));
+    let late = |_| Err(Fault::new(FaultKind::Malformed, "the body did not arrive in time"));
     tokio::time::timeout(BODY_TIMEOUT, read).await.unwrap_or_else(late)
 }
 
-/// Answers a request that is refused. Refused keys, and what pages of other origins tried, are in the audit log.
+/// Answers a refused request. Refused keys, and attempts of pages of other origins, are in the audit log.
 pub(super) fn refuse(
     state: &AdminState,
     head: &RequestHead,
@@ -585,7 +587,7 @@ pub(super) fn refuse(
     if let Some(field) = &fault.field {
         body["field"] = field.to_string().into();
     }
-    // Errors of a decision are in its body: a parameter in the address is refused as on every path.
+    // 422 is for errors in the body of a decision. A parameter in the address is refused like on every other path.
     let is_decision = path.ends_with("/decide") && head.uri.query().is_none() && fault.kind == FaultKind::Invalid;
     let mut response = answer_with(if is_decision { 422 } else { fault.kind.status() }, &body);
     let mut header = |name: &'static str, value: &str| {

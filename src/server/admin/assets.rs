@@ -1,5 +1,5 @@
-//! Serves the files of the console, with a policy that lets nothing in from elsewhere. Everyone may read them: they hold
-//! no data.
+//! Serves the files of the console, with a policy that blocks content of other origins. The files need no credentials,
+//! because they contain no data.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -7,12 +7,13 @@ use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::console;
 
-/// Scripts and styles of this listener alone, no frames, no forms, and DOM sinks only through the one library.
+/// The content security policy: scripts and styles of this listener only, no frames, no forms, and only lit-html may
+/// write to DOM sinks.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
     media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types lit-html";
 
-/// True if a path has a file of the console.
+/// True if the console has a file at a path.
 pub(super) fn has(path: &str) -> bool {
     console::find(path.trim_start_matches('/')).is_some()
 }
@@ -25,7 +26,7 @@ pub(super) fn serve(path: &str, headers: &HeaderMap) -> Option<HttpResponse> {
 
     let mut response = HttpResponse::build(if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK });
     response.insert_header(("etag", asset.etag.as_str()));
-    // Asked for again each time, so that a new version is complete at once.
+    // Revalidated each time, so that a new version never mixes with cached files.
     response.insert_header(("cache-control", "no-cache"));
     response.insert_header(("vary", "accept-encoding"));
     if is_known {
@@ -46,7 +47,7 @@ fn accepts_gzip(accepted: &str) -> bool {
     })
 }
 
-/// Headers of every answer of the listener.
+/// Adds the security headers of every response of the listener.
 pub(super) fn protect(headers: &mut HeaderMap) {
     for (name, value) in [
         ("content-security-policy", POLICY),

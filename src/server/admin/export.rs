@@ -1,7 +1,7 @@
-//! A run as one file: what the console knows of it, and its events with their frames in every protocol of its agent.
+//! Exports a run as one file: its detail, and its events with their frames in every protocol of its agent.
 //!
-//! The file leaves in pieces: a run may have many megabytes. Not here: the data about a run ([`super::run_view`]), and memory
-//! and threads of encoding ([`super::streams`]).
+//! The file is sent in pieces, because a run may have many megabytes. Not here: the detail of a run
+//! ([`super::run_view`]), and memory and threads for encoding ([`super::streams`]).
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::streams::{Access, Pieces, StreamClosed, Streams};
 use super::{AdminState, run_view};
 use crate::engine::RunHandle;
 
-/// Whether an export without texts is requested: `?mask`, or `?mask=1`.
+/// True if the query asks for an export without texts: `?mask`, `?mask=1` or `?mask=true`.
 ///
 /// # Errors
-/// Other parameters and values.
+/// Unknown parameters and invalid values.
 pub(super) fn is_masked(query: &str) -> Result<bool, Fault> {
     let mut is_masked = false;
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -28,13 +28,13 @@ pub(super) fn is_masked(query: &str) -> Result<bool, Fault> {
             ("mask", "" | "1" | "true") => is_masked = true,
             ("mask", "0" | "false") => is_masked = false,
             ("mask", _) => return Err(Fault::invalid("mask", "must be 1 or 0")),
-            (other, _) => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
+            (other, _) => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this path")),
         }
     }
     Ok(is_masked)
 }
 
-/// The file. `masked`: without texts, whatever the reader may read.
+/// The response with the file. `masked`: without texts, even if the reader may read them.
 ///
 /// # Errors
 /// If there is no such run, the reader has too many streams, or the store fails.
@@ -49,7 +49,7 @@ pub(super) async fn file(
     let access = Access::new(state, who);
     let access = if masked { access.without_texts() } else { access };
     let detail = run_view::detail(state, access.texts, id).await?;
-    // A page reads events in the Agent API, whether the agent has a route of it or not.
+    // The console reads events in the Agent API, even if the agent has no route of it.
     let mut protocols: Vec<String> = detail.protocols.iter().map(|name| (*name).to_owned()).collect();
     if !protocols.iter().any(|name| name == AGENT_API) {
         protocols.push(AGENT_API.to_owned());
@@ -72,13 +72,13 @@ pub(super) async fn file(
             // The client has not read the last chunks yet.
             closed.await;
         }
-        // After lost access, this cuts the file off.
+        // If the reader lost access, this cuts off the file.
         drop(end);
     });
     Ok(HttpResponse::Ok().content_type("application/json").streaming(body))
 }
 
-/// A run that is written to a file.
+/// The writer of an exported run.
 struct Export {
     state: Arc<AdminState>,
     access: Access,
@@ -90,7 +90,7 @@ impl Export {
     async fn write(&mut self, begin: &str, protocols: &[String]) -> Result<(), StreamClosed> {
         self.out.push(begin).await?;
         let mut prism = Prism::open(&self.state, &self.run, protocols, self.access.texts);
-        // Events that come later are not in the file.
+        // Events that arrive during the export are not in the file.
         let end = self.run.view_safe(|view| view.record.len());
         for number in 0..end {
             if !self.access.holds() {
@@ -102,7 +102,8 @@ impl Export {
         self.out.flush().await
     }
 
-    /// Writes an event with its frames. What protocols write once the run waits or is over belongs to the event before.
+    /// Writes an event with its frames. Frames that protocols write when the run waits or has ended belong to the last
+    /// event before.
     async fn write_event(&mut self, prism: &mut Prism, number: u64, end: u64) -> Result<(), StreamClosed> {
         let Some((head, is_last)) = self.run.view_safe(|view| {
             let head = view.record.step(number).map(Head::from_step)?;
@@ -133,7 +134,7 @@ impl Export {
             }
             self.out.push("\"").await?;
         }
-        // Other answers are encoded on this thread, too.
+        // Let other streams encode on this thread.
         tokio::task::yield_now().await;
         self.out.push("}}").await
     }

@@ -1,9 +1,9 @@
-//! The stream of changes that a page of the console follows: summaries of runs, the number of open items, agents, and
-//! every event of one run with its frames in several protocols.
+//! The stream of changes for a page of the console: summaries of runs, the number of open items, agents, and every
+//! event of one run with its frames in several protocols.
 //!
-//! A page that does not read skips summaries, which are sent again whole, and never slows a run down: it follows
-//! detached. The stream ends with the sign-in that it was opened with. Not here: what has changed ([`super::summaries`]),
-//! how frames are made ([`super::prism`]), and how they leave ([`super::streams`]).
+//! A slow page misses intermediate summaries and later receives the latest ones. It never slows down a run, because the
+//! stream follows the run detached. The stream ends with the sign-in that opened it. Not here: the detection of changes
+//! ([`super::summaries`]), the encoding of frames ([`super::prism`]), and their transport ([`super::streams`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -22,31 +22,31 @@ use super::streams::{Access, Encoders, MAX_CHUNK, Pieces, StreamClosed, Streams}
 use super::summaries::Watch;
 use crate::engine::{Follower, RunHandle, Take};
 
-/// Changes are looked for this often.
+/// Interval of the search for changes, and of the check of credentials.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// A comment is sent this often, so that the page notices a connection that is gone.
+/// After this time without data a comment is sent, so that the page can detect a lost connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// The parameters of a page's feed.
+/// The parameters of a stream.
 #[derive(Debug, Default)]
 pub(super) struct FeedParams {
     runs: bool,
     run: Option<RunId>,
     protocols: Vec<String>,
-    /// The last event that the page has.
+    /// The number of the last event that the page has received.
     after: Option<u64>,
 }
 
 impl FeedParams {
-    /// The run that is followed.
+    /// The followed run, if any.
     pub(super) const fn run(&self) -> Option<RunId> {
         self.run
     }
 
-    /// Reads the query, and the number that a browser sends when it resumes.
+    /// Parses the query. `last_event_id`: the header of a browser that resumes; it takes precedence over `after`.
     ///
     /// # Errors
-    /// Unknown parameters, and values that cannot be read.
+    /// Unknown parameters and invalid values.
     pub(super) fn parse(query: &str, last_event_id: Option<&str>) -> Result<Self, Fault> {
         let mut wanted = Self::default();
         let number = |field: &'static str, value: &str| {
@@ -65,7 +65,7 @@ impl FeedParams {
                 }
                 "protocols" => wanted.protocols = value.split(',').map(str::to_owned).collect(),
                 "after" => wanted.after = Some(number("after", &value)?),
-                other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
+                other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this path")),
             }
         }
         if let Some(last) = last_event_id.filter(|last| !last.is_empty()) {
@@ -89,7 +89,7 @@ pub(super) async fn open(
     let (end, ended) = oneshot::channel();
     let (pieces, body) = Pieces::new(ended);
     let closed = pieces.closed();
-    // An event is written as a whole, although it leaves in pieces.
+    // The lock keeps events apart: an event is sent in pieces.
     let out = Arc::new(Mutex::new(pieces));
     if let Some(run) = wanted.run {
         follow(state, run, access.texts, &wanted, &out).await?;
@@ -103,7 +103,7 @@ pub(super) async fn open(
             () = access_ends(&access) => {}
             () = closed => {}
         }
-        // The page gets nothing more, not even what waits to be sent.
+        // End the response at once, without the chunks that still wait.
         drop(end);
     });
     Ok(HttpResponse::Ok()
@@ -112,7 +112,7 @@ pub(super) async fn open(
         .streaming(body))
 }
 
-/// Begins to send the events of a run, on the thread that encodes.
+/// Starts to send the events of a run, on the encoder thread.
 ///
 /// # Errors
 /// If there is no such run.
@@ -140,7 +140,7 @@ async fn follow(
         let prism = Prism::open(&state, &follower.run(), &protocols, texts);
         let mut shown = ShownRun { state, follower, prism, first, out };
         tokio::select! {
-            // Either is how every stream of a run ends.
+            // The result is ignored: an error means only that the page has disconnected.
             _ = shown.send_all() => {}
             () = closed => {}
         }
@@ -149,7 +149,7 @@ async fn follow(
     is_found.await.unwrap_or_else(stopped)
 }
 
-/// Waits until the page may no longer read what it may read now.
+/// Waits until the page loses a right that it has now.
 async fn access_ends(access: &Access) {
     let mut ticks = tokio::time::interval(INTERVAL);
     while access.holds() {
@@ -157,7 +157,7 @@ async fn access_ends(access: &Access) {
     }
 }
 
-/// Sends what has changed, until the page leaves.
+/// Sends changes until the page disconnects.
 async fn changes(state: &Arc<AdminState>, access: &Access, wanted: &FeedParams, out: &Mutex<Pieces>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -165,7 +165,7 @@ async fn changes(state: &Arc<AdminState>, access: &Access, wanted: &FeedParams, 
     let mut last_sent = tokio::time::Instant::now() - KEEP_ALIVE;
     loop {
         ticks.tick().await;
-        // A page that does not read, or reads a long event, gets the changes once it has read.
+        // A page that does not read, or receives a long event, gets the changes later.
         if !out.try_lock().is_ok_and(|pieces| pieces.has_room()) {
             continue;
         }
@@ -184,25 +184,25 @@ async fn changes(state: &Arc<AdminState>, access: &Access, wanted: &FeedParams, 
     }
 }
 
-/// A run that a page follows.
+/// A run with its stream to a page.
 struct ShownRun {
     state: Arc<AdminState>,
     follower: Follower,
     prism: Prism,
-    /// The page has the events before.
+    /// The number of the first event that the page lacks.
     first: u64,
     out: Arc<Mutex<Pieces>>,
 }
 
-/// The next step of a stream.
+/// The next action of a stream.
 enum Next {
-    /// More events.
+    /// Waits for more events.
     Events,
-    /// This event, which begins a turn after a pause or belongs to a long run: it is encoded by itself.
+    /// Encodes this event alone: it starts a turn after a pause, or belongs to a long run.
     Event(u64),
     /// The run waits between two turns.
     Pause,
-    /// There will never be another event.
+    /// The run has no further events.
     End,
 }
 
@@ -257,7 +257,8 @@ impl ShownRun {
         (text, next)
     }
 
-    /// Sends an event, one protocol after the other, after what protocols write in the pause before.
+    /// Sends an event, encoded one protocol after the other. If the event starts a turn, the frames of the pause before
+    /// it are sent first.
     async fn send_event(&mut self, number: u64) -> Result<(), StreamClosed> {
         let run = self.follower.run();
         let Some(head) = run.view_safe(|view| view.record.step(number).map(Head::from_step)) else { return Ok(()) };
@@ -280,7 +281,7 @@ impl ShownRun {
                 out.push_escaped(&frames).await?;
                 out.push("\"").await?;
             }
-            // Other streams encode on this thread, too.
+            // Let other streams encode on this thread.
             tokio::task::yield_now().await;
         }
         self.prism.advance(number);
@@ -290,8 +291,8 @@ impl ShownRun {
         out.flush().await
     }
 
-    /// Sends what protocols write once the run waits or is over: it belongs to the latest event. `is_new`: the page does not
-    /// have it.
+    /// Sends the frames that protocols write when the run waits or has ended. They belong to the latest event.
+    /// `is_new`: the page lacks them.
     async fn send_pause(&mut self, is_new: bool) -> Result<(), StreamClosed> {
         let run = self.follower.run();
         let _memory = self.state.encoders.reserve(size_of(&run)).await;
@@ -321,7 +322,7 @@ pub(super) fn size_of(run: &RunHandle) -> usize {
     run.view_safe(|view| view.record.size())
 }
 
-/// `first`: the page has the events before.
+/// Appends an event, unless it is before `first`, which means that the page has it.
 fn push(text: &mut String, shown: &EncodedEvent, first: u64) {
     if shown.number >= first {
         text.push_str(&format!("event: event\nid: {}\ndata: {}\n\n", shown.number, shown.to_json()));

@@ -1,6 +1,6 @@
-//! Credentials of the admin listener: its key, a certificate of its own authorities, or the bearer of a sign-in.
+//! Authenticates requests to the admin listener: by its key, by a client certificate, or by the bearer of a sign-in.
 //!
-//! The host of a request and the origin of its page are checked before, as for clients ([`super::super::guard`]). Not
+//! The host of a request and the origin of its page are checked earlier, as for clients ([`super::super::guard`]). Not
 //! here: the role that a path needs ([`super::api`]), and signing in ([`super::sign_in`]).
 
 use std::net::IpAddr;
@@ -20,26 +20,26 @@ use crate::callers::{Credential, bearer};
 use crate::config::{ConsoleRole, ConsoleTexts};
 use crate::tls::ClientCertificate;
 
-/// The caller's name of an operator: of the admin key, the key of a start, or a client certificate of the listener.
+/// The name of everyone who authenticates with the admin key, the start key, or a client certificate of the listener.
 pub(super) const OPERATOR: &str = "operator";
 
 /// The sender of a request.
 #[derive(Clone)]
 pub(super) struct OperatorIdentity {
-    /// `None` on a path that asks for no credentials.
+    /// `None` on a path that needs no credentials.
     pub(super) role: Option<ConsoleRole>,
-    /// A caller's name, or [`OPERATOR`]. Empty on a path that asks for no credentials.
+    /// The caller's name, or [`OPERATOR`]. Empty on a path that needs no credentials.
     pub(super) name: String,
-    /// The sign-in. `None`: the request shows the key or a certificate itself.
+    /// The sign-in. `None`: the request authenticates with a key or a certificate, or needs no credentials.
     pub(super) session: Option<SignedIn>,
-    /// The SHA-256 of the key that the request shows itself.
+    /// The SHA-256 of the key in the request. `None`: the request has other credentials.
     key: Option<[u8; 32]>,
-    /// The certificate that the request shows itself.
+    /// The certificate of the connection. `None`: the request has other credentials.
     certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl OperatorIdentity {
-    /// The sender of a request to a path that asks for no credentials.
+    /// The sender of a request to a path that needs no credentials.
     pub(super) const fn anyone() -> Self {
         Self { role: None, name: String::new(), session: None, key: None, certificate: None }
     }
@@ -48,17 +48,18 @@ impl OperatorIdentity {
         Self { role: Some(ConsoleRole::Act), name: OPERATOR.to_owned(), ..Self::anyone() }
     }
 
-    /// Distinguishes this sign-in from others, without revealing the bearer.
+    /// Distinguishes this sign-in from others, without revealing the bearer. Without a sign-in: the name.
     pub(super) fn session_name(&self) -> String {
         self.session.as_ref().map_or_else(|| self.name.clone(), SignedIn::fingerprint)
     }
 
-    /// Distinguishes this person from others, in all their sign-ins: the base key of a caller's owner, or [`OPERATOR`].
+    /// Distinguishes this person from others, across all their sign-ins: the base key of a caller's owner, or
+    /// [`OPERATOR`].
     pub(super) fn person(&self) -> Arc<str> {
         self.session.as_ref().map_or_else(|| self.name.as_str().into(), SignedIn::person)
     }
 
-    /// True if they may read what people and agents say.
+    /// True if the role may read texts of people and agents. `texts`: the setting.
     pub(super) fn reads(&self, texts: ConsoleTexts) -> bool {
         match texts {
             ConsoleTexts::All => self.role.is_some(),
@@ -70,12 +71,12 @@ impl OperatorIdentity {
     /// Checks the role.
     ///
     /// # Errors
-    /// [`FaultKind::Forbidden`] if the role is not enough.
+    /// [`FaultKind::Forbidden`] if the role is insufficient.
     pub(super) fn check(&self, needed: ConsoleRole) -> Result<(), Fault> {
         if self.role.is_some_and(|role| role >= needed) {
             return Ok(());
         }
-        Err(Fault::new(FaultKind::Forbidden, "your role may view, and not change anything"))
+        Err(Fault::new(FaultKind::Forbidden, "your role may only view: changes need the role 'act'"))
     }
 }
 
@@ -86,13 +87,13 @@ fn token_of(head: &RequestHead) -> Option<&str> {
     }
 }
 
-/// True if a request shows credentials of its own, whatever they are worth.
+/// True if a request has an `Authorization` header, valid or not.
 pub(super) fn shows_credentials(head: &RequestHead) -> bool {
     head.headers.contains_key("authorization")
 }
 
-/// The sender of a request, by its key, the bearer of a session, or its certificate. `None`: the credentials are missing or
-/// wrong. A certificate does not make up for a wrong key or bearer.
+/// Authenticates a request by its key, its bearer, or the certificate of its connection. `None`: the credentials are
+/// missing or wrong. With a wrong key or bearer, a valid certificate does not help.
 pub(super) fn known(state: &AdminState, head: &RequestHead, connection: &ConnectionInfo) -> Option<OperatorIdentity> {
     let certificate = connection.valid_certificate().filter(|_| asks_certificate(state));
     if !shows_credentials(head) {
@@ -102,7 +103,7 @@ pub(super) fn known(state: &AdminState, head: &RequestHead, connection: &Connect
 
     let (token, key) = (token_of(head)?, state.operator_key());
     if let Some(session) = state.sessions.find(token, Instant::now()) {
-        // A stolen bearer is of no use without the private key of the certificate.
+        // The bearer of a certificate is valid with this certificate only, so that a stolen bearer is useless.
         let role = session.role(key.as_ref()).filter(|_| session.is_shown_with(certificate))?;
         return Some(OperatorIdentity {
             role: Some(role),
@@ -119,11 +120,11 @@ fn asks_certificate(state: &AdminState) -> bool {
     state.admin.tls.as_ref().is_some_and(|tls| tls.load().verifier.is_some())
 }
 
-/// The sender of a request.
+/// Authenticates a request.
 ///
 /// # Errors
-/// [`FaultKind::Unauthenticated`] if the credentials are missing or wrong, in the same words.
-/// [`FaultKind::RateLimited`] if the address has shown too many wrong keys.
+/// [`FaultKind::Unauthenticated`] if the credentials are missing or wrong, with the same message.
+/// [`FaultKind::RateLimited`] if the address has sent too many wrong keys.
 pub(super) fn identify(
     state: &AdminState,
     head: &RequestHead,
@@ -132,7 +133,7 @@ pub(super) fn identify(
     if let Some(who) = known(state, head, connection) {
         return Ok(who);
     }
-    // A request without a key is no guess, and neither is an expired bearer: each open page shows it once more.
+    // Count only guesses: not requests without a key, and not expired bearers, which each open page sends once more.
     let token = token_of(head);
     if token.is_some_and(|token| !sessions::is_bearer(token)) {
         count_failure(state, connection)?;
@@ -141,8 +142,8 @@ pub(super) fn identify(
     Err(Fault::new(FaultKind::Unauthenticated, refusal(asks_key, asks_certificate(state))))
 }
 
-/// Whether a request's credentials are still valid, with the same rights: a stream lasts long. Following it counts as a
-/// use of the session. A page whose role has changed opens another stream, with its new rights.
+/// Whether the credentials of a long stream are still valid and have the same role. Counts as a use of the session.
+/// After a change of the role, the page opens another stream.
 pub(super) fn is_valid(state: &AdminState, who: &OperatorIdentity) -> bool {
     let key = state.operator_key();
     if let Some(session) = &who.session {
@@ -157,13 +158,13 @@ pub(super) fn is_valid(state: &AdminState, who: &OperatorIdentity) -> bool {
 /// Counts a wrong key of an address.
 ///
 /// # Errors
-/// If there were too many.
+/// If the address has sent too many wrong keys.
 pub(super) fn count_failure(state: &AdminState, connection: &ConnectionInfo) -> Result<(), Fault> {
     let address: IpAddr = connection.peer.ip();
     state.failures.count(address, Instant::now())
 }
 
-/// True if a text is this key. Takes the same time for each text.
+/// True if the SHA-256 of a text is `known`. Compares in constant time.
 pub(super) fn is_key(text: &str, known: Option<&[u8; 32]>) -> bool {
     let hash: [u8; 32] = Sha256::digest(text).into();
     known.is_some_and(|key| bool::from(hash.ct_eq(key)))
@@ -171,8 +172,8 @@ pub(super) fn is_key(text: &str, known: Option<&[u8; 32]>) -> bool {
 
 const fn refusal(asks_key: bool, asks_certificate: bool) -> &'static str {
     match (asks_key, asks_certificate) {
-        (true, false) => "this needs the admin key: Authorization: Bearer …",
-        (true, true) => "this needs the admin key, or a client certificate",
-        (false, _) => "this needs a client certificate",
+        (true, false) => "send the admin key: Authorization: Bearer …",
+        (true, true) => "send the admin key, or use a client certificate",
+        (false, _) => "use a client certificate",
     }
 }

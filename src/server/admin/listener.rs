@@ -1,4 +1,4 @@
-//! The sockets of the admin listener: with the timeouts, TLS and limits of the listener for clients.
+//! The sockets of the admin listener, with the same handling of timeouts, TLS and limits as the listener for clients.
 //!
 //! Not here: the paths ([`super::api`]).
 
@@ -24,14 +24,14 @@ use super::super::listener::{RequestServices, Setup, http, on_connections, repor
 use super::{AdminState, api, playground};
 use crate::config::ServerTimeouts;
 
-/// Connections that the kernel queues until they are accepted.
+/// Maximum number of connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 64;
-/// Connections at once. Beyond that, the one that has waited longest for a request makes room: pages that follow changes
-/// leave room for probes and for what pages ask.
+/// Maximum number of connections. At the limit, the connection with the longest wait for a request is closed in favour
+/// of a new one. Twice the number of streams, so that probes and requests of pages have room beside them.
 const MAX_CONNECTIONS: usize = 2 * super::streams::MAX_STREAMS;
-/// Connections of one other machine.
+/// Maximum number of connections from one other machine.
 const MAX_PER_ADDRESS: usize = 16;
-/// Timeouts of operators. There are no WebSockets.
+/// Timeouts of connections. The admin listener has no WebSockets.
 const TIMEOUTS: ServerTimeouts = ServerTimeouts {
     head: Duration::from_secs(5),
     body: Duration::from_secs(5),
@@ -47,9 +47,9 @@ pub(super) fn listen(listener: TcpListener, state: &Arc<AdminState>) -> io::Resu
     let limits = Limits {
         max: MAX_CONNECTIONS,
         max_per_address: MAX_PER_ADDRESS,
-        // Not a limit of its own: a connection that makes room counts until it is closed.
+        // Effectively no limit: an evicted connection counts until it is closed.
         max_per_loopback_address: 2 * MAX_CONNECTIONS,
-        // The listener speaks HTTP/1.1 only.
+        // The listener has no HTTP/2.
         max_streams_per_address: 0,
         max_streams_per_loopback_address: 0,
         proxies: Vec::new(),
@@ -58,7 +58,7 @@ pub(super) fn listen(listener: TcpListener, state: &Arc<AdminState>) -> io::Resu
 
     let builder = Server::build()
         .workers(1)
-        // Above our own limit, since connections beyond it would wait instead of being refused.
+        // Higher than our own limit: actix-server lets further connections wait instead of refusing them.
         .max_concurrent_connections(2 * MAX_CONNECTIONS)
         .shutdown_timeout(1)
         .disable_signals();
@@ -68,7 +68,7 @@ pub(super) fn listen(listener: TcpListener, state: &Arc<AdminState>) -> io::Resu
     Ok(builder.listen("admin", listener, factory)?.run())
 }
 
-/// The service that handles a connection.
+/// The service that handles a connection, over HTTP/1.1.
 fn service(
     state: &Arc<AdminState>,
     connections: &Arc<Connections>,
@@ -121,6 +121,6 @@ fn request_service(state: Arc<AdminState>) -> impl RequestServices {
             Ok(ServiceResponse::new(request, response))
         }
     }));
-    // Operators' own requests are not logged as traffic; requests to routes are.
+    // Requests to routes are logged as traffic. Other requests of operators are not.
     reporting(app, move |request| playground::begin_log(&logging, request))
 }

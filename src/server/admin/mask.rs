@@ -1,8 +1,8 @@
-//! The structure of a run and the lengths of its texts, for readers without access to texts.
+//! Masks the texts of a run for readers without access to texts. The structure and the lengths of texts stay visible.
 //!
-//! Each character of a text becomes one asterisk, so that what is built of fragments has the length of the whole. A value is
-//! shown only if it is known to be no text: a word of the protocol, a number, or an identifier in a field for identifiers. Every
-//! other value is hidden, also the name of a field that the protocol does not have.
+//! Each character of a text becomes one asterisk, so that concatenated fragments have the length of the whole text. A
+//! value stays visible only if it is certainly not a text: a word of the protocol, a number, or an identifier in a
+//! field for identifiers. All other values are hidden, and so are names of fields that the protocol does not define.
 
 use interlingua_core::Json;
 use interlingua_core::model::{ContentType, Message, MessageType, Role, Status};
@@ -14,9 +14,9 @@ const MAX_ID_LEN: usize = 128;
 const NUMBERS: &[&str] = &["sequence_number", "index", "created_at", "completed_at", "failed_at"];
 /// Identifiers and codes of the Agent API.
 const IDS: &[&str] = &["id", "msg_id", "session_id", "code"];
-/// Identifiers of a call, its output, and a question.
+/// Identifiers in calls, outputs and questions.
 const CALL_IDS: &[&str] = &["call_id", "name", "id", "server_label", "approval_request_id"];
-/// Further fields of the Agent API, whose values are hidden.
+/// Further fields of the Agent API. Their values are hidden.
 const TEXTS: &[&str] = &[
     "message",
     "metadata",
@@ -37,21 +37,21 @@ const TEXTS: &[&str] = &[
     "tools",
 ];
 
-/// Frames of the Agent API without messages' texts. `kind`: the type of their message.
+/// Masks frames of the Agent API. `kind`: the type of their message, if known.
 pub(super) fn frames(frames: &str, kind: Option<&MessageType>) -> String {
     let mut masked = String::new();
     for line in frames.split_inclusive('\n') {
         match line.strip_prefix("data: ").map(serde_json::from_str::<Value>) {
             Some(Ok(frame)) => masked.push_str(&format!("data: {}\n", object(frame, kind))),
             Some(Err(_)) => masked.push_str("data: {}\n"),
-            // The end of a frame, or a line that is not known to be without text.
+            // The end of a frame, or a line that could contain text.
             None => masked.push('\n'),
         }
     }
     masked
 }
 
-/// A message of a request without what it says.
+/// Masks a message of a request.
 pub(super) fn message(message: &Message) -> Value {
     object(serde_json::to_value(message).unwrap_or_default(), Some(&message.kind))
 }
@@ -61,18 +61,18 @@ pub(super) fn text(text: &str) -> String {
     "*".repeat(text.chars().count())
 }
 
-/// A name or code that an agent chose, as asterisks unless it has the form of an identifier.
+/// Masks a name or code from an agent, unless it has the form of an identifier.
 pub(super) fn name(name: &str) -> String {
     if is_identifier(name) { name.to_owned() } else { text(name) }
 }
 
-/// Numbers of tokens and times, without anything else that an agent reports with them.
+/// The numbers of tokens and times in a usage report, without its other fields.
 pub(super) fn usage(usage: &Json) -> Option<Json> {
     let counts = counts(serde_json::from_str(usage.text()).ok()?);
     Json::parse(&counts.to_string())
 }
 
-/// A response, a message or a content.
+/// Masks a response, a message or a content.
 fn object(value: Value, kind: Option<&MessageType>) -> Value {
     let Value::Object(fields) = value else { return hidden(&value) };
     let is_message =
@@ -111,7 +111,7 @@ fn object(value: Value, kind: Option<&MessageType>) -> Value {
     Value::Object(masked.collect())
 }
 
-/// The data of a call, its output, or a question.
+/// Masks the data of a call, an output or a question.
 fn call(data: Map<String, Value>) -> Value {
     let masked = data.into_iter().map(|(name, value)| {
         let value = match (name.as_str(), value) {
@@ -132,7 +132,7 @@ fn error_object(error: Map<String, Value>) -> Value {
     Value::Object(masked.collect())
 }
 
-/// The numbers in a report of usage, below the names that such reports have.
+/// Keeps the numbers in a usage report that have known names.
 fn counts(value: Value) -> Value {
     match value {
         Value::Number(_) | Value::Null => value,
@@ -144,7 +144,7 @@ fn counts(value: Value) -> Value {
     }
 }
 
-/// True for the names of numbers of tokens, of their details, and of times.
+/// True for names of token counts, of their details, of times and of costs.
 fn is_count(name: &str) -> bool {
     let is_word = name.len() <= 48 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     is_word && ["tokens", "_tokens_details", "time", "cost"].iter().any(|end| name.ends_with(end))
@@ -155,7 +155,7 @@ fn is_type(word: &str) -> bool {
         || !matches!(ContentType::from(word), ContentType::Other(_))
 }
 
-/// A value of the protocol. `is_known`: whether the protocol defines it.
+/// Masks a value unless it is a word of the protocol. `is_known`: whether the protocol defines a word.
 fn word(value: Value, is_known: impl Fn(&str) -> bool) -> Value {
     if value.as_str().is_some_and(is_known) { value } else { hidden(&value) }
 }
@@ -164,13 +164,13 @@ fn identifier(value: Value) -> Value {
     if value.is_number() || value.as_str().is_some_and(is_identifier) { value } else { hidden(&value) }
 }
 
-/// True for a short text without spaces, as identifiers are.
+/// True for a short text with only letters, digits and punctuation of identifiers.
 fn is_identifier(text: &str) -> bool {
     let is_in_one = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/|+=".contains(&byte);
     text.len() <= MAX_ID_LEN && text.bytes().all(is_in_one)
 }
 
-/// The name of a field, as asterisks if the protocol has none of this name.
+/// Masks the name of a field unless the protocol defines it.
 fn field(name: String, known: &[&[&str]]) -> String {
     if known.iter().any(|known| known.contains(&name.as_str())) { name } else { text(&name) }
 }
@@ -238,7 +238,7 @@ mod tests {
         let shown = masked(&content, "plugin_call");
         assert_eq!((&shown["data"]["name"], &shown["data"]["call_id"]), (&"send_mail".into(), &"c1".into()));
         assert!(!shown.to_string().contains("ada") && !shown.to_string().contains("secret"), "{shown}");
-        // Data of a message are no call, whatever their fields are called.
+        // Data of a message are not a call, even if they have the fields of a call.
         let shown = masked(&json!({ "object": "content", "type": "data", "data": { "name": "Ada" } }), "message");
         assert!(!shown.to_string().contains("Ada"), "{shown}");
 

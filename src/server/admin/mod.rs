@@ -1,8 +1,8 @@
-//! The listener for operators: metrics, health with reasons, the active configuration, runs, reload, the log level.
+//! The admin listener for operators: metrics, health with reasons, the active configuration, runs, reload, the log
+//! level.
 //!
-//! A server of its own with one worker: the endpoints of clients and those of operators share no port, and a busy
-//! gateway still answers its operator. Not here: access ([`guard`]), the paths ([`api`]), and its sockets
-//! ([`listener`]).
+//! A separate server with one worker: endpoints for clients and for operators share no port, and a busy gateway still
+//! answers its operator. Not here: access ([`guard`]), the paths ([`api`]), and the sockets ([`listener`]).
 
 mod advice;
 mod answered;
@@ -58,18 +58,19 @@ use crate::observe::{LogFilter, SharedObserver};
 use crate::ports::Reload;
 use crate::tls::SharedTls;
 
-/// Number of wrong keys of one address that get 401, at once and per minute. Further ones get 429.
+/// Wrong keys of one address that are answered with 401, at once and per minute. Further wrong keys are answered with
+/// 429.
 const MAX_WRONG_KEYS: NonZeroU32 = match NonZeroU32::new(10) {
     Some(count) => count,
     None => NonZeroU32::MIN,
 };
 
-/// Mounts a protocol for the agent of a name. `None`: it cannot be mounted.
+/// Mounts a protocol for the agent with this name. `None`: it cannot be mounted.
 pub type MountFor = Arc<dyn Fn(&str) -> Option<Mounted> + Send + Sync>;
 
-/// The parts of the gateway that operators see and change.
+/// The parts of the gateway that the admin listener reads and changes.
 pub struct Admin {
-    /// The runs.
+    /// The engine, for runs and agents.
     pub engine: Engine,
     /// The server of clients.
     pub control: Control,
@@ -79,22 +80,23 @@ pub struct Admin {
     pub reload: Arc<dyn Reload>,
     /// The level of the log.
     pub log: LogFilter,
-    /// The SHA-256 of the configured key. `None`: requests show [`Self::start_key`], or a client certificate.
+    /// The SHA-256 of the configured key. `None`: requests authenticate with [`Self::start_key`], if there is one, or
+    /// with a client certificate or a sign-in.
     pub key: Arc<ArcSwapOption<[u8; 32]>>,
-    /// `None` without TLS.
+    /// Certificates and settings of TLS. `None`: the listener accepts plain text.
     pub tls: Option<Arc<SharedTls>>,
-    /// The URL of the listener of clients, as this machine reaches it.
+    /// The URL of the listener for clients, reachable from this machine.
     pub url: String,
     /// The callers that may sign in to the console.
     pub callers: Arc<Callers>,
     /// The settings that a reload replaces.
     pub access: Arc<ArcSwap<AdminAccess>>,
-    /// A key for this start of the gateway, which counts while no key is configured. `None`: credentials were configured at
-    /// the start.
+    /// A random key for this process, valid while no key is configured. `None`: credentials were configured at the
+    /// start.
     pub start_key: Option<String>,
     /// When the gateway began to serve.
     pub started: Millis,
-    /// Mounts the Agent API for an agent: runs are shown in it, whatever the routes are.
+    /// Mounts the Agent API for an agent. The console shows runs in it, even if no route has it.
     pub agent_api: MountFor,
 }
 
@@ -103,38 +105,34 @@ struct AdminState {
     hosts: AllowedHosts,
     failures: Failures,
     sessions: Sessions,
-    /// The SHA-256 of the key of this start.
+    /// The SHA-256 of [`Admin::start_key`].
     start_key: Option<[u8; 32]>,
-    /// The data that the streams of all pages read together.
+    /// Data that the streams of all pages share.
     shared: shared::SharedReads,
-    /// The recent decisions here, with their authors.
     deciders: pending::Deciders,
     /// The URL of this listener.
     url: String,
-    /// Since when agents are in their state.
     standings: overview::Standings,
-    /// The opened runs, by person.
     opened: opened::OpenedRuns,
-    /// Runs that were deleted here, for pages that show them.
     deleted: summaries::DeletedRuns,
-    /// The recent counts.
+    /// The series of [`series`], sampled once per second.
     history: Mutex<History>,
-    /// Streams and exported files that are being read.
+    /// Counts open streams and exports.
     streams: streams::Streams,
     encoders: streams::Encoders,
-    /// Checks of configurations, one at a time.
+    /// One permit: configurations are checked one at a time.
     checks: Arc<Semaphore>,
 }
 
 impl AdminState {
-    /// The SHA-256 of the operator's key: the configured one, else that of this start. `None`: only certificates, and the
-    /// keys of callers that may sign in, are accepted.
+    /// The SHA-256 of the operator's key: the configured key, else the start key. `None`: only certificates, and keys
+    /// of callers with the right to sign in, are accepted.
     fn operator_key(&self) -> Option<[u8; 32]> {
         self.admin.key.load().as_deref().copied().or(self.start_key)
     }
 }
 
-/// An admin listener that is running.
+/// A running admin listener.
 pub struct AdminServer {
     /// The bound address.
     pub address: SocketAddr,
@@ -142,13 +140,13 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Stops it, without waiting for clients.
+    /// Stops the listener without waiting for clients.
     pub async fn stop(self) {
         self.handle.stop(false).await;
     }
 }
 
-/// Serves operators on a listener. Must be called in an actix system; it runs until it is stopped.
+/// Serves operators on a listener, until it is stopped. Must be called in an actix system.
 ///
 /// # Errors
 /// I/O errors of the listener.
@@ -185,7 +183,7 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
             never = series::sample(&state) => match never {},
         };
         if let Err(error) = ended {
-            tracing::error!(%error, "the admin listener has ended");
+            tracing::error!(%error, "the admin listener stopped: restart the gateway to get it back");
         }
     });
     Ok(AdminServer { address, handle })

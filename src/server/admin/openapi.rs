@@ -1,4 +1,4 @@
-//! The description of the admin API (OpenAPI 3.1) and its page in the book, generated from the types of its answers.
+//! Generates the description of the admin API (OpenAPI 3.1) and its page in the book from the types of its responses.
 //!
 //! Compiled for tests only: the gateway does not serve the description.
 
@@ -33,18 +33,18 @@ OpenAPI 3.1, for generators of clients.
 | --- | --- | --- | --- | --- |
 ";
 
-/// One method of one path.
+/// A method of a path.
 struct Operation {
     method: Method,
     path: &'static str,
     summary: &'static str,
     query: &'static [&'static str],
     body: Option<Value>,
-    /// The status of success, and its schema. `None`: no JSON.
+    /// The status of success, and the schema of the body. `None`: the body is not JSON.
     answer: (u16, Option<Value>),
 }
 
-/// Collects the schemas of all types.
+/// The operations, and the schemas of their types.
 struct Api {
     generator: SchemaGenerator,
     operations: Vec<Operation>,
@@ -206,7 +206,7 @@ impl Api {
 }
 
 impl Operation {
-    /// The path with values, as a request has it.
+    /// The path with sample values for its parameters.
     fn sample_path(&self) -> String {
         self.path.replace("{id}", "00000000-0000-7000-8000-000000000000").replace("{name}", "friday")
     }
@@ -248,7 +248,7 @@ impl Operation {
     }
 }
 
-/// The name of a body's type, or its fields.
+/// The name of a body's type, or the names of its fields.
 fn fields(body: &Value) -> String {
     if let Some(path) = body["$ref"].as_str() {
         return format!("`{}`", path.rsplit('/').next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Runs that a person opened: the audit log has one entry for a person and a run, however often it is opened.
+//! Audits that people open runs: one entry for each sign-in and run, even if the run is opened several times.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,15 +12,16 @@ use super::guard::OperatorIdentity;
 use crate::engine::RunHandle;
 use crate::observe::{Action, AuditEntry};
 
-/// Number of remembered openings. Beyond it, an opening is recorded again.
+/// Maximum number of remembered openings. After that the oldest is forgotten, and opening its run again adds an entry.
 const MAX_OPENED: usize = 1000;
 
-/// The recently opened runs.
+/// The recently opened runs, each with the name of the sign-in.
 #[derive(Default)]
 pub(super) struct OpenedRuns(Mutex<VecDeque<(String, RunId)>>);
 
 impl OpenedRuns {
-    /// Notes in the audit log that someone opened a run, and whose it is, the first time in a session.
+    /// Writes an entry with the person, the run and its owner to the audit log, unless this sign-in has opened the run
+    /// before.
     pub(super) fn note(&self, state: &AdminState, peer: Option<SocketAddr>, who: &OperatorIdentity, run: &RunHandle) {
         let opened = (who.session_name(), run.id());
         {

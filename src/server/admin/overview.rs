@@ -1,6 +1,6 @@
-//! The gateway, its agents and routes, as the console shows them.
+//! Views of the gateway, its agents and its routes for the console.
 //!
-//! Not here: the configuration in force as a whole, which operators read without the console ([`super::api`]).
+//! Not here: the complete active configuration, which operators read without the console ([`super::api`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,6 @@ use crate::metrics::{RecentStats, SeriesFilter};
 use crate::store::Health;
 use crate::upstream::pool::EndpointStatus;
 
-/// The gateway at a glance.
 pub(super) fn gateway(state: &AdminState) -> Gateway {
     let admin = &state.admin;
     let config = admin.reload.config();
@@ -53,7 +52,7 @@ pub(super) fn gateway(state: &AdminState) -> Gateway {
     }
 }
 
-/// The reasons, in the gateway itself, why it is not ready.
+/// The reasons within the gateway for not being ready: it is draining, or its store fails. Agents are not included.
 pub(super) fn reasons(state: &AdminState) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if state.admin.engine.is_stopping() {
@@ -72,7 +71,7 @@ pub(super) fn reasons(state: &AdminState) -> Vec<Reason> {
 pub(super) struct Standings(Mutex<HashMap<String, (&'static str, Millis)>>);
 
 impl Standings {
-    /// Since when an agent is in this state. `begin`: when the gateway began to serve.
+    /// The start of an agent's current state, as far as it was observed. `begin`: the start of the gateway.
     fn since(&self, agent: &str, state: &'static str, begin: Millis) -> Millis {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.get_mut(agent) {
@@ -83,7 +82,7 @@ impl Standings {
                 *since
             }
             None => {
-                // It was ready before anyone looked.
+                // Assume that the agent was ready since the start of the gateway.
                 let since = if state == "ready" { begin } else { crate::clock::now() };
                 known.insert(agent.to_owned(), (state, since));
                 since
@@ -92,7 +91,7 @@ impl Standings {
     }
 }
 
-/// The agents: as configured, with the state of their endpoints and what is under way at each.
+/// The configured agents, with the state of their endpoints and their current load.
 pub(super) fn agents(state: &AdminState) -> Vec<Agent> {
     let levels = state.admin.engine.levels();
     let number = |of: &[(Arc<str>, usize)], name: &str| {
@@ -130,14 +129,14 @@ pub(super) fn agents(state: &AdminState) -> Vec<Agent> {
     shown.collect()
 }
 
-/// Why the latest failed run of an agent failed.
+/// The failure of the agent's latest failed run.
 fn last_fault(state: &AdminState, agent: &str) -> Option<LastFault> {
     let fault = state.admin.observer.load().metrics().last_fault(agent)?;
     let message = fault.message.map(|message| crate::secrets::mask(&message).into_owned());
     Some(LastFault { at: fault.at, code: fault.code, message })
 }
 
-/// The ends of runs in the last 15 minutes.
+/// Statistics of the runs that ended in the last 15 minutes.
 fn lately(state: &AdminState, of: &SeriesFilter) -> RecentStats {
     state.history.lock().unwrap_or_else(PoisonError::into_inner).lately(of)
 }
@@ -165,7 +164,7 @@ fn host_of(url: &str) -> &str {
     rest.split(['/', '?', '#']).next().unwrap_or(rest)
 }
 
-/// The routes, each with its URL.
+/// The routes, each with its URL and snippets.
 pub(super) fn routes(state: &AdminState) -> Vec<Route> {
     let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
     let configured = state.admin.reload.routes();

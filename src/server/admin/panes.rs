@@ -1,8 +1,8 @@
-//! A run in one protocol: a pane encodes it as a client of its protocol would get it, step by step.
+//! A pane: encodes a run in one protocol step by step, as a client of the protocol would receive it.
 //!
-//! An exchange is opened with the sample request of its protocol, which is decoded and not sent anywhere; the run's own
-//! steps are what it encodes. What a step added to the output is the frames of that event. Not here: several protocols at
-//! once, and where steps come from ([`super::prism`]).
+//! A pane opens an exchange with the sample request of the protocol. The request is decoded but never sent: the
+//! exchange encodes the steps of the run. The bytes that a step adds to the output are the frames of its event. Not
+//! here: several protocols at once, and the source of the steps ([`super::prism`]).
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::clock;
 /// Maximum lookups of an exchange before it runs the agent.
 const MAX_LOOKUPS: usize = 8;
 
-/// The mount of a protocol: of a route, or for the console alone.
+/// The mount of a protocol: of a route, or for the console only.
 #[derive(Clone)]
 pub(super) enum Encoding {
     Route(Arc<ServedRoute>),
-    /// The protocol's name, and its endpoints.
+    /// The protocol's name and its mount.
     Own(&'static str, Arc<Mounted>),
 }
 
@@ -50,26 +50,26 @@ pub(super) struct Pane {
     encoding: Encoding,
     exchange: Box<dyn Exchange>,
     out: Out,
-    /// False: the protocol shows a whole answer after each turn.
+    /// False: the protocol has a whole response after each turn.
     streams: bool,
-    /// True: the response is complete. The next turn opens another one, as its client would.
+    /// True: the response is complete. The next turn opens another response, like a client's next request.
     closed: bool,
     /// Whether the response has begun.
     begun: bool,
-    /// The number of times it was opened.
+    /// How often the exchange was reopened.
     opened: u128,
-    /// True: what people and agents say is replaced. Only for the Agent API.
+    /// True: texts are masked. Only for the Agent API.
     masked: bool,
 }
 
-/// The output of a pane, or the lookup it needs first.
+/// The output of a pane, or a lookup that the pane needs first.
 pub(super) enum PaneOutput {
     Frames(String),
     Asks(Call),
 }
 
 impl Pane {
-    /// A pane for a protocol. `None`: the protocol has no sample request, or its sample begins no run.
+    /// Opens a pane. `None`: the protocol has no sample request, or its sample starts no run.
     pub(super) fn open(encoding: Encoding, run: RunView<'_>) -> Option<Self> {
         let (exchange, streams) = open_exchange(encoding.mounted(), run, run.run().id)?;
         Some(Self {
@@ -84,7 +84,7 @@ impl Pane {
         })
     }
 
-    /// A pane that shows the events and hides texts.
+    /// Masks texts.
     pub(super) fn masked(self) -> Self {
         Self { masked: true, ..self }
     }
@@ -94,7 +94,7 @@ impl Pane {
         self.encoding.protocol()
     }
 
-    /// The frames of one event.
+    /// Encodes one event.
     pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> String {
         if self.closed {
             self.reopen(view);
@@ -110,7 +110,7 @@ impl Pane {
         if self.masked { mask::frames(&frames, step.message().map(|(_, message)| &message.kind)) } else { frames }
     }
 
-    /// The output when a run waits between two turns, or has ended: a whole answer, if the protocol does not stream.
+    /// The output when a run waits between two turns, or has ended: a whole response if the protocol does not stream.
     pub(super) fn pause(&mut self, view: RunView<'_>) -> PaneOutput {
         if self.closed {
             return PaneOutput::Frames(String::new());
@@ -148,7 +148,7 @@ impl Pane {
 
     fn reopen(&mut self, view: RunView<'_>) {
         self.opened += 1;
-        // The same each time the run is shown.
+        // Derived from the run's id, so that the frames are the same each time.
         let id = RunId(Uuid::from_u128(view.run().id.0.as_u128().wrapping_add(self.opened)));
         if let Some((exchange, streams)) = open_exchange(self.encoding.mounted(), view, id) {
             (self.exchange, self.streams, self.closed, self.begun) = (exchange, streams, false, false);
@@ -161,24 +161,24 @@ impl Pane {
     }
 }
 
-/// The first message of the run's client.
+/// The first text of the run's client, or the preview of the run if there is none.
 pub(super) fn first_input(view: RunView<'_>) -> String {
     let first = view.run().turns.first();
     let message = first.and_then(|turn| turn.input.iter().rev().find(|message| !message.text().is_empty()));
     message.map_or_else(|| view.run().preview(), Message::text)
 }
 
-/// An exchange that has decoded the sample request of its protocol, in the run's session and with the ids that its client
-/// chose, and whether its answer is a stream. `id`: that of the request.
+/// Opens an exchange with the sample request of its protocol, in the run's session and with the ids that its client
+/// chose. Returns true if the response is a stream. `id`: the id of the request.
 fn open_exchange(mounted: &Mounted, view: RunView<'_>, id: RunId) -> Option<(Box<dyn Exchange>, bool)> {
     let (run, text) = (view.run(), first_input(view));
     let thread = SampleThread { session: &run.session_id, previous: view.info.previous, said: &[] };
     let input = SampleInput { agent: &run.agent, text: &text, id, began: Some(run), thread: Some(thread) };
-    // What the client sent over another protocol may be what a client of this one may not send.
+    // The client's ids may be invalid in this protocol: then the sample has ids of its own.
     decoded(mounted, &input).or_else(|| decoded(mounted, &SampleInput { began: None, ..input }))
 }
 
-/// An exchange that has decoded a sample request.
+/// Opens an exchange and decodes a sample request. `None` if it is invalid or starts no run.
 fn decoded(mounted: &Mounted, input: &SampleInput<'_>) -> Option<(Box<dyn Exchange>, bool)> {
     let id = input.id;
     let sample = mounted.sample.as_ref()?(input);
@@ -203,7 +203,7 @@ fn decoded(mounted: &Mounted, input: &SampleInput<'_>) -> Option<(Box<dyn Exchan
 
     let mut call = decoded.ok()?;
     for _ in 0..MAX_LOOKUPS {
-        // What an exchange looks up before it runs the agent is not there: the request is that of a new client.
+        // Lookups before the run find nothing, as for a new client.
         call = match &call {
             Call::Run(call) => return Some((exchange, call.delivery == Delivery::Stream)),
             Call::Document(DocumentCall::Get { .. } | DocumentCall::List { .. }) => {

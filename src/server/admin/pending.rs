@@ -1,4 +1,4 @@
-//! Open items of all sessions, and decisions about them, which are those of the run's own owner.
+//! Open items of all sessions, and decisions about them. The engine treats a decision like one of the run's owner.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,9 +14,9 @@ use super::views::{Item, Page, PendingItem};
 use super::{AdminState, mask};
 use crate::engine::{Answer as EngineAnswer, OpenItem, OpenItems, RunHandle, Scope};
 
-/// The most items in one answer.
+/// Maximum number of items in one response.
 const MAX_ITEMS: usize = 200;
-/// Decisions that are remembered.
+/// Maximum number of remembered decisions.
 const MAX_DECIDERS: usize = 1000;
 
 /// The decisions about a run's items.
@@ -43,7 +43,7 @@ pub(super) struct DecisionEntry {
     payload: Option<Box<serde_json::value::RawValue>>,
 }
 
-/// The recent decisions here with their authors, for people who decide too late.
+/// The recent decisions at this listener with their authors, for messages to people who decide too late.
 #[derive(Default)]
 pub(super) struct Deciders(Mutex<VecDeque<Decider>>);
 
@@ -59,8 +59,8 @@ impl Deciders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes who decides items, before it is done: the second one learns it at once. Returns the items of which no one
-    /// else is noted.
+    /// Records the author of decisions, before they are executed, so that a second person is refused with the author's
+    /// name. Returns the items that had no record.
     fn note(&self, run: RunId, items: &[(String, Decision)], who: &str) -> Vec<String> {
         let mut known = self.lock();
         let mut noted = Vec::new();
@@ -77,7 +77,7 @@ impl Deciders {
         noted
     }
 
-    /// The decision had no effect: the items can be decided again.
+    /// Removes records after a failed decision: the items can be decided again.
     fn forget(&self, run: RunId, items: &[String]) {
         self.lock().retain(|decider| decider.run != run || !items.contains(&decider.item));
     }
@@ -88,7 +88,7 @@ impl Deciders {
         known.iter().rev().find(|one| one.run == run && one.item == item).map(|one| one.who.clone())
     }
 
-    /// By whom an item was decided, in words.
+    /// The decision about an item and its author in words, such as "rejected by ada".
     fn by(&self, run: RunId, item: &str) -> Option<String> {
         let known = self.lock();
         let decider = known.iter().rev().find(|decider| decider.run == run && decider.item == item)?;
@@ -106,10 +106,10 @@ const fn past(decision: Decision) -> &'static str {
     }
 }
 
-/// A page of open items, the oldest first: `?limit` and `?cursor`, and `?run` for those of one run.
+/// A page of open items, the oldest first. Parameters: `limit`, `cursor`, and `run` for the items of one run.
 ///
 /// # Errors
-/// Those of the store, and parameters that are unknown.
+/// Unknown parameters, invalid values, and errors of the store.
 pub(super) async fn list(state: &AdminState, query: &str, texts: bool) -> Result<Page<PendingItem>, Fault> {
     let (mut limit, mut run, mut after) = (MAX_ITEMS, None, None);
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -128,7 +128,7 @@ pub(super) async fn list(state: &AdminState, query: &str, texts: bool) -> Result
                 let id = RunId::parse(&value).ok_or_else(|| Fault::invalid("run", "is not the id of a run"))?;
                 run = Some(id);
             }
-            other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
+            other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this path")),
         }
     }
 
@@ -143,13 +143,13 @@ pub(super) async fn list(state: &AdminState, query: &str, texts: bool) -> Result
 /// The open items of a run.
 ///
 /// # Errors
-/// Those of the store.
+/// The errors of the store.
 pub(super) async fn of_run(state: &AdminState, run: &RunHandle, texts: bool) -> Result<Vec<PendingItem>, Fault> {
     let open: Vec<OpenItems> = state.admin.engine.operator().open_of(run).await?.into_iter().collect();
     Ok(page(state, &open, MAX_ITEMS, None, texts).await?.data)
 }
 
-/// The position of an item among all items: the time of its question, its run, and its id.
+/// The sort key of an item: the time of its question, its run, and its id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ItemPosition(Millis, RunId, String);
 
@@ -213,7 +213,7 @@ fn view(state: &AdminState, session: &OpenItems, open: &OpenItem, protocol: &str
             reason: item.reason.clone().filter(|_| texts),
         },
         decisions: decisions(item),
-        // Descriptions and names of fields are what the agent says.
+        // A schema has texts of the agent: descriptions and names of fields.
         schema: schema.filter(|_| texts).cloned(),
         agent: session.agent.clone(),
         session: session.session.clone(),
@@ -226,7 +226,8 @@ fn view(state: &AdminState, session: &OpenItems, open: &OpenItem, protocol: &str
     }
 }
 
-/// The decisions that the console shows. Everyone can say no: a question that takes no rejection is withdrawn by one.
+/// The decisions that the console shows: all except `cancel`, and always `reject`, which withdraws an item that does
+/// not allow it.
 fn decisions(item: &Pending) -> Vec<Decision> {
     let mut shown: Vec<Decision> =
         item.decisions.iter().copied().filter(|decision| *decision != Decision::Cancel).collect();
@@ -236,8 +237,8 @@ fn decisions(item: &Pending) -> Vec<Decision> {
     shown
 }
 
-/// The way in which a client of the run's protocol learns of another one's decision. `None`: its agent no longer has a
-/// route of the protocol.
+/// The way in which a client of the run's protocol learns of a decision by someone else, for the console. `None`: the
+/// agent no longer has a route of the protocol.
 fn learns(state: &AdminState, agent: &str, protocol: &str) -> Option<&'static str> {
     let routes = state.admin.control.routes_of(agent);
     let route = routes.iter().find(|route| route.scope.protocol == protocol)?;
@@ -249,10 +250,11 @@ fn learns(state: &AdminState, agent: &str, protocol: &str) -> Option<&'static st
     })
 }
 
-/// Decides items of a run. Returns the run that continues, and what was decided, for the audit log.
+/// Decides items of a run. Returns the run that continues, and the decisions in words for the audit log.
 ///
 /// # Errors
-/// What cannot be read or is not offered (with the field), what was decided already or has expired.
+/// Malformed decisions, decisions that the item does not allow (both with the field), and items that are no longer
+/// open.
 pub(super) async fn decide(
     state: &Arc<AdminState>,
     id: RunId,
@@ -265,7 +267,7 @@ pub(super) async fn decide(
     })?;
     let items = decisions.items;
     if items.is_empty() {
-        return Err(Fault::invalid("items", "names no item"));
+        return Err(Fault::invalid("items", "must name at least one item"));
     }
 
     let operator = state.admin.engine.operator();
@@ -297,23 +299,23 @@ pub(super) async fn decide(
             return Err(closed.filter(|_| is_late).map_or(fault, |(item, _)| too_late(state, &run, item)));
         }
     };
-    // The record of an earlier attempt, which the agent did not accept, is obsolete.
+    // Replace the record of an earlier attempt that the agent did not accept.
     let items: Vec<String> = wanted.iter().map(|(item, _)| item.clone()).collect();
     state.deciders.forget(id, &items);
     state.deciders.note(id, &wanted, who);
     Ok((continued, decided.join(", ")))
 }
 
-/// The item is not open: names the caller who decided it, if known.
+/// The fault for an item that is not open. Its message names the author of the decision, if known.
 fn too_late(state: &AdminState, run: &RunHandle, item: &str) -> Fault {
     let (id, answered_by) = run.view(|view| {
         let turns = &view.run().turns;
         (view.run().id, turns.iter().rev().find_map(|turn| turn.answered_by))
     });
     let message = match (state.deciders.by(id, item), answered_by) {
-        (Some(by), _) => format!("'{item}' was {by} already"),
-        (None, Some(run)) => format!("'{item}' was answered already, by run '{run}' of its client"),
-        (None, None) => format!("'{item}' is not open: it was answered or withdrawn meanwhile"),
+        (Some(by), _) => format!("'{item}' was already {by}"),
+        (None, Some(run)) => format!("'{item}' was already answered by run '{run}' of its client"),
+        (None, None) => format!("'{item}' is no longer open: it was answered or withdrawn"),
     };
     Fault::new(FaultKind::Conflict, message).with_code(NOT_TAKEN)
 }
@@ -332,16 +334,17 @@ fn answer(decided: DecisionEntry) -> Result<Answer, Fault> {
     Ok(Answer::new(id, AnswerBody::Decided { decision, arguments, text, payload }))
 }
 
-/// The scope of a route of the run's agent: of the protocol that the run was started over, if it still has one.
+/// The scope of a route of the run's agent, with the run's protocol if possible.
 ///
 /// # Errors
-/// If no route has the agent any more.
+/// If no route has the agent.
 pub(super) fn scope_of(state: &AdminState, run: &RunHandle) -> Result<Scope, Fault> {
     let (agent, protocol) = run.view(|view| (view.run().agent.clone(), view.info.protocol.clone()));
     let routes = state.admin.control.routes_of(&agent);
     let route = routes.iter().find(|route| route.scope.protocol == protocol).or(routes.first());
-    let route =
-        route.ok_or_else(|| Fault::new(FaultKind::Conflict, format!("no route has agent '{agent}' any more")))?;
+    let route = route.ok_or_else(|| {
+        Fault::new(FaultKind::Conflict, format!("no route has agent '{agent}': mount the agent again"))
+    })?;
     let owner = run.view(|view| Owner::from_key(&view.info.owner));
     Ok(Scope { caller: state.admin.callers.acting_for(&owner), ..route.scope.clone() })
 }

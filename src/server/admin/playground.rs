@@ -1,8 +1,8 @@
-//! The console's playground: any request of a client to any route, sent by a person with the role to act.
+//! The console's playground: people with the role `act` send any request to any route.
 //!
-//! The route's own handler answers it, in the route's protocol and within its limits. Its runs belong to an owner that
-//! no client can be. The console's own parts are removed from the request: the bearer, and the origin of the page. Not
-//! here: samples of such requests ([`super::samples`]).
+//! The route's own handler answers the request, in the route's protocol and within its limits. Its runs belong to an
+//! owner that no client can have. The bearer, the origin of the page and other headers of the console are removed from
+//! the request. Not here: sample requests ([`super::samples`]).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use super::guard::{OperatorIdentity, is_valid};
 use super::{AdminState, api};
 use crate::observe::{Action, AuditEntry, RequestLog};
 
-/// Interval of the check whether a person may still read a stream.
+/// Interval of the check of a reader's credentials during a stream.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Names the run that a response streams.
+/// The response header with the id of the streamed run.
 const RUN: HeaderName = HeaderName::from_static("x-interlingua-run");
 
-/// Begins the log of a request to a route, as for those of clients.
+/// Starts the log of a request to a route, as for requests of clients. `None`: the request is not in the playground.
 pub(super) fn begin_log(
     state: &AdminState,
     request: &actix_http::Request,
@@ -48,7 +48,7 @@ fn gateway(state: &AdminState) -> &Arc<Gateway> {
 /// Answers a request to a route.
 ///
 /// # Errors
-/// If its body cannot be taken.
+/// If actix-web cannot extract the payload.
 pub(super) async fn serve(
     state: &Arc<AdminState>,
     mut request: ServiceRequest,
@@ -75,7 +75,7 @@ pub(super) async fn serve(
     Ok(ServiceResponse::new(request, protected(response)))
 }
 
-/// Ends a stream with the rights of its reader. What has a length is on its way already.
+/// Ends a stream when its reader loses the rights. A response of known length is returned unchanged.
 fn while_valid(state: Arc<AdminState>, who: OperatorIdentity, response: HttpResponse) -> HttpResponse {
     if !matches!(response.body().size(), BodySize::Stream) {
         return response;
@@ -99,7 +99,8 @@ fn note(state: &AdminState, peer: Option<SocketAddr>, who: &OperatorIdentity, pa
     audit(state, peer, &who.name, AuditEntry::new(Action::AdminCall).target(path).detail("playground"));
 }
 
-/// Makes the request what a client of the route would have sent to the listener of clients.
+/// Changes a request to what a client of the route would send to the listener for clients: without the prefix of the
+/// playground and the headers of the console, and with the host of that listener.
 fn become_clients(head: &mut RequestHead, host: &str) {
     let own = head.uri.path_and_query().map_or("", |target| target.as_str());
     let target = own.strip_prefix(api::PLAYGROUND).unwrap_or(own);
@@ -122,7 +123,7 @@ fn host_of(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, host)| host)
 }
 
-/// No page but the console's own reads it.
+/// Adds the security headers and removes CORS headers: only the console's own page may read the response.
 fn protected(mut response: HttpResponse) -> HttpResponse {
     let headers = response.headers_mut();
     let of_cors = |name: &HeaderName| name.as_str().starts_with("access-control-");

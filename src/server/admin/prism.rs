@@ -1,8 +1,8 @@
-//! A run in several protocols at once, event by event: the content of a page's stream and of an exported file.
+//! Encodes a run in several protocols at once, event by event, for a page's stream and for an exported file.
 //!
-//! Between two turns, clients of some protocols get an end, and clients of others their whole answer. A waiting run is
-//! shown in its current state; for a continued run, its earlier states are reconstructed. Not here: one protocol
-//! ([`super::panes`]), and sending of frames ([`super::streams`]).
+//! In the pause between two turns, some protocols end the stream, and others send a whole response. The pause of a
+//! waiting run uses its current state; for earlier pauses of a continued run, the state at that time is reconstructed.
+//! Not here: one protocol ([`super::panes`]), and sending ([`super::streams`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use super::panes::{Encoding, Pane, PaneOutput};
 use super::{AdminState, pending};
 use crate::engine::{Answer, RunHandle};
 
-/// The protocol that the page reads.
+/// The protocol that the console reads.
 pub(super) const AGENT_API: &str = "agent-api";
-/// Maximum lookups of a pane for one answer.
+/// Maximum lookups of a pane for one response.
 const MAX_LOOKUPS: usize = 4;
 
 /// Frames by protocol.
@@ -38,7 +38,7 @@ pub(super) struct Head {
     pub(super) number: u64,
     at: Millis,
     kind: &'static str,
-    /// True if it begins a turn after another one, before which the run was paused.
+    /// True if the event starts a turn after the first: the run paused before it.
     pub(super) begins_turn: bool,
 }
 
@@ -48,7 +48,7 @@ impl Head {
         Self { number: step.sequence, at: step.at, kind: kind(step.event), begins_turn }
     }
 
-    /// The event as JSON up to its frames, an object that the caller writes and closes with `}}`.
+    /// The event as JSON up to and including the opening brace of its frames. The caller writes the frames and `}}`.
     pub(super) fn open_json(&self) -> String {
         format!("{{\"event\":{},\"at\":{},\"kind\":\"{}\",\"frames\":{{", self.number, self.at, self.kind)
     }
@@ -60,18 +60,18 @@ impl EncodedEvent {
     }
 }
 
-/// The panes of a run, and how far they are.
+/// The panes of a run, and their position.
 pub(super) struct Prism {
     panes: Vec<Pane>,
-    /// The step before which they wrote last what belongs to a pause.
+    /// The number of steps at the last pause that was written. `None`: none so far.
     paused_at: Option<u64>,
     next: u64,
 }
 
 impl Prism {
-    /// The panes for these protocols, in their order: the first route of the agent for each. A protocol that is named twice
-    /// has one pane. The page itself reads the Agent API, whether a route has it or not. Without `texts` it is the only one,
-    /// and has no texts.
+    /// Opens panes for these protocols, in this order, without duplicates. Each pane uses the agent's first route of
+    /// its protocol. The Agent API needs no route, because the console reads it. Without `texts`, only the Agent API
+    /// has a pane, and its texts are masked.
     pub(super) fn open(state: &AdminState, run: &RunHandle, protocols: &[String], texts: bool) -> Self {
         let agent = run.view(|view| view.run().agent.clone());
         let routes = state.admin.control.routes_of(&agent);
@@ -97,7 +97,7 @@ impl Prism {
         Self { panes: self.panes.into_iter().map(Pane::masked).collect(), ..self }
     }
 
-    /// The next event. `None`: a turn begins, and before it [`Self::pause`] has to be called.
+    /// Encodes the next event. `None`: the event starts a turn, and [`Self::pause`] has to be called first.
     pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> Option<EncodedEvent> {
         self.next = step.sequence;
         if Head::from_step(step).begins_turn && self.is_to_pause() {
@@ -110,40 +110,38 @@ impl Prism {
         Some(shown)
     }
 
-    /// True if nothing was written yet for a pause after the steps so far.
+    /// True if the frames of a pause at the current position were not written yet.
     pub(super) fn is_to_pause(&self) -> bool {
         self.paused_at != Some(self.next)
     }
 
-    /// The number of panes.
     pub(super) const fn len(&self) -> usize {
         self.panes.len()
     }
 
-    /// The protocol of a pane.
     pub(super) fn protocol(&self, pane: usize) -> &'static str {
         self.panes[pane].protocol()
     }
 
-    /// The frames of an event in one pane. Every pane has to be asked for every event, in order, and then
-    /// [`Self::advance`] called.
+    /// Encodes an event in one pane. Callers encode every event in every pane, in order, and call [`Self::advance`]
+    /// after each event.
     pub(super) fn frames_of(&mut self, pane: usize, view: RunView<'_>, step: Step<'_>) -> String {
         self.panes[pane].step(view, step)
     }
 
-    /// All panes have written their frames of an event.
+    /// Moves past an event that all panes have encoded.
     pub(super) const fn advance(&mut self, number: u64) {
         self.next = number + 1;
     }
 
-    /// Begins what protocols write once a run waits, or has ended. It belongs to the latest event. Every pane has to be
-    /// asked for its part by [`Self::paused`].
+    /// Starts the frames of a pause: the run waits, or has ended. They belong to the latest event. Callers call
+    /// [`Self::paused`] for every pane.
     pub(super) fn pause(&mut self, run: &RunHandle) -> PausedRun {
         self.paused_at = Some(self.next);
         PausedRun(run.view_safe(|view| RunDisplay::new(view, self.next)))
     }
 
-    /// The part of a pane in a pause. Empty for a protocol that writes nothing.
+    /// The frames of one pane in a pause. Empty if its protocol has none.
     pub(super) async fn paused(
         &mut self,
         pane: usize,
@@ -159,10 +157,10 @@ impl Prism {
     }
 }
 
-/// The state of a run at its pause.
+/// The state of a run at a pause. `None`: the current state.
 pub(super) struct PausedRun(Option<RunDisplay>);
 
-/// The state of a run before its next turn.
+/// An earlier state of a run: at a pause, before its next turn.
 struct RunDisplay {
     record: Record,
     info: RunInfo,
@@ -190,7 +188,7 @@ impl RunDisplay {
     }
 }
 
-/// Answers what a pane asks until it has written its frames.
+/// Answers the lookups of a pane until it returns its frames. Empty after too many lookups.
 async fn answer_pane(
     state: &Arc<AdminState>,
     run: &RunHandle,
@@ -216,10 +214,10 @@ async fn answer_pane(
     String::new()
 }
 
-/// The state of the run's session at that time, without later messages.
+/// The run's session at the time of a pause, without later messages. `None` for `then`: at the current time.
 ///
 /// # Errors
-/// If it is gone, or the store fails.
+/// If the session is gone, or the store fails.
 async fn session_then(
     state: &AdminState,
     run: &RunHandle,
@@ -236,7 +234,7 @@ async fn session_then(
     let is_of_run = |item: &SessionItem| item.run == Some(run.id());
     let last = match then {
         None => view.items.iter().rposition(is_of_run),
-        // Its later turns are in the session, too.
+        // The session also has later turns of the run: find the last item of the state.
         Some(then) => {
             let said: HashSet<String> = then.record.run().conversation().filter_map(|message| message.id).collect();
             let is_said = |item: &SessionItem| item.message.id.as_ref().is_some_and(|id| said.contains(id));

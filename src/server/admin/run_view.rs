@@ -1,4 +1,5 @@
-//! One run as the console shows it: its turns, request, ids and open items. Its messages come by the stream of events.
+//! The detail of a run for the console: its turns, request, ids and open items. The page receives the messages with the
+//! stream of events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use super::{AdminState, advice, answered, mask, pending, samples};
 use crate::engine::{WantedRuns, summary_of};
 use crate::store::Query;
 
-/// The most runs of a session that are listed.
+/// Maximum number of listed runs of a session.
 const MAX_SIBLINGS: usize = 20;
 
-/// A run with everything but its messages.
+/// A run without its messages.
 ///
 /// # Errors
 /// If there is no such run, or the store fails.
@@ -54,7 +55,7 @@ pub(super) async fn detail(state: &Arc<AdminState>, texts: bool, id: RunId) -> R
     })
 }
 
-/// The protocols in which the run can be shown: those of its agent's routes.
+/// The protocols of the agent's routes that can show the run.
 fn protocols(state: &AdminState, run: RunView<'_>) -> Vec<&'static str> {
     let mut found: Vec<&'static str> = Vec::new();
     for route in state.admin.control.routes_of(&run.run().agent) {
@@ -65,7 +66,7 @@ fn protocols(state: &AdminState, run: RunView<'_>) -> Vec<&'static str> {
     found
 }
 
-/// The request of the run's client as a shell command, for each protocol.
+/// Shell commands that send the first input of the run to its agent, by protocol.
 fn curls(state: &AdminState, view: RunView<'_>) -> BTreeMap<&'static str, String> {
     let (agent, text) = (view.run().agent.as_str(), first_input(view));
     let mut found = BTreeMap::new();
@@ -79,7 +80,7 @@ fn curls(state: &AdminState, view: RunView<'_>) -> BTreeMap<&'static str, String
     found
 }
 
-/// The forms of the run's id.
+/// The id of the run, and its form in each protocol that has a form of its own.
 fn ids(state: &AdminState, agent: &str, id: RunId) -> BTreeMap<&'static str, String> {
     let mut ids = BTreeMap::from([("id", id.to_string())]);
     for route in state.admin.control.routes_of(agent) {
@@ -106,7 +107,7 @@ fn turns(view: RunView<'_>, texts: bool) -> Vec<Turn> {
     shown.collect()
 }
 
-/// The error of a turn. Its message and details are texts: an agent's answer may repeat what a client said.
+/// The error of a turn. Its message and details are texts: an agent's error may repeat the input of a client.
 fn failure(error: &RunError, cause: Option<&FailureCause>, texts: bool) -> TurnError {
     let cause = cause.cloned().unwrap_or_default();
     TurnError {
@@ -119,7 +120,7 @@ fn failure(error: &RunError, cause: Option<&FailureCause>, texts: bool) -> TurnE
     }
 }
 
-/// When the agent's first event of each turn came.
+/// The time of the agent's first event in each turn. `None`: the turn has none so far.
 fn first_events(view: RunView<'_>) -> Vec<Option<Millis>> {
     let mut found = Vec::new();
     for step in view.record.steps(0) {

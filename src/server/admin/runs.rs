@@ -1,4 +1,4 @@
-//! Lists of runs by the parameters of a query.
+//! Lists runs, filtered by the parameters of a query.
 
 use interlingua_core::call::{Cursor, Filter, Order, RunState};
 use interlingua_core::{End, Fault, RunId};
@@ -8,13 +8,13 @@ use super::views::{Page, Summary};
 use crate::engine::WantedRuns;
 use crate::store::Query;
 
-/// The most runs in one answer, and how many there are if the query does not say.
+/// Maximum and default number of runs in one response.
 const MAX_RUNS: usize = 200;
 
 /// A page of summaries: `{"data", "total", "next"}`.
 ///
 /// # Errors
-/// Unknown parameters, values that cannot be read, and those of the store.
+/// Unknown parameters, invalid values, and errors of the store.
 pub(super) async fn list(state: &AdminState, query: &str, texts: bool) -> Result<Page<Summary>, Fault> {
     let wanted = parse(query, texts)?;
     let found = state.admin.engine.operator().list(wanted).await?;
@@ -37,7 +37,7 @@ fn parse(query: &str, texts: bool) -> Result<WantedRuns, Fault> {
             "session" => filter.session = Some(value),
             "owner" => wanted.query.owner = Some(value),
             "since" => filter.changed_since = Some(number("since", &value)?),
-            // Without the right to read texts, a person must not learn them by a search.
+            // A search would reveal texts to a person without the right to read them.
             "text" if texts => wanted.query.text = Some(id_in(&value).map_or(value, |id| id.to_string())),
             "text" => return Err(Fault::invalid("text", "your role may not search in texts")),
             "cursor" => filter.cursor = Some(parse_cursor(&value)?),
@@ -48,16 +48,16 @@ fn parse(query: &str, texts: bool) -> Result<WantedRuns, Fault> {
                 }
                 filter.limit = limit;
             }
-            other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this")),
+            other => return Err(Fault::invalid(other.to_owned(), "is not a parameter of this path")),
         }
     }
     wanted.query = Query { filter, ..wanted.query };
     Ok(wanted)
 }
 
-/// The run id in an id of any protocol, such as `chatcmpl-` and 32 digits. `None`: the text has none.
+/// Finds the run id in an id of any protocol, such as `chatcmpl-` and 32 hexadecimal digits.
 fn id_in(text: &str) -> Option<RunId> {
-    /// Longer texts are no ids, in bytes.
+    /// Longer texts are not ids, in bytes.
     const MAX_ID: usize = 128;
     if text.len() > MAX_ID || !text.is_ascii() {
         return None;
@@ -84,7 +84,7 @@ fn parse_state(value: &str) -> Result<RunState, Fault> {
     state.ok_or_else(|| Fault::invalid("state", format!("must be {states}")))
 }
 
-/// A cursor is the time and the id of the last run of a page.
+/// Parses a cursor: the time and the id of the last run of a page.
 fn parse_cursor(value: &str) -> Result<Cursor, Fault> {
     let parsed =
         value.split_once('_').and_then(|(at, id)| Some(Cursor { at: at.parse().ok()?, id: RunId::parse(id)? }));

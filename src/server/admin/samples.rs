@@ -1,6 +1,6 @@
-//! Requests as clients send them, made by the sample of a route: for the playground, and to be copied.
+//! Sample requests of routes, as clients would send them: for the playground, and as snippets.
 //!
-//! Not here: sending them ([`super::playground`]), and how they are written in a language ([`super::snippets`]).
+//! Not here: sending the requests ([`super::playground`]), and the languages of snippets ([`super::snippets`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::views::{Sample, Snippets};
 use crate::clock;
 use crate::engine::RunHandle;
 
-/// The most runs of a conversation that are sent again.
+/// Maximum number of runs of a conversation that a request repeats.
 const MAX_RUNS: usize = 100;
 
 /// The text and the target of a sample.
@@ -36,11 +36,11 @@ pub(super) struct SampleParams {
     runs: Vec<String>,
 }
 
-/// A request to a route, whose path is that of the route and the endpoint, with its snippets. The snippets begin a
-/// conversation of their own: no client may continue one of the console.
+/// Builds a request to a route, and its snippets. The snippets start a new conversation, because clients cannot
+/// continue a conversation of the console.
 ///
 /// # Errors
-/// Unreadable parameters, and routes, agents and runs that do not exist.
+/// Malformed parameters; routes, agents and runs that do not exist; protocols without a sample request.
 pub(super) async fn make(state: &AdminState, who: &OperatorIdentity, body: &[u8]) -> Result<Sample, Fault> {
     let wanted: SampleParams = serde_json::from_slice(body).map_err(|error| {
         let message = format!("write {{\"route\", \"protocol\", \"agent\", \"text\", \"runs\"}}: {error}");
@@ -48,11 +48,14 @@ pub(super) async fn make(state: &AdminState, who: &OperatorIdentity, body: &[u8]
     })?;
     let routes = state.admin.control.routes_of(&wanted.agent);
     let is_it = |route: &&Arc<ServedRoute>| route.path == wanted.route && route.scope.protocol == wanted.protocol;
-    let route = routes.iter().find(is_it).ok_or_else(|| Fault::invalid("route", "has no such protocol or agent"))?;
+    let route = routes
+        .iter()
+        .find(is_it)
+        .ok_or_else(|| Fault::invalid("route", "does not exist with this protocol and agent"))?;
 
     let owner = state.admin.callers.in_console(&who.name).owner.clone();
     let mut runs = conversation(state, &owner, &wanted.runs).await?;
-    // A route may keep its sessions apart from those of others: it cannot continue theirs.
+    // A route with sessions of its own cannot continue sessions of other routes.
     let here = match &route.partition {
         Some(path) => owner.clone().on_route(path),
         None => owner.clone(),
@@ -84,14 +87,14 @@ pub(super) async fn make(state: &AdminState, who: &OperatorIdentity, body: &[u8]
     })
 }
 
-/// A client's first request to a route. `None`: its protocol has no sample request.
+/// The snippets of a first request to a route. `None`: the route has no agent, or its protocol no sample request.
 pub(super) fn of_route(state: &AdminState, route: &ServedRoute) -> Option<Snippets> {
     let agent = route.scope.agents.first()?;
     let input = SampleInput { agent: &agent.name, text: "hello", id: clock::new_id(), began: None, thread: None };
     snippets(state, route, &input)
 }
 
-/// A shell command that sends a text to an agent over a route. `None`: the protocol has no sample request.
+/// The shell command that sends a text to an agent over a route. `None`: the protocol has no sample request.
 pub(super) fn curl(state: &AdminState, route: &ServedRoute, agent: &str, text: &str) -> Option<String> {
     let input = SampleInput { agent, text, id: clock::new_id(), began: None, thread: None };
     Some(snippets::curl(&target(state, route), &sample(route, &input)?))
@@ -115,15 +118,15 @@ fn target(state: &AdminState, route: &ServedRoute) -> SnippetTarget {
     SnippetTarget { url: format!("{base}{}", route.path), protocol: route.scope.protocol, auth: route.auth }
 }
 
-/// The runs of a conversation in the console.
+/// The runs of a conversation in the console, at most the last [`MAX_RUNS`].
 ///
 /// # Errors
-/// If one of them is not one of this person's, or is gone.
+/// If one of them does not exist, or belongs to another person.
 async fn conversation(state: &AdminState, owner: &Owner, ids: &[String]) -> Result<Vec<RunHandle>, Fault> {
     let operator = state.admin.engine.operator();
     let mut runs = Vec::new();
     for id in &ids[ids.len().saturating_sub(MAX_RUNS)..] {
-        let id = RunId::parse(id).ok_or_else(|| Fault::invalid("runs", "has what is no id of a run"))?;
+        let id = RunId::parse(id).ok_or_else(|| Fault::invalid("runs", "has an invalid run id"))?;
         let run = operator.find(id).await?;
         if run.view(|view| Owner::base_of(&view.info.owner) != owner.base_key()) {
             return Err(Fault::not_found("a run of this conversation"));
@@ -133,7 +136,7 @@ async fn conversation(state: &AdminState, owner: &Owner, ids: &[String]) -> Resu
     Ok(runs)
 }
 
-/// The messages of a run: in each turn the user's texts, and those of the agent.
+/// The messages of a run: for each turn the user's last text, and the agent's texts.
 fn messages_of(view: RunView<'_>) -> Vec<(Role, String)> {
     let run = view.run();
     let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! Recent counts for the console: sampled once a second while the admin listener runs.
+//! Recent counts for the charts of the console, sampled once per second while the admin listener runs.
 //!
 //! Not here: their storage (`crate::metrics`).
 
@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::AdminState;
 use crate::metrics::{EndedBy, MetricsSample, MetricsWindow, Series, SeriesFilter, Window, resident_memory};
 
-/// A window of the history, with what is under way now.
+/// The series of a window, and the current and ended runs by agent and protocol.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema), ts(rename = "Metrics"))]
 pub(super) struct View {
@@ -22,14 +22,14 @@ pub(super) struct View {
     window: &'static str,
     /// The length of a step, in milliseconds.
     step_ms: u64,
-    /// When each step began, in milliseconds since 1970.
+    /// The start of each step, in milliseconds since 1970.
     times: Vec<u64>,
     series: Series,
     by_agent: Vec<Row>,
     by_protocol: Vec<Row>,
 }
 
-/// Runs of an agent, or over a protocol.
+/// The runs of an agent or of a protocol.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Row {
@@ -42,10 +42,11 @@ pub(super) struct Row {
     failed: u64,
 }
 
-/// The window that a query names; by default the shorter one. `agent` or `protocol` selects their runs.
+/// The series for a query: of the window `window`, by default the shorter one, and of all runs or those of an `agent`
+/// or `protocol`.
 ///
 /// # Errors
-/// Other parameters and values.
+/// Unknown parameters, invalid values, and both filters at once.
 pub(super) fn view(state: &AdminState, query: &str) -> Result<View, Fault> {
     let mut window = Window::Minutes;
     let mut of = SeriesFilter::All;
@@ -59,7 +60,7 @@ pub(super) fn view(state: &AdminState, query: &str) -> Result<View, Fault> {
             }
             "agent" => of = SeriesFilter::Agent(value.into_owned()),
             "protocol" => of = SeriesFilter::Protocol(value.into_owned()),
-            _ => return Err(Fault::invalid(name.into_owned(), "is not a parameter of this")),
+            _ => return Err(Fault::invalid(name.into_owned(), "is not a parameter of this path")),
         }
     }
 
@@ -81,7 +82,7 @@ pub(super) fn view(state: &AdminState, query: &str) -> Result<View, Fault> {
     })
 }
 
-/// One row for each name that has runs under way or ended, or is configured, in alphabetical order.
+/// A row for each name that is configured or has live or ended runs, in alphabetical order.
 fn rows(live: HashMap<String, usize>, ended: &EndedBy) -> Vec<Row> {
     let mut names: BTreeMap<String, usize> = live.into_iter().collect();
     for name in ended.keys() {
@@ -94,10 +95,10 @@ fn rows(live: HashMap<String, usize>, ended: &EndedBy) -> Vec<Row> {
     names.into_iter().map(row).collect()
 }
 
-/// Takes what was counted once a second. It never ends: the one who runs the listener stops it.
+/// Adds a sample to the history once per second. Never returns: the caller drops the future.
 pub(super) async fn sample(state: &AdminState) -> Infallible {
     let metrics = Arc::clone(state.admin.observer.load().metrics());
-    // Earlier counts belong to no step.
+    // Discard counts from before the first step.
     drop(metrics.take_recent());
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -1,4 +1,5 @@
-//! Sessions of the console: bearers, exchanged for a key, kept in memory and lost with the process.
+//! Sign-ins to the console: a key is exchanged for a bearer. Bearers are in memory, so that a restart ends all
+//! sign-ins.
 //!
 //! No cookies: browsers send those to every port of a host, and with forged requests. Not here: checking keys
 //! ([`super::sign_in`]).
@@ -18,35 +19,35 @@ use crate::clock;
 use crate::config::ConsoleRole;
 use crate::tls::ClientCertificate;
 
-/// The prefix of bearers, which differs from that of keys.
+/// The prefix of bearers. It differs from the prefix of keys.
 const PREFIX: &str = "il_console_";
-/// Maximum validity of a bearer.
+/// Maximum lifetime of a bearer.
 const MAX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
-/// Validity of an unused bearer.
+/// Maximum time between two uses of a bearer.
 const MAX_IDLE: Duration = Duration::from_secs(30 * 60);
-/// Sign-ins at most. Beyond that, the person with the most sign-ins loses the one that was used longest ago.
+/// Maximum number of sign-ins. Beyond it, the person with the most sign-ins loses their least recently used one.
 const MAX_SESSIONS: usize = 1000;
-/// Sign-ins of one person. Beyond that, the person's own that was used longest ago ends.
+/// Maximum number of sign-ins of one person. Beyond it, the person loses their least recently used one.
 const MAX_PER_PERSON: usize = 100;
 
 /// The credentials of a session.
 #[derive(Clone)]
 pub(super) enum Proof {
-    /// By the admin key with this SHA-256, or the key of this start.
+    /// The admin key or the start key, with this SHA-256.
     Operator([u8; 32]),
-    /// By this client certificate of the admin listener, which every request has to show too.
+    /// This client certificate of the admin listener. Every request must present it, too.
     Certificate(Arc<ClientCertificate>),
-    /// By the key of a caller that may use the console.
+    /// The key of this caller, which may use the console.
     Caller(Arc<Caller>),
 }
 
-/// Someone who is signed in.
+/// A sign-in.
 #[derive(Clone)]
 pub(super) struct SignedIn {
     /// The caller's name, or `operator`.
     pub(super) name: Arc<str>,
     pub(super) proof: Proof,
-    /// When the bearer ends at the latest.
+    /// The latest end of the bearer.
     pub(super) until: Millis,
     /// The SHA-256 of the bearer.
     bearer: [u8; 32],
@@ -64,7 +65,7 @@ impl Session {
     }
 }
 
-/// Everyone who is signed in, by the SHA-256 of their bearer.
+/// All sign-ins, by the SHA-256 of their bearer.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<HashMap<[u8; 32], Session>>);
 
@@ -73,7 +74,7 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Signs someone in. Returns the bearer, which is shown once. `None`: the system has no random numbers.
+    /// Signs a person in. Returns the bearer, which is not stored. `None`: the system has no random numbers.
     pub(super) fn begin(&self, name: &str, proof: Proof, now: Instant) -> Option<(String, SignedIn)> {
         let mut bytes = [0_u8; 32];
         SystemRandom::new().fill(&mut bytes).ok()?;
@@ -95,7 +96,7 @@ impl Sessions {
         Some((bearer, who))
     }
 
-    /// The owner of this bearer. `None`: the bearer is unknown or expired.
+    /// The sign-in of a bearer. `None`: the bearer is unknown or expired. Counts as a use.
     pub(super) fn find(&self, bearer: &str, now: Instant) -> Option<SignedIn> {
         let (mut sessions, hash) = (self.lock(), hash(bearer));
         let session = sessions.get_mut(&hash)?;
@@ -107,14 +108,13 @@ impl Sessions {
         Some(session.who.clone())
     }
 
-    /// True while nothing has ended it, neither its time nor a sign-out. Counts as a use.
+    /// True if the sign-in has neither expired nor been ended. Counts as a use.
     pub(super) fn is_in_use(&self, who: &SignedIn, now: Instant) -> bool {
         let mut sessions = self.lock();
         let session = sessions.get_mut(&who.bearer).filter(|session| !session.is_over(now));
         session.map(|session| session.used = now).is_some()
     }
 
-    /// Ends a bearer.
     pub(super) fn end(&self, bearer: &str) {
         self.lock().remove(&hash(bearer));
     }
@@ -124,7 +124,7 @@ fn count_of(sessions: &HashMap<[u8; 32], Session>, person: &Arc<str>) -> usize {
     sessions.values().filter(|session| session.who.person() == *person).count()
 }
 
-/// Ends the sign-in of a person that was used longest ago.
+/// Ends the least recently used sign-in of a person.
 fn end_oldest(sessions: &mut HashMap<[u8; 32], Session>, person: &Arc<str>) {
     let own = sessions.iter().filter(|(_, session)| session.who.person() == *person);
     if let Some(oldest) = own.min_by_key(|(_, session)| session.used).map(|(hash, _)| *hash) {
@@ -132,7 +132,7 @@ fn end_oldest(sessions: &mut HashMap<[u8; 32], Session>, person: &Arc<str>) {
     }
 }
 
-/// True if a token is the bearer of a session, perhaps of one that is over, rather than a key.
+/// True if a token has the form of a bearer, valid or not, rather than of a key.
 pub(super) fn is_bearer(token: &str) -> bool {
     let bytes = token.strip_prefix(PREFIX).and_then(|rest| URL_SAFE_NO_PAD.decode(rest).ok());
     bytes.is_some_and(|bytes| bytes.len() == 32)
@@ -143,13 +143,13 @@ fn hash(bearer: &str) -> [u8; 32] {
 }
 
 impl SignedIn {
-    /// A name of this sign-in, from the hash of its bearer.
+    /// A name for this sign-in, derived from the hash of its bearer.
     pub(super) fn fingerprint(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.bearer)
     }
 
-    /// The role at the moment. `None`: the key was revoked or replaced, or the certificate or its authority is no longer
-    /// valid. `key`: the operator's key in force.
+    /// The current role. `None`: the key was revoked or replaced, or the certificate or its authority is no longer
+    /// valid. `key`: the active operator's key.
     pub(super) fn role(&self, key: Option<&[u8; 32]>) -> Option<ConsoleRole> {
         match &self.proof {
             Proof::Operator(shown) => (key == Some(shown)).then_some(ConsoleRole::Act),
@@ -158,7 +158,7 @@ impl SignedIn {
         }
     }
 
-    /// True if a request of a connection with this certificate may use the bearer.
+    /// True if a request over a connection with this certificate may use the bearer.
     pub(super) fn is_shown_with(&self, certificate: Option<&Arc<ClientCertificate>>) -> bool {
         match &self.proof {
             Proof::Certificate(proof) => certificate.is_some_and(|shown| shown.is_same(proof)),
@@ -166,7 +166,7 @@ impl SignedIn {
         }
     }
 
-    /// The base key of the caller's owner, or the name of operators.
+    /// Identifies the person in all their sign-ins: the base key of the caller's owner, or the name of operators.
     pub(super) fn person(&self) -> Arc<str> {
         match &self.proof {
             Proof::Caller(caller) => caller.owner.base_key().into(),

@@ -1,4 +1,4 @@
-//! Data that the streams of all pages share: it is read once for all of them.
+//! Data that the streams of all pages share, so that it is read once for all of them.
 //!
 //! Not here: the frames sent to one page ([`super::summaries`]), and data of single requests.
 
@@ -12,25 +12,25 @@ use super::views::{Agent, Gateway};
 use super::{AdminState, overview};
 use crate::engine::OpenItems;
 
-/// Open items are read at most this often.
+/// Minimum interval between two reads of open items.
 const OPEN_INTERVAL: Duration = Duration::from_millis(200);
 /// Minimum pause before the next reading, as a multiple of the last one's duration: many open items cost more, and the
 /// listener has one worker.
 const REST: u32 = 10;
-/// Agents, routes and traffic are looked at this often.
+/// Interval of reads of the overview.
 pub(super) const OVERVIEW_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Something that was read, until it is too old.
+/// A cached value with its expiry.
 type CachedRead<T> = Mutex<Option<(Instant, Arc<T>)>>;
 
-/// The gateway at a glance, as the streams send it.
+/// The data about the gateway in streams.
 #[derive(Debug, PartialEq)]
 pub(super) struct Overview {
     pub(super) gateway: Gateway,
     pub(super) agents: Vec<Agent>,
 }
 
-/// The last reading.
+/// The cached reads.
 #[derive(Default)]
 pub(super) struct SharedReads {
     open: CachedRead<Vec<OpenItems>>,
@@ -38,10 +38,10 @@ pub(super) struct SharedReads {
 }
 
 impl SharedReads {
-    /// Every open item of every session. It may be slightly outdated.
+    /// All open items of all sessions, possibly slightly outdated.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub(super) async fn open_items(&self, state: &AdminState) -> Result<Arc<Vec<OpenItems>>, Fault> {
         let mut kept = self.open.lock().await;
         if let Some((until, open)) = kept.as_ref()
@@ -55,7 +55,7 @@ impl SharedReads {
         Ok(open)
     }
 
-    /// The gateway, its agents and its traffic.
+    /// The gateway, its agents and its traffic, possibly slightly outdated.
     pub(super) async fn overview(&self, state: &AdminState) -> Arc<Overview> {
         let mut kept = self.overview.lock().await;
         if let Some((until, overview)) = kept.as_ref()

@@ -1,6 +1,6 @@
-//! Signing in to the console: a key is exchanged for a bearer, which the page shows with every request.
+//! Signs people in to the console: exchanges a key for a bearer, which the page sends with every request.
 //!
-//! Not here: what a bearer is worth ([`super::sessions`], [`super::guard`]).
+//! Not here: the lifetime of bearers ([`super::sessions`]), and the check of requests ([`super::guard`]).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,10 +20,10 @@ use crate::callers::{Credential, Credentials, Methods};
 use crate::config::ConsoleRole;
 use crate::observe::{Action, AuditEntry};
 
-/// By which credentials callers sign in: their keys.
+/// The credentials that callers can sign in with: keys only.
 const BY_KEY: Methods = Methods { keys: true, jwt: false, certificates: false };
 
-/// The page's request.
+/// The body of a sign-in.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -34,7 +34,7 @@ pub(super) struct Key {
 /// Exchanges a key for a bearer.
 ///
 /// # Errors
-/// If the body has no key, or a wrong one: in the same words whatever is wrong.
+/// If the body has no key, or a wrong one. The message is the same for all wrong keys.
 pub(super) async fn begin(state: &AdminState, connection: &ConnectionInfo, body: &[u8]) -> Result<HttpResponse, Fault> {
     let Key { key } = serde_json::from_slice(body)
         .map_err(|_| Fault::invalid("key", "write {\"key\": \"…\"} with the key to sign in with"))?;
@@ -54,7 +54,7 @@ pub(super) async fn begin(state: &AdminState, connection: &ConnectionInfo, body:
     Ok(answer_with(200, &Session { bearer: Some(bearer), ..view(state, &who) }))
 }
 
-/// The owner of the key.
+/// Finds the name and the proof of the person with this key. An empty key stands for the certificate of the connection.
 async fn prove(state: &AdminState, connection: &ConnectionInfo, key: &str) -> Result<(String, Proof), Fault> {
     if is_key(key, state.operator_key().as_ref()) {
         return Ok((OPERATOR.to_owned(), Proof::Operator(Sha256::digest(key).into())));
@@ -74,12 +74,12 @@ async fn prove(state: &AdminState, connection: &ConnectionInfo, key: &str) -> Re
     }
 }
 
-/// The name of a caller in the console and the audit log. A caller cannot pass for the operator.
+/// The name of a caller in the console and the audit log. A caller with the name of operators gets another name.
 fn shown_name(name: &str) -> String {
     if name == OPERATOR { format!("{name} (key)") } else { name.to_owned() }
 }
 
-/// The session, as the page shows it.
+/// The session for the page, without its bearer.
 pub(super) fn view(state: &AdminState, who: &SignedIn) -> Session {
     let role = who.role(state.operator_key().as_ref()).unwrap_or(ConsoleRole::View);
     Session { bearer: None, name: who.name.to_string(), role, until: Some(who.until) }

@@ -1,7 +1,7 @@
-//! A sample request as text to copy: as a shell command, in Python and in TypeScript.
+//! Writes a sample request as a snippet: a shell command, Python or TypeScript.
 //!
-//! If a protocol has an official library, the text uses it. Texts of people are literals of the language, whatever they
-//! contain. Not here: the request itself ([`super::samples`]).
+//! If a protocol has an official library, the snippet uses it. All values are quoted as literals of the language, so
+//! that a text cannot inject code. Not here: the request itself ([`super::samples`]).
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::config::Methods;
 
-/// Where a request goes.
+/// The route of a snippet.
 pub(super) struct SnippetTarget {
-    /// The URL of the mount, as clients reach it.
+    /// The URL of the mount for clients.
     pub(super) url: String,
     pub(super) protocol: &'static str,
     /// The accepted credentials.
@@ -31,7 +31,7 @@ impl SnippetTarget {
         self.auth.certificates && !self.wants_key()
     }
 
-    /// The key as an expression.
+    /// The expression for the key.
     fn key(&self, language: Language) -> String {
         match (self.wants_key(), language) {
             (false, _) => language.text("none"),
@@ -49,7 +49,7 @@ enum Language {
 }
 
 impl Language {
-    /// A text as a literal. That of JSON is one in both languages.
+    /// A text as a literal. A JSON string is a literal in both languages.
     fn text(self, text: &str) -> String {
         Value::from(text).to_string()
     }
@@ -78,7 +78,7 @@ impl Language {
     }
 }
 
-/// A shell command.
+/// The request as a `curl` command.
 pub(super) fn curl(target: &SnippetTarget, sample: &SampleRequest) -> String {
     let mut text = format!("curl -N {}", quoted(&format!("{}{}", target.url, sample.path())));
     if sample.method.as_str() != "POST" {
@@ -104,7 +104,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Python.
+/// `text`: the text of the user in the request.
 pub(super) fn python(target: &SnippetTarget, sample: &SampleRequest, text: &str) -> String {
     let language = Language::Python;
     let (url, key, said) = (language.text(&target.url), target.key(language), language.text(text));
@@ -172,7 +172,7 @@ pub(super) fn python(target: &SnippetTarget, sample: &SampleRequest, text: &str)
     }
 }
 
-/// The fields of a body as arguments of a call, in their order.
+/// The fields of a body as keyword arguments, in their order.
 fn arguments(body: &Value) -> String {
     let fields = body.as_object().into_iter().flatten();
     fields.map(|(name, value)| format!("    {name}={},\n", Language::Python.value(value, 4))).collect()
@@ -182,7 +182,7 @@ fn anthropic_key<'a>(target: &SnippetTarget, token: &'a str, key: &'a str) -> &'
     if target.auth.jwt && !target.auth.keys { token } else { key }
 }
 
-/// TypeScript.
+/// `text`: the text of the user in the request.
 pub(super) fn typescript(target: &SnippetTarget, sample: &SampleRequest, text: &str) -> String {
     let language = Language::TypeScript;
     let (url, key, said) = (language.text(&target.url), target.key(language), language.text(text));

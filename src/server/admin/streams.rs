@@ -1,9 +1,9 @@
-//! Long answers of the admin listener: streams of changes and exported files. Limits their number, writes their bytes and
-//! ends them.
+//! Long responses of the admin listener: streams of changes and exported files. Limits their number, sends their chunks
+//! and ends them.
 //!
-//! Runs are encoded on a thread of their own, so that the only worker of the listener answers meanwhile. A long event leaves
-//! in pieces, and the frames of one protocol are in memory at a time, within one budget of all answers. Not here: the
-//! contents of streams ([`super::feed`]) and files ([`super::export`]).
+//! One thread encodes runs, so that the only worker of the listener stays responsive. A long event is sent in pieces:
+//! only the frames of one protocol are in memory at a time, within one budget for all responses. Not here: the contents
+//! of streams ([`super::feed`]) and files ([`super::export`]).
 
 use std::collections::HashMap;
 use std::io;
@@ -21,29 +21,29 @@ use tokio::task::{LocalSet, spawn_local};
 use super::AdminState;
 use super::guard::{OperatorIdentity, is_valid};
 
-/// Streams and files of all people together.
+/// Maximum number of streams and exports of all people together.
 pub(super) const MAX_STREAMS: usize = 64;
-/// Streams and files of one person.
+/// Maximum number of streams and exports of one person.
 pub(super) const MAX_PER_PERSON: usize = 16;
-/// Chunks that wait for the client to read.
+/// Maximum number of chunks that wait for the client to read.
 const MAX_WAITING: usize = 16;
-/// The size of a chunk, in bytes. Steps are sent together up to this size.
+/// The size of a chunk in bytes. Short events are sent together up to this size.
 pub(super) const MAX_CHUNK: usize = 64 << 10;
-/// Memory for the encoded frames of long runs, in bytes. A run that needs more has all of it to itself.
+/// Memory budget for the encoded frames of long runs, in bytes. A run that needs more waits for the whole budget.
 const MAX_ENCODED: usize = 256 << 20;
-/// A run up to this size needs no share of it, in bytes.
+/// Runs up to this size in bytes are not counted in the budget.
 const SMALL_RUN: usize = 256 << 10;
-/// The share of a run, as a multiple of its size: a protocol may repeat all of it in one event, escaped, and its buffer
-/// grows by doubling.
+/// The reservation for a run, as a multiple of its size: a protocol may repeat the whole run in one event, escaped, and
+/// the buffer grows by doubling.
 const SHARE: usize = 4;
 /// The unit of the budget, in bytes.
 const UNIT: usize = 1 << 10;
 
-/// Shares of people in the streams.
+/// Open streams and exports by person.
 #[derive(Default)]
 pub(super) struct Streams(Mutex<HashMap<Arc<str>, usize>>);
 
-/// A stream or file that counts until this is dropped.
+/// Counts a stream or an export until it is dropped.
 pub(super) struct StreamPermit {
     state: Arc<AdminState>,
     person: Arc<str>,
@@ -82,20 +82,20 @@ impl Drop for StreamPermit {
     }
 }
 
-/// The thread that encodes runs, and the memory that it may use. The thread ends when this is dropped.
+/// The thread that encodes runs, and its memory budget. The thread ends when this is dropped.
 pub(super) struct Encoders {
     tasks: UnboundedSender<Begin>,
     budget: Arc<Semaphore>,
 }
 
-/// Begins a task on the thread.
+/// Starts a task on the thread.
 type Begin = Box<dyn FnOnce() + Send>;
 
 impl Encoders {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the system has no thread to give.
+    /// If the system cannot start a thread.
     pub(super) fn start() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (tasks, mut begun) = mpsc::unbounded_channel::<Begin>();
@@ -111,29 +111,29 @@ impl Encoders {
 
     /// Runs a task on the thread.
     pub(super) fn spawn<F: Future<Output = ()> + 'static>(&self, task: impl FnOnce() -> F + Send + 'static) {
-        // The thread ends after this value.
+        // Never an error: the thread ends only after `self` is dropped.
         let _ = self.tasks.send(Box::new(move || drop(spawn_local(task()))));
     }
 
-    /// Waits for the memory to encode any event of a run of this size, in bytes, in one protocol. `None`: so little that it
-    /// is not counted.
+    /// Waits for memory to encode any event of a run in one protocol. `size`: of the run, in bytes. `None`: small runs
+    /// need no reservation.
     pub(super) async fn reserve(&self, size: usize) -> Option<OwnedSemaphorePermit> {
         if size <= SMALL_RUN {
             return None;
         }
         let units = (size.saturating_mul(SHARE) / UNIT).min(MAX_ENCODED / UNIT);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        // It is never closed.
+        // Never an error: the semaphore is not closed.
         Arc::clone(&self.budget).acquire_many_owned(units).await.ok()
     }
 
-    /// True if events of a run of this size are encoded one protocol after the other, each within the budget.
+    /// True if a run of this size is encoded one protocol after the other, within the budget.
     pub(super) const fn is_long(size: usize) -> bool {
         size > SMALL_RUN
     }
 }
 
-/// The credentials behind a stream, and what they allowed when it began.
+/// The credentials of a stream, and the rights at its start.
 pub(super) struct Access {
     state: Arc<AdminState>,
     who: OperatorIdentity,
@@ -147,12 +147,12 @@ impl Access {
         Self { state: Arc::clone(state), who, texts }
     }
 
-    /// The same, without texts.
+    /// Gives up the right to texts.
     pub(super) fn without_texts(self) -> Self {
         Self { texts: false, ..self }
     }
 
-    /// True while the credentials hold and still allow what they allowed. Counts as a use of the sign-in.
+    /// True if the credentials are valid and have the same rights as at the start. Counts as a use of the sign-in.
     pub(super) fn holds(&self) -> bool {
         let may_read = self.who.reads(self.state.admin.access.load().texts);
         is_valid(&self.state, &self.who) && (may_read || !self.texts)
@@ -162,7 +162,7 @@ impl Access {
 /// The client has disconnected, or may no longer read.
 pub(super) struct StreamClosed;
 
-/// The writing end of an answer.
+/// The writer of a response.
 pub(super) struct Pieces {
     sender: Sender<Bytes>,
     text: String,
@@ -171,15 +171,15 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// The writing end, and the body of the answer. The body ends at once when `end` is sent or dropped, whatever waits in
-    /// it.
+    /// Creates a writer and the body of its response. When `end` is sent or dropped, the body ends at once and discards
+    /// waiting chunks.
     pub(super) fn new(end: oneshot::Receiver<()>) -> (Self, impl Stream<Item = Result<Bytes, io::Error>> + 'static) {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let (reader, left) = oneshot::channel();
         (Self { sender, text: String::new(), left: left.shared() }, body(receiver, end, reader))
     }
 
-    /// Waits until the client has disconnected, or has read everything.
+    /// Waits until the body is dropped: the client has disconnected, or has read everything.
     pub(super) fn closed(&self) -> impl Future<Output = ()> + Clone + Unpin + use<> {
         let left = self.left.clone();
         left.map(drop as fn(Result<(), oneshot::error::RecvError>)).shared()
@@ -190,7 +190,7 @@ impl Pieces {
         self.sender.capacity() > 0
     }
 
-    /// Appends a text, and sends what fills chunks.
+    /// Appends a text, and sends full chunks.
     ///
     /// # Errors
     /// If the client has disconnected.
@@ -207,7 +207,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Appends a text as the inside of a JSON string.
+    /// Appends a text as the content of a JSON string, without the quotes.
     ///
     /// # Errors
     /// If the client has disconnected.
@@ -222,7 +222,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Sends what was appended.
+    /// Sends the appended text.
     ///
     /// # Errors
     /// If the client has disconnected.
@@ -235,14 +235,14 @@ impl Pieces {
     }
 }
 
-/// The first piece of a text, and the rest.
+/// Splits a text after at most [`MAX_CHUNK`] bytes, at the boundary of a character.
 fn split_piece(text: &str) -> (&str, &str) {
     let most = MAX_CHUNK.min(text.len());
     let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
     text.split_at(end.unwrap_or(most))
 }
 
-/// `reader`: dropped with the body.
+/// `reader`: dropped with the body, which resolves [`Pieces::closed`].
 fn body(
     mut receiver: Receiver<Bytes>,
     mut end: oneshot::Receiver<()>,

@@ -1,4 +1,4 @@
-//! The runs, open items and gateway facts that a page received, and the changes since.
+//! Finds the changes for one page: of runs, of the number of open items, of agents and of the gateway.
 //!
 //! Not here: the content of a summary ([`super::views`]), its source (`crate::engine`), and the stream
 //! ([`super::feed`]).
@@ -16,15 +16,15 @@ use super::shared::{OVERVIEW_INTERVAL, Overview};
 use super::views::{Agent, Summary};
 use crate::engine::RunSummary;
 
-/// Summaries in one message at most: the rest follows with the next.
+/// Maximum number of summaries in one message.
 const MAX_CHANGES: usize = 200;
-/// For how long the page's knowledge of a run is remembered without a change, in milliseconds.
+/// Time in milliseconds after which an unchanged run is removed from the record of sent runs.
 const FORGET_AFTER: Millis = 60_000;
-/// Milliseconds before the latest change that are read again: a run may be written later than one that changed after
-/// it, also by another gateway with another clock. Runs that were sent before are not sent again.
+/// Milliseconds that are read again at each search: a run can be written later than another one with a later change,
+/// also by a gateway with another clock. Runs that were sent before are not sent again.
 const OVERLAP: Millis = 2000;
 
-/// Runs that were deleted on this listener, the latest last, and how many there were before those.
+/// The latest runs that were deleted at this listener, the latest last, and the number of earlier ones.
 #[derive(Default)]
 pub(super) struct DeletedRuns(Mutex<(u64, VecDeque<RunId>)>);
 
@@ -33,7 +33,6 @@ impl DeletedRuns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a run was deleted.
     pub(super) fn note(&self, run: RunId) {
         let mut known = self.lock();
         known.1.push_back(run);
@@ -43,13 +42,13 @@ impl DeletedRuns {
         }
     }
 
-    /// The total number so far.
+    /// The total number of deleted runs so far.
     fn count(&self) -> u64 {
         let known = self.lock();
         known.0 + known.1.len() as u64
     }
 
-    /// The runs after the first `count`, and the total number so far.
+    /// The deleted runs after the first `count`, as far as they are known, and the total number so far.
     fn since(&self, count: u64) -> (Vec<RunId>, u64) {
         let known = self.lock();
         let skipped = usize::try_from(count.saturating_sub(known.0)).unwrap_or(usize::MAX);
@@ -57,17 +56,18 @@ impl DeletedRuns {
     }
 }
 
-/// The content that one page received, to send only differences.
+/// The data that one page has received, so that only differences are sent.
 pub(super) struct Watch {
     runs: bool,
     texts: bool,
-    /// When changes were last looked for.
+    /// Time of the last search for changes.
     since: Millis,
-    /// State of runs that may change without a later `changed_at`: events and open items.
+    /// Sent runs: `changed_at`, and the numbers of events and open items, which may change without a later
+    /// `changed_at`.
     sent: HashMap<RunId, (Millis, u64, usize)>,
-    /// The run that is open on the page, until it is gone.
+    /// The open run of the page, until it is deleted.
     open: Option<RunId>,
-    /// Deleted runs that were sent.
+    /// The number of deleted runs that were handled.
     deleted: u64,
     pending: Option<usize>,
     overview: Option<Arc<Overview>>,
@@ -76,7 +76,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(state: &AdminState, runs: bool, open: Option<RunId>, texts: bool) -> Self {
-        // What changed while a page opened its next stream is sent again.
+        // The first search covers the last two seconds, so that a page misses nothing when it reconnects.
         let since = crate::clock::now();
         let deleted = state.deleted.count();
         let sent = HashMap::new();
@@ -87,7 +87,7 @@ impl Watch {
     pub(super) async fn changes(&mut self, state: &Arc<AdminState>) -> String {
         let mut text = String::new();
         let operator = state.admin.engine.operator();
-        // Read once for the count and for the summaries.
+        // One read serves the count and the summaries.
         if let Ok(open) = state.shared.open_items(state).await {
             let pending = open.iter().map(|session| session.items.len()).sum();
             if self.pending != Some(pending) {
@@ -107,7 +107,7 @@ impl Watch {
         if self.looked_at.is_none_or(|at| at.elapsed() >= OVERVIEW_INTERVAL) {
             self.looked_at = Some(Instant::now());
             self.add_overview(state.shared.overview(state).await, &mut text);
-            // It may be deleted by its owner, or because its time is over.
+            // The owner may delete the run, or its retention may end.
             if let Some(open) = self.open
                 && let Err(fault) = operator.find(open).await
                 && fault.kind == FaultKind::NotFound
@@ -139,21 +139,21 @@ impl Watch {
         if self.texts { agent } else { agent.without_texts() }
     }
 
-    /// The runs that were deleted since the last call.
+    /// The runs that were deleted at this listener since the last call.
     fn removed(&mut self, state: &AdminState) -> Vec<RunId> {
         let (removed, count) = state.deleted.since(self.deleted);
         self.deleted = count;
         removed
     }
 
-    /// `has_more`: there are changes that are older than these.
+    /// Appends the changed runs. `has_more`: there are older changes that did not fit.
     fn add_runs(&mut self, found: &[RunSummary], has_more: bool, text: &mut String) {
         let key = |run: &RunSummary| (run.changed_at, run.events, run.pending);
         let changed: Vec<&RunSummary> = found.iter().filter(|run| self.sent.get(&run.id) != Some(&key(run))).collect();
         if changed.is_empty() {
             return;
         }
-        // Runs older than the oldest one that fits were sent, unless that one is new, too.
+        // If the oldest run that fits was sent before, then all older ones were, too.
         let oldest = found.get(MAX_CHANGES - 1);
         if has_more && oldest.is_some_and(|run| self.sent.get(&run.id) != Some(&key(run))) {
             text.push_str("event: missed\ndata: {}\n\n");
@@ -163,7 +163,7 @@ impl Watch {
         for run in &changed {
             self.sent.insert(run.id, key(run));
         }
-        // What has not changed for a while is sent again only if it changes, and then `changed_at` is later.
+        // A run that is unchanged for a while is read again only after a change, with a later `changed_at`.
         let now = crate::clock::now();
         self.sent.retain(|_, (changed_at, ..)| changed_at.saturating_add(FORGET_AFTER) >= now);
         text.push_str(&format!("event: runs\ndata: {}\n\n", json!({ "changed": shown, "removed": [] })));

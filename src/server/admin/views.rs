@@ -1,5 +1,5 @@
-//! The admin listener's answers to the console, as types. `console/types.d.ts` is generated from them, so that the
-//! page's sources are checked against the answers.
+//! Types of the admin listener's responses to the console. `console/types.d.ts` is generated from them, so that the
+//! sources of the page are checked against the responses.
 //!
 //! Times are in milliseconds since 1970 unless a field says otherwise. Not here: their creation (the other modules),
 //! and the active configuration, which operators read as a whole.
@@ -28,7 +28,7 @@ pub(super) struct Page<T> {
     pub(super) next: Option<String>,
 }
 
-/// A run as lists show it: never its record.
+/// A run in a list, without its record.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Summary {
@@ -36,28 +36,29 @@ pub(super) struct Summary {
     #[cfg_attr(test, schemars(with = "String"))]
     pub(super) id: RunId,
     pub(super) agent: String,
-    /// The protocol of its client.
+    /// The protocol of the run's client.
     pub(super) protocol: String,
-    /// To whom it belongs, as the filter `owner` takes it.
+    /// The key of the owner, as in the filter `owner`.
     pub(super) owner: String,
     pub(super) session: String,
-    /// `queued`, `running`, `waiting`, `waiting_for_auth`, or how it ended.
+    /// `queued`, `running`, `waiting`, `waiting_for_auth`, or the end: `completed`, `incomplete`, `failed`, `rejected`,
+    /// `canceled`.
     pub(super) state: &'static str,
-    /// The code of the error it ended with.
+    /// The code of the run's error. `null`: the run has none.
     pub(super) code: Option<String>,
     pub(super) created_at: Millis,
     pub(super) changed_at: Millis,
     pub(super) events: u64,
     /// The number of open items.
     pub(super) pending: usize,
-    /// The name of the first of them.
+    /// The name of the first open item. `null`: there is none.
     pub(super) asks: Option<String>,
     /// The first text, at most 120 characters. `null`: the reader's role may not read texts.
     pub(super) text: Option<String>,
 }
 
 impl Summary {
-    /// `texts`: whether its reader may see what people say.
+    /// `texts`: whether the reader may read texts.
     pub(super) fn new(run: &RunSummary, texts: bool) -> Self {
         Self {
             id: run.id,
@@ -77,33 +78,34 @@ impl Summary {
     }
 }
 
-/// A run with everything but its messages.
+/// The detail of a run, without its messages.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Detail {
     pub(super) run: Summary,
     /// Whether the reader's role may read texts. If not, texts are asterisks, one for each character.
     pub(super) texts: bool,
-    /// The protocols in which it can be shown: those of its agent's routes.
+    /// The protocols of the agent's routes that can show the run.
     pub(super) protocols: Vec<&'static str>,
-    /// Its client's request as a shell command, by protocol. `null` without texts.
+    /// Shell commands that send the first input of the run to its agent, by protocol. `null`: the reader's role may not
+    /// read texts.
     pub(super) curl: Option<BTreeMap<&'static str, String>>,
-    /// The forms of its id: the gateway's own, and those of protocols that write it in another way.
+    /// The run's id as `id`, and its form in each protocol that has a form of its own.
     pub(super) ids: BTreeMap<&'static str, String>,
     pub(super) session: SessionRuns,
     pub(super) turns: Vec<Turn>,
-    /// `null` without texts.
+    /// `null`: the reader's role may not read texts.
     pub(super) request: Option<Settings>,
-    /// Advice about its error.
+    /// Advice for the operator about the error. `null`: there is none.
     pub(super) advice: Option<&'static str>,
     pub(super) pending: Vec<PendingItem>,
-    /// The answers to its questions.
+    /// The answers to the run's questions.
     pub(super) answers: Vec<AnsweredItem>,
-    /// Receivers of its events by push, at this gateway, while it is sending to them.
+    /// Push receivers of the run's events, while this gateway is sending to them.
     pub(super) deliveries: Vec<Delivery>,
 }
 
-/// A session, with the latest of its runs.
+/// A session with its latest runs.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct SessionRuns {
@@ -118,7 +120,7 @@ pub(super) struct Turn {
     /// From 0.
     pub(super) number: usize,
     pub(super) started_at: Millis,
-    /// When the agent's first event came.
+    /// The time of the agent's first event. `null`: none so far.
     pub(super) first_event_at: Option<Millis>,
     pub(super) ended_at: Option<Millis>,
     /// The end of the turn. `null`: it has not ended.
@@ -127,17 +129,17 @@ pub(super) struct Turn {
     #[cfg_attr(test, ts(type = "unknown"))]
     #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) usage: Option<Json>,
-    /// The run that answered what this one asked.
+    /// The run that answered the question of this turn.
     #[cfg_attr(test, ts(as = "Option<String>"))]
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) answered_by: Option<RunId>,
-    /// The client's messages, as the Agent API writes them.
+    /// The client's messages, in the format of the Agent API.
     #[cfg_attr(test, ts(type = "any[]"))]
     #[cfg_attr(test, schemars(with = "Vec<serde_json::Value>"))]
     pub(super) input: Vec<Value>,
 }
 
-/// Why a turn failed.
+/// The error of a failed turn.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct TurnError {
@@ -147,14 +149,14 @@ pub(super) struct TurnError {
     pub(super) blame: &'static str,
     /// The HTTP status of the agent's answer. `null`: the agent sent no answer, or its status was no error.
     pub(super) status: Option<u16>,
-    /// The request to the agent and the beginning of its answer, or the error of the connection. `null`: unknown, or the
+    /// The request to the agent and the start of its answer, or the error of the connection. `null`: unknown, or the
     /// reader's role may not read texts.
     pub(super) detail: Option<String>,
-    /// The error text that the agent reported, before it was filtered for clients. `null`: as for `detail`.
+    /// The agent's own error text, before it was filtered for clients. `null`: as for `detail`.
     pub(super) agent_error: Option<String>,
 }
 
-/// The settings of a request beside its messages.
+/// The settings of a request, without its messages.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Settings {
@@ -168,34 +170,34 @@ pub(super) struct Settings {
     pub(super) extra: Value,
 }
 
-/// The answer to something that a run asked.
+/// The answer to a question of a run.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct AnsweredItem {
-    /// The item's id.
+    /// The id of the answered item.
     pub(super) id: String,
     /// `accept`, `edit`, `respond`, `reject` or `cancel`. `null`: the agent decides what the answer means.
     pub(super) decision: Option<&'static str>,
     /// The new arguments of an edit, as JSON text.
     pub(super) arguments: Option<String>,
     pub(super) text: Option<String>,
-    /// The run whose request had the answer.
+    /// The run that received the answer.
     #[cfg_attr(test, ts(as = "String"))]
     #[cfg_attr(test, schemars(with = "String"))]
     pub(super) run: RunId,
-    /// The author of the decision, if it was made recently in the console of this gateway.
+    /// The author of a recent decision in the console of this gateway. `null`: another decision.
     pub(super) by: Option<String>,
 }
 
-/// Sending a run's events to a receiver.
+/// The progress of sending a run's events to a receiver.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Delivery {
-    /// Events that the receiver has, or will not get.
+    /// The number of events that were delivered or skipped.
     pub(super) delivered: u64,
 }
 
-/// Something that waits for a decision.
+/// An open item with its run.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct PendingItem {
@@ -204,28 +206,29 @@ pub(super) struct PendingItem {
     #[cfg_attr(test, ts(type = "string[]"))]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(super) decisions: Vec<Decision>,
-    /// JSON Schema: of an approval's arguments, or of the answer to a question.
+    /// JSON Schema of an approval's arguments, or of the answer to a question. `null`: there is none, or the reader's
+    /// role may not read texts.
     #[cfg_attr(test, ts(type = "any"))]
     #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) schema: Option<Json>,
     pub(super) agent: String,
     pub(super) session: String,
-    /// To whom it belongs, as in summaries.
+    /// The key of the owner, as in summaries.
     pub(super) owner: String,
     #[cfg_attr(test, ts(as = "String"))]
     #[cfg_attr(test, schemars(with = "String"))]
     pub(super) run: RunId,
     /// The protocol of the run's client.
     pub(super) protocol: String,
-    /// The way in which that client learns of another one's decision. `null`: its agent no longer has a route of the
-    /// protocol.
+    /// A sentence about how that client learns of a decision by someone else. `null`: the agent no longer has a route
+    /// of the protocol.
     pub(super) learns: Option<&'static str>,
     pub(super) asked_at: Millis,
-    /// `null`: not by itself.
+    /// `null`: the item does not expire.
     pub(super) expires_at: Option<Millis>,
 }
 
-/// A question.
+/// A question or an approval.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Item {
@@ -233,28 +236,28 @@ pub(super) struct Item {
     #[cfg_attr(test, ts(type = "string"))]
     #[cfg_attr(test, schemars(with = "String"))]
     pub(super) kind: PendingKind,
-    /// The tool, or the reason.
+    /// The name of the tool; for `input` and `auth` the reason.
     pub(super) name: String,
-    /// `null` without texts.
+    /// `null`: there is none, or the reader's role may not read texts.
     pub(super) message: Option<String>,
-    /// JSON text; `null` without texts.
+    /// JSON text. `null`: the reader's role may not read texts.
     pub(super) arguments: Option<String>,
     pub(super) arguments_bytes: usize,
     pub(super) reason: Option<String>,
 }
 
-/// The gateway at a glance.
+/// The state of the gateway.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Gateway {
     pub(super) version: &'static str,
     pub(super) build: Build,
     pub(super) started_at: Millis,
-    /// Whether it takes new runs.
+    /// Whether the gateway accepts new runs.
     pub(super) accepting: bool,
     /// Runs under way.
     pub(super) active: usize,
-    /// When the configuration was read last, and with which outcome.
+    /// The time and the outcome of the latest reload.
     #[cfg_attr(test, ts(type = "unknown"))]
     #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) reload: Value,
@@ -262,7 +265,7 @@ pub(super) struct Gateway {
     pub(super) listeners: Vec<Listener>,
     pub(super) public_url: Option<String>,
     pub(super) ready: bool,
-    /// Why it is not ready.
+    /// The reasons for not being ready.
     pub(super) reasons: Vec<Reason>,
     /// The protocols of all routes.
     pub(super) protocols: Vec<&'static str>,
@@ -276,11 +279,11 @@ pub(super) struct Gateway {
 pub(super) struct Build {
     pub(super) os: &'static str,
     pub(super) arch: &'static str,
-    /// Without optimization.
+    /// True for a build without optimization.
     pub(super) debug: bool,
 }
 
-/// Where runs are kept.
+/// The store of runs.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct StoreKind {
@@ -288,17 +291,17 @@ pub(super) struct StoreKind {
     pub(super) kind: String,
 }
 
-/// A socket.
+/// A listening socket.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Listener {
-    /// For whom: `clients` or `operators`.
+    /// The users of the listener: `clients` or `operators`.
     #[serde(rename = "for")]
     pub(super) whom: &'static str,
     pub(super) url: String,
 }
 
-/// Why the gateway is not ready.
+/// A reason for not being ready.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Reason {
@@ -307,7 +310,7 @@ pub(super) struct Reason {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     pub(super) agent: Option<String>,
-    /// For how many seconds.
+    /// The duration in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     pub(super) since_s: Option<u64>,
@@ -326,12 +329,12 @@ pub(super) struct Traffic {
     pub(super) lately: RecentStats,
 }
 
-/// An agent: as configured, with what is under way.
+/// A configured agent with its current load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Agent {
     pub(super) name: String,
-    /// The protocol it speaks.
+    /// The protocol of the agent.
     pub(super) protocol: String,
     /// Hosts of its endpoints, or `built in`.
     pub(super) host: String,
@@ -339,11 +342,11 @@ pub(super) struct Agent {
     pub(super) state: &'static str,
     /// The beginning of this state, as observed by this gateway.
     pub(super) since: Millis,
-    /// Why an endpoint is out.
+    /// The reason why an endpoint is out. `null`: none is.
     pub(super) reason: Option<String>,
     /// Runs under way.
     pub(super) live: usize,
-    /// Turns that wait for their session.
+    /// Turns that wait for an earlier turn of their session.
     pub(super) queued: usize,
     pub(super) lately: RecentStats,
     pub(super) last_fault: Option<LastFault>,
@@ -351,7 +354,7 @@ pub(super) struct Agent {
     #[cfg_attr(test, ts(as = "Option<Vec<Endpoint>>", optional))]
     #[cfg_attr(test, schemars(with = "Option<Vec<Endpoint>>"))]
     pub(super) endpoints: Vec<Endpoint>,
-    /// The settings in force, by name.
+    /// The active settings, by name.
     #[serde(flatten)]
     #[cfg_attr(test, ts(skip))]
     #[cfg_attr(test, schemars(skip))]
@@ -359,7 +362,7 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// The agent without what it said.
+    /// Hides texts of the agent's last fault.
     pub(super) fn without_texts(mut self) -> Self {
         if let Some(fault) = &mut self.last_fault {
             fault.message = None;
@@ -369,17 +372,17 @@ impl Agent {
     }
 }
 
-/// Why the latest failed run of an agent failed.
+/// The failure of the agent's latest failed run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct LastFault {
     pub(super) at: Millis,
     pub(super) code: String,
-    /// `null` without texts, and if the agent gave none.
+    /// `null`: the agent sent none, or the reader's role may not read texts.
     pub(super) message: Option<String>,
 }
 
-/// A server of an agent.
+/// An endpoint of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Endpoint {
@@ -390,7 +393,7 @@ pub(super) struct Endpoint {
     pub(super) reason: Option<String>,
     pub(super) active: u32,
     pub(super) queued: u32,
-    /// Runs it was chosen for since the gateway has started.
+    /// Runs for which the endpoint was chosen since the start of the gateway.
     pub(super) requests: u64,
     pub(super) retries: u64,
     pub(super) ejections: u64,
@@ -407,17 +410,17 @@ pub(super) struct Route {
     /// The accepted credentials, or `none`.
     pub(super) auth: String,
     pub(super) agents: Vec<String>,
-    /// The other settings in force, and the protocol's own as `options`.
+    /// The other active settings. `options`: the settings of the protocol.
     #[cfg_attr(test, ts(type = "Record<string, unknown>"))]
     #[cfg_attr(test, schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     pub(super) settings: serde_json::Map<String, Value>,
-    /// Whether requests can be made for it: in the playground, and as snippets.
+    /// Whether the protocol has sample requests, for the playground and for snippets.
     pub(super) sample: bool,
-    /// A client's first request. `null`: the protocol has no sample.
+    /// Snippets of a client's first request. `null`: the protocol has no sample request.
     pub(super) snippets: Option<Snippets>,
 }
 
-/// A request as text to be copied.
+/// A request as snippets.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Snippets {
@@ -426,17 +429,17 @@ pub(super) struct Snippets {
     pub(super) typescript: String,
 }
 
-/// A request to a route as its clients send it.
+/// A sample request to a route.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Sample {
-    /// Runs that begin later have greater ids.
+    /// The id of the sample. Runs that start later have greater ids.
     #[cfg_attr(test, ts(as = "String"))]
     #[cfg_attr(test, schemars(with = "String"))]
     pub(super) id: RunId,
-    /// To whom its run will belong.
+    /// The base key of the owner of the request's run.
     pub(super) owner: String,
-    /// Whether it continues the conversation so far.
+    /// Whether the request continues the conversation so far.
     pub(super) goes_on: bool,
     pub(super) method: &'static str,
     pub(super) path: String,
@@ -451,7 +454,7 @@ pub(super) struct Sample {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
 pub(super) struct Session {
-    /// Only when someone signs in.
+    /// Only in the response to a sign-in.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     pub(super) bearer: Option<String>,
@@ -459,7 +462,7 @@ pub(super) struct Session {
     #[cfg_attr(test, ts(type = "\"view\" | \"act\""))]
     #[cfg_attr(test, schemars(with = "String"))]
     pub(super) role: ConsoleRole,
-    /// When the bearer ends at the latest. `null`: the key itself was shown.
+    /// The latest end of the bearer. `null`: the request authenticated with a key or a certificate.
     pub(super) until: Option<Millis>,
 }
 

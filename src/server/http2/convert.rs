@@ -1,5 +1,5 @@
-//! Heads of requests and responses between the HTTP/2 library and actix-web, which use different versions of the same
-//! types.
+//! Converts heads of requests and responses between the HTTP/2 library and actix-web, which use different versions of
+//! the `http` crate.
 
 use std::rc::Rc;
 
@@ -17,7 +17,8 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 
 use super::super::connection::ConnectionInfo;
 
-/// Fields of HTTP/1.1 that HTTP/2 does not have (RFC 9113, section 8.2.2). The length of a body is that of its data.
+/// Fields that are not copied to HTTP/2: connection-specific fields (RFC 9113, section 8.2.2), and the content length,
+/// which is set from the size of the body.
 const OMITTED: [HeaderName; 6] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -42,7 +43,7 @@ pub(super) fn request(request: http::Request<RecvStream>, connection: &Rc<Connec
         let name = HeaderName::from_bytes(name.as_str().as_bytes()).ok()?;
         head.headers.append(name, HeaderValue::from_bytes(value.as_bytes()).ok()?);
     }
-    // What HTTP/1.1 has as fields. Both may be sent; whether they agree is checked with the host.
+    // Add fields of HTTP/1.1. A client may send both `:authority` and `Host`: the check of the host compares them.
     if let (Some(authority), false) = (parts.uri.authority(), head.headers.contains_key(header::HOST)) {
         head.headers.insert(header::HOST, HeaderValue::from_str(authority.as_str()).ok()?);
     }
@@ -54,8 +55,9 @@ pub(super) fn request(request: http::Request<RecvStream>, connection: &Rc<Connec
     Some(request)
 }
 
-/// The target of a request, part by part: a path that does not begin with a slash would become part of the host. `None` for
-/// any scheme but `https`, which is that of the connection (RFC 9110, section 7.4).
+/// Converts the target of a request part by part: joined as text, a path without a leading slash would become part of
+/// the host. `None` for such a path, for any scheme but `https`, the scheme of the connection (RFC 9110, section 7.4),
+/// and for invalid targets.
 fn target(uri: &http::Uri) -> Option<Uri> {
     if uri.scheme_str().is_some_and(|scheme| !scheme.eq_ignore_ascii_case("https")) {
         return None;
@@ -69,7 +71,7 @@ fn target(uri: &http::Uri) -> Option<Uri> {
             return None;
         }
         target = target.path_and_query(path);
-        // Either both are given, or neither.
+        // The builder requires scheme and authority together.
         if uri.authority().is_some() {
             target = target.scheme("https");
         }
@@ -77,7 +79,7 @@ fn target(uri: &http::Uri) -> Option<Uri> {
     target.build().ok()
 }
 
-/// The body of a request. The client may send more once a part was taken.
+/// The body of a request. Reading a part lets the client send more.
 fn payload(body: RecvStream) -> Payload {
     let parts = stream::unfold(body, |mut body| async move {
         let part = match body.data().await? {
@@ -90,14 +92,14 @@ fn payload(body: RecvStream) -> Payload {
     Payload::Stream { payload: parts.boxed_local() }
 }
 
-/// The head of a response, and true if nothing follows it.
+/// The head of a response, and whether the head ends the response.
 pub(super) fn response(head: &ResponseHead, size: BodySize, is_head: bool) -> (http::Response<()>, bool) {
     let mut response = http::Response::new(());
     *response.status_mut() = http::StatusCode::from_u16(head.status.as_u16()).unwrap_or_default();
     let fields = response.headers_mut();
     for (name, value) in head.headers.iter().filter(|(name, _)| !OMITTED.contains(name)) {
         let name = http::HeaderName::from_bytes(name.as_str().as_bytes());
-        // Never an error: both have the same rules.
+        // Never an error: both versions have the same rules.
         if let (Ok(name), Ok(value)) = (name, http::HeaderValue::from_bytes(value.as_bytes())) {
             fields.append(name, value);
         }
@@ -156,7 +158,7 @@ mod tests {
             assert!(target(&uri).is_none(), "the connection has TLS: {scheme}");
         }
 
-        // What does not begin with a slash is no path for the library either.
+        // The library rejects paths without a leading slash, too.
         assert!(".evil.example/a".parse::<http::uri::PathAndQuery>().is_err());
     }
 

@@ -1,5 +1,5 @@
-//! Limits of frames that advance no request: resets (also of streams that were answered already, and of those that were
-//! never begun) and control frames. Each costs work, so that a few bytes would keep a worker busy.
+//! Limits on frames that advance no request: control frames and resets, including resets of answered and of unknown
+//! streams. Each frame costs work, so that a few bytes could keep a worker busy.
 //!
 //! Not here: streams, header lists, CONTINUATION and small DATA frames, which the HTTP/2 library limits
 //! (`http2/mod.rs`).
@@ -14,21 +14,21 @@ use super::super::clock::Clock;
 use super::frames::{Frame, FrameScanner};
 use crate::config::ServerLimits;
 
-/// Time until a used allowance is complete again.
+/// Time to refill an empty allowance.
 const REFILL_TIME: Duration = Duration::from_secs(10);
 
-/// Window updates that one frame of an answer explains: for the stream and for the connection, of a client that takes
-/// it in halves.
+/// Expected window updates for one sent frame: for the stream and for the connection, from a client that reads the
+/// frame in halves.
 const UPDATES_PER_FRAME: u32 = 4;
 
-/// The most window updates a client may still owe.
+/// Maximum number of outstanding expected window updates.
 const MAX_UPDATES: u32 = 100_000;
 
-/// A number of frames at once, and a tenth of it more each second.
+/// A token bucket: allows `max` frames at once, and is refilled by a tenth of that per second.
 struct Allowance {
     max: u32,
     left: u32,
-    /// Up to when the time was turned into frames.
+    /// Time of the last refill.
     refilled: Instant,
 }
 
@@ -38,7 +38,7 @@ impl Allowance {
         Self { max, left: max, refilled: now }
     }
 
-    /// Uses one unit. Returns whether there was one.
+    /// Uses one unit. False: the bucket is empty.
     fn take(&mut self, now: Instant) -> bool {
         if self.left == 0 {
             let interval = REFILL_TIME / self.max;
@@ -53,11 +53,11 @@ impl Allowance {
     }
 }
 
-/// The frames that one client may still send.
+/// The remaining allowances of one client.
 struct Allowances {
     resets: Allowance,
     control: Allowance,
-    /// Window updates that what was sent to the client explains.
+    /// Expected window updates for the frames that were sent to the client.
     updates: u32,
 }
 
@@ -67,7 +67,7 @@ impl Allowances {
         Self { resets: Allowance::new(limits.http2_resets, now), control, updates: 0 }
     }
 
-    /// Counts a frame. Returns the setting that it exceeds.
+    /// Counts a frame. Returns the exceeded setting, if any.
     fn count(&mut self, frame: Frame, now: Instant) -> Option<&'static str> {
         let (is_allowed, limit) = match frame {
             Frame::Request => return None,
@@ -82,7 +82,7 @@ impl Allowances {
     }
 }
 
-/// Watches what a client sends: too many frames, and heads that do not end.
+/// Watches the frames of a client: counts them, and reports incomplete heads to the clock.
 pub(super) struct FloodGuard {
     clock: Rc<Clock>,
     scanner: RefCell<FrameScanner>,
@@ -100,7 +100,6 @@ impl FloodGuard {
         }
     }
 
-    /// Bytes arrived.
     pub(super) fn on_read(&self, bytes: &[u8], now: Instant) {
         let (mut scanner, mut allowances) = (self.scanner.borrow_mut(), self.allowances.borrow_mut());
         let was_between = scanner.read(bytes, |frame| {
@@ -111,13 +110,13 @@ impl FloodGuard {
         self.clock.on_frames(was_between, scanner.is_inside(), now);
     }
 
-    /// A frame of an answer was handed over to be sent, so the client may make room for more.
+    /// A response frame was passed on for sending, so the client may send window updates.
     pub(super) fn on_sent(&self) {
         let mut allowances = self.allowances.borrow_mut();
         allowances.updates = allowances.updates.saturating_add(UPDATES_PER_FRAME).min(MAX_UPDATES);
     }
 
-    /// The setting that the client has exceeded.
+    /// The setting that the client has exceeded. `None`: none so far.
     pub(super) const fn exceeded(&self) -> Option<&'static str> {
         self.exceeded.get()
     }

@@ -1,9 +1,9 @@
-//! Reads the headers of HTTP/2 frames in what a client sends, without their payloads (RFC 9113, section 4.1).
+//! Reads the headers of HTTP/2 frames from a client and skips their payloads (RFC 9113, section 4.1).
 //!
-//! Why: the HTTP/2 library hides the frames that make no request. Not here: how many of them a client may send
-//! (`floods.rs`), and how long one may take ([`super::super::clock`]).
+//! The HTTP/2 library does not report frames that are not part of requests. Not here: limits on their number
+//! (`floods.rs`), and timeouts ([`super::super::clock`]).
 
-/// The length of the first bytes of a client (RFC 9113, section 3.4).
+/// The length of the connection preface (RFC 9113, section 3.4), in bytes.
 const PREFACE_LEN: u8 = 24;
 const HEADER_LEN: usize = 9;
 
@@ -20,21 +20,21 @@ const END_HEADERS: u8 = 4;
 /// The kind of a frame, by the work that it causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// Part of a request. The HTTP/2 library limits these.
+    /// Part of a request. The HTTP/2 library limits these frames.
     Request,
-    /// The client no longer wants an answer.
+    /// The client cancels a stream.
     Reset,
-    /// The client makes room for more of an answer.
+    /// The client can receive more of a response.
     WindowUpdate,
-    /// Anything else: it costs work, and brings no request on.
+    /// Any other frame: it costs work and advances no request.
     Control,
 }
 
-/// Where a connection is between two frames.
+/// The position of a connection within the frames of a client.
 pub(super) struct FrameScanner {
     /// Bytes of the preface that have not arrived.
     preface: u8,
-    /// The header of a frame that has not arrived completely, and its length.
+    /// The first `filled` bytes of an incomplete frame header.
     header: [u8; HEADER_LEN],
     filled: usize,
     /// Bytes of the frame's payload that have not arrived.
@@ -56,8 +56,8 @@ impl FrameScanner {
         }
     }
 
-    /// Reads what arrived. `on_frame` gets each frame when its header is complete. Returns true if the connection was
-    /// between two messages meanwhile.
+    /// Reads received bytes. Calls `on_frame` for each complete frame header. Returns true if the bytes crossed a point
+    /// outside of all small messages ([`Self::is_inside`]).
     pub(super) fn read(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(Frame)) -> bool {
         let mut was_between = false;
         let preface = bytes.len().min(self.preface.into());
@@ -84,7 +84,7 @@ impl FrameScanner {
         was_between
     }
 
-    /// Begins the frame whose header is complete.
+    /// Starts the payload of the frame in `header`.
     fn begin(&mut self) -> Frame {
         let [a, b, c, kind, flags, ..] = self.header;
         self.payload = u32::from_be_bytes([0, a, b, c]);
@@ -102,8 +102,8 @@ impl FrameScanner {
         }
     }
 
-    /// True if something has begun that is small and ought to be complete soon: the preface, a header block, a frame
-    /// other than DATA.
+    /// True within a small message that should be complete soon: the preface, a header block, a frame other than DATA,
+    /// or any frame header.
     pub(super) const fn is_inside(&self) -> bool {
         self.preface > 0 || self.in_header_block || self.filled > 0 || (self.payload > 0 && !self.is_data)
     }
@@ -120,7 +120,7 @@ mod tests {
         frame
     }
 
-    /// A connection with all kinds of frames, and what each means.
+    /// The bytes of a connection with all kinds of frames, and the expected kinds.
     fn connection() -> (Vec<u8>, Vec<Frame>) {
         use Frame::{Control, Request, Reset, WindowUpdate};
         let frames = [
@@ -174,7 +174,7 @@ mod tests {
 
         let ping = frame(6, 0, 8);
         assert!(!scanner.read(&ping[..12], |_| {}) && scanner.is_inside());
-        // The end of one, and the beginning of the next.
+        // The end of one frame, and the start of the next.
         assert!(scanner.read(&[&ping[12..], &ping[..12]].concat(), |_| {}) && scanner.is_inside());
         assert!(scanner.read(&ping[12..], |_| {}) && !scanner.is_inside());
 

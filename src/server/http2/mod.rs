@@ -1,8 +1,9 @@
-//! HTTP/2 towards clients, over TLS, on the `h2` library: each stream is a request of the same application as a request
-//! over HTTP/1.1, with the same check, limits and logs.
+//! HTTP/2 for clients, over TLS, with the `h2` library. Each stream is a request to the same application as over
+//! HTTP/1.1, with the same checks, limits and logs.
 //!
-//! actix-web has its own HTTP/2, on a version of the library that is no longer maintained, and with no bound on what a
-//! client may open, reset or leave unread. Not here: WebSockets, which come over HTTP/1.1, and HTTP/2 without TLS.
+//! The HTTP/2 of actix-web is not used: it needs a version of the library that is no longer maintained, and does not
+//! limit the streams that a client opens, resets or leaves unread. Not here: WebSockets, which use HTTP/1.1, and HTTP/2
+//! without TLS.
 
 mod convert;
 mod floods;
@@ -36,17 +37,17 @@ use super::connection::{Socket, TimedBody};
 use super::{Gateway, Phase};
 use crate::config::ServerLimits;
 
-/// Bytes of request bodies that a client may send before they are read: of one stream, and of all.
+/// Request body bytes that a client may send before they are read: on one stream, and on all together.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Bytes of an answer that are buffered for one stream.
+/// Response bytes that are buffered for one stream.
 const MAX_SEND_BUFFER: usize = 32 << 10;
-/// Bytes by which a head may exceed its limit and still be refused in the protocol of its endpoint. Larger ones get a
-/// bare 431.
+/// A head that exceeds its limit by up to this number of bytes is refused in the protocol of its endpoint. For larger
+/// heads the library sends a bare 431.
 const HEAD_MARGIN: usize = 8 << 10;
-/// Time that a client has to confirm that it opens no more streams.
+/// Time for a client without open streams to acknowledge GOAWAY.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time that a connection has to close.
+/// Time for a connection to close before it is cut off.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves a connection to its end.
@@ -85,12 +86,12 @@ fn builder(limits: &ServerLimits) -> Builder {
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(MAX_SEND_BUFFER)
-        // Of streams that are reset before they begin. The guard counts all that are reset.
+        // Limits streams that are reset before the application receives them. The guard counts all resets.
         .max_pending_accept_reset_streams(limits.http2_resets);
     builder
 }
 
-/// Waits for a phase of the server.
+/// Waits until the phase of the server satisfies the predicate.
 async fn reached(mut phase: watch::Receiver<Phase>, is_reached: fn(Phase) -> bool) {
     // An error means that the server is gone.
     let _ = phase.wait_for(|phase| is_reached(*phase)).await;
@@ -99,9 +100,9 @@ async fn reached(mut phase: watch::Receiver<Phase>, is_reached: fn(Phase) -> boo
 /// The progress of a connection's shutdown.
 enum Shutdown {
     No,
-    /// The client received GOAWAY. The timer runs once no stream is open.
+    /// GOAWAY was sent. The timer runs while no stream is open.
     Asked(Option<Pin<Box<Sleep>>>),
-    /// It is being closed. Runs until the client is cut off.
+    /// The connection is being closed. The timer ends with cutting it off.
     Closing(Pin<Box<Sleep>>),
 }
 
@@ -115,7 +116,7 @@ impl<S> Server<S>
 where
     S: Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>> + 'static,
 {
-    /// Accepts streams until the connection ends. Streams end with it.
+    /// Accepts streams until the connection ends. All streams end with the connection.
     async fn run(mut self) {
         let phase = &self.shared.gateway.phase;
         let mut draining = pin!(reached(phase.clone(), |phase| phase != Phase::Serving).fuse());
@@ -126,7 +127,7 @@ where
         poll_fn(|context| {
             is_draining |= draining.as_mut().poll(context).is_ready();
             is_stopping |= stopping.as_mut().poll(context).is_ready();
-            // A client that connects meanwhile may ask something first.
+            // A new client may send one request before GOAWAY.
             if matches!(self.leaving, Shutdown::No) && (is_stopping || (is_draining && is_used)) {
                 self.connection.graceful_shutdown();
                 self.leaving = Shutdown::Asked(None);
@@ -146,7 +147,7 @@ where
                             Some(permit) => {
                                 streams.push(stream::serve(Rc::clone(&self.shared), request, respond, permit));
                             }
-                            // Not processed at all, so the client may send it again.
+                            // The request was not processed, so the client may repeat it (RFC 9113, section 8.7).
                             None => respond.send_reset(Reason::REFUSED_STREAM),
                         }
                     }
@@ -155,7 +156,7 @@ where
                         return Poll::Ready(());
                     }
                     Poll::Ready(None) => return Poll::Ready(()),
-                    // Reading stops where a limit was exceeded.
+                    // The socket stops reading after a limit was exceeded: loop, to close the connection.
                     Poll::Pending if self.shared.guard.exceeded().is_some() && !self.is_closing() => {}
                     Poll::Pending => break,
                 }
@@ -171,7 +172,7 @@ where
         matches!(self.leaving, Shutdown::Closing(_))
     }
 
-    /// Begins to close the connection if the client has exceeded a limit or its time. True when it begins.
+    /// Starts to close the connection if the client has exceeded a limit or a timeout. True if it has just started.
     fn close_if_exceeded(&mut self) -> bool {
         if self.is_closing() {
             return false;
@@ -196,7 +197,8 @@ where
         self.leaving = Shutdown::Closing(Box::pin(tokio::time::sleep(CLOSE_TIMEOUT)));
     }
 
-    /// Closes a connection whose client does not confirm that it leaves, and cuts off one that does not let it close.
+    /// Closes the connection if an idle client does not acknowledge GOAWAY in time. Ready when a closing connection
+    /// must be cut off.
     fn poll_left(&mut self, context: &mut Context<'_>, is_idle: bool) -> Poll<()> {
         match &mut self.leaving {
             Shutdown::No => {}

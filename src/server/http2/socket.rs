@@ -1,5 +1,5 @@
-//! The socket of an HTTP/2 connection: it shows what arrives to the guard, and is closed so that the client can read
-//! why.
+//! The socket of an HTTP/2 connection: reports received bytes to the guard, and closes in a way that lets the client
+//! read the last frames.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use tokio::time::{Instant, Sleep};
 use super::super::connection::Socket;
 use super::floods::FloodGuard;
 
-/// Time that the client has to close its side. If the gateway closed first with bytes unread, the system would discard
-/// the last sent bytes.
+/// Time for the client to close its side. If the gateway closed first with bytes unread, the system would discard the
+/// last sent bytes.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Bytes that are discarded meanwhile.
+/// Maximum number of bytes that are discarded in this time.
 const MAX_DISCARDED: usize = 1 << 20;
 
 pub(super) struct GuardedSocket {
@@ -32,7 +32,8 @@ pub(super) struct GuardedSocket {
 enum Closing {
     #[default]
     Open,
-    /// Our side is closed. Until when the client may close its own, and how much it has sent since.
+    /// The gateway's side is closed: the timer for the client to close its own, and the number of discarded bytes
+    /// since.
     Lingering(Pin<Box<Sleep>>, usize),
 }
 
@@ -41,7 +42,7 @@ impl GuardedSocket {
         Self { socket, guard, is_ended: false, closing: Closing::Open }
     }
 
-    /// Discards what arrives until the client has closed its side, or the time is over.
+    /// Discards received bytes until the client has closed its side, or a limit is reached.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Closing::Lingering(timer, discarded) = &mut self.closing else { return Poll::Ready(()) };
         if timer.as_mut().poll(context).is_ready() {
@@ -65,7 +66,7 @@ impl AsyncRead for GuardedSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.guard.exceeded().is_some() {
-            // The connection is closed as soon as the library returns.
+            // The driver closes the connection as soon as the library returns.
             return Poll::Pending;
         }
 

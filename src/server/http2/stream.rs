@@ -1,7 +1,7 @@
-//! One request over HTTP/2, from its head to the end of its answer.
+//! One request over HTTP/2, from its head to the end of its response.
 //!
-//! It is dropped with its connection, and ends when the client resets the stream: what must not outlive the request
-//! ends with it, as over HTTP/1.1.
+//! The future is dropped with its connection, and ends when the client resets the stream. So work that must not outlive
+//! the request ends with it, as over HTTP/1.1.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -26,7 +26,7 @@ use super::super::{Gateway, endpoint};
 use super::convert;
 use super::floods::FloodGuard;
 
-/// The size in bytes of the pieces that a client has to take in time: the smallest frame that every client accepts.
+/// The size in bytes of the pieces that have a write timeout each: the largest frame that every client accepts.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// State that the streams of a connection share.
@@ -37,10 +37,10 @@ pub(super) struct StreamContext<S> {
     pub(super) guard: Rc<FloodGuard>,
 }
 
-/// The client has left, or the answer cannot be completed. There is nothing more to do for this stream.
+/// The client has disconnected or reset the stream, or the response cannot be completed.
 struct StreamAborted;
 
-/// Counts a stream for the clock of its connection until it is dropped.
+/// Counts a stream in the clock of its connection until it is dropped.
 struct OpenStream(Rc<ConnectionInfo>);
 
 impl OpenStream {
@@ -56,7 +56,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// Answers a request. The permit is held to the end of the answer.
+/// Answers a request. Holds the permit to the end of the response.
 pub(super) async fn serve<S>(
     shared: Rc<StreamContext<S>>,
     request: http::Request<RecvStream>,
@@ -75,7 +75,7 @@ pub(super) async fn serve<S>(
     let Ok(response) = respond_to(&shared, request, &mut respond).await else { return };
     let (head, body) = response.into_parts();
     let (head, is_last) = convert::response(head.head(), body.size(), is_head);
-    // Errors mean that the client has left.
+    // Errors mean that the client has disconnected.
     if let Ok(mut stream) = respond.send_response(head, is_last)
         && !is_last
     {
@@ -84,7 +84,7 @@ pub(super) async fn serve<S>(
     }
 }
 
-/// Calls the application, after the head was checked if the client waits for that before it sends the body.
+/// Calls the application. If the client waits for `100 Continue`, the head is checked first.
 async fn respond_to<S>(
     shared: &StreamContext<S>,
     mut request: Request,
@@ -114,7 +114,7 @@ where
     })
 }
 
-/// Waits for a future, unless the client resets the stream before.
+/// Waits for a future, but at most until the client resets the stream.
 async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, future: F) -> Result<F::Output, StreamAborted> {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -126,7 +126,7 @@ async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, future: F) -
     .await
 }
 
-/// Sends a body. Each piece has its own time to be taken.
+/// Sends a body. Each piece has its own timeout.
 async fn send(
     stream: &mut SendStream<Bytes>,
     body: BoxBody,
@@ -135,7 +135,7 @@ async fn send(
 ) -> Result<(), StreamAborted> {
     let mut body = pin!(body);
     loop {
-        // The client may also leave while there is nothing to send.
+        // Watch for resets also while there is nothing to send.
         let chunk = poll_fn(|context| {
             if stream.poll_reset(context).is_ready() {
                 return Poll::Ready(Err(StreamAborted));
@@ -165,7 +165,7 @@ async fn send(
     }
 }
 
-/// Hands a piece over as the client makes room for it.
+/// Sends a piece as the window of the client allows.
 async fn send_piece(stream: &mut SendStream<Bytes>, mut piece: Bytes, guard: &FloodGuard) -> Result<(), StreamAborted> {
     while !piece.is_empty() {
         stream.reserve_capacity(piece.len());

@@ -104,7 +104,6 @@ fn head(one: &Candidate) -> RunHead {
     })
 }
 
-/// True if a run has all of these tags.
 fn has_tags(info: &RunInfo, tags: &Tags) -> bool {
     tags.iter().all(|(name, value)| info.tags.get(name) == Some(value))
 }

@@ -63,7 +63,6 @@ const LINES: &str = "
     WHERE l.first + l.events > f.next
     ORDER BY f.number, l.first";
 
-/// All that is followed.
 #[derive(Default)]
 pub(super) struct Follows {
     state: Mutex<FollowState>,

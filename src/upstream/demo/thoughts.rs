@@ -18,7 +18,6 @@ const OPAQUE: &str = "dGhlIGRlbW8gYWdlbnQgdGhvdWdodCB0aGlz";
 /// The author of [`OPAQUE`]: no other agent is sent it.
 const AUTHOR: &str = "demo";
 
-/// One text.
 pub(super) fn plain(text: &str) -> Act {
     Act::Say(MessageType::Reasoning, text.to_owned())
 }

@@ -328,7 +328,6 @@ mod tests {
             self.now += Duration::from_secs(seconds);
         }
 
-        /// A run with this outcome.
         fn run(&mut self, outcome: Outcome) -> Option<Change> {
             let ticket = self.health.begin(self.now);
             self.health.record(self.now, outcome, ticket, true, &SETTINGS)

@@ -52,7 +52,6 @@ pub(super) struct StateSettings {
     pub(super) checks: Option<CheckThresholds>,
 }
 
-/// An endpoint.
 #[derive(Debug)]
 pub(super) struct EndpointState {
     pub(super) key: EndpointKey,

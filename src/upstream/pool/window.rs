@@ -19,7 +19,6 @@ impl Window {
         Self { buckets: [[0; 2]; SECONDS], since: now, second: 0 }
     }
 
-    /// Adds one to a counter.
     pub(super) fn add(&mut self, now: Instant, counter: usize) {
         self.roll(now);
         let count = &mut self.buckets[bucket(self.second)][counter];

@@ -316,7 +316,6 @@ impl<'c> Answer<'c> {
         self.frame(&json!({ "statusUpdate": update }));
     }
 
-    /// An artifact in pieces.
     fn artifact(&mut self, pieces: &[Value]) {
         let id = format!("artifact-{}", self.task["artifacts"].as_array().map_or(0, Vec::len));
         for (number, piece) in pieces.iter().enumerate() {

@@ -138,7 +138,6 @@ fn note_received(play: &Play<'_>, request: &ReceivedRequest) {
     play.received(received);
 }
 
-/// A content of the user.
 fn user_content(play: &Play<'_>, content: &Value) -> Option<Item> {
     use ContentKind as K;
     let text = |name: &str| content[name].as_str();

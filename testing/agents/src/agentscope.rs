@@ -18,7 +18,6 @@ pub(crate) struct Agentscope {
     sessions: Mutex<HashMap<String, Session>>,
 }
 
-/// A session.
 #[derive(Debug, Default)]
 struct Session {
     id: String,

@@ -292,7 +292,6 @@ impl Answer {
         self.reply = std::mem::take(&mut self.reply).chunk(frame);
     }
 
-    /// A block with deltas.
     fn block(&mut self, start: &Value, deltas: impl IntoIterator<Item = Value>) {
         let index = if self.dialect == Dialect::LiteLlm { 0 } else { self.blocks };
         self.event("content_block_start", json!({ "index": index, "content_block": start }));

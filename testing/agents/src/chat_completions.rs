@@ -46,7 +46,6 @@ pub(crate) enum ReasoningForm {
 }
 
 impl ReasoningForm {
-    /// The delta of a piece.
     fn delta(self, field: &str, piece: &str) -> Value {
         match self {
             Self::Text => json!({ field: piece }),

@@ -16,7 +16,6 @@ pub(super) struct Operation {
     pub(super) endpoint: &'static str,
     pub(super) path: &'static str,
     pub(super) body: Option<Value>,
-    /// The version of A2A.
     pub(super) version: Option<&'static str>,
     /// True if it names the session in a header.
     pub(super) session_header: bool,

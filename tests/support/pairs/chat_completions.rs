@@ -8,7 +8,6 @@ use crate::support::http::{Exchange, Response};
 
 pub(super) const PATH: &str = "/v1/chat/completions";
 
-/// A request with these messages.
 pub(super) fn request(session: &str, messages: &Value, streamed: bool) -> Turn {
     let mut body = json!({ "model": "demo", "messages": messages });
     if streamed {

@@ -36,7 +36,6 @@ pub(super) async fn start_long(gateway: &Gateway) -> Response {
     gateway.post("/v1/responses", &json!({ "model": "demo", "input": LONG, "background": true })).await
 }
 
-/// The session of a response.
 pub(super) async fn session(gateway: &Gateway, response: &Response) -> String {
     let id = response.json()["id"].as_str().expect("an id").to_owned();
     gateway.run("demo", &id).await["session_id"].as_str().expect("a session").to_owned()

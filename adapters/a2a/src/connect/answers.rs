@@ -129,7 +129,6 @@ impl<'a> Answers<'a> {
         Ok(parts)
     }
 
-    /// The outputs in a message.
     pub(super) fn outputs(&mut self, message: &model::Message) -> Vec<Part<'static>> {
         #[derive(Serialize)]
         struct Outer<'a> {
@@ -171,7 +170,6 @@ fn source(item: &Pending) -> ItemSource {
     extension.map(|extension| extension.source).filter(|source| source.protocol == "a2a").unwrap_or_default()
 }
 
-/// A decision to be written.
 struct WrittenDecision<'a> {
     item: Option<&'a Pending>,
     id: &'a str,

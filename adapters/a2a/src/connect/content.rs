@@ -145,7 +145,6 @@ pub(super) fn prefix(part: &Part<'_>) -> String {
     Annotations::from_part(part).prefix
 }
 
-/// The kind of a part.
 pub(super) fn kind(part: &Part<'_>) -> PartKind {
     kind_in(part, Scope::Plain)
 }

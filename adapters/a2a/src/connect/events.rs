@@ -542,7 +542,6 @@ mod tests {
     use super::super::wire::Item;
     use super::*;
 
-    /// A piece of the text of an artifact.
     fn piece(artifact: &str, append: bool, text: &str) -> String {
         let artifact = format!(r#"{{"artifactId":"{artifact}","parts":[{{"text":"{text}"}}]}}"#);
         format!(r#"{{"artifactUpdate":{{"taskId":"T","artifact":{artifact},"append":{append}}}}}"#)

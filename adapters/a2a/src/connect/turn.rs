@@ -51,7 +51,6 @@ pub(super) enum Step {
     Done,
 }
 
-/// A turn.
 pub(super) struct A2aTurn {
     pub(super) options: Arc<UpstreamOptions>,
     url: Arc<str>,

@@ -28,7 +28,6 @@ pub(super) struct Answers {
     pub(super) sources: Vec<Source>,
 }
 
-/// An answered item.
 struct AnsweredItem<'a> {
     item: &'a Pending,
     source: Source,

@@ -34,7 +34,6 @@ pub(super) enum Arguments {
     Whole(String),
 }
 
-/// A call.
 #[derive(Debug)]
 pub(super) struct Call {
     /// The agent's id.

@@ -39,7 +39,6 @@ impl StoredEvents {
         Self { is_on, has_raw: matches!(option, Events::All), count: 0 }
     }
 
-    /// Keeps an event.
     pub(super) fn keep(&mut self, text: &str, event: &Fields<'_>, context: &mut Context<'_>) -> Result<(), Fault> {
         if !self.is_on {
             return drop_event("no client of this agent reads such events", context);

@@ -60,7 +60,6 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The ids of the calls in a message.
 fn call_ids(message: &Fields<'_>) -> Vec<String> {
     let calls = message.list("toolCalls").into_iter();
     calls.filter_map(|call| Some(key(&Fields::parse(call.get())?.text("id")?))).collect()

@@ -13,7 +13,6 @@ use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use serde_json::{Value, json};
 
-/// A connector with these options.
 pub(crate) fn connector(options: &str) -> Box<dyn Connector> {
     let options: UpstreamOptions = serde_json::from_str(options).expect("options");
     AgUiUpstream::connect("http://agent/", options).expect("a URL")

@@ -91,7 +91,6 @@ pub(crate) fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["type"].as_str().expect("a type")).collect()
 }
 
-/// A record of these events of an agent.
 pub(crate) fn record(events: &[AgentEvent<'_>]) -> Record {
     let mut recorder = Recorder::new(vec![Message::user("hi")]);
     for event in events {

@@ -17,7 +17,6 @@ use interlingua_core::{End, Fault, Json};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// A call.
 #[derive(Debug)]
 struct Call {
     /// The run's id of it, and the message's: another one where the service repeats itself.

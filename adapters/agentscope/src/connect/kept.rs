@@ -38,7 +38,6 @@ impl StoredEvents {
         losses.lost(ContentKind::ProtocolEvent, how);
     }
 
-    /// Keeps an event.
     pub(super) fn keep(&mut self, event: &[u8], losses: &mut Losses, sink: &mut dyn EventSink) -> Result<(), Fault> {
         #[derive(Serialize)]
         struct EventData<'a> {

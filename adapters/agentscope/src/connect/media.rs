@@ -67,7 +67,6 @@ pub(super) enum Source {
     Base64(String),
 }
 
-/// A content of a media type.
 pub(super) fn value(media_type: &str, source: Source, name: Option<String>) -> ContentValue<'static> {
     let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type, ""));
     let in_url = |source| match source {

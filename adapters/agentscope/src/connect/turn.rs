@@ -56,7 +56,6 @@ enum Step {
     Done,
 }
 
-/// A turn.
 pub(super) struct AgentscopeTurn {
     service: Service,
     options: Arc<UpstreamOptions>,

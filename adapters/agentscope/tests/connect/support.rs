@@ -33,7 +33,6 @@ pub(crate) fn request(body: &Value) -> AgentRequest {
     request
 }
 
-/// A request with one text.
 pub(crate) fn says(text: &str) -> AgentRequest {
     request(&json!({ "input": [{ "role": "user", "content": text }] }))
 }
@@ -167,7 +166,6 @@ pub(crate) fn frames(events: &[&str]) -> String {
     text
 }
 
-/// A reply with these events in it.
 pub(crate) fn reply(events: &[&str]) -> String {
     let mut all = vec!["REPLY_START {}"];
     all.extend(events);

@@ -19,7 +19,6 @@ pub(super) const MAX_ITEM: usize = 256 << 10;
 /// So many blocks may be open at once. The oldest is closed for another one.
 const MAX_OPEN: usize = 64;
 
-/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     Text,
@@ -27,7 +26,6 @@ pub(super) enum BlockKind {
     Call,
 }
 
-/// A call as it starts.
 #[derive(Debug)]
 pub(super) struct CallStart<'a> {
     pub(super) kind: MessageType,

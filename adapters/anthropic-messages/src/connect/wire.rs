@@ -8,7 +8,6 @@ use interlingua_core::lenient::{Fields, JsonText, Object, Raw};
 use interlingua_core::lenient_fields;
 use serde_json::value::RawValue;
 
-/// An event.
 #[derive(Debug, Default)]
 pub(super) struct Event<'a> {
     pub(super) kind: Option<Cow<'a, str>>,

@@ -7,7 +7,6 @@ use interlingua_core::{Extra, Fault, Json};
 
 use crate::fault::missing;
 
-/// The text of a text block.
 pub(super) fn required_text(block: &Object<'_>) -> Result<String, Fault> {
     match block.string("type")?.as_deref() {
         Some("text") => {}
@@ -20,7 +19,6 @@ pub(super) fn required_text(block: &Object<'_>) -> Result<String, Fault> {
     required(block, "text")
 }
 
-/// A required string.
 pub(super) fn required(object: &Object<'_>, name: &str) -> Result<String, Fault> {
     text(object, name)?.ok_or_else(|| missing(object.path_of(name)))
 }

@@ -19,7 +19,6 @@ use crate::echo::Thinking;
 use crate::fault::ApiError;
 use crate::options::{Options, Reasoning};
 
-/// A mounted route.
 #[derive(Debug)]
 pub(crate) struct MountedRoute {
     pub(crate) options: Options,

@@ -8,7 +8,6 @@ use interlingua_core::tree::Node;
 use interlingua_core::{Json, Loss, Record};
 use serde_json::Value;
 
-/// A connector with these options.
 pub(crate) fn connector(options: &str) -> Box<dyn Connector> {
     let options: UpstreamOptions = serde_json::from_str(options).expect("options");
     AnthropicMessagesUpstream::connect("http://agent/anthropic", options).expect("a URL")
@@ -34,7 +33,6 @@ pub(crate) fn turn_of(options: &str, body: &str, state: &str) -> Box<dyn AgentTu
     connector(options).turn(&turn).expect("it can be expressed")
 }
 
-/// The request of a turn.
 pub(crate) fn http(turn: &mut dyn AgentTurn) -> HttpRequest {
     let Ok(Next::Send(request)) = turn.next(0) else { panic!("a request") };
     request

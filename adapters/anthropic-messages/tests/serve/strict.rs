@@ -3,7 +3,6 @@
 
 use serde_json::{Value, json};
 
-/// The content of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct StreamContent {
     /// The message, as a whole answer has it. Null: the stream ended with an error.

@@ -286,7 +286,6 @@ impl Encoder {
         }
     }
 
-    /// The end of a run.
     fn conclude<'r>(&mut self, run: &'r Run, end: End, out: &mut Out) -> Ending<'r> {
         let failed = ErrorObject::from_run(end, run.error());
         let ending = failed.map_or_else(|| self.finish(run, end, out), Ending::Error);

@@ -16,7 +16,6 @@ use interlingua_core::pending::{Pending, PendingKind};
 
 use crate::options::Options;
 
-/// A mounted route.
 #[derive(Debug)]
 pub(crate) struct MountedRoute {
     pub(crate) options: Options,

@@ -82,7 +82,6 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Any value in any field.
     #[test]
     fn any_value_in_a_field_is_read_or_refused(
         place in 0..8_usize,

@@ -36,7 +36,6 @@ pub(crate) fn turn_of(options: &str, body: &str, state: &str) -> Box<dyn AgentTu
     connector(options).turn(&TurnRequest::new(&request(body), &state, &[])).expect("it can be expressed")
 }
 
-/// A turn that answers an item.
 pub(crate) fn answering(options: &str, item: &Pending, decided: CheckedDecision, state: &Json) -> Box<dyn AgentTurn> {
     let messages: Vec<Message> = vec![decided.message(item, true)];
     let request = AgentRequest { input: Input::from(messages), ..request(r#"{"input":[]}"#) };

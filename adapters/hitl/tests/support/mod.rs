@@ -298,7 +298,6 @@ fn view(id: &str, session: &Session, with_items: bool) -> SessionView {
     }
 }
 
-/// A run normalized from these frames.
 fn normalized(id: RunId, session: &str, input: Input, frames: &[String], now: u64, failure: Option<&str>) -> Record {
     use interlingua_core::agent_api::Frame;
     use interlingua_core::normalize::Normalizer;

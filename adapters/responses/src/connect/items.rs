@@ -471,7 +471,6 @@ fn emit_output(
     }))
 }
 
-/// The end of an item.
 fn end_of(item: &Object<'_>) -> End {
     match item.text("status").as_deref() {
         Some("incomplete" | "in_progress" | "queued") => End::Incomplete,

@@ -590,7 +590,6 @@ fn incomplete(word: String) -> (String, String) {
     }
 }
 
-/// The text in a part.
 fn part_text(part: &RawValue) -> Raw<'_> {
     if part.get().starts_with('{') { Object::parse(part)?.get("text") } else { None }
 }

@@ -41,7 +41,6 @@ pub(super) enum Step {
     Poll,
 }
 
-/// A turn.
 pub(super) struct ResponsesTurn {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) options: Arc<UpstreamOptions>,

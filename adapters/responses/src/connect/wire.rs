@@ -110,7 +110,6 @@ impl<'a> Object<'a> {
         found.and_then(present)
     }
 
-    /// A string.
     pub(super) fn text(&self, name: &str) -> Option<Cow<'a, str>> {
         text(self.get(name))
     }
@@ -161,7 +160,6 @@ fn present(raw: &RawValue) -> Raw<'_> {
     (raw.get() != "null").then_some(raw)
 }
 
-/// A string.
 pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     json_string::text(raw?)
 }

@@ -72,7 +72,6 @@ pub(crate) struct Context {
     socket: bool,
 }
 
-/// The resolved request.
 #[derive(Debug, Default)]
 pub(crate) struct ResolvedRequest {
     /// New messages for the agent.

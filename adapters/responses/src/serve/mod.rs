@@ -23,7 +23,6 @@ use crate::fault::not_found;
 use crate::ids;
 use crate::options::Options;
 
-/// A mounted route.
 #[derive(Debug)]
 pub(crate) struct MountedRoute {
     pub(crate) options: Options,

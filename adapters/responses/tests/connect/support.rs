@@ -12,7 +12,6 @@ use interlingua_core::{Fault, Json};
 use interlingua_responses::{ResponsesUpstream, UpstreamOptions};
 use serde_json::Value;
 
-/// A connector with these options.
 pub(crate) fn connector(options: &str) -> Box<dyn Connector> {
     let options: UpstreamOptions = serde_json::from_str(options).expect("options");
     ResponsesUpstream::connect("http://agent/v1", options).expect("a URL")
@@ -134,7 +133,6 @@ pub(crate) fn summary(record: &Record, turn: &dyn AgentTurn) -> String {
     lines
 }
 
-/// A loss in a line.
 pub(crate) fn loss_line(loss: &Loss) -> String {
     let change = serde_json::to_value(loss.change).expect("a word");
     format!("{} {loss}", change.as_str().expect("a word"))

@@ -122,7 +122,6 @@ impl Form {
         Reply::complete(200, JSON, task.to_string())
     }
 
-    /// An error.
     pub(super) fn error(self, id: &Value, code: i32, message: &str, reason: &str) -> Reply {
         let info = json!({ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "a2a-protocol.org" });
         if self.is_rest {

@@ -14,7 +14,6 @@ use crate::connect::context::{Context, HeldEnd, to_metadata};
 use crate::connect::frame::{Fields, entries, text, text_or_json};
 use crate::connect::ids::key;
 
-/// The data of an output.
 #[derive(Serialize)]
 struct OutputData<'a> {
     call_id: &'a str,

@@ -62,7 +62,6 @@ pub(super) fn write_part(id: &str, index: usize, part: Json, writer: &mut Writer
     writer.event(&Event::Custom { name: "content", value: Json::from_serialize(&value) }, out);
 }
 
-/// A text as a part.
 pub(super) fn text_part(text: &str) -> Json {
     Json::from_serialize(&json!({ "type": "text", "text": text }))
 }

@@ -29,7 +29,6 @@ pub(super) fn texts(contents: &[Content], losses: &mut Losses) -> Vec<Json> {
     contents.iter().filter_map(|content| text(&sent_as_text(content, losses))).collect()
 }
 
-/// A content as a block.
 pub(super) fn block(content: &Content, losses: &mut Losses) -> Option<Json> {
     let taken = match &content.body {
         Body::Image(Some(url)) => image(url),

@@ -226,7 +226,6 @@ impl Writer<'_> {
         (text, media)
     }
 
-    /// The texts of a part.
     fn texts(&mut self, part: &Part<'_>) -> Vec<String> {
         match part {
             Part::Said(entry) => {
