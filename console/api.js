@@ -1,4 +1,4 @@
-// Requests to the gateway, and the sign-in. The bearer is in sessionStorage and in no cookie. Other tabs receive it over a
+// Requests to the gateway, and the sign-in. The bearer is in sessionStorage, not in a cookie. Other tabs receive it over a
 // channel that is restricted to this origin. Not here: the stream of changes (feed.js).
 
 import { batch, signal } from './vendor/signals-core/signals-core.mjs';
@@ -84,14 +84,14 @@ export async function call(method, path, body) {
   return parse(await response.text());
 }
 
-/** A file of the gateway, as text. */
+/** A file of the gateway, as a blob. */
 export const file = async (path) => (await answer('GET', path)).blob();
 
 export const get = (path) => call('GET', path);
 export const post = (path, body = {}) => call('POST', path, body);
 
 /**
- * Sends a request to a route as a client, and passes on each part of the response on arrival.
+ * Sends a request to a route like a client, and passes on each part of the response when it arrives.
  * @param {any} sample
  * @param {{signal: AbortSignal, head: (response: Response) => void, text: (piece: string) => void}} on
  */
@@ -118,7 +118,7 @@ function parse(text) {
   }
 }
 
-/** Signs out after the gateway refused the bearer. */
+/** Ends the sign-in after the gateway has refused the bearer. */
 export function expired() {
   if (!session.value) return;
   notice.value = 'You were signed out: the sign-in expired, or the gateway was restarted.';
@@ -163,8 +163,8 @@ export async function useKey(key) {
 }
 
 /**
- * Signs in with the session of this tab, of another tab, or with the key in the address, which is removed at once. Any page
- * can open such a link, so the user confirms before it replaces a sign-in.
+ * Signs in with the session of this tab, the session of another tab, or the key in the address. The key is removed from
+ * the address at once. Any page can open a link with a key, so the user confirms before the key replaces a sign-in.
  */
 export async function begin() {
   const match = /[#&]key=([^&]+)/.exec(location.hash);

@@ -1,4 +1,4 @@
-// The page: its frame, its current screen, shortcuts, and drawing. Not here: the screens (views/).
+// The frame of the page, the choice of the screen, keyboard shortcuts, and drawing. Not here: the screens (views/).
 
 import { html, nothing, render } from './vendor/lit-html/lit-html.js';
 import { effect, signal } from './vendor/signals-core/signals-core.mjs';
@@ -81,14 +81,14 @@ function otherKeyDialog(key) {
   const title = 'Sign in with the key of the link';
   return confirmation({
     title,
-    body: html`<p>This tab was opened by a link with a key. You are signed in as ${session.value?.name}. Go on only if you
+    body: html`<p>This tab was opened by a link with a key. You are signed in as ${session.value?.name}. Continue only if you
       opened a link of your own gateway.</p>`,
     actions: html`<button class="danger" @click=${() => useKey(key)}>${title}</button>`,
     close: () => { offeredKey.value = null; },
   });
 }
 
-/** Draws a screen. An error of its data, such as a damaged file, does not stop the page. */
+/** The page after an error while drawing a screen, such as damaged data in a file. */
 function brokenPage(error) {
   return html`${header()}<main id="main" tabindex="-1">${empty('This cannot be shown.', html`${String(error?.message ?? error)}
     <a href="#/runs">All runs</a>`)}</main>`;
@@ -122,7 +122,7 @@ let leader = 0;
 function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target);
   const typing = target.matches('input:not([type=range], [type=checkbox]), textarea, select, [contenteditable]');
-  // An open dialog blocks the page, also its keys.
+  // An open dialog blocks the page and its keys.
   if (document.querySelector('dialog[open]')) return;
   if (event.key === 'Escape') {
     if (typing) target.blur();
@@ -147,7 +147,7 @@ function focus(selector, event) {
   found.focus();
 }
 
-/** Moves to the next row of the shown list. */
+/** Moves the focus by a number of rows in the shown list. */
 function step(by, event) {
   const rows = [...document.querySelectorAll('main a.row, main article[tabindex]')];
   if (rows.length === 0) return;
@@ -189,13 +189,13 @@ dark.addEventListener('change', () => { theme.value = theme.peek(); document.doc
 addEventListener('keydown', onKey);
 addEventListener('dragover', (event) => { if (session.value) event.preventDefault(); });
 addEventListener('drop', (event) => {
-  // Without this the browser would open a dropped file.
+  // By default, the browser would open a dropped file.
   event.preventDefault();
   const file = event.dataTransfer?.files[0];
   if (session.value && file) openDropped(file);
 });
 addEventListener('hashchange', () => {
-  // The focus goes to the new screen, so that screen readers read it.
+  // Move the focus to the new screen, so that screen readers read it.
   requestAnimationFrame(() => requestAnimationFrame(() => {
     if (!document.querySelector('main :focus')) document.getElementById('main')?.focus({ preventScroll: true });
   }));

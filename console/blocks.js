@@ -1,9 +1,9 @@
-// A long text in parts: the browser lays out only visible parts. Pure.
+// Splits a long text into blocks, so that the browser lays out only visible ones. Pure.
 
-/** The approximate length of a part, in UTF-16 units. */
+/** The approximate length of a block, in UTF-16 units. */
 const BLOCK = 8_000;
 
-/** Splits a text into parts, if possible at the end of a line or a word. */
+/** Splits a text into blocks, if possible at the end of a line or a word. */
 export function blocksOf(text) {
   const blocks = [];
   for (let start = 0; start < text.length;) {
@@ -12,7 +12,7 @@ export function blocksOf(text) {
       const line = text.lastIndexOf('\n', end);
       const word = text.lastIndexOf(' ', end);
       end = line > start ? line + 1 : word > start ? word + 1 : end;
-      // Both halves of a surrogate pair stay together.
+      // Do not split a surrogate pair.
       if (/[\uD800-\uDBFF]/.test(text[end - 1])) end += 1;
     }
     blocks.push(text.slice(start, end));

@@ -1,6 +1,6 @@
-// The shortest difference of two texts by lines. Pure. Not here: its view (views/config.js).
+// The shortest line-by-line difference between two texts. Pure. Not here: its view (views/config.js).
 
-/** Above this number of lines the whole different part is shown as replaced. */
+/** If one of the different parts has more lines, the parts are shown as completely replaced. */
 const MOST = 2000;
 
 /**
@@ -27,7 +27,7 @@ function changed(old, now) {
   const removed = (text) => ({ mark: /** @type {'-'} */ ('-'), text });
   const added = (text) => ({ mark: /** @type {'+'} */ ('+'), text });
   if (old.length > MOST || now.length > MOST) return [...old.map(removed), ...now.map(added)];
-  // The length of the longest common sequence after each pair of lines.
+  // The length of the longest common subsequence from each pair of lines on.
   const width = now.length + 1;
   const longest = new Uint16Array((old.length + 1) * width);
   for (let i = old.length - 1; i >= 0; i -= 1) {
@@ -55,10 +55,10 @@ function changed(old, now) {
 }
 
 /**
- * The changed lines, with some lines around them.
+ * The changed lines with their context.
  * @param {{mark: string, text: string}[]} lines
- * @param {number} around  how many lines
- * @returns {({mark: string, text: string} | null)[]} nothing stands for lines that are left out
+ * @param {number} around  number of lines of context
+ * @returns {({mark: string, text: string} | null)[]} `null` stands for omitted lines
  */
 export function nearChanges(lines, around) {
   const near = new Set();

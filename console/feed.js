@@ -1,5 +1,5 @@
-// The stream of changes: one for each visible tab. It reconnects after a growing pause and resumes after its last event.
-// Not here: the use of the changes (state.js).
+// The stream of changes: one for each visible tab. Reconnects after growing pauses, and resumes after the last received
+// event. Not here: the handling of changes (state.js).
 
 import { signal } from './vendor/signals-core/signals-core.mjs';
 import { expired, session } from './api.js';
@@ -8,9 +8,9 @@ import { EventStreamParser } from './sse.js';
 /** `live`, `reconnecting` or `offline`. */
 export const connection = signal('reconnecting');
 
-/** The server sends a comment at least every 5 s. After this time without one the connection is closed. */
+/** Time in ms without data after which the connection counts as lost. The server sends a comment at least every 5 s. */
 const SILENCE = 15_000;
-/** A stream repeats the changes of the last two seconds before it began. */
+/** Interruptions up to this time in ms miss no changes: a stream repeats the changes of the two seconds before its start. */
 const OVERLAP = 1500;
 const PAUSES = [250, 500, 1000, 2000, 5000];
 
@@ -25,8 +25,8 @@ export class Feed {
   /**
    * @param {object} on
    * @param {(event: import('./sse.js').ServerEvent) => void} on.event
-   * @param {(missed: boolean) => void} on.open  a stream begins; true if changes may have been missed before
-   * @param {(run: string) => void} on.gone      there is no such run any more
+   * @param {(missed: boolean) => void} on.open  a stream starts; true if changes may have been missed before
+   * @param {(run: string) => void} on.gone      the run no longer exists
    */
   constructor(on) {
     this.on = on;
@@ -41,7 +41,7 @@ export class Feed {
     addEventListener('offline', () => { connection.value = 'offline'; });
   }
 
-  /** @param {Wanted} wanted  @param {number} after  the last event of the run that is known, or -1 */
+  /** @param {Wanted} wanted  @param {number} after  the last known event of the run, or -1 */
   follow(wanted, after = -1) {
     const same = JSON.stringify(wanted) === JSON.stringify(this.wanted);
     if (same && this.abort) return;

@@ -1,11 +1,11 @@
-// Folds the frames of the Agent API into messages with their contents, and the end of the run.
-// Pure, so that tests can compare it with the gateway's fold. Not here: the view of a message (views/timeline.js).
+// Folds the frames of the Agent API into messages with their contents, and into the state of the run.
+// Pure, so that tests can compare the result with the gateway's. Not here: the view of a message (views/timeline.js).
 
 /**
  * @typedef {object} Content
  * @property {string} type
- * @property {string} text       a text, a refusal, or the arguments of a call as they grow
- * @property {any} value         the whole object of a content that is not text
+ * @property {string} text       a text or a refusal
+ * @property {any} value         the data of a content other than text, such as a call. `null` for texts and refusals
  * @property {boolean} done
  */
 
@@ -30,7 +30,7 @@
  * @property {string} status
  * @property {any} error
  * @property {any} usage
- * @property {number} events     how many events were folded
+ * @property {number} events     the number of folded frames
  * @property {number} started
  * @property {number} last
  */
@@ -41,10 +41,10 @@ export const empty = () => ({
 });
 
 /**
- * Adds one frame. Changes `run` in place: a run may have ten thousand of them.
+ * Adds one frame. Changes `run` in place, because a run may have ten thousand frames.
  * @param {Folded} run
  * @param {any} frame   the data of a frame, parsed
- * @param {number} at   when it happened
+ * @param {number} at   time of the event, in milliseconds since 1970
  */
 export function fold(run, frame, at) {
   if (run.started === 0) run.started = at;
@@ -59,7 +59,7 @@ function foldResponse(run, frame, at) {
   run.status = frame.status ?? run.status;
   run.error = frame.error ?? null;
   run.usage = frame.usage ?? run.usage;
-  // A final response repeats its messages. Only messages that were missed are added.
+  // A final response repeats all messages: add only unknown ones.
   for (const message of frame.output ?? []) {
     if (message.id && !run.byId.has(message.id)) foldMessage(run, message, at);
   }
@@ -108,7 +108,7 @@ function foldContent(run, frame, at) {
   else if (frame.data && typeof frame.data === 'object') mergeData(known, frame.data);
 }
 
-/** A fragment of a call appends to the arguments. All other fields stay as announced. */
+/** Merges a fragment of a call: appends to its arguments and its output, and replaces other fields. */
 function mergeData(known, data) {
   const before = known.value && typeof known.value === 'object' ? known.value : {};
   const merged = { ...before, ...data };
@@ -138,11 +138,11 @@ const OUTPUTS = new Set(['function_call_output', 'plugin_call_output', 'componen
 export const isCall = (message) => CALLS.has(message.type);
 export const isOutput = (message) => OUTPUTS.has(message.type);
 
-/** The data of a message's first content that has any. */
+/** The data of the first content with data. An empty object without any. */
 export const dataOf = (message) => message.contents.find((content) => content?.value)?.value ?? {};
 
 /**
- * The entries of a timeline, in order. A call contains its output.
+ * The cards of a timeline, in order. A call and its output share a card.
  * @param {Message[]} messages
  * @returns {{message: Message, output: Message | null}[]}
  */

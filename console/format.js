@@ -14,7 +14,7 @@ export function duration(ms) {
 /** The age of a time. */
 export const ago = (at, now) => (now - at < 1500 ? 'now' : `${duration(now - at)} ago`);
 
-/** The time until a moment, or a text for a moment in the past. */
+/** The time until a moment, or `expired` for a moment in the past. */
 export const ahead = (at, now) => (at <= now ? 'expired' : `in ${duration(at - now)}`);
 
 /** An offset within a run: `+1.204 s`. */
@@ -27,7 +27,7 @@ export function bytes(count) {
   return `${(count / 1_000_000).toFixed(1)} MB`;
 }
 
-/** A number with separated thousands, and a noun in singular or plural. */
+/** A number with a thousands separator. `counted` adds a noun in singular or plural. */
 export const number = (count) => count.toLocaleString('en-US');
 export const counted = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 
@@ -35,9 +35,9 @@ export const counted = (count, one, many = `${one}s`) => `${number(count)} ${cou
 export const stamp = (at) => new Date(at).toISOString().replace('T', ' ').replace('Z', ' UTC');
 
 /**
- * The owner of a run: the caller's name, the kind or issuer of its credentials (two issuers can use one name), and the
- * tenant, if any. The format of an owner is `kind:issuer:name`, then `/` and the tenant. A special character is U+001E and
- * its code.
+ * The owner of a run: the caller's name, the issuer or kind of its credentials (two issuers can use one name), and the
+ * tenant, if any. The format of an owner is `kind:issuer:name`, then `/` and the tenant. Special characters are escaped as
+ * U+001E and a hexadecimal code.
  * @param {string} owner
  */
 export function ownerName(owner) {
@@ -62,7 +62,7 @@ export function pretty(text) {
   }
 }
 
-/** A safe link: no scripts, no files. */
+/** The URL if it is safe as a link (`http` or `https`), else `null`. */
 export function safeLink(url) {
   try {
     const read = new URL(url);
@@ -74,5 +74,5 @@ export function safeLink(url) {
 
 export const STATES = ['queued', 'running', 'pending', 'completed', 'incomplete', 'failed', 'rejected', 'canceled'];
 
-/** The shown state of a run: a run with open items is pending, independent of its own state. */
+/** The shown state of a run. A run with open items is pending, in every state. */
 export const stateOf = (run) => (run.pending > 0 ? 'pending' : run.state.startsWith('waiting') ? 'pending' : run.state);

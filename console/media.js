@@ -1,7 +1,7 @@
-// Pictures in events, as blobs of this page, because a data URL may be large. Only formats without scripts are shown.
-// Not here: links to other hosts, which the page never loads.
+// Pictures in events, shown from blobs, because a data URL may be large. Only formats without scripts are shown. The page
+// never loads pictures from other hosts.
 
-/** The shown formats. SVG can contain scripts. */
+/** Allowed formats. SVG is not allowed, because it can contain scripts. */
 const PICTURE = /^data:(image\/(?:png|jpeg|gif|webp|avif|bmp));base64,([A-Za-z0-9+/=\s]*)$/;
 const MAX_BYTES = 16 * 1024 * 1024;
 /** The URL of the blob of each picture, by its data URL. */
@@ -10,7 +10,7 @@ const blobs = /** @type {Map<string, string>} */ (new Map());
 /**
  * The URL of a blob with the bytes of a data URL.
  * @param {string} url
- * @returns {string | null} nothing if it is no picture that may be shown
+ * @returns {string | null} `null` if the URL is not a picture that may be shown
  */
 export function pictureOf(url) {
   const known = blobs.get(url);

@@ -1,20 +1,20 @@
-// The conversation of the playground: each sent message, its protocol, the bytes of the response, and its run. The shown
-// messages come from the run, not from the response. Not here: the view (views/playground.js).
+// The conversation of the playground: each sent message, its protocol, the bytes of the response, and its run. The page
+// shows the messages of the run, not of the response. Not here: the view (views/playground.js).
 
 import { computed, effect, signal, untracked } from './vendor/signals-core/signals-core.mjs';
 import { post, send, session, whenSignedOut } from './api.js';
 import { place } from './router.js';
 import { closeRun, detailOf, grown, lately, openRun, run } from './state.js';
 
-/** The number of kept characters at the end of a response. */
+/** Maximum number of stored characters of a response. The last ones are stored. */
 const MOST = 2_000_000;
 
 /**
  * @typedef {object} Wire
- * @property {number} status      0: nothing has come yet
+ * @property {number} status      0: no response yet
  * @property {string} type
- * @property {string} text        the last characters that came
- * @property {number} size        characters that came
+ * @property {string} text        the last received characters
+ * @property {number} size        number of received characters
  * @property {'sending' | 'done' | 'stopped' | 'broken'} end
  */
 
@@ -22,10 +22,10 @@ const MOST = 2_000_000;
  * @typedef {object} Turn
  * @property {string} key
  * @property {string | null} text   `null`: the agent continues after a decision
- * @property {boolean} isNew        the route knows nothing of the conversation before
+ * @property {boolean} isNew        the route cannot continue the previous conversation
  * @property {string} protocol
- * @property {string | null} run    the run, once it is known
- * @property {any} open             what is known of the run, as `run` of state.js
+ * @property {string | null} run    the id of the run, once it is known
+ * @property {any} open             the loaded data of the run, as `run` of state.js
  * @property {Wire | null} wire
  */
 
@@ -34,7 +34,7 @@ const fresh = () => ({
   snippets: /** @type {import('./types.d.ts').Snippets | null} */ (null), busy: false, error: '',
 });
 
-/** The conversation. Turns change in place, so each change sets a new object. */
+/** The conversation. Turns change in place, so each change replaces the outer object. */
 export const chat = signal(fresh());
 let abort = /** @type {AbortController | null} */ (null);
 
@@ -52,7 +52,7 @@ whenSignedOut(() => {
   chat.value = fresh();
 });
 
-/** Sends a message to the agent over a route. False: it was not sent. */
+/** Sends a message to the agent over a route. False: the message was not sent. */
 export async function say(route, agent, text) {
   if (chat.peek().agent !== agent) begin(agent);
   const { turns } = chat.peek();
@@ -121,8 +121,8 @@ async function refresh(turn) {
   }
 }
 
-// Finds runs of the conversation whose ids the answers do not contain: protocols without streaming, and runs that
-// continue after a decision on another page.
+// Finds runs of the conversation without an id in the response: of protocols without streaming, and runs that continue
+// after a decision.
 effect(() => {
   const summaries = lately.value;
   untracked(() => {
@@ -134,7 +134,7 @@ function found(summary) {
   const { owner, agent, turns } = chat.peek();
   const turn = last();
   if (!turn || summary.agent !== agent || summary.owner.split('/')[0] !== owner) return;
-  // Ids are ordered by time.
+  // Ids are ordered by time: earlier runs have smaller ids.
   if (turns.some((one) => one.run === summary.id) || summary.id < turn.key) return;
   if (!turn.run) {
     // The response can arrive before the summary.
@@ -149,7 +149,7 @@ function found(summary) {
   follow(next, summary.id);
 }
 
-// The latest run is followed while its screen is shown.
+// Follow the latest run while the playground is shown.
 const isShown = computed(() => place.value.screen === 'playground' && session.value !== null);
 effect(() => {
   if (!isShown.value) return;
@@ -165,7 +165,7 @@ effect(() => {
   grown.value;
   untracked(() => {
     const turn = open && chat.peek().turns.find((one) => one.run === open.id);
-    // A run that is read again is shown when it has as many events as the shown one.
+    // After a reconnect the run is read again: keep the shown data until as many events have arrived.
     if (!turn || open.frames.length < (turn.open?.frames.length ?? 0)) return;
     turn.open = open;
     changed();

@@ -1,4 +1,4 @@
-// Replays a finished run at its own speed: selects the events up to the shown moment.
+// Replays a finished run at its original speed or faster: selects the events up to the shown moment.
 
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { signal } from './vendor/signals-core/signals-core.mjs';
@@ -8,7 +8,7 @@ import { jsonOf } from './sse.js';
 import { run } from './state.js';
 
 const SPEEDS = [1, 2, 5, 10, 50];
-/** `null`: the whole run is shown. */
+/** The position of the replay. `null`: the whole run is shown. */
 const playing = signal(/** @type {null | {id: string, speed: number, at: number, count: number}} */ (null));
 let folded = empty();
 let since = 0;
@@ -16,7 +16,7 @@ let since = 0;
 function tick(open) {
   const state = playing.peek();
   if (!state || state.id !== open.id) return;
-  // The page may show another run by now.
+  // Stop if the page shows another run now.
   if (run.peek()?.id !== open.id) {
     playing.value = null;
     return;
@@ -41,7 +41,7 @@ function start(open, speed) {
   requestAnimationFrame(() => tick(open));
 }
 
-/** The visible part of the run: all of it, or during a replay the events up to now. */
+/** The visible part of the run: during a replay the events up to its position, else all. */
 export function replayAt(open) {
   const state = playing.value;
   return state?.id === open.id ? { folded, count: state.count } : { folded: open.folded, count: open.frames.length };

@@ -1,4 +1,4 @@
-// The address of a screen: `#/runs?agent=demo`, `#/runs/ID?tab=prism`. Pure but for `location`.
+// The addresses of screens: `#/runs?agent=demo`, `#/runs/ID?tab=prism`. Pure except for `location`.
 
 import { signal } from './vendor/signals-core/signals-core.mjs';
 
@@ -52,7 +52,7 @@ export const lastList = () => list;
 
 export const go = (hash) => { location.hash = hash; };
 
-/** Changes the query of the screen without an entry in the history, for filters during typing. */
+/** Changes the query of the screen without an entry in the history, such as for a filter during typing. */
 export function refine(changes) {
   const { screen, id, query } = place.value;
   const next = { ...Object.fromEntries(query), ...changes };

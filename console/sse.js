@@ -3,16 +3,16 @@
 
 /** @typedef {{event: string, id: string, data: string}} ServerEvent */
 
-/** A parser of one stream. It keeps an incomplete line. */
+/** A parser for one stream. It buffers an incomplete line. */
 export class EventStreamParser {
-  /** The parts of the incomplete line. They are joined once, because a line may have megabytes. */
+  /** The parts of the incomplete line, joined only at its end, because a line may have megabytes. */
   #rest = /** @type {string[]} */ ([]);
   #lines = /** @type {string[]} */ ([]);
 
   /**
-   * Takes the next text of the stream.
+   * Parses the next text of the stream.
    * @param {string} text
-   * @returns {ServerEvent[]} the events that it completes
+   * @returns {ServerEvent[]} the events that the text completes
    */
   push(text) {
     const events = [];
@@ -37,7 +37,7 @@ export class EventStreamParser {
 
 /**
  * @param {string[]} lines
- * @returns {ServerEvent | null} nothing if they have no data
+ * @returns {ServerEvent | null} `null` if the lines have no data
  */
 function parseLines(lines) {
   const event = { event: 'message', id: '', data: '' };
@@ -59,7 +59,7 @@ function parseLines(lines) {
 }
 
 /**
- * The data of the first frame in a text of frames, as JSON.
+ * The JSON data of all frames in a text. Frames with other data are skipped.
  * @param {string} frames
  * @returns {any[]}
  */

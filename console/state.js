@@ -1,4 +1,4 @@
-// The data of the page: signals for the views, updated by the changes of the gateway.
+// The data of the page: signals for the views, updated by the stream of changes.
 // Not here: requests (api.js), the stream (feed.js), the screens (views/).
 
 import { batch, effect, signal, untracked } from './vendor/signals-core/signals-core.mjs';
@@ -17,11 +17,11 @@ setInterval(() => { if (!document.hidden) now.value = Date.now(); }, 1000);
  * Answers of the gateway (types.d.ts).
  * @typedef {import('./types.d.ts').Summary} Summary
  * @typedef {import('./types.d.ts').PendingItem} PendingItem
- * @typedef {Omit<PendingItem, 'item'> & PendingItem['item']} OpenItem  the question, with its run and agent
+ * @typedef {Omit<PendingItem, 'item'> & PendingItem['item']} OpenItem  a question with its run and agent
  * @typedef {Omit<import('./types.d.ts').Detail, 'pending'> & {pending: OpenItem[]}} Detail
  */
 
-/** The gateway itself, its agents and routes. `null`: not known yet. */
+/** The gateway, its agents and its routes. `null`: not loaded yet. */
 export const gateway = signal(/** @type {import('./types.d.ts').Gateway | null} */ (null));
 export const agents = signal(/** @type {import('./types.d.ts').Agent[] | null} */ (null));
 export const routes = signal(/** @type {import('./types.d.ts').Route[] | null} */ (null));
@@ -33,8 +33,8 @@ export const problem = signal(/** @type {string | null} */ (null));
 export const fail = (error) => { problem.value = error instanceof Error ? error.message : String(error); };
 
 /**
- * The list of runs that match the filters: newest change first. `size`: how many rows were loaded. `newest`: the latest
- * change when they were; a run that was created later is new. `fresh`: the new ones.
+ * The list of runs that match the filters, the newest change first. `size`: the number of loaded rows. `newest`: the
+ * latest change at the time of loading; runs that were created later are new. `fresh`: the ids of new runs.
  */
 const NO_RUNS = {
   key: '', rows: /** @type {Summary[]} */ ([]), total: 0, next: /** @type {string | null} */ (null), size: 0, newest: 0,
@@ -44,9 +44,9 @@ export const runs = signal(NO_RUNS);
 
 export const FILTERS = ['text', 'agent', 'protocol', 'state'];
 const PAGE = 200;
-/** Milliseconds without typing before a search starts. */
+/** Delay in ms from the last typed character to the search. */
 const TYPING = 200;
-/** The shortest time in ms between two requests for the number of runs or for missed changes. */
+/** Delay in ms that combines requests for the number of runs. A reload after missed changes waits half of it. */
 const RECOUNT = 2000;
 
 const filterOf = (query) => Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? '']).filter(([, value]) => value));
@@ -88,7 +88,7 @@ export async function moreRuns() {
 
 let recounting = 0;
 
-/** Loads the number of runs, if the changes do not determine it. */
+/** Loads the number of runs after changes that do not determine it. */
 function recount() {
   recounting ||= setTimeout(async () => {
     const { key } = runs.peek();
@@ -115,14 +115,14 @@ const matches = (run, filter) =>
   (!filter.state || stateOf(run) === filter.state || run.state === filter.state) &&
   (!filter.text || `${run.text}\n${run.session}\n${run.owner}\n${run.id}\n${run.code ?? ''}`.toLowerCase().includes(filter.text.toLowerCase()));
 
-/** The summaries of the last changes, without filters. */
+/** The summaries in the latest message of the stream, without filters. */
 export const lately = signal(/** @type {Summary[]} */ ([]));
 
 const isListed = () => place.peek().screen === 'runs' && !place.peek().id;
 
 /**
- * The list after changes. Changed runs move to the front. The number of rows stays the same, so that a page does not grow
- * for days.
+ * The list after changes. Changed runs move to the front. The list does not grow beyond the loaded number of rows, or the
+ * size of a page, because a page can be open for days.
  * @param {typeof NO_RUNS} state
  * @param {Summary[]} changed
  * @param {string[]} removed
@@ -152,7 +152,7 @@ function onSummaries(changed, removed) {
   if (isListed()) {
     const state = runs.peek();
     runs.value = merged(state, changed, removed);
-    // A run outside the loaded rows may match now, or no longer: the number of runs is unknown.
+    // A run outside the loaded rows may start or stop to match, so the number of runs is unknown.
     const known = new Set(state.rows.map((row) => row.id));
     const isUnknown = (run) => !known.has(run.id) && run.created_at <= state.newest;
     if (JSON.parse(state.key || '{}').state && changed.some(isUnknown)) recount();
@@ -178,7 +178,7 @@ export const run = signal(null);
 /** Increments with every folded event, because `run` changes in place. */
 export const grown = signal(0);
 
-/** Opens a run, or another choice of protocols for it. */
+/** Opens a run with frames in these protocols. Does nothing if it is open with the same protocols. */
 export function openRun(id, protocols) {
   const open = run.peek();
   const key = protocols.join();
@@ -191,7 +191,7 @@ export function openRun(id, protocols) {
 
 export const closeRun = () => { run.value = null; };
 
-/** The place of a run that is shown from an exported file. */
+/** The id in the address for a run from an exported file. */
 export const FILE = 'file';
 
 const areTexts = (frames) => frames !== null && typeof frames === 'object' && !Array.isArray(frames)
@@ -220,7 +220,7 @@ export function openFile(text) {
   try {
     read = JSON.parse(text);
   } catch {
-    // A file without JSON gets the error below.
+    // `read` stays `null`, which causes the error below.
   }
   const isEvent = (event) => Number.isFinite(event?.at) && typeof event.kind === 'string' && areTexts(event.frames);
   if (!read?.interlingua || !isRun(read.detail) || !Array.isArray(read.events) || !read.events.every(isEvent)) {
@@ -244,7 +244,7 @@ export function openFile(text) {
 const openItem = ({ item, ...rest }) => ({ ...rest, ...item });
 
 /**
- * Loads the detail of a run: everything but its messages.
+ * Loads the detail of a run, without its messages.
  * @param {string} id
  * @returns {Promise<Detail>}
  */
@@ -286,7 +286,7 @@ export async function loadDetail(id) {
 
 let loadingDetail = 0;
 
-/** Turns of a finished run arrive together: its detail is loaded once for all of them. */
+/** Loads the detail after a delay, so that several events cause one request. */
 function loadDetailSoon() {
   loadingDetail ||= setTimeout(() => {
     loadingDetail = 0;
@@ -305,7 +305,7 @@ function onRunEvent(number, event) {
   grown.value += 1;
 }
 
-/** Frames that a protocol writes when a run waits or has ended. They belong to the latest event. */
+/** Adds frames that protocols write when a run waits or has ended. They belong to the latest event. */
 function onMoreFrames(frames) {
   const last = run.peek()?.frames.at(-1);
   if (!last) return;
@@ -314,7 +314,7 @@ function onMoreFrames(frames) {
   grown.value += 1;
 }
 
-/** Increments when changes may have been missed. Screens then load their data again. */
+/** Increments when changes may have been missed. Screens then reload their data. */
 export const missed = signal(0);
 
 function onOpen(wasAway) {
@@ -340,7 +340,7 @@ whenSignedOut(() => {
   pendingCount.value = 0;
 });
 
-/** Loads the data that a reload of the configuration can change. */
+/** Stores the state of the gateway. Loads the routes again after a reload of the configuration. */
 function onGateway(about) {
   const before = gateway.peek();
   gateway.value = about;
@@ -349,7 +349,7 @@ function onGateway(about) {
   }
 }
 
-/** The error of loading the gateway's data. Empty: loaded. */
+/** The error of the last attempt to load the gateway's data. Empty: no error. */
 export const unknown = signal('');
 
 /** Loads the data that every screen shows. */

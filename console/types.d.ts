@@ -40,7 +40,7 @@ code: string | null, created_at: number, changed_at: number, events: number,
  */
 pending: number, 
 /**
- * The name of the first open item. `null`: there is none.
+ * The name of the first open item. `null`: no item is open.
  */
 asks: string | null, 
 /**
@@ -74,7 +74,7 @@ ids: { [key in string]: string }, session: SessionRuns, turns: Array<Turn>,
  */
 request: Settings | null, 
 /**
- * Advice for the operator about the error. `null`: there is none.
+ * Advice for the operator about the error. `null`: no advice applies.
  */
 advice: string | null, pending: Array<PendingItem>, 
 /**
@@ -186,8 +186,8 @@ export type PendingItem = { item: Item,
  */
 decisions: string[], 
 /**
- * JSON Schema of an approval's arguments, or of the answer to a question. `null`: there is none, or the reader's
- * role may not read texts.
+ * JSON Schema of an approval's arguments, or of the answer to a question. `null`: the item has no schema, or the
+ * reader's role may not read texts.
  */
 schema: any, agent: string, session: string, 
 /**
@@ -217,7 +217,7 @@ export type Item = { id: string, kind: string,
  */
 name: string, 
 /**
- * `null`: there is none, or the reader's role may not read texts.
+ * `null`: the item has no message, or the reader's role may not read texts.
  */
 message: string | null, 
 /**
@@ -341,7 +341,7 @@ state: string,
  */
 since: number, 
 /**
- * The reason why an endpoint is out. `null`: none is.
+ * The reason why an endpoint is out. `null`: no endpoint is out.
  */
 reason: string | null, 
 /**

@@ -1,4 +1,4 @@
-// Small parts that several screens use: dialogs, icons, copying, states of a list.
+// Components that several screens share: dialogs, icons, copying, states of a list.
 
 import { Directive, directive } from './vendor/lit-html/directive.js';
 import { html, noChange, nothing, svg } from './vendor/lit-html/lit-html.js';
@@ -22,19 +22,19 @@ const PATHS = {
 
 export const icon = (name) => html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true">${svg`<path d=${PATHS[name] ?? ''}></path>`}</svg>`;
 
-/** The state of a run: never by colour alone. */
+/** The state of a run, as an icon and a word, not only as a colour. */
 export function stateBadge(run) {
   const state = stateOf(run);
   return html`<span class="state ${STATES.includes(state) ? state : ''}">${icon(state)}${state}</span>`;
 }
 
-/** The text of a list without rows. */
+/** The placeholder of an empty list. */
 export const empty = (title, text) => html`<div class="empty"><p class="big">${title}</p><p>${text}</p></div>`;
 export const loading = (what) => html`<p class="loading" role="status">Loading ${what}…</p>`;
 export const failed = (message, again) => html`<div class="empty" role="alert"><p class="big">${message}</p>
   <button @click=${again}>Try again</button></div>`;
 
-/** Copies a text and shows the result. */
+/** The message after copying, for example "Cause copied". Empty: none is shown. */
 export const copied = signal('');
 let clearing = 0;
 
@@ -43,18 +43,18 @@ export async function copy(text, what) {
     await navigator.clipboard.writeText(text);
     copied.value = `${what} copied`;
   } catch {
-    fail('The browser does not let the page write to the clipboard.');
+    fail('The browser denies access to the clipboard.');
   }
   clearTimeout(clearing);
   clearing = setTimeout(() => { copied.value = ''; }, 2500);
 }
 
-/** The open dialog, which asks for a confirmation. */
+/** The open confirmation. `null`: none is open. */
 const asked = signal(/** @type {any} */ (null));
 
 /**
- * Asks for a confirmation before an action without a way back.
- * @param {string} title  also the name of the button
+ * Asks for a confirmation before an action that cannot be undone.
+ * @param {string} title  also the label of the button
  * @param {string} text
  * @param {() => Promise<any>} action
  */

@@ -1,4 +1,4 @@
-// The cause of a failed turn: the agent's status, its answer and its own error text, as in the log line.
+// The cause of a failed turn, as in the log line: the agent's status, its answer and its own error text.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { copy } from '../ui.js';

@@ -1,4 +1,4 @@
-// The active configuration without secrets, and a form that checks another one. Nothing is applied here.
+// The active configuration without secrets, and a form that checks another one. This screen applies nothing.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { effect, signal, untracked } from '../vendor/signals-core/signals-core.mjs';
@@ -54,7 +54,7 @@ export function configView() {
         ${result.value ? html`${findings(result.value)}${difference()}` : nothing}
       </section>
       <section class="panel">
-        <h2>In force</h2>
+        <h2>Active configuration</h2>
         <p class="dim">Since ${stamp(config.value.since)}</p>
         <pre class="tall" tabindex="0">${pretty(config.value.in_force)}</pre>
       </section>
@@ -76,8 +76,8 @@ function difference() {
   const before = config.value.source;
   if (typeof before !== 'string') return nothing;
   const lines = diff(before, text.value);
-  if (lines.every(({ mark }) => mark === ' ')) return html`<p class="dim">It is the file in force.</p>`;
-  return html`<h3>Difference from the file in force</h3>
+  if (lines.every(({ mark }) => mark === ' ')) return html`<p class="dim">The text is the same as the active file.</p>`;
+  return html`<h3>Difference from the active file</h3>
     <pre class="tall diff" tabindex="0" role="region" aria-label="Difference">${nearChanges(lines, 2).map((line) =>
       (line === null ? html`<span class="dim">…</span>\n` : html`<span class=${line.mark === '+' ? 'added' : line.mark === '-' ? 'removed' : ''}>${line.mark} ${line.text}</span>\n`))}</pre>`;
 }

@@ -1,5 +1,5 @@
-// The contents of a message: texts, pictures, files, and everything else as JSON. The beginning of a long text is shown with
-// a button for the rest. Only visible parts are laid out.
+// The contents of a message: texts, pictures, files, and other contents as JSON. For a long text, the page shows the start
+// and a button for the rest.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { signal } from '../vendor/signals-core/signals-core.mjs';
@@ -8,18 +8,18 @@ import { blocksOf } from '../blocks.js';
 import { bytes, counted, pretty, safeLink } from '../format.js';
 import { pictureOf } from '../media.js';
 
-/** Above this length only the beginning of a text is shown. */
+/** The number of shown characters of a longer text. */
 const CLIP = 20_000;
 
 const whole = signal(/** @type {Set<string>} */ (new Set()));
 whenSignedOut(() => { whole.value = new Set(); });
 
-/** A text that the user's role may not read: the gateway sends an asterisk for each character. */
+/** A placeholder for a hidden text. The gateway sends an asterisk for each of its characters. */
 const hiddenText = (text) => html`<p class="hidden-text">${counted(text.length, 'character')}</p>`;
 
 /**
  * @param {any[]} contents
- * @param {string} id       of their message, which keeps expanded texts expanded
+ * @param {string} id       the id of their message: expanded texts are remembered by it
  * @param {boolean} hidden  whether their texts are hidden
  */
 export function contentsOf(contents, id, hidden) {
@@ -47,7 +47,7 @@ function fileOf(content) {
     : html`<p>${name} <span class="dim">${content.type}, ${bytes(String(url).length)} within the event</span></p>`;
 }
 
-/** A text, or its beginning and a button for all of it. `key` names it. */
+/** A text, or its start and a button for the whole text. `key`: identifies the text. */
 export function long(text, key, hidden = false) {
   if (hidden) return hiddenText(text);
   if (text.length <= CLIP) return html`<pre dir="auto">${text}</pre>`;

@@ -8,16 +8,16 @@ import { causeOf } from './cause.js';
 
 const pair = (name, value) => (value === null || value === undefined || value === '' ? nothing : html`<dt>${name}</dt><dd>${value}</dd>`);
 
-/** The time from the acceptance of the run to the agent's first event. */
+/** The time from the acceptance of the run to the agent's first event. `null`: there is none. */
 function firstEvent({ run, turns }) {
   const at = turns[0]?.first_event_at;
   return at ? duration(at - run.created_at) : null;
 }
 
-/** The canonical id comes first. */
+/** The ids, the gateway's own first. */
 const idsOf = ({ ids }) => Object.entries(ids).sort(([one], [other]) => Number(other === 'id') - Number(one === 'id') || (one < other ? -1 : 1));
 
-/** The id in a protocol, or a description of it. */
+/** The label of an id: the protocol, or `Id` for the gateway's own. */
 const idName = (name) => (name === 'id' ? 'Id' : name);
 
 /** @param {any} open  @param {import('../state.js').Detail | null} detail */

@@ -1,5 +1,5 @@
 // Open items of a run: the question and its decisions. Used by Pending and by the timeline of a run. All items of a turn
-// are decided together, because an agent takes all answers in one request.
+// are decided together, because the agent receives all answers in one request.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
@@ -13,14 +13,14 @@ import { fieldsOf, missingOf, schemaForm } from './schema.js';
 /** @typedef {{decision: string, text: string, error: string, busy: boolean}} Choice */
 /** @typedef {import('../state.js').OpenItem} OpenItem */
 
-/** The chosen decision of each item that is not sent yet, with the text of its field. */
+/** The chosen decisions that were not sent yet, with the texts of their fields. */
 const choices = signal(/** @type {Map<string, Choice>} */ (new Map()));
-/** The results of decided items, shown for a moment after the gateway no longer lists them. */
+/** The results of decided items. They are shown for a moment after the gateway has removed the items. */
 export const decided = signal(/** @type {Map<string, string>} */ (new Map()));
-/** This time in ms. An item that is still listed after it is open again: its agent did not accept the answer. */
+/** Time in ms for which a result is shown. If the item is still listed then, its agent did not accept the answer. */
 const SHOWN_FOR = 6000;
 
-/** The key of an item. Its id alone is not unique: agents choose ids, some count from one in every session. */
+/** The key of an item. Its id alone is not unique, because agents choose ids, and some count from one in every session. */
 export const keyOf = (item) => `${item.run}/${item.id}/${item.asked_at}`;
 
 whenSignedOut(() => {
@@ -45,22 +45,22 @@ function mark(key, words) {
   }, SHOWN_FOR);
 }
 
-/** Shows a message for items in progress on this page that are no longer open. */
+/** Shows a message for items that are no longer open but have a decision in progress on this page. */
 export function tooLate(items) {
   for (const item of items) {
     if (choices.peek().has(keyOf(item)) && !choices.peek().get(keyOf(item)).busy) {
-      mark(keyOf(item), 'This was decided or withdrawn meanwhile.');
+      mark(keyOf(item), 'This item was decided or withdrawn meanwhile.');
     }
   }
 }
 
 const NAMES = { accept: 'Accept', edit: 'Edit', respond: 'Respond', reject: 'Reject' };
 
-/** The fields of a decision: the schema is that of an approval's arguments, or that of the answer to a question. */
+/** The fields of a decision, if it has a form: the answer to a question, or the edited arguments of an approval. */
 const fieldsFor = (item, decision) =>
   (decision === (item.kind === 'input' ? 'respond' : 'edit') ? fieldsOf(item) : null);
 
-/** The answer to an item in the format of the gateway. */
+/** The answer to an item as the gateway expects it. */
 function answerOf(item, { decision, text }) {
   if (decision === 'edit') return { id: item.id, decision, arguments: JSON.stringify(JSON.parse(text)) };
   if (fieldsFor(item, decision)) return { id: item.id, decision, payload: JSON.parse(text) };
@@ -84,7 +84,7 @@ async function send(items) {
   }
 }
 
-/** Loads the open items of a run, to find out whether a refusal means that another user was faster. */
+/** The keys of the open items of a run, to find out whether another user has decided an item. `null`: unknown. */
 async function stillOpen(run) {
   try {
     const { data } = await openItems({ run });
@@ -102,7 +102,7 @@ function press(item, decision, alone) {
   if (alone && !hasField(item, { decision })) send([item]);
 }
 
-/** The error in the text of a field. */
+/** The error in the text of a field. Empty: none. */
 function problemOf(item, { decision, text }) {
   const fields = fieldsFor(item, decision);
   if (fields) return missingOf(fields, text);
@@ -138,8 +138,8 @@ function field(item, choice) {
 const isExpired = (item) => item.expires_at !== null && item.expires_at <= now.value;
 
 /**
- * The form that sends the field of one item, or the decisions for all items of a turn. A call of the client's own tool
- * can stay without an answer.
+ * The form for the field of one item, or for the decisions about all items of a turn. Calls of the client's own tools need
+ * no answer.
  */
 function form(items, body) {
   const chosen = items.filter((item) => choices.value.has(keyOf(item)));
@@ -162,9 +162,9 @@ function form(items, body) {
 }
 
 /**
- * The open items of one run: a card for each, and one button for all decisions if there are several.
+ * The open items of one run: a card for each item, and one button for all decisions if there are several items.
  * @param {OpenItem[]} items   of one run
- * @param {boolean} listed  false within the timeline of their run
+ * @param {boolean} listed  false in the timeline of their run
  */
 export function itemGroup(items, listed = true) {
   const open = items.filter((item) => !decided.value.has(keyOf(item)));
@@ -175,7 +175,7 @@ export function itemGroup(items, listed = true) {
     <section class="together" aria-label=${`${open.length} items of one turn`}>
       ${repeat(items, keyOf, (item) => itemCard(item, listed, false))}
       ${mayAct() && active.length > 0 ? form(active, html`<p class="dim" role="status">
-        The agent asked these together and takes the answers together: ${count} of ${active.length} decided.</p>`) : nothing}
+        The agent asked these questions together and needs all answers together: ${count} of ${active.length} decided.</p>`) : nothing}
     </section>`;
 }
 
@@ -214,7 +214,7 @@ function itemCard(item, listed, alone) {
     </article>`;
 }
 
-/** Arguments as a list of names and values, or unchanged if they are no object. */
+/** Arguments as a list of names and values. Other values and large objects are shown as text. */
 function argumentList(text) {
   let value;
   try {

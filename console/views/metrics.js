@@ -1,5 +1,5 @@
-// The last 15 minutes by second and 24 hours by minute: charts, and the same numbers as tables. The library of the charts is
-// loaded when this screen is first opened. Not here: the counting (the gateway).
+// The last 15 minutes by second and the last 24 hours by minute, as charts and as tables. The chart library is loaded when
+// this screen is opened for the first time. Not here: the counting (the gateway).
 
 import { Directive, directive } from '../vendor/lit-html/directive.js';
 import { html, noChange, nothing } from '../vendor/lit-html/lit-html.js';
@@ -16,7 +16,7 @@ const ms = (value) => (value === null ? '–' : duration(value));
 const size = (value) => (value === null ? '–' : bytes(value));
 const OUTCOMES = ['completed', 'incomplete', 'failed', 'canceled', 'rejected'];
 
-/** The charts: each line is a series of the answer, its colour a name of app.css. */
+/** The charts. Each line has the name of a series in the response, its label, and a colour of app.css. */
 const CHARTS = [
   { title: 'Live runs', write: number, lines: [['live', 'live', '--live']] },
   { title: 'Runs ended', write: number, lines: [['completed', 'completed', '--good'], ['incomplete', 'incomplete', '--warn'],
@@ -27,16 +27,16 @@ const CHARTS = [
   { title: 'Memory', write: size, lines: [['memory', 'resident', '--live']] },
   { title: 'Store: runs to write', write: number, lines: [['store_owed', 'to write', '--live']] },
 ];
-/** Gauges of the whole gateway, independent of the chosen runs. */
+/** Series of the whole gateway, independent of the filter. */
 const OF_ALL = new Set(['live', 'memory', 'store_owed']);
 
 const found = signal(/** @type {any} */ (null));
 const error = signal('');
-/** The library, once it is loaded. */
+/** The chart library. `null`: not loaded yet. */
 const library = signal(/** @type {any} */ (null));
 whenSignedOut(() => { found.value = null; });
 
-/** The chosen agent or protocol. Empty: all runs. */
+/** The chosen agent or protocol. `null`: all runs. */
 const filter = () => {
   const { query } = place.value;
   const name = ['agent', 'protocol'].find((one) => query.get(one));
@@ -82,14 +82,14 @@ effect(() => {
   timer = setInterval(() => { if (!document.hidden) load(); }, EVERY[window]);
 });
 
-/** A label of the time axis in UTC. `seconds`: since 1970. */
+/** A label for the time axis, in UTC. `seconds`: since 1970. */
 const clock = (seconds) => {
   const at = new Date(seconds * 1000);
   const two = (value) => String(value).padStart(2, '0');
   return `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}${at.getUTCSeconds() ? `:${two(at.getUTCSeconds())}` : ''}`;
 };
 
-/** A chart in its element. It is drawn once, updated with new numbers, and drawn again for another theme. */
+/** A chart in its element. New numbers update it. Another window, filter, width or theme draws it again. */
 class Chart extends Directive {
   chart = /** @type {any} */ (null);
   key = '';
@@ -100,7 +100,7 @@ class Chart extends Directive {
   update({ element }, [read, { lines, write }, Library]) {
     if (!Library) return noChange;
     const data = [read.times.map((at) => at / 1000), ...lines.map(([name]) => read.series[name])];
-    // In the page the element has a width, and the colours are those of the theme.
+    // Wait until the element is in the page: only then it has a width and the colours of the theme.
     requestAnimationFrame(() => {
       if (!element.isConnected) return;
       const colours = getComputedStyle(element);
@@ -164,14 +164,14 @@ function latestTable({ series }) {
 
 function body(read) {
   return html`
-    ${read.times.length === 0 ? empty('No numbers yet.', 'The gateway counts once a second; they appear here.')
+    ${read.times.length === 0 ? empty('No numbers yet.', 'They appear within a second.')
       : html`<div class="columns two">${CHARTS.map((chart) => chartView(read, chart))}</div>`}
     <div class="columns two">
       <div>${countTable('By agent', 'Agent', read.by_agent)}${countTable('By protocol', 'Protocol', read.by_protocol)}</div>
       ${latestTable(read)}</div>`;
 }
 
-/** Chooses all runs, or those of an agent or a protocol. */
+/** The choice of all runs, or the runs of an agent or a protocol. */
 function choice(read) {
   const of = filter();
   const value = of ? `${of.name}:${of.value}` : '';
@@ -196,7 +196,7 @@ export function metricsView() {
       ${Object.entries(WINDOWS).map(([name, title]) => html`<button aria-pressed=${name === window ? 'true' : 'false'}
         class=${name === window ? 'primary' : ''} @click=${() => refine({ window: name })}>${title}</button>`)}</div>
       ${choice(read ?? found.value)}</div>
-    <p class="hint">Of this gateway, since its start. Times are in UTC.</p>
+    <p class="hint">This gateway only, since its start. Times are in UTC.</p>
     ${error.value && read ? html`<p class="note" role="status">${error.value}</p>` : nothing}
     ${read ? body(read) : error.value ? failed(error.value, load) : loading('the numbers')}`;
 }

@@ -1,4 +1,4 @@
-// The overview of the gateway: protocols of clients, agents, and problems that need attention.
+// The overview of the gateway: client protocols, agents, routes, and problems that need attention.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { post, mayAct } from '../api.js';
@@ -8,11 +8,11 @@ import { agents, fail, gateway, loadGateway, now, pendingCount, routes, unknown 
 import { ask, copy, failed, loading } from '../ui.js';
 import { bars, hub } from './picture.js';
 
-/** The share of failed runs from which an agent needs attention. */
+/** The minimum share of failed runs with which an agent needs attention. */
 const MUCH = 0.02;
 const failedPart = ({ lately }) => (lately.ended > 0 ? lately.failed / lately.ended : 0);
 const percent = (part) => (part === 0 ? '0 %' : part < 0.01 ? '< 1 %' : `${Math.round(100 * part)} %`);
-/** The traffic of an agent or a protocol: active runs, and runs that ended in the last minutes. */
+/** The traffic of an agent or a protocol: active runs, and runs that ended in the last 15 minutes. */
 const traffic = ({ live, lately }) => live + lately.ended;
 
 export function overviewView() {
@@ -27,10 +27,10 @@ export function overviewView() {
     ${routeTable()}`;
 }
 
-/** Groups of problems, worst first. */
+/** Groups of problems, the worst first. */
 const SEVERITIES = [['broken', 'Broken'], ['degraded', 'Degraded'], ['waiting', 'Waits for a person'], ['setup', 'Configuration']];
 
-/** The problems, each with its severity and, if known, its cause. */
+/** The problems, each with its severity, a description and, if known, its cause. */
 function findings(about) {
   const failedRuns = (agent) => link('runs', null, { agent: agent.name, state: 'failed' });
   const all = agents.value;
@@ -40,7 +40,7 @@ function findings(about) {
   return [
     ...about.reasons.map((reason) => ['broken', html`Not ready: ${reason.what} ${reason.agent ?? ''}`, reason.detail ?? nothing]),
     ...all.filter((agent) => agent.state === 'failing').map((agent) =>
-      ['broken', html`<a href=${failedRuns(agent)}>${agent.name}</a> is failing for ${duration(now.value - agent.since)}`, agent.reason ?? lastFault(agent)]),
+      ['broken', html`<a href=${failedRuns(agent)}>${agent.name}</a> has been failing for ${duration(now.value - agent.since)}`, agent.reason ?? lastFault(agent)]),
     ...degraded.map((agent) =>
       ['degraded', html`<a href=${failedRuns(agent)}>${agent.name}</a> fails ${percent(failedPart(agent))} of its runs in the last 15 minutes`, lastFault(agent)]),
     ...all.filter((agent) => agent.state === 'draining').map((agent) => ['degraded', html`${agent.name} accepts no new runs: it is draining`, nothing]),
@@ -68,7 +68,7 @@ function clients() {
   </ul></section>`;
 }
 
-/** Why the agent's latest failed run failed. */
+/** The failure of the agent's latest failed run. */
 const lastFault = ({ last_fault: fault }) => (fault ? html`<div class="dim fault"><code>${fault.code}</code> ${ago(fault.at, now.value)}${
   fault.message ? html`: ${fault.message}` : nothing}</div>` : nothing);
 
@@ -93,13 +93,13 @@ function agentTable() {
 function drainButton(agent) {
   const change = async (what, state) => {
     await post(`/agents/${encodeURIComponent(agent.name)}/${what}`);
-    // The stream of changes reports it too, a little later.
+    // The stream of changes reports the new state, too, but later.
     agents.value = agents.value.map((one) => (one.name === agent.name ? { ...one, state } : one));
   };
   if (agent.state === 'draining') {
     return html`<button @click=${() => change('resume', 'ready').catch(fail)}>Resume</button>`;
   }
-  const text = `${agent.name} accepts no new runs at this gateway: they get 503 in their own protocol. Active runs and runs that wait for an answer continue. A restart ends the drain.`;
+  const text = `${agent.name} accepts no new runs at this gateway: clients receive 503 in their own protocol. Active runs and runs that wait for an answer continue. A restart ends the drain.`;
   return html`<button @click=${() => ask('Drain', text, () => change('drain', 'draining'))}>Drain</button>`;
 }
 

@@ -22,7 +22,7 @@ whenSignedOut(() => {
   pages.value = 1;
 });
 
-/** The shown items. They stay until the user loads the changed list. */
+/** Loads the items of the shown pages. */
 async function listedItems() {
   const found = new Map();
   let cursor = '';
@@ -51,7 +51,7 @@ async function load() {
   }
 }
 
-/** Groups items by run: those of one run are decided together. */
+/** Groups items by run: items of one run are decided together. */
 function byRun(all) {
   const runs = new Map();
   for (const item of all) runs.set(item.run, [...(runs.get(item.run) ?? []), item]);
@@ -74,7 +74,7 @@ export function pendingView() {
     <div class="head"><h1>Pending</h1>${all ? html`<span class="total">${pendingCount.value}</span>` : nothing}</div>
     ${error.value && !all ? failed(error.value, load)
       : !all ? loading('open items')
-        : all.length === 0 ? empty('Nothing waits for a decision.', 'Questions and approvals of every agent appear here, whatever protocol their client speaks.')
+        : all.length === 0 ? empty('Nothing waits for a decision.', 'Questions and approvals of all agents appear here, from clients of every protocol.')
           : html`<div class="items">${repeat(byRun(all), ([run]) => run, ([, group]) => itemGroup(group))}</div>
             ${total.value > all.length ? html`<p><button @click=${() => { pages.value += 1; }}>Show more</button>
               <span class="dim">${all.length} of ${total.value}</span></p>` : nothing}`}`;

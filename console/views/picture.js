@@ -1,12 +1,12 @@
-// The picture of the Overview: lines from the protocols of clients to the Agent API and to the agents, whose width shows the
-// traffic, and small bars of the last 15 minutes. It is decoration: the same numbers are beside it.
+// The picture of the overview: lines from client protocols to the Agent API and from there to agents, and bars of the last
+// 15 minutes. The width of a line shows the traffic. The picture is decorative: the page shows the same numbers as text.
 
 import { Directive, directive } from '../vendor/lit-html/directive.js';
 import { html, noChange, svg } from '../vendor/lit-html/lit-html.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** The width of a line, proportional to the largest traffic. */
+/** The width of a line, relative to the largest traffic. */
 const widthOf = (count, most) => (count === 0 ? 1 : 1.5 + (6 * count) / Math.max(1, most));
 
 /** A curve between two points with horizontal ends. */

@@ -1,4 +1,4 @@
-// A chat with any agent over any of its protocols, the response bytes, and the snippet for the last message.
+// A chat with an agent over any of its protocols, the bytes of the response, and the snippet for the last message.
 
 import { Directive, directive } from '../vendor/lit-html/directive.js';
 import { html, noChange, nothing } from '../vendor/lit-html/lit-html.js';
@@ -12,7 +12,7 @@ import { routes } from '../state.js';
 import { copy, empty, loading } from '../ui.js';
 import { entries } from './timeline.js';
 
-/** The number of drawn characters at the end of the response bytes. */
+/** Maximum number of shown characters of the response. The last ones are shown. */
 const SHOWN = 60_000;
 const LANGUAGES = { curl: 'curl', python: 'Python', typescript: 'TypeScript' };
 
@@ -20,7 +20,7 @@ const message = signal('');
 const language = signal('curl');
 whenSignedOut(() => { message.value = ''; });
 
-/** The chosen agent and protocol, which are part of the address. */
+/** The agent and the protocol in the address, or the first ones. */
 function chosen() {
   const all = routes.value.filter((route) => route.sample);
   const agents = [...new Set(all.flatMap((route) => route.agents))].sort();
@@ -31,7 +31,7 @@ function chosen() {
   return { agents, agent, open, route: open.find((route) => nameOf(route, open) === wanted) ?? open[0] };
 }
 
-/** A protocol, with its path if the agent has several routes of it. */
+/** The name of a route: its protocol, and also its path if the agent has several routes of the protocol. */
 const nameOf = (route, all) =>
   (all.filter((one) => one.protocol === route.protocol).length > 1 ? `${route.protocol} ${route.path}` : route.protocol);
 
@@ -102,7 +102,7 @@ function turnOf(turn, before) {
   return html`<div class="turn">
     <p class="over"><span class="tag">${turn.protocol}</span>
       ${turn.text === null ? html`<span class="dim">continues after the decision</span>` : nothing}
-      ${turn.isNew ? html`<span class="dim">a new conversation: this route keeps its sessions apart</span>` : nothing}
+      ${turn.isNew ? html`<span class="dim">a new conversation: this route has its own sessions</span>` : nothing}
       ${moves ? html`<span class="dim">in a session of its own, with the previous messages</span>` : nothing}
       <span class="space"></span>${turn.run ? html`<a href=${link('runs', turn.run)}>Open run</a>` : nothing}</p>
     ${turn.text === null ? nothing : html`<div class="card input"><header><b>user</b></header><pre dir="auto">${turn.text}</pre></div>`}
@@ -119,7 +119,7 @@ function outcome({ run }, wire, count) {
     return html`<div class="card error" role="alert"><header><b>Refused</b> <code class="bad">HTTP ${wire.status}</code></header>
       <pre dir="auto">${wire.text.slice(0, 2000)}</pre></div>`;
   }
-  if (wire.end === 'broken') return html`<p class="wrong" role="alert">The connection broke off.</p>`;
+  if (wire.end === 'broken') return html`<p class="wrong" role="alert">The connection was lost.</p>`;
   if (wire.end === 'stopped') return html`<p class="dim">Stopped.</p>`;
   if (count === 0 && wire.end === 'sending') return html`<p class="dim waiting" role="status">Waiting for the agent…</p>`;
   if (count === 0 && !run) return html`<p class="dim">No run started. The wire shows the response.</p>`;
@@ -150,12 +150,12 @@ function snippet() {
         <button class="quiet" aria-pressed=${name === language.value ? 'true' : 'false'} @click=${() => { language.value = name; }}>${title}</button>`)}</div>
       ${shown ? html`<button class="quiet" @click=${() => copy(shown, 'Snippet')}>Copy snippet</button>` : nothing}</div>
     ${shown ? html`<pre class="snippet" tabindex="0">${shown}</pre>
-      <p class="hint">It starts a new conversation: a client cannot continue one of the console.</p>`
-    : html`<p class="dim">How a client sends your last message.</p>`}
+      <p class="hint">The snippet starts a new conversation: clients cannot continue a conversation of the console.</p>`
+    : html`<p class="dim">The request of a client with your last message.</p>`}
   </section>`;
 }
 
-/** Keeps the end visible unless the reader scrolled up. A new turn is always made visible. */
+/** Keeps the end of an element visible unless the user has scrolled up. Always scrolls to a new turn. */
 class Pinned extends Directive {
   key = /** @type {any} */ (null);
 

@@ -1,5 +1,5 @@
-// The prism: the same run on the wire of every protocol, aligned by event. Each pane shows the frames of the selected
-// event, or says that the protocol has no frame for it. Missing frames are counted.
+// The prism: the frames of a run in every protocol, aligned by event. Each pane shows the frames of the selected event, or
+// a note that the protocol has none. The footer counts the events with frames.
 
 import { Directive, directive } from '../vendor/lit-html/directive.js';
 import { html, noChange, nothing } from '../vendor/lit-html/lit-html.js';
@@ -15,13 +15,13 @@ const AROUND = 14;
 const CLIP = 400;
 const LONG = 20_000;
 
-/** The selected event. `null`: always the last one. */
+/** The selected event. `null`: the latest one. */
 const selected = signal(/** @type {number | null} */ (null));
 let of = '';
 
 /**
- * For each pane the events with frames, and their bytes. Each event is counted once, except the latest: it can get more
- * frames when the run waits or ends.
+ * The events with frames and their bytes, for each pane. Each event is counted once, except the latest: it gets more frames
+ * when the run waits or ends.
  */
 const counted = new WeakMap();
 
@@ -58,7 +58,7 @@ function recount(known, open, protocols) {
   }
 }
 
-/** The number of smaller entries in a sorted list. */
+/** The number of entries in a sorted list that are smaller than a number. */
 function before(sorted, number) {
   let [low, high] = [0, sorted.length];
   while (low < high) {

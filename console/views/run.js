@@ -1,4 +1,4 @@
-// One run: its head, and the tabs Timeline, Prism and Details.
+// One run: the heading, and the tabs Timeline, Prism and Details.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { effect, signal } from '../vendor/signals-core/signals-core.mjs';
@@ -44,7 +44,7 @@ export function runView() {
       <span class="space"></span>
       ${open.isFile ? html`<span class="dim">from a file</span>` : actions(summary)}
     </div>
-    ${open.removed ? html`<p class="problem" role="status">This run was deleted. The page shows the events that it had received.</p>` : nothing}
+    ${open.removed ? html`<p class="problem" role="status">This run was deleted. The page shows the events that were received before.</p>` : nothing}
     <p class="facts">${summary.agent} · ${summary.protocol} · ${ownerName(summary.owner)} · ${counted(open.frames.length || summary.events, 'event')}
       · ${duration((open.folded.last || summary.changed_at) - summary.created_at)} · began ${ago(summary.created_at, now.value)}</p>
     <div role="tablist" aria-label="Views of the run" @keydown=${onTabKey}>

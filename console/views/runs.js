@@ -1,4 +1,4 @@
-// The list of runs. Its filters are in the address. Only visible rows are drawn.
+// The list of runs. The filters are part of the address. Only visible rows are drawn.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
@@ -24,7 +24,7 @@ function onScroll(event) {
   if (list.scrollTop + 3 * list.clientHeight > rows.length * ROW) moreRuns();
 }
 
-// A change of the address loads the list (state.js).
+// A change of the address reloads the list (state.js).
 const filter = (name, value) => refine({ [name]: value });
 
 /** Loads the list again, with the new runs. */

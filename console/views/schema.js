@@ -1,8 +1,8 @@
-// A form for arguments that have a JSON Schema: texts, numbers, yes or no, and choices. Anything else is edited as JSON.
+// A form for arguments with a JSON Schema: texts, numbers, booleans, and choices. Other schemas are edited as JSON.
 
 import { html } from '../vendor/lit-html/lit-html.js';
 
-/** The fields of an item's schema, if a form can show all of them. */
+/** The fields of an item's schema. `null` if a form cannot show all of them. */
 export function fieldsOf(item) {
   const schema = item.schema;
   if (!schema || schema.type !== 'object' || !schema.properties) return null;
@@ -22,7 +22,7 @@ function read(text) {
   }
 }
 
-/** The names of the required fields without a value, as a sentence. Empty: all have one. */
+/** A sentence with the names of required fields without a value. Empty: all have a value. */
 export function missingOf(fields, text) {
   const value = read(text);
   const missing = fields.filter(({ name, required }) => required && value[name] === undefined).map(({ title }) => title);
@@ -36,7 +36,7 @@ export function missingOf(fields, text) {
  */
 export function schemaForm(fields, text, change) {
   const value = read(text);
-  // A field that was emptied is left out: it has no value.
+  // An emptied number field has no value and is omitted.
   const set = (name, one) => change(JSON.stringify({ ...value, [name]: Number.isNaN(one) ? undefined : one }));
   return html`<div class="schema">${fields.map((field) => html`<label>${field.title}${field.required ? ' *' : ''}
     ${input(field, value[field.name], set)}${field.rule.description ? html`<span class="hint">${field.rule.description}</span>` : ''}</label>`)}</div>`;

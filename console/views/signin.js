@@ -1,4 +1,4 @@
-// Signing in with a key.
+// The sign-in with a key.
 
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { signal } from '../vendor/signals-core/signals-core.mjs';
@@ -37,7 +37,7 @@ export const signInView = () => html`
         aria-invalid=${wrong.value ? 'true' : 'false'} aria-describedby=${wrong.value ? 'wrong' : nothing}>
       ${wrong.value ? html`<p class="wrong" id="wrong" role="alert">${wrong.value}</p>` : nothing}
       <button class="primary" ?disabled=${busy.value}>Sign in</button>
-      <p class="hint">The gateway prints a link with a key when it starts on this machine. Otherwise it is the admin key, or
+      <p class="hint">A gateway on this machine prints a link with a key when it starts. Otherwise use the admin key, or
         the key of a caller with <code>console</code> in its table.</p>
     </form>
   </main>`;

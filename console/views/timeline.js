@@ -12,7 +12,7 @@ import { causeOf } from './cause.js';
 import { contentsOf, long } from './contents.js';
 import { itemGroup } from './item.js';
 
-/** The largest number of drawn cards. A button shows earlier ones. */
+/** The number of drawn cards. A button shows earlier ones. */
 const MOST = 120;
 
 const earlier = signal(0);
@@ -45,12 +45,12 @@ export function entries(folded, detail) {
   for (const turn of detail?.turns ?? []) {
     (turn.input ?? []).forEach((message, index) => {
       if (message.role === 'assistant' && turn.number === 0) return;
-      // The card of the question shows the answer to this run.
+      // The card of the question shows its answer.
       if (message.type === 'mcp_approval_response' && answers.has(answerOf(message).id)) return;
       found.push({ key: `in-${turn.number}-${index}`, at: turn.started_at, kind: 'input', body: () => inputCard(message, hidden) });
     });
   }
-  // An open item has a card with buttons instead.
+  // Open items have cards with buttons instead.
   const open = new Set((detail?.pending ?? []).map((item) => item.id));
   for (const { message, output } of cards(folded.messages)) {
     if (message.type === 'heartbeat') continue;

@@ -13,7 +13,7 @@ use interlingua_core::{Fault, LimitState};
 
 use super::connection::ConnectionInfo;
 use super::routes::RoutedEndpoint;
-use super::slots::Slot;
+use super::slots::ResourceSlot;
 use super::{Gateway, ServedRoute, base_url};
 use crate::callers::{Caller, Credential, Credentials, Permit, ShownCertificate, Use};
 use crate::config::CertificateName;
@@ -34,7 +34,7 @@ pub(super) struct AdmittedRequest {
 
 /// Counts a request as in progress until it is dropped.
 pub(super) struct Permits {
-    _slot: Slot,
+    _slot: ResourceSlot,
     /// `None` for public endpoints.
     _permit: Option<Permit>,
 }

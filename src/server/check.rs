@@ -30,7 +30,7 @@ pub(super) enum CheckedRequest {
 }
 
 /// A request with a refused head.
-pub(super) struct Refusal {
+pub(super) struct RefusedRequest {
     pub(super) reporter: Reporter,
     pub(super) fault: Fault,
 }
@@ -70,7 +70,7 @@ enum Destination {
     Preflight(Arc<ServedRoute>, Vec<&'static str>),
     Own(OwnPath),
     /// No endpoint has the path and method of the request.
-    Nowhere(Fault),
+    NoEndpoint(Fault),
 }
 
 /// Checks the head of a request.
@@ -81,9 +81,9 @@ pub(super) async fn check_request(
     gateway: &Gateway,
     head: &RequestHead,
     connection: &ConnectionInfo,
-) -> Result<CheckedRequest, Box<Refusal>> {
+) -> Result<CheckedRequest, Box<RefusedRequest>> {
     let Routing { reporter, destination, is_probe } = find(gateway, head);
-    let refused = |fault| Box::new(Refusal { reporter: reporter.clone(), fault });
+    let refused = |fault| Box::new(RefusedRequest { reporter: reporter.clone(), fault });
 
     guard::check_head_size(gateway, head).map_err(refused)?;
     let host = guard::check_host(gateway, head, is_probe).map_err(refused)?;
@@ -91,7 +91,7 @@ pub(super) async fn check_request(
         Destination::Endpoint(routed) => RequestTarget::Endpoint(&routed.route, routed.endpoint()),
         Destination::Preflight(route, _) => RequestTarget::Preflight(route),
         Destination::Own(_) => RequestTarget::Health,
-        Destination::Nowhere(fault) => {
+        Destination::NoEndpoint(fault) => {
             let fault = guard::check_no_preflight(head, fault.clone());
             if fault.kind == FaultKind::Forbidden {
                 gateway.refused_pages.log(head, reporter.route());
@@ -112,7 +112,7 @@ pub(super) async fn check_request(
         }
         Destination::Preflight(route, allow) => Ok(CheckedRequest::Preflight(route, allow)),
         Destination::Own(own) => Ok(CheckedRequest::Own(own)),
-        Destination::Nowhere(fault) => Err(refused(fault)),
+        Destination::NoEndpoint(fault) => Err(refused(fault)),
     }
 }
 
@@ -125,9 +125,9 @@ pub(super) fn check_operator(
     gateway: &Gateway,
     head: &RequestHead,
     name: &str,
-) -> Result<CheckedRequest, Box<Refusal>> {
+) -> Result<CheckedRequest, Box<RefusedRequest>> {
     let Routing { reporter, destination, .. } = find(gateway, head);
-    let refused = |fault| Box::new(Refusal { reporter: reporter.clone(), fault });
+    let refused = |fault| Box::new(RefusedRequest { reporter: reporter.clone(), fault });
     guard::check_head_size(gateway, head).map_err(refused)?;
     match destination {
         Destination::Endpoint(routed) => {
@@ -139,7 +139,7 @@ pub(super) fn check_operator(
             let body = guard::check_body(gateway, &routed, head).map_err(refused)?;
             Ok(CheckedRequest::Endpoint(routed, admitted, body))
         }
-        Destination::Nowhere(fault) => Err(refused(fault)),
+        Destination::NoEndpoint(fault) => Err(refused(fault)),
         Destination::Preflight(..) | Destination::Own(_) => Err(refused(no_route(head))),
     }
 }
@@ -162,7 +162,7 @@ fn find(gateway: &Gateway, head: &RequestHead) -> Routing {
                 None => Routing::new(Reporter::Route(route), wrong_method(head, allow)),
             }
         }
-        RouteMatch::Fallback(route) => match wrong_base::meant(&routes, head) {
+        RouteMatch::Fallback(route) => match wrong_base::intended_endpoint(&routes, head) {
             Some(meant) => wrong_base_url(head, meant),
             None => Routing::new(Reporter::Route(route), no_such_path(head, "no endpoint at")),
         },
@@ -171,7 +171,7 @@ fn find(gateway: &Gateway, head: &RequestHead) -> Routing {
             let destination = if is_read { Destination::Own(own) } else { wrong_method(head, vec!["GET", "HEAD"]) };
             Routing { is_probe: true, ..Routing::new(Reporter::Gateway, destination) }
         }
-        RouteMatch::Outside => match wrong_base::meant(&routes, head) {
+        RouteMatch::Outside => match wrong_base::intended_endpoint(&routes, head) {
             Some(meant) => wrong_base_url(head, meant),
             None => Routing::new(Reporter::Gateway, no_such_path(head, "nothing is mounted at")),
         },
@@ -188,14 +188,14 @@ fn wrong_method(head: &RequestHead, allow: Vec<&'static str>) -> Destination {
     let message = format!("'{}' is not a method of '{}'", head.method, head.uri.path());
     let mut fault = Fault::new(FaultKind::MethodNotAllowed, message);
     fault.allow = allow;
-    Destination::Nowhere(fault)
+    Destination::NoEndpoint(fault)
 }
 
 /// Suggests the intended path, in the format of its protocol: clients show the message to their developers.
 fn wrong_base_url(head: &RequestHead, (route, meant): (Arc<ServedRoute>, String)) -> Routing {
     let message =
         format!("no endpoint at '{}': did you mean '{meant}'? Check the base URL of the client", head.uri.path());
-    Routing::new(Reporter::Route(route), Destination::Nowhere(Fault::new(FaultKind::NoSuchPath, message)))
+    Routing::new(Reporter::Route(route), Destination::NoEndpoint(Fault::new(FaultKind::NoSuchPath, message)))
 }
 
 fn no_route(head: &RequestHead) -> Fault {
@@ -207,5 +207,5 @@ fn no_such_path(head: &RequestHead, reason: &str) -> Destination {
     if matches!(head.method, Method::TRACE | Method::CONNECT) {
         return wrong_method(head, Vec::new());
     }
-    Destination::Nowhere(Fault::new(FaultKind::NoSuchPath, format!("{reason} '{}'", head.uri.path())))
+    Destination::NoEndpoint(Fault::new(FaultKind::NoSuchPath, format!("{reason} '{}'", head.uri.path())))
 }

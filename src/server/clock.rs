@@ -14,7 +14,7 @@ const LATE_LINGER: Duration = Duration::from_millis(500);
 /// The state of a connection's timeouts. Shared by the socket, which sees bytes, and the service, which sees requests.
 pub(super) struct Clock {
     timeouts: ServerTimeouts,
-    phase: Cell<Phase>,
+    phase: Cell<ConnectionPhase>,
     /// The time of the first blocked write since the last successful one. `None`: writes are not blocked.
     blocked_since: Cell<Option<Instant>>,
     /// The last bytes read while a head was expected, to detect its end.
@@ -29,7 +29,7 @@ pub(super) struct Clock {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ConnectionPhase {
     /// The TLS handshake, since this time.
     Handshake(Instant),
     /// No byte of the next request has arrived, since this time.
@@ -42,12 +42,12 @@ enum Phase {
     /// arrive before the next head.
     Discarding(Instant),
     /// HTTP/2: requests overlap. Each request has a [`BodyClock`], and each piece of its response has a timeout.
-    Multiplexed(Streams),
+    Multiplexed(OpenStreams),
 }
 
 /// The streams of an HTTP/2 connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Streams {
+struct OpenStreams {
     open: usize,
     /// Start of the idle time: the start of HTTP/2, the end of the latest stream, or the success of a blocked write.
     idle_since: Instant,
@@ -60,7 +60,7 @@ impl Clock {
     pub(super) fn new(timeouts: ServerTimeouts, secure: bool, now: Instant) -> Self {
         Self {
             timeouts,
-            phase: Cell::new(if secure { Phase::Handshake(now) } else { Phase::Idle(now) }),
+            phase: Cell::new(if secure { ConnectionPhase::Handshake(now) } else { ConnectionPhase::Idle(now) }),
             blocked_since: Cell::new(None),
             tail: Cell::new([0; 3]),
             pipelined: Cell::new(false),
@@ -72,12 +72,12 @@ impl Clock {
 
     /// The TLS handshake is complete.
     pub(super) fn on_handshake_end(&self, now: Instant) {
-        self.phase.set(Phase::Idle(now));
+        self.phase.set(ConnectionPhase::Idle(now));
     }
 
     /// The client uses HTTP/2. Its first frame has the timeout of a head.
     pub(super) fn on_multiplexed(&self, now: Instant) {
-        self.phase.set(Phase::Multiplexed(Streams { open: 0, idle_since: now, head_since: Some(now) }));
+        self.phase.set(ConnectionPhase::Multiplexed(OpenStreams { open: 0, idle_since: now, head_since: Some(now) }));
     }
 
     /// HTTP/2 frames were read. `was_between`: the read crossed a point between two messages. `is_inside`: a head, or a
@@ -102,15 +102,15 @@ impl Clock {
         });
     }
 
-    fn update(&self, change: impl FnOnce(&mut Streams)) {
-        if let Phase::Multiplexed(mut streams) = self.phase.get() {
+    fn update(&self, change: impl FnOnce(&mut OpenStreams)) {
+        if let ConnectionPhase::Multiplexed(mut streams) = self.phase.get() {
             change(&mut streams);
-            self.phase.set(Phase::Multiplexed(streams));
+            self.phase.set(ConnectionPhase::Multiplexed(streams));
         }
     }
 
     fn is_multiplexed(&self) -> bool {
-        matches!(self.phase.get(), Phase::Multiplexed(_))
+        matches!(self.phase.get(), ConnectionPhase::Multiplexed(_))
     }
 
     /// Bytes were read. More bytes of a head do not extend its deadline.
@@ -120,13 +120,13 @@ impl Clock {
         }
 
         match self.phase.get() {
-            Phase::Idle(_) => {
-                self.phase.set(Phase::Head(now));
+            ConnectionPhase::Idle(_) => {
+                self.phase.set(ConnectionPhase::Head(now));
                 self.store_tail(bytes);
             }
-            Phase::Head(_) => self.store_tail(bytes),
-            Phase::Busy => self.pipelined.set(true),
-            Phase::Handshake(_) | Phase::Discarding(_) | Phase::Multiplexed(_) => {}
+            ConnectionPhase::Head(_) => self.store_tail(bytes),
+            ConnectionPhase::Busy => self.pipelined.set(true),
+            ConnectionPhase::Handshake(_) | ConnectionPhase::Discarding(_) | ConnectionPhase::Multiplexed(_) => {}
         }
     }
 
@@ -148,7 +148,7 @@ impl Clock {
         // If the last bytes do not end the head, the body of this request or the next request has begun.
         let tail = self.tail.replace([0; 3]);
         let head_ends_here = tail == *b"\n\r\n" || tail[1..] == *b"\n\n";
-        if let Phase::Head(_) = self.phase.replace(Phase::Busy) {
+        if let ConnectionPhase::Head(_) = self.phase.replace(ConnectionPhase::Busy) {
             self.pipelined.set(!head_ends_here);
         }
     }
@@ -164,7 +164,7 @@ impl Clock {
         self.body_late.set(true);
     }
 
-    /// A request was refused by its head, before the client was asked for the body. The client may still send the body.
+    /// A request with `Expect: 100-continue` was refused. The client may still send the body.
     pub(super) fn on_refusal(&self, now: Instant) {
         self.on_request(true);
         self.on_response_end(now);
@@ -178,9 +178,9 @@ impl Clock {
         // If bytes of the next head were read already, its timeout starts now: there may never be another read.
         let pipelined = self.pipelined.replace(false);
         self.phase.set(match (self.body_pending.replace(false), pipelined) {
-            (true, _) => Phase::Discarding(now),
-            (false, true) => Phase::Head(now),
-            (false, false) => Phase::Idle(now),
+            (true, _) => ConnectionPhase::Discarding(now),
+            (false, true) => ConnectionPhase::Head(now),
+            (false, false) => ConnectionPhase::Idle(now),
         });
     }
 
@@ -197,8 +197,8 @@ impl Clock {
             return;
         }
         // The end of the response was delayed: the idle time starts now.
-        if let Phase::Idle(_) = self.phase.get() {
-            self.phase.set(Phase::Idle(now));
+        if let ConnectionPhase::Idle(_) = self.phase.get() {
+            self.phase.set(ConnectionPhase::Idle(now));
         }
         self.update(|streams| streams.idle_since = now);
     }
@@ -208,16 +208,22 @@ impl Clock {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let write = self.blocked_since.get().map(|since| since + self.timeouts.write);
         let read = match self.phase.get() {
-            Phase::Idle(_) if write.is_some() => None,
-            Phase::Idle(since) => Some(since + self.timeouts.idle),
-            Phase::Discarding(since) if self.body_late.get() => Some(since + LATE_LINGER.min(self.timeouts.head)),
-            Phase::Handshake(since) | Phase::Head(since) | Phase::Discarding(since) => Some(since + self.timeouts.head),
-            Phase::Busy => None,
-            Phase::Multiplexed(Streams { head_since: Some(since), .. }) => Some(since + self.timeouts.head),
-            Phase::Multiplexed(Streams { open: 0, idle_since, .. }) if write.is_none() => {
+            ConnectionPhase::Idle(_) if write.is_some() => None,
+            ConnectionPhase::Idle(since) => Some(since + self.timeouts.idle),
+            ConnectionPhase::Discarding(since) if self.body_late.get() => {
+                Some(since + LATE_LINGER.min(self.timeouts.head))
+            }
+            ConnectionPhase::Handshake(since) | ConnectionPhase::Head(since) | ConnectionPhase::Discarding(since) => {
+                Some(since + self.timeouts.head)
+            }
+            ConnectionPhase::Busy => None,
+            ConnectionPhase::Multiplexed(OpenStreams { head_since: Some(since), .. }) => {
+                Some(since + self.timeouts.head)
+            }
+            ConnectionPhase::Multiplexed(OpenStreams { open: 0, idle_since, .. }) if write.is_none() => {
                 Some(idle_since + self.timeouts.idle)
             }
-            Phase::Multiplexed(_) => None,
+            ConnectionPhase::Multiplexed(_) => None,
         };
 
         match (read, write) {
@@ -230,8 +236,11 @@ impl Clock {
     /// over HTTP/2.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         match self.phase.get() {
-            Phase::Handshake(since) | Phase::Idle(since) | Phase::Head(since) | Phase::Discarding(since) => Some(since),
-            Phase::Busy | Phase::Multiplexed(_) => None,
+            ConnectionPhase::Handshake(since)
+            | ConnectionPhase::Idle(since)
+            | ConnectionPhase::Head(since)
+            | ConnectionPhase::Discarding(since) => Some(since),
+            ConnectionPhase::Busy | ConnectionPhase::Multiplexed(_) => None,
         }
     }
 
@@ -246,18 +255,19 @@ impl Clock {
 
     /// True if a 408 response can be written: a request head has started, and no write is blocked.
     pub(super) fn can_send_timeout(&self) -> bool {
-        self.blocked_since.get().is_none() && matches!(self.phase.get(), Phase::Head(_))
+        self.blocked_since.get().is_none() && matches!(self.phase.get(), ConnectionPhase::Head(_))
     }
 
     /// The reason for a timeout, for the log.
     pub(super) fn timeout_reason(&self) -> &'static str {
         match (self.blocked_since.get(), self.phase.get()) {
             (Some(_), _) => "the client did not read its response",
-            (None, Phase::Handshake(_)) => "the TLS handshake timed out",
-            (None, Phase::Head(_) | Phase::Multiplexed(Streams { head_since: Some(_), .. })) => {
-                "the head of a request did not arrive in time"
-            }
-            (None, Phase::Discarding(_)) => "the rest of a discarded body did not arrive in time",
+            (None, ConnectionPhase::Handshake(_)) => "the TLS handshake timed out",
+            (
+                None,
+                ConnectionPhase::Head(_) | ConnectionPhase::Multiplexed(OpenStreams { head_since: Some(_), .. }),
+            ) => "the head of a request did not arrive in time",
+            (None, ConnectionPhase::Discarding(_)) => "the rest of a discarded body did not arrive in time",
             (None, _) => "no further request arrived in time",
         }
     }

@@ -75,12 +75,12 @@ pub(super) fn info_of(request: &HttpRequest) -> Rc<ConnectionInfo> {
 }
 
 /// A TCP socket that reports to the clock of its connection whether the kernel accepts writes.
-struct Wire {
+struct ClockedTcpStream {
     stream: TcpStream,
     clock: Rc<Clock>,
 }
 
-impl Wire {
+impl ClockedTcpStream {
     fn report(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &written {
             Poll::Pending => self.clock.on_write_blocked(Instant::now()),
@@ -90,13 +90,13 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for ClockedTcpStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for ClockedTcpStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(context, bytes);
@@ -132,18 +132,18 @@ trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
-enum Transport {
-    Plain(Wire),
-    Tls(Box<TlsStream<Wire>>),
+enum SocketTransport {
+    Plain(ClockedTcpStream),
+    Tls(Box<TlsStream<ClockedTcpStream>>),
 }
 
 /// A connection that is ready for HTTP. It reports the bytes of requests to its clock.
-pub(super) struct Socket {
-    transport: Transport,
+pub(super) struct ClientSocket {
+    transport: SocketTransport,
     info: Rc<ConnectionInfo>,
 }
 
-impl Socket {
+impl ClientSocket {
     /// Prepares an accepted connection. With TLS, it performs the handshake.
     ///
     /// # Errors
@@ -159,10 +159,10 @@ impl Socket {
         #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
 
-        let wire = Wire { stream, clock: Rc::clone(&clock) };
+        let wire = ClockedTcpStream { stream, clock: Rc::clone(&clock) };
         let Some(tls) = tls else {
             let info = Rc::new(ConnectionInfo { clock, peer, tls: None });
-            return Ok(Self { transport: Transport::Plain(wire), info });
+            return Ok(Self { transport: SocketTransport::Plain(wire), info });
         };
 
         let loaded = tls.load();
@@ -174,7 +174,7 @@ impl Socket {
         let chain = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
         let certificate = ClientCertificate::new(chain, Arc::clone(tls), &loaded).map(Arc::new);
         let info = Rc::new(ConnectionInfo { clock, peer, tls: Some(TlsInfo { certificate }) });
-        Ok(Self { transport: Transport::Tls(Box::new(stream)), info })
+        Ok(Self { transport: SocketTransport::Tls(Box::new(stream)), info })
     }
 
     pub(super) fn info(&self) -> Rc<ConnectionInfo> {
@@ -184,16 +184,16 @@ impl Socket {
     /// True if the client chose HTTP/2 in the handshake.
     pub(super) fn is_http2(&self) -> bool {
         match &self.transport {
-            Transport::Plain(_) => false,
-            Transport::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+            SocketTransport::Plain(_) => false,
+            SocketTransport::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
         }
     }
 
     /// The plain-text side of the transport.
     fn transport(&mut self) -> &mut dyn Duplex {
         match &mut self.transport {
-            Transport::Plain(wire) => wire,
-            Transport::Tls(stream) => &mut **stream,
+            SocketTransport::Plain(wire) => wire,
+            SocketTransport::Tls(stream) => &mut **stream,
         }
     }
 
@@ -206,7 +206,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for ClientSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.info.clock.is_expired() {
@@ -220,7 +220,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for ClientSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(self.get_mut().transport()).poll_write(context, bytes)
     }

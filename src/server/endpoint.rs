@@ -8,7 +8,7 @@ use actix_web::web::Payload;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use tokio::time::Instant;
 
-use super::check::{self, CheckedRequest, Refusal};
+use super::check::{self, CheckedRequest, RefusedRequest};
 use super::connection::{ConnectionInfo, info_of};
 use super::readiness::readiness;
 use super::{Gateway, access, handle, request_log, websocket};
@@ -60,15 +60,15 @@ pub(super) async fn serve_operator(
 
 async fn answer(
     gateway: Arc<Gateway>,
-    checked: Result<CheckedRequest, Box<Refusal>>,
+    checked: Result<CheckedRequest, Box<RefusedRequest>>,
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
     match checked {
         Ok(CheckedRequest::Endpoint(routed, mut admitted, body)) => {
             let (route, rate) = (Arc::clone(&routed.route), admitted.rate.take());
-            request_log::note_route(&request, &route, routed.endpoint().path);
-            request_log::note_caller(&request, &admitted.caller);
+            request_log::record_route(&request, &route, routed.endpoint().path);
+            request_log::record_caller(&request, &admitted.caller);
             let mut response = if routed.endpoint().websocket && request.headers().contains_key("upgrade") {
                 websocket::serve(&gateway, &routed, admitted, &request, payload).await
             } else {
@@ -87,7 +87,7 @@ async fn answer(
         }
         Err(refusal) => {
             if let Some(route) = refusal.reporter.route() {
-                request_log::note_route(&request, route, "");
+                request_log::record_route(&request, route, "");
             }
             handle::refuse(&gateway, request.head(), &refusal)
         }

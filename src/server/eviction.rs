@@ -13,9 +13,9 @@ use super::clock::Clock;
 
 /// The open connections of a worker.
 #[derive(Default)]
-pub(super) struct Evictable(RefCell<Vec<Entry>>);
+pub(super) struct Evictable(RefCell<Vec<EvictableConnection>>);
 
-struct Entry {
+struct EvictableConnection {
     /// Dropped with its connection.
     clock: Weak<Clock>,
     evicted: Rc<Notify>,
@@ -27,14 +27,14 @@ impl Evictable {
         let evicted = Rc::new(Notify::new());
         let mut entries = self.0.borrow_mut();
         entries.retain(|entry| entry.clock.strong_count() > 0);
-        entries.push(Entry { clock: Rc::downgrade(clock), evicted: Rc::clone(&evicted) });
+        entries.push(EvictableConnection { clock: Rc::downgrade(clock), evicted: Rc::clone(&evicted) });
         evicted
     }
 
     /// Closes the connection with the longest wait for a request. False: no connection is waiting.
     pub(super) fn evict_oldest(&self) -> bool {
         let mut entries = self.0.borrow_mut();
-        let since = |entry: &Entry| entry.clock.upgrade().and_then(|clock| clock.waiting_since());
+        let since = |entry: &EvictableConnection| entry.clock.upgrade().and_then(|clock| clock.waiting_since());
         let waiting = entries.iter().enumerate().filter_map(|(index, entry)| Some((since(entry)?, index)));
         let Some((_, oldest)) = waiting.min() else { return false };
         // Removed, so that it is not chosen twice.

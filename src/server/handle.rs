@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::access::{self, AdmittedRequest};
 use super::bodies::{BodyReservation, LARGE_BODY};
-use super::check::{Refusal, Reporter};
+use super::check::{RefusedRequest, Reporter};
 use super::clock::BodyClock;
 use super::connection::info_of;
 use super::guard;
@@ -53,7 +53,7 @@ pub(super) async fn answer(
     let (body, reservation) = match read_body(&gateway, &routed, body, &request, payload).await {
         Ok(body) => body,
         Err(fault) => {
-            return refuse(&gateway, request.head(), &Refusal { reporter: Reporter::Endpoint(routed), fault });
+            return refuse(&gateway, request.head(), &RefusedRequest { reporter: Reporter::Endpoint(routed), fault });
         }
     };
 
@@ -78,8 +78,8 @@ pub(super) async fn answer(
 
     // If the client disconnects, this future is dropped, which cancels everything that must not outlive the request.
     match run_exchange(&gateway, &mut *exchange, call, &scope).await {
-        Ok(Outcome::Complete(out)) if out.body.is_empty() => complete(route, request.head(), out),
-        Ok(Outcome::Complete(out)) => match CompleteBody::new(out.body.freeze(), &gateway.unsent) {
+        Ok(ExchangeOutcome::Complete(out)) if out.body.is_empty() => complete(route, request.head(), out),
+        Ok(ExchangeOutcome::Complete(out)) => match CompleteBody::new(out.body.freeze(), &gateway.unsent) {
             Some(body) => builder(route, request.head(), &out.head).body(body),
             None => {
                 let mut fault =
@@ -88,7 +88,7 @@ pub(super) async fn answer(
                 fail(route, request.head(), &mut *exchange, &fault)
             }
         },
-        Ok(Outcome::Stream { follower, attach }) => {
+        Ok(ExchangeOutcome::Stream { follower, attach }) => {
             stream(&gateway, route, &request, exchange, (follower, attach), admitted).await
         }
         Err(fault) => fail(route, request.head(), &mut *exchange, &fault),
@@ -96,7 +96,7 @@ pub(super) async fn answer(
 }
 
 /// A response extension: the run that the response streams, or would stream if it were not 204.
-pub(super) struct RunOf(pub(super) RunId);
+pub(super) struct StreamedRun(pub(super) RunId);
 
 /// Streams a response, or answers 204 if a resuming client already has all events.
 async fn stream(
@@ -115,16 +115,16 @@ async fn stream(
     let open = open_stream(gateway, route);
     let revoked = access::revoked(gateway, route, &admitted.caller, Some(&follower.run()));
     let steps = Steps::new(follower, exchange, out, route.heartbeat, open);
-    let mut steps = steps.until_revoked(revoked).noting_losses(request_log::get(request));
+    let mut steps = steps.until_revoked(revoked).with_request_log(request_log::get(request));
     if resumes && steps.wait_exhausted().await {
         let mut response = builder(route, request.head(), &Head { status: 204, ..Head::default() }).finish();
-        response.extensions_mut().insert(RunOf(run));
+        response.extensions_mut().insert(StreamedRun(run));
         return response;
     }
 
     let body = StreamBody::new(steps, &gateway.unsent, admitted.permits);
     let mut response = builder(route, request.head(), &head).body(body);
-    response.extensions_mut().insert(RunOf(run));
+    response.extensions_mut().insert(StreamedRun(run));
     if request.version() < Version::HTTP_11 {
         // HTTP/1.0 has no chunked encoding: the stream ends with the connection.
         response.head_mut().no_chunking(true);
@@ -139,7 +139,7 @@ pub(super) fn open_stream(gateway: &Gateway, route: &ServedRoute) -> OpenStream 
 }
 
 /// The outcome of an exchange with the engine.
-pub(super) enum Outcome {
+pub(super) enum ExchangeOutcome {
     /// A complete response.
     Complete(Out),
     /// A response that is streamed step by step.
@@ -335,9 +335,9 @@ pub(super) async fn run_exchange(
     exchange: &mut dyn Exchange,
     call: Call,
     scope: &Scope,
-) -> Result<Outcome, Fault> {
+) -> Result<ExchangeOutcome, Fault> {
     let outcome = call_engine(gateway, exchange, call, scope).await;
-    if let (Some(log), Ok(Outcome::Complete(_)) | Err(_)) = (&scope.request, &outcome) {
+    if let (Some(log), Ok(ExchangeOutcome::Complete(_)) | Err(_)) = (&scope.request, &outcome) {
         log.set_losses(exchange.losses());
     }
     outcome
@@ -348,7 +348,7 @@ async fn call_engine(
     exchange: &mut dyn Exchange,
     call: Call,
     scope: &Scope,
-) -> Result<Outcome, Fault> {
+) -> Result<ExchangeOutcome, Fault> {
     let mut call = call;
     for _ in 0..MAX_CALLS {
         let answer = match gateway.engine.answer(call, scope).await {
@@ -363,7 +363,7 @@ async fn call_engine(
         };
         let mut out = Out::new();
         let next = match answer {
-            Answer::Steps { follower, attach } => return Ok(Outcome::Stream { follower, attach }),
+            Answer::Steps { follower, attach } => return Ok(ExchangeOutcome::Stream { follower, attach }),
             Answer::Run(run) => run.view_safe(|view| exchange.reply(Reply::Run(view), &mut out)),
             Answer::Waiting(run, reason) => {
                 run.view_safe(|view| exchange.reply(Reply::Waiting(view, reason.as_deref()), &mut out))
@@ -380,7 +380,7 @@ async fn call_engine(
         };
 
         match next? {
-            Next::Done => return Ok(Outcome::Complete(out)),
+            Next::Done => return Ok(ExchangeOutcome::Complete(out)),
             Next::Call(next_call) => call = next_call,
         }
     }
@@ -423,7 +423,7 @@ async fn read_body(
 }
 
 /// Answers a request that was refused before its body was read, in the format of its protocol.
-pub(super) fn refuse(gateway: &Gateway, head: &RequestHead, refusal: &Refusal) -> HttpResponse {
+pub(super) fn refuse(gateway: &Gateway, head: &RequestHead, refusal: &RefusedRequest) -> HttpResponse {
     let (route, params, mut exchange) = match &refusal.reporter {
         Reporter::Endpoint(routed) => (&routed.route, &routed.params[..], (routed.endpoint().open)()),
         Reporter::Route(route) => (route, &[][..], (route.mounted.fallback)()),
@@ -468,7 +468,7 @@ pub(super) fn fail(
 
     let mut response = complete(route, request, out);
     access::add_headers(route, fault.limit.as_deref(), response.headers_mut());
-    request_log::note_fault(&mut response, fault);
+    request_log::record_fault(&mut response, fault);
     response
 }
 
@@ -485,7 +485,7 @@ pub(super) fn health(request: &HttpRequest, status: u16, body: &serde_json::Valu
 fn gateway_fault(request: &RequestHead, fault: &Fault) -> HttpResponse {
     let body = serde_json::json!({ "detail": fault.message, "code": fault.kind.code() });
     let mut response = gateway_response(request, fault.kind.status(), &body);
-    request_log::note_fault(&mut response, fault);
+    request_log::record_fault(&mut response, fault);
     if let Ok(allow) = HeaderValue::from_str(&fault.allow.join(", "))
         && fault.kind == FaultKind::MethodNotAllowed
     {

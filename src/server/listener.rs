@@ -25,9 +25,9 @@ use tokio::time::Instant;
 
 use super::admission::{Connections, Permit, REJECTED_RESPONSE};
 use super::clock::Clock;
-use super::connection::{Connection, ConnectionInfo, Socket, TimedBody};
+use super::connection::{ClientSocket, Connection, ConnectionInfo, TimedBody};
 use super::eviction::Evictable;
-use super::{Gateway, Phase, endpoint, http2, request_log};
+use super::{Gateway, ServerPhase, endpoint, http2, request_log};
 use crate::config::ServerTimeouts;
 use crate::metrics::Metrics;
 use crate::observe::RequestLog;
@@ -74,7 +74,7 @@ fn service(
         // By default, actix-http would answer every `Expect: 100-continue` with 100.
         .expect(fn_service(move |request: Request| endpoint::expect(Arc::clone(&expect_gateway), request)))
         .finish(request_service(Arc::clone(gateway)));
-    let setup = Setup {
+    let setup = ConnectionSetup {
         timeouts: Arc::new(move || settings_gateway.settings().timeouts),
         tls: gateway.settings().tls.clone(),
         metrics: Arc::clone(gateway.observer.load().metrics()),
@@ -89,7 +89,7 @@ fn service(
 fn over_http2(
     gateway: Arc<Gateway>,
 ) -> impl ServiceFactory<
-    Socket,
+    ClientSocket,
     Config = (),
     Response = (),
     Error = actix_http::error::DispatchError,
@@ -102,7 +102,7 @@ fn over_http2(
         let (app, gateway) = (app.new_service(()), Arc::clone(&gateway));
         async move {
             let app = Rc::new(app.await?);
-            Ok(fn_service(move |socket: Socket| {
+            Ok(fn_service(move |socket: ClientSocket| {
                 let served = http2::serve(socket, Rc::clone(&app), Arc::clone(&gateway));
                 async move {
                     served.await;
@@ -114,7 +114,7 @@ fn over_http2(
 }
 
 /// A builder for HTTP/1.1 services on sockets that report to clocks.
-pub(super) fn http<S>(shutdown: &GracefulShutdownSignal) -> HttpServiceBuilder<Socket, S>
+pub(super) fn http<S>(shutdown: &GracefulShutdownSignal) -> HttpServiceBuilder<ClientSocket, S>
 where
     S: ServiceFactory<Request, Config = ()>,
     S::Error: Into<Response<BoxBody>> + 'static,
@@ -134,7 +134,7 @@ where
         .client_disconnect_timeout(LINGER_TIMEOUT)
         // A client that closes its sending side has disconnected: drop its pending requests at once.
         .h1_allow_half_closed(false)
-        .on_connect_ext(|socket: &Socket, data| {
+        .on_connect_ext(|socket: &ClientSocket, data| {
             data.insert(socket.info());
         })
 }
@@ -144,13 +144,13 @@ where
 pub(super) fn on_connections<F, G>(
     http: F,
     http2: G,
-    setup: Setup,
+    setup: ConnectionSetup,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = F::Error, InitError = F::InitError> + use<F, G>
 where
-    F: ServiceFactory<(Socket, Protocol, Option<SocketAddr>), Config = (), Response = ()>,
+    F: ServiceFactory<(ClientSocket, Protocol, Option<SocketAddr>), Config = (), Response = ()>,
     F::Service: 'static,
     F::Future: 'static,
-    G: ServiceFactory<Socket, Config = (), Response = (), Error = F::Error, InitError = F::InitError>,
+    G: ServiceFactory<ClientSocket, Config = (), Response = (), Error = F::Error, InitError = F::InitError>,
     G::Service: 'static,
     G::Future: 'static,
 {
@@ -166,7 +166,7 @@ where
 
 /// Shared parts of all connections of a worker.
 #[derive(Clone)]
-pub(super) struct Setup {
+pub(super) struct ConnectionSetup {
     /// The active timeouts: a reload may replace them.
     pub(super) timeouts: Arc<dyn Fn() -> ServerTimeouts + Send + Sync>,
     pub(super) tls: Option<Arc<SharedTls>>,
@@ -177,7 +177,7 @@ pub(super) struct Setup {
     pub(super) shutdown: GracefulShutdownSignal,
 }
 
-impl Setup {
+impl ConnectionSetup {
     /// Handles an accepted connection to its end.
     fn handle<S, T>(
         &self,
@@ -186,8 +186,8 @@ impl Setup {
         http2: Rc<T>,
     ) -> impl Future<Output = Result<(), S::Error>> + use<S, T>
     where
-        S: Service<(Socket, Protocol, Option<SocketAddr>), Response = ()>,
-        T: Service<Socket, Response = (), Error = S::Error>,
+        S: Service<(ClientSocket, Protocol, Option<SocketAddr>), Response = ()>,
+        T: Service<ClientSocket, Response = (), Error = S::Error>,
     {
         // `None` if the client has disconnected already.
         let connection = stream.peer_addr().ok().map(|peer| {
@@ -229,7 +229,7 @@ impl Setup {
     }
 }
 
-impl Setup {
+impl ConnectionSetup {
     /// Admits a connection, or rejects it with `None`. At the limit, a waiting connection is evicted, if evictions are
     /// enabled.
     fn admit(&self, peer: SocketAddr) -> Option<Permit> {
@@ -266,11 +266,11 @@ async fn open(
     clock: Rc<Clock>,
     tls: Option<(Arc<SharedTls>, Handshake)>,
     shutdown: GracefulShutdownSignal,
-) -> Option<Socket> {
+) -> Option<ClientSocket> {
     let (tls, handshake) = tls.unzip();
     let opened = tokio::select! {
         biased;
-        opened = Socket::open(stream, peer, clock, tls.as_ref()) => opened.map(Some),
+        opened = ClientSocket::open(stream, peer, clock, tls.as_ref()) => opened.map(Some),
         () = shutdown.notified() => Ok(None),
     };
 
@@ -328,7 +328,7 @@ impl<F> RequestServices for F where
 /// a request, and the phase of the server at the end of the request; `None`: the request is not logged.
 pub(super) fn reporting<A, F>(
     app: A,
-    begin: impl Fn(&Request) -> Option<(Arc<RequestLog>, watch::Receiver<Phase>)> + Clone + 'static,
+    begin: impl Fn(&Request) -> Option<(Arc<RequestLog>, watch::Receiver<ServerPhase>)> + Clone + 'static,
 ) -> impl RequestServices
 where
     A: IntoServiceFactory<F, Request>,

@@ -18,7 +18,7 @@ use super::bodies::BodyReservation;
 const MAX_CONTROL_LEN: usize = 125;
 
 /// The messages of one client.
-pub(super) struct Messages<S = Payload> {
+pub(super) struct MessageReader<S = Payload> {
     payload: S,
     /// The largest message, in bytes.
     limit: usize,
@@ -26,7 +26,7 @@ pub(super) struct Messages<S = Payload> {
     timeout: Duration,
     /// Received bytes that have not been parsed.
     unread: BytesMut,
-    frame: Option<Frame>,
+    frame: Option<PartialFrame>,
     /// The payload received so far of an incomplete message.
     message: Option<Vec<u8>>,
     /// The payload received so far of a control frame.
@@ -41,7 +41,7 @@ pub(super) struct Messages<S = Payload> {
 
 /// The header of the current frame, and the progress of its payload.
 #[derive(Clone, Copy)]
-struct Frame {
+struct PartialFrame {
     opcode: u8,
     is_final: bool,
     mask: [u8; 4],
@@ -89,7 +89,7 @@ const CLOSE: u8 = 0x8;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xa;
 
-impl<S, E> Messages<S>
+impl<S, E> MessageReader<S>
 where
     S: futures_util::Stream<Item = Result<Bytes, E>> + Unpin,
 {
@@ -186,7 +186,7 @@ where
 
     /// Parses the header of a frame (RFC 6455, section 5.2). `None`: it is incomplete. Rejects invalid frames before
     /// their payload is read.
-    fn parse_head(&mut self) -> Result<Option<Frame>, ReceiveEnd> {
+    fn parse_head(&mut self) -> Result<Option<PartialFrame>, ReceiveEnd> {
         let bytes = &self.unread[..];
         let [first, second, rest @ ..] = bytes else { return Ok(None) };
         let (is_final, opcode) = (first & 0x80 != 0, first & 0x0f);
@@ -226,14 +226,14 @@ where
             _ => return Err(ReceiveEnd::protocol_error("a frame has an unknown opcode")),
         }
         let [a, b, c, d, rest @ ..] = rest else { return Ok(None) };
-        let frame = Frame { opcode, is_final, mask: [*a, *b, *c, *d], remaining: length, read: 0 };
+        let frame = PartialFrame { opcode, is_final, mask: [*a, *b, *c, *d], remaining: length, read: 0 };
         let head = bytes.len() - rest.len();
         self.unread.advance(head);
         Ok(Some(frame))
     }
 
     /// Handles a complete frame. `None` if its message continues.
-    fn finish_frame(&mut self, frame: Frame) -> Result<Option<ReceivedMessage>, ReceiveEnd> {
+    fn finish_frame(&mut self, frame: PartialFrame) -> Result<Option<ReceivedMessage>, ReceiveEnd> {
         if is_control(frame.opcode) {
             let payload = std::mem::take(&mut self.control);
             return match frame.opcode {
@@ -296,7 +296,7 @@ mod tests {
     /// Everything received from these bytes, read in chunks of `size` bytes.
     async fn received(bytes: &[u8], size: usize) -> (Vec<ReceivedMessage>, ReceiveEnd) {
         let pieces: Vec<_> = bytes.chunks(size).map(|piece| Ok::<_, ()>(Bytes::copy_from_slice(piece))).collect();
-        let mut messages = Messages::new(stream::iter(pieces), 1000, Duration::from_secs(30));
+        let mut messages = MessageReader::new(stream::iter(pieces), 1000, Duration::from_secs(30));
         let mut all = Vec::new();
 
         loop {
@@ -362,7 +362,7 @@ mod tests {
     #[tokio::test]
     async fn an_incomplete_message_times_out() {
         let partial = stream::iter([Ok::<_, ()>(Bytes::from_static(&[0x81]))]).chain(stream::pending());
-        let mut messages = Messages::new(partial, 1000, Duration::from_millis(10));
+        let mut messages = MessageReader::new(partial, 1000, Duration::from_millis(10));
         assert!(matches!(messages.next().await, Err(ReceiveEnd::ByGateway(1008, _))));
     }
 }

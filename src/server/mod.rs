@@ -52,7 +52,7 @@ pub use self::admin::{Admin, AdminServer, MountFor, listen as listen_admin};
 pub use self::hosts::AllowedHosts;
 pub use self::routes::{Routes, SharedRoutes};
 pub use self::served::ServedRoute;
-use self::slots::Slots;
+use self::slots::ResourceSlots;
 
 /// Log directives that suppress noise of the HTTP libraries: their number of threads, and a line for each protocol
 /// violation of a client. A log filter that names these targets takes precedence.
@@ -85,7 +85,7 @@ pub struct Settings {
 
 /// The progress of the server's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ServerPhase {
     /// The server handles requests as usual.
     Serving,
     /// Each connection is closed after its current response, so that clients reconnect elsewhere.
@@ -101,10 +101,10 @@ struct Gateway {
     settings: ArcSwap<Settings>,
     observer: SharedObserver,
     /// Open WebSockets.
-    sockets: Arc<Slots>,
+    sockets: Arc<ResourceSlots>,
     /// Requests in progress, streams included.
-    followers: Arc<Slots>,
-    phase: watch::Receiver<Phase>,
+    followers: Arc<ResourceSlots>,
+    phase: watch::Receiver<ServerPhase>,
     connections: Arc<admission::Connections>,
     bodies: bodies::Bodies,
     /// Response bytes that clients have not read yet.
@@ -119,7 +119,7 @@ pub struct Listening {
     handle: ServerHandle,
     server: actix_web::dev::Server,
     connections: Arc<admission::Connections>,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<ServerPhase>,
     gateway: Arc<Gateway>,
 }
 
@@ -156,13 +156,13 @@ impl Listening {
 pub struct Stopper {
     handle: ServerHandle,
     connections: Arc<admission::Connections>,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<ServerPhase>,
 }
 
 impl Stopper {
     /// Starts to drain: each response closes its connection, and idle WebSockets are closed.
     pub fn drain(&self) {
-        self.phase.send_replace(Phase::Draining);
+        self.phase.send_replace(ServerPhase::Draining);
     }
 
     /// Stops accepting connections, closes idle ones and waits for pending responses. Resolves when no connection is
@@ -171,7 +171,7 @@ impl Stopper {
     pub async fn stop(&self) {
         const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-        self.phase.send_replace(Phase::Stopping);
+        self.phase.send_replace(ServerPhase::Stopping);
         let stopped = self.handle.stop(true);
         tokio::pin!(stopped);
         loop {
@@ -205,7 +205,7 @@ pub fn listen(
     observer: SharedObserver,
 ) -> std::io::Result<Listening> {
     let address = listener.local_addr()?;
-    let (phase, is_in_phase) = watch::channel(Phase::Serving);
+    let (phase, is_in_phase) = watch::channel(ServerPhase::Serving);
     let metrics = Arc::clone(observer.load().metrics());
     let limits = admission::Limits::new(settings.limits, settings.trusted_proxies.clone());
     let connections = admission::Connections::new(limits, metrics);
@@ -215,8 +215,8 @@ pub fn listen(
         routes: SharedRoutes::new(routes),
         bodies: bodies::Bodies::new(settings.limits.bodies),
         unsent: unsent::Unsent::new(settings.limits.bodies),
-        sockets: Slots::new("WebSockets", settings.limits.sockets),
-        followers: Slots::new("requests", settings.limits.followers),
+        sockets: ResourceSlots::new("WebSockets", settings.limits.sockets),
+        followers: ResourceSlots::new("requests", settings.limits.followers),
         settings: ArcSwap::from_pointee(settings),
         observer,
         phase: is_in_phase,

@@ -16,7 +16,7 @@ use interlingua_core::{Fault, FaultKind, network};
 
 use super::connection::ConnectionInfo;
 use super::served::ServedRoute;
-use super::{Gateway, Phase, base_url};
+use super::{Gateway, ServerPhase, base_url};
 use crate::callers::Caller;
 use crate::metrics::REASONS;
 use crate::observe::RequestLog;
@@ -28,7 +28,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_ID: usize = 128;
 
 /// A response extension: the reason of a failed request.
-struct Failure {
+struct ResponseFailure {
     code: String,
     blame: &'static str,
     /// The reason why credentials were refused. `None`: they were not.
@@ -111,23 +111,23 @@ pub(super) fn of_raw(request: &Request) -> Option<Arc<RequestLog>> {
 
 /// Records the route of a request. `endpoint`: the path pattern of the endpoint below the route; empty if the request
 /// was refused before.
-pub(super) fn note_route(request: &HttpRequest, route: &ServedRoute, endpoint: &'static str) {
+pub(super) fn record_route(request: &HttpRequest, route: &ServedRoute, endpoint: &'static str) {
     if let Some(log) = get(request) {
         log.set_route(&route.scope.path, route.scope.protocol, endpoint);
     }
 }
 
 /// Records the caller of a request, if it is authenticated.
-pub(super) fn note_caller(request: &HttpRequest, caller: &Caller) {
+pub(super) fn record_caller(request: &HttpRequest, caller: &Caller) {
     if let Some(log) = get(request).filter(|_| caller.is_authenticated()) {
         log.set_caller(&Arc::from(caller.name.as_str()));
     }
 }
 
 /// Stores the reason of a failed request in the extensions of its response.
-pub(super) fn note_fault(response: &mut HttpResponse, fault: &Fault) {
+pub(super) fn record_fault(response: &mut HttpResponse, fault: &Fault) {
     let known = |detail: &str| REASONS.into_iter().find(|reason| *reason == detail);
-    let failure = Failure {
+    let failure = ResponseFailure {
         code: fault.code().to_owned(),
         blame: fault.kind.blame().as_str(),
         refused: (fault.kind == FaultKind::Unauthenticated)
@@ -144,9 +144,9 @@ pub(super) fn note_fault(response: &mut HttpResponse, fault: &Fault) {
 
 /// Records the outcome of a request and adds its id to the response. While the server drains, the response closes its
 /// connection.
-pub(super) fn end(log: &RequestLog, response: &mut Response<BoxBody>, phase: Phase) {
+pub(super) fn end(log: &RequestLog, response: &mut Response<BoxBody>, phase: ServerPhase) {
     log.set_status(response.status().as_u16());
-    if let Some(failure) = response.extensions().get::<Failure>() {
+    if let Some(failure) = response.extensions().get::<ResponseFailure>() {
         log.set_fault(&failure.code, failure.blame);
         if let Some(reason) = failure.refused {
             log.credentials_refused(reason);
@@ -165,7 +165,7 @@ pub(super) fn end(log: &RequestLog, response: &mut Response<BoxBody>, phase: Pha
             }
         }
     }
-    if phase != Phase::Serving && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+    if phase != ServerPhase::Serving && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
 }

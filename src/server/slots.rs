@@ -15,7 +15,7 @@ use interlingua_core::{Fault, FaultKind};
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The slots of one kind of resource.
-pub(super) struct Slots {
+pub(super) struct ResourceSlots {
     /// The resource in the plural, for messages.
     what: &'static str,
     max: AtomicUsize,
@@ -33,8 +33,8 @@ pub(super) enum SlotOwner {
 }
 
 /// A slot, returned when it is dropped.
-pub(super) struct Slot {
-    slots: Arc<Slots>,
+pub(super) struct ResourceSlot {
+    slots: Arc<ResourceSlots>,
     holder: Option<SlotOwner>,
 }
 
@@ -47,7 +47,7 @@ impl SlotOwner {
     }
 }
 
-impl Slots {
+impl ResourceSlots {
     pub(super) fn new(what: &'static str, max: usize) -> Arc<Self> {
         let max = AtomicUsize::new(max);
         Arc::new(Self { what, max, taken: AtomicUsize::new(0), by_holder: Mutex::default() })
@@ -67,9 +67,9 @@ impl Slots {
     ///
     /// # Errors
     /// The total, or the limit of this owner, is exhausted.
-    pub(super) fn take(self: &Arc<Self>, holder: Option<(SlotOwner, usize)>) -> Result<Slot, Fault> {
+    pub(super) fn take(self: &Arc<Self>, holder: Option<(SlotOwner, usize)>) -> Result<ResourceSlot, Fault> {
         // From here on, dropping the slot returns it, also if it is one too many.
-        let mut slot = Slot { slots: Arc::clone(self), holder: None };
+        let mut slot = ResourceSlot { slots: Arc::clone(self), holder: None };
         if self.taken.fetch_add(1, Ordering::Relaxed) >= self.max.load(Ordering::Relaxed) {
             return Err(full(FaultKind::Overloaded, format!("too many {} are open", self.what)));
         }
@@ -87,7 +87,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ResourceSlot {
     fn drop(&mut self) {
         self.slots.taken.fetch_sub(1, Ordering::Relaxed);
         let Some(holder) = &self.holder else { return };
@@ -118,9 +118,10 @@ mod tests {
 
     #[test]
     fn slots_are_limited_in_total_and_per_holder_and_come_back() {
-        let slots = Slots::new("sockets", 3);
+        let slots = ResourceSlots::new("sockets", 3);
         let take = |address: &str| slots.take(Some((holder(address), 2)));
-        let kind = |taken: Result<Slot, Fault>| taken.err().map(|fault| (fault.kind, fault.retry_after.is_some()));
+        let kind =
+            |taken: Result<ResourceSlot, Fault>| taken.err().map(|fault| (fault.kind, fault.retry_after.is_some()));
         let first = take("10.0.0.1").expect("a slot");
         let second = take("::ffff:10.0.0.1").expect("another one");
         assert_eq!(kind(take("10.0.0.1")), Some((FaultKind::RateLimited, true)));

@@ -72,7 +72,7 @@ impl Steps {
     }
 
     /// Records the losses of the stream in this log when the stream is dropped.
-    pub(super) fn noting_losses(mut self, log: Option<Arc<RequestLog>>) -> Self {
+    pub(super) fn with_request_log(mut self, log: Option<Arc<RequestLog>>) -> Self {
         self.log = log;
         self
     }

@@ -20,15 +20,15 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::access::{self, AdmittedRequest};
 use super::bodies::{BodyReservation, LARGE_BODY};
-use super::check::{Refusal, Reporter};
+use super::check::{RefusedRequest, Reporter};
 use super::connection::info_of;
 use super::guard;
-use super::handle::{self, Outcome};
-use super::messages::{Messages, ReceiveEnd, ReceivedMessage};
+use super::handle::{self, ExchangeOutcome};
+use super::messages::{MessageReader, ReceiveEnd, ReceivedMessage};
 use super::routes::RoutedEndpoint;
-use super::slots::{Slot, SlotOwner};
+use super::slots::{ResourceSlot, SlotOwner};
 use super::stream::Steps;
-use super::{Gateway, Phase, ServedRoute, base_url, request_log};
+use super::{Gateway, ServedRoute, ServerPhase, base_url, request_log};
 use crate::callers::{Caller, Permit, Use};
 use crate::engine::{ConnectionCache, Scope};
 use crate::observe::RequestLog;
@@ -76,7 +76,7 @@ pub(super) async fn serve(
                 request: request.clone(),
                 cache: gateway.engine.connection_cache(),
                 session: session.clone(),
-                messages: Messages::new(payload, limit, gateway.settings().timeouts.message).with_budget({
+                messages: MessageReader::new(payload, limit, gateway.settings().timeouts.message).with_budget({
                     let gateway = Arc::clone(gateway);
                     move || gateway.bodies.begin(0)
                 }),
@@ -131,14 +131,14 @@ fn refuse_version(gateway: &Gateway, route: &Arc<ServedRoute>, request: &HttpReq
 }
 
 /// Counts one more WebSocket in the limits until the result is dropped.
-fn count(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Result<(Slot, Permit), Fault> {
+fn count(gateway: &Gateway, caller: &Caller, request: &HttpRequest) -> Result<(ResourceSlot, Permit), Fault> {
     let slot = gateway.sockets.take(holder(gateway, caller, request))?;
     Ok((slot, caller.usage.begin(Use::Socket)?))
 }
 
 fn refuse(gateway: &Gateway, route: &Arc<ServedRoute>, request: &HttpRequest, fault: Fault) -> HttpResponse {
     // The endpoint would report the fault as a message, so the protocol's fallback reports it.
-    let refusal = Refusal { reporter: Reporter::Route(Arc::clone(route)), fault };
+    let refusal = RefusedRequest { reporter: Reporter::Route(Arc::clone(route)), fault };
     handle::refuse(gateway, request.head(), &refusal)
 }
 
@@ -187,7 +187,7 @@ async fn revoked(revoked: &mut Option<LocalBoxFuture<'static, Fault>>) -> Fault 
 }
 
 /// A message or control frame to the client.
-enum Outgoing {
+enum OutgoingMessage {
     Text(String),
     Ping,
     Pong(Vec<u8>),
@@ -210,10 +210,10 @@ struct Connection {
     /// Results of earlier requests of the connection that are not stored.
     cache: Arc<ConnectionCache>,
     session: Session,
-    messages: Messages,
+    messages: MessageReader,
     /// Ends when the connection is lost.
     lost: MessageStream,
-    phase: watch::Receiver<Phase>,
+    phase: watch::Receiver<ServerPhase>,
     /// The log of the current request. `None` between requests.
     log: Option<Arc<RequestLog>>,
     ping: Interval,
@@ -251,7 +251,8 @@ impl Connection {
     async fn next(&mut self) -> Result<Incoming, ReceiveEnd> {
         let is_busy = self.log.is_some();
         // Draining lets the current request end first.
-        let must_close = |phase: &Phase| *phase == Phase::Stopping || (*phase == Phase::Draining && !is_busy);
+        let must_close =
+            |phase: &ServerPhase| *phase == ServerPhase::Stopping || (*phase == ServerPhase::Draining && !is_busy);
         loop {
             let received = tokio::select! {
                 biased;
@@ -269,7 +270,7 @@ impl Connection {
                 if std::mem::replace(&mut self.is_silent, true) {
                     return Err(ReceiveEnd::ByGateway(CloseCode::Policy.into(), "pings are not answered"));
                 }
-                self.write(Outgoing::Ping).await?;
+                self.write(OutgoingMessage::Ping).await?;
                 continue;
             };
 
@@ -278,7 +279,7 @@ impl Connection {
                 ReceivedMessage::Text(text) => {
                     return Ok(Incoming { text, reservation: self.messages.take_reservation() });
                 }
-                ReceivedMessage::Ping(bytes) => self.write(Outgoing::Pong(bytes)).await?,
+                ReceivedMessage::Ping(bytes) => self.write(OutgoingMessage::Pong(bytes)).await?,
                 ReceivedMessage::Pong => {}
             }
         }
@@ -347,8 +348,8 @@ impl Connection {
         };
 
         match outcome {
-            Ok(Outcome::Complete(out)) => self.send(&out.body).await,
-            Ok(Outcome::Stream { mut follower, attach }) => {
+            Ok(ExchangeOutcome::Complete(out)) => self.send(&out.body).await,
+            Ok(ExchangeOutcome::Stream { mut follower, attach }) => {
                 let mut out = Out::new();
                 follower.begin(attach, |view| exchange.begin(view, &mut out));
                 // No heartbeat: WebSocket pings keep the connection alive, and WebSocket has no comments.
@@ -357,7 +358,7 @@ impl Connection {
                 let of_run = access::revoked(&gateway, &self.routed.route, &self.caller, Some(&follower.run()));
                 let revoked = of_run.or(revoked);
                 let steps = Steps::new(follower, exchange, out, Duration::ZERO, open);
-                self.stream(steps.until_revoked(revoked).noting_losses(self.log.clone())).await
+                self.stream(steps.until_revoked(revoked).with_request_log(self.log.clone())).await
             }
             Err(fault) => {
                 if let Some(run) = exchange.builds_on() {
@@ -431,18 +432,18 @@ impl Connection {
             if let Some(log) = &self.log {
                 log.sent(text.len() as u64);
             }
-            self.write(Outgoing::Text(text)).await?;
+            self.write(OutgoingMessage::Text(text)).await?;
         }
         Ok(())
     }
 
     /// Sends a message. If the client does not read it within the write timeout, the connection counts as lost.
-    async fn write(&mut self, message: Outgoing) -> Result<(), ReceiveEnd> {
+    async fn write(&mut self, message: OutgoingMessage) -> Result<(), ReceiveEnd> {
         let writing = async {
             match message {
-                Outgoing::Text(text) => self.session.text(text).await,
-                Outgoing::Ping => self.session.ping(b"").await,
-                Outgoing::Pong(bytes) => self.session.pong(&bytes).await,
+                OutgoingMessage::Text(text) => self.session.text(text).await,
+                OutgoingMessage::Ping => self.session.ping(b"").await,
+                OutgoingMessage::Pong(bytes) => self.session.pong(&bytes).await,
             }
         };
 

@@ -15,7 +15,7 @@ const MAX_MOUNTS: usize = 64;
 
 /// The endpoint that a request probably meant: its route, and the path that would have reached it. `None`: no such mistake
 /// explains the path.
-pub(super) fn meant(routes: &Routes, head: &RequestHead) -> Option<(Arc<ServedRoute>, String)> {
+pub(super) fn intended_endpoint(routes: &Routes, head: &RequestHead) -> Option<(Arc<ServedRoute>, String)> {
     let path = head.uri.path();
     let doubled = path.split_once("/v1/v1/").map(|(before, after)| format!("{before}{VERSION}/{after}"));
     let mounts = routes.all().iter().take(MAX_MOUNTS).map(|route| route.path.trim_end_matches('/'));

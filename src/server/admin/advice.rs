@@ -13,16 +13,16 @@ pub(super) fn blame(code: &str) -> Blame {
 pub(super) fn on(code: &str) -> Option<&'static str> {
     use FaultKind as K;
     Some(match error_class::of_run_code(code) {
-        K::UpstreamUnreachable => "The agent cannot be reached. Check its address, and whether it runs.",
+        K::UpstreamUnreachable => "The agent is unreachable. Check its address, and whether it runs.",
         K::UpstreamRefused => {
             "The agent refused the request as invalid. Its answer says why; see the options of its upstream."
         }
         K::UpstreamContextTooLong => {
             "The conversation is too long for the agent's model. The client has to shorten it."
         }
-        K::UpstreamFiltered => "A content filter of the agent refused what the client sent.",
-        K::UpstreamUnsupportedMedia => "The agent's model does not take the pictures or files of the request.",
-        K::UpstreamInputTooLarge => "The request is larger than the agent, or a proxy before it, takes.",
+        K::UpstreamFiltered => "A content filter of the agent refused the client's input.",
+        K::UpstreamUnsupportedMedia => "The agent's model does not accept the pictures or files in the request.",
+        K::UpstreamInputTooLarge => "The request is larger than the agent, or a proxy before it, accepts.",
         K::UpstreamNoSuchModel => "The agent does not have the model. Check the model in the options of its upstream.",
         K::UpstreamCredentials => {
             "The agent refused the gateway's credentials or permissions. Check `headers.authorization` of its upstream."
@@ -30,9 +30,9 @@ pub(super) fn on(code: &str) -> Option<&'static str> {
         K::UpstreamMisconfigured => {
             "The agent has nothing at its URL, or redirects elsewhere. Check `url` of its upstream."
         }
-        K::UpstreamQuota => "The agent's account has no quota left. Asking again does not help.",
+        K::UpstreamQuota => "The agent's account has no quota left. Retries do not help.",
         K::UpstreamOverloaded => "The agent, or a proxy before it, has no capacity at the moment.",
-        K::UpstreamRateLimited => "The agent takes fewer requests than it gets. See `limits` of its upstream.",
+        K::UpstreamRateLimited => "The agent accepts fewer requests than it receives. See `limits` of its upstream.",
         K::UpstreamTimeout => "The agent was silent for too long. See `timeouts` of its upstream.",
         K::UpstreamTruncated => "The agent, or a proxy before it, ended the answer in the middle. See its own log.",
         K::UpstreamGarbage => {
@@ -42,7 +42,7 @@ pub(super) fn on(code: &str) -> Option<&'static str> {
         K::AgentFailed => "The agent reported the error itself. See its own log.",
         K::Restarted => "The gateway that drove the run was stopped or killed. Nothing was executed again.",
         K::ShuttingDown => "The gateway stopped before the run ended. A longer `drain` gives runs more time.",
-        K::Overloaded => "The gateway had no room. See its metrics, and `limits` of the server.",
+        K::Overloaded => "The gateway had no capacity. See its metrics, and `limits` of the server.",
         _ => return None,
     })
 }

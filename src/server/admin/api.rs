@@ -21,7 +21,7 @@ use super::super::connection::{ConnectionInfo, info_of};
 use super::super::guard::{self, check_named_host, check_origin, is_json};
 use super::super::readiness;
 use super::answers::{answer_with, audit};
-use super::guard::{OperatorIdentity, identify, known, shows_credentials};
+use super::guard::{OperatorIdentity, authenticate, identify, shows_credentials};
 use super::views::{Page, Reason, Session};
 use super::{AdminState, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
@@ -265,7 +265,7 @@ pub(super) fn with_headers(mut response: HttpResponse) -> HttpResponse {
 ///
 /// # Errors
 /// The first failure of: host, origin, method, credentials, path, role.
-pub(super) fn judge(
+pub(super) fn check_head(
     state: &AdminState,
     head: &RequestHead,
     connection: &ConnectionInfo,
@@ -305,7 +305,7 @@ async fn answer(
     payload: Payload,
 ) -> Result<HttpResponse, Fault> {
     let head = request.head();
-    let (target, who) = judge(state, head, connection)?;
+    let (target, who) = check_head(state, head, connection)?;
     target.check_query(head.uri.query().unwrap_or_default())?;
     let body = read_body(request, payload, target.max_body()).await?;
     connection.clock.on_body_end();
@@ -404,19 +404,19 @@ async fn read_runs(
             let wanted = feed::FeedParams::parse(query, last)?;
             if let Some(run) = wanted.run() {
                 let run = state.admin.engine.operator().find(run).await?;
-                state.opened.note(state, request.peer_addr(), &who, &run);
+                state.opened.record(state, request.peer_addr(), &who, &run);
             }
             feed::open(state, who, wanted).await
         }
         AdminResource::Run(id) => {
             let run = state.admin.engine.operator().find(*id).await?;
-            state.opened.note(state, request.peer_addr(), &who, &run);
+            state.opened.record(state, request.peer_addr(), &who, &run);
             Ok(ok(&run_view::detail(state, texts, *id).await?))
         }
         AdminResource::Export(id) => {
             let masked = export::is_masked(query)?;
             let run = state.admin.engine.operator().find(*id).await?;
-            state.opened.note(state, request.peer_addr(), &who, &run);
+            state.opened.record(state, request.peer_addr(), &who, &run);
             export::file(state, who, masked, *id, run).await
         }
         AdminResource::Pending => Ok(ok(&pending::list(state, query, texts).await?)),
@@ -444,7 +444,7 @@ async fn change(
             let operator = admin.engine.operator();
             let run = operator.find(id).await?;
             operator.delete(id, pending::scope_of(state, &run)?).await?;
-            state.deleted.note(id);
+            state.deleted.add(id);
             note(AuditEntry::new(Action::RunDeleted).target(id.to_string()));
             Ok(HttpResponse::NoContent().finish())
         }
@@ -468,7 +468,7 @@ async fn change(
             Ok(ok(&checking.await.map_err(|_| busy())??))
         }
         AdminResource::Decide(id) => {
-            let (continued, decided) = pending::decide(state, id, &who.name, body).await.map_err(naming_a_field)?;
+            let (continued, decided) = pending::decide(state, id, &who.name, body).await.map_err(with_items_field)?;
             note(AuditEntry::new(Action::Decision).target(id.to_string()).detail(&decided));
             Ok(answer_with(202, &json!({ "run": continued.to_string() })))
         }
@@ -509,7 +509,7 @@ async fn change(
 }
 
 /// Adds the field `items` to the fault of an invalid decision without a field.
-fn naming_a_field(fault: Fault) -> Fault {
+fn with_items_field(fault: Fault) -> Fault {
     if fault.kind == FaultKind::Invalid && fault.field.is_none() { fault.with_field("items") } else { fault }
 }
 
@@ -577,7 +577,7 @@ pub(super) fn refuse(
             audit(state, peer, "", AuditEntry::new(Action::CredentialRefused).target(path).detail("admin"));
         }
         FaultKind::Forbidden | FaultKind::Misdirected | FaultKind::RateLimited => {
-            let who = known(state, head, connection).map(|who| who.name).unwrap_or_default();
+            let who = authenticate(state, head, connection).map(|who| who.name).unwrap_or_default();
             audit(state, peer, &who, AuditEntry::new(Action::AdminCall).refused().target(path).detail(code));
         }
         _ => {}

@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 
 use super::feed::size_of;
 use super::guard::OperatorIdentity;
-use super::prism::{AGENT_API, Head, Prism};
-use super::streams::{Access, Pieces, StreamClosed, Streams};
+use super::prism::{AGENT_API, EventHead, Prism};
+use super::streams::{Access, Pieces, StreamClosed, StreamCounts};
 use super::{AdminState, run_view};
 use crate::engine::RunHandle;
 
@@ -45,7 +45,7 @@ pub(super) async fn file(
     id: RunId,
     run: RunHandle,
 ) -> Result<HttpResponse, Fault> {
-    let permit = Streams::begin(state, &who)?;
+    let permit = StreamCounts::begin(state, &who)?;
     let access = Access::new(state, who);
     let access = if masked { access.without_texts() } else { access };
     let detail = run_view::detail(state, access.texts, id).await?;
@@ -106,9 +106,9 @@ impl Export {
     /// event before.
     async fn write_event(&mut self, prism: &mut Prism, number: u64, end: u64) -> Result<(), StreamClosed> {
         let Some((head, is_last)) = self.run.view_safe(|view| {
-            let head = view.record.step(number).map(Head::from_step)?;
+            let head = view.record.step(number).map(EventHead::from_step)?;
             let is_last = match view.record.step(number + 1).filter(|next| next.sequence < end) {
-                Some(next) => Head::from_step(next).begins_turn,
+                Some(next) => EventHead::from_step(next).begins_turn,
                 None => number + 1 >= view.record.len() && !view.info.state.is_working(),
             };
             Some((head, is_last))

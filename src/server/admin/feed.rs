@@ -17,8 +17,8 @@ use tokio::time::MissedTickBehavior;
 
 use super::AdminState;
 use super::guard::OperatorIdentity;
-use super::prism::{EncodedEvent, Head, Prism};
-use super::streams::{Access, Encoders, MAX_CHUNK, Pieces, StreamClosed, Streams};
+use super::prism::{EncodedEvent, EventHead, Prism};
+use super::streams::{Access, Encoders, MAX_CHUNK, Pieces, StreamClosed, StreamCounts};
 use super::summaries::Watch;
 use crate::engine::{Follower, RunHandle, Take};
 
@@ -84,7 +84,7 @@ pub(super) async fn open(
     who: OperatorIdentity,
     wanted: FeedParams,
 ) -> Result<HttpResponse, Fault> {
-    let permit = Streams::begin(state, &who)?;
+    let permit = StreamCounts::begin(state, &who)?;
     let access = Access::new(state, who);
     let (end, ended) = oneshot::channel();
     let (pieces, body) = Pieces::new(ended);
@@ -195,7 +195,7 @@ struct ShownRun {
 }
 
 /// The next action of a stream.
-enum Next {
+enum NextStep {
     /// Waits for more events.
     Events,
     /// Encodes this event alone: it starts a turn after a pause, or belongs to a long run.
@@ -217,11 +217,11 @@ impl ShownRun {
                 out.flush().await?;
             }
             match next {
-                Next::Events => {}
-                Next::Event(number) => self.send_event(number).await?,
-                Next::Pause => self.send_pause(true).await?,
-                Next::End => {
-                    if self.prism.is_to_pause() {
+                NextStep::Events => {}
+                NextStep::Event(number) => self.send_event(number).await?,
+                NextStep::Pause => self.send_pause(true).await?,
+                NextStep::End => {
+                    if self.prism.needs_pause_frames() {
                         self.send_pause(true).await?;
                     }
                     return Ok(());
@@ -231,28 +231,28 @@ impl ShownRun {
     }
 
     /// Waits for the next events and encodes them.
-    async fn next_events(&mut self) -> (String, Next) {
+    async fn next_events(&mut self) -> (String, NextStep) {
         let Self { follower, prism, first, .. } = self;
-        let (mut text, mut next) = (String::new(), Next::Events);
-        let goes_on = poll_fn(|context| {
+        let (mut text, mut next) = (String::new(), NextStep::Events);
+        let has_more = poll_fn(|context| {
             let polled = follower.poll_steps(context, &mut |view, step| {
                 let shown = if Encoders::is_long(view.record.size()) { None } else { prism.step(view, step) };
                 let Some(shown) = shown else {
-                    next = Next::Event(step.sequence);
+                    next = NextStep::Event(step.sequence);
                     return Take::Enough;
                 };
                 push(&mut text, &shown, *first);
                 if text.len() >= MAX_CHUNK { Take::Enough } else { Take::More }
             });
-            if polled.is_pending() && prism.is_to_pause() && follower.if_paused(|_| ()).is_some() {
-                next = Next::Pause;
+            if polled.is_pending() && prism.needs_pause_frames() && follower.if_paused(|_| ()).is_some() {
+                next = NextStep::Pause;
                 return Poll::Ready(true);
             }
             polled
         })
         .await;
-        if !goes_on && matches!(next, Next::Events) {
-            next = Next::End;
+        if !has_more && matches!(next, NextStep::Events) {
+            next = NextStep::End;
         }
         (text, next)
     }
@@ -261,8 +261,10 @@ impl ShownRun {
     /// it are sent first.
     async fn send_event(&mut self, number: u64) -> Result<(), StreamClosed> {
         let run = self.follower.run();
-        let Some(head) = run.view_safe(|view| view.record.step(number).map(Head::from_step)) else { return Ok(()) };
-        if head.begins_turn && self.prism.is_to_pause() {
+        let Some(head) = run.view_safe(|view| view.record.step(number).map(EventHead::from_step)) else {
+            return Ok(());
+        };
+        if head.begins_turn && self.prism.needs_pause_frames() {
             self.send_pause(number >= self.first).await?;
         }
         let _memory = self.state.encoders.reserve(size_of(&run)).await;

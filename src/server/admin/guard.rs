@@ -94,7 +94,11 @@ pub(super) fn shows_credentials(head: &RequestHead) -> bool {
 
 /// Authenticates a request by its key, its bearer, or the certificate of its connection. `None`: the credentials are
 /// missing or wrong. With a wrong key or bearer, a valid certificate does not help.
-pub(super) fn known(state: &AdminState, head: &RequestHead, connection: &ConnectionInfo) -> Option<OperatorIdentity> {
+pub(super) fn authenticate(
+    state: &AdminState,
+    head: &RequestHead,
+    connection: &ConnectionInfo,
+) -> Option<OperatorIdentity> {
     let certificate = connection.valid_certificate().filter(|_| asks_certificate(state));
     if !shows_credentials(head) {
         return certificate
@@ -130,7 +134,7 @@ pub(super) fn identify(
     head: &RequestHead,
     connection: &ConnectionInfo,
 ) -> Result<OperatorIdentity, Fault> {
-    if let Some(who) = known(state, head, connection) {
+    if let Some(who) = authenticate(state, head, connection) {
         return Ok(who);
     }
     // Count only guesses: not requests without a key, and not expired bearers, which each open page sends once more.

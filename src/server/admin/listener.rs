@@ -19,8 +19,8 @@ use actix_web::{App, FromRequest as _};
 use tokio::time::Instant;
 
 use super::super::admission::{Connections, Limits};
-use super::super::connection::{ConnectionInfo, Socket};
-use super::super::listener::{RequestServices, Setup, http, on_connections, reporting};
+use super::super::connection::{ClientSocket, ConnectionInfo};
+use super::super::listener::{ConnectionSetup, RequestServices, http, on_connections, reporting};
 use super::{AdminState, api, playground};
 use crate::config::ServerTimeouts;
 
@@ -75,14 +75,14 @@ fn service(
     shutdown: &GracefulShutdownSignal,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = actix_http::error::DispatchError, InitError = ()>
 + use<> {
-    let judging = Arc::clone(state);
+    let checking = Arc::clone(state);
     let http = http(shutdown)
         .expect(fn_service(move |request: Request| {
-            let state = Arc::clone(&judging);
+            let state = Arc::clone(&checking);
             async move { expect(&state, request) }
         }))
         .finish(request_service(Arc::clone(state)));
-    let setup = Setup {
+    let setup = ConnectionSetup {
         timeouts: Arc::new(|| TIMEOUTS),
         tls: state.admin.tls.clone(),
         metrics: Arc::clone(state.admin.observer.load().metrics()),
@@ -91,13 +91,13 @@ fn service(
         shutdown: shutdown.clone(),
     };
     // The admin listener does not offer HTTP/2 over TLS.
-    on_connections(http, fn_service(|_: Socket| async { Ok(()) }), setup)
+    on_connections(http, fn_service(|_: ClientSocket| async { Ok(()) }), setup)
 }
 
 /// Checks the head of a request whose client waits for `100 Continue`.
 fn expect(state: &AdminState, request: Request) -> Result<Request, Response<BoxBody>> {
     let connection = ConnectionInfo::of_raw(&request);
-    match api::judge(state, request.head(), &connection) {
+    match api::check_head(state, request.head(), &connection) {
         Ok(_) => Ok(request),
         Err(fault) => {
             connection.clock.on_refusal(Instant::now());

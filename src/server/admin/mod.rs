@@ -112,13 +112,13 @@ struct AdminState {
     deciders: pending::Deciders,
     /// The URL of this listener.
     url: String,
-    standings: overview::Standings,
+    agent_states: overview::AgentStates,
     opened: opened::OpenedRuns,
     deleted: summaries::DeletedRuns,
     /// The series of [`series`], sampled once per second.
     history: Mutex<History>,
     /// Counts open streams and exports.
-    streams: streams::Streams,
+    streams: streams::StreamCounts,
     encoders: streams::Encoders,
     /// One permit: configurations are checked one at a time.
     checks: Arc<Semaphore>,
@@ -165,12 +165,12 @@ pub fn listen(listener: TcpListener, admin: Admin) -> std::io::Result<AdminServe
         start_key,
         shared: shared::SharedReads::default(),
         url,
-        standings: overview::Standings::default(),
+        agent_states: overview::AgentStates::default(),
         opened: opened::OpenedRuns::default(),
         deciders: pending::Deciders::default(),
         deleted,
         history: Mutex::default(),
-        streams: streams::Streams::default(),
+        streams: streams::StreamCounts::default(),
         encoders: streams::Encoders::start()?,
         checks: Arc::new(Semaphore::new(1)),
     });

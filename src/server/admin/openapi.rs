@@ -34,7 +34,7 @@ OpenAPI 3.1, for generators of clients.
 ";
 
 /// A method of a path.
-struct Operation {
+struct ApiOperation {
     method: Method,
     path: &'static str,
     summary: &'static str,
@@ -47,7 +47,7 @@ struct Operation {
 /// The operations, and the schemas of their types.
 struct Api {
     generator: SchemaGenerator,
-    operations: Vec<Operation>,
+    operations: Vec<ApiOperation>,
 }
 
 impl Api {
@@ -73,7 +73,7 @@ impl Api {
         query: &'static [&'static str],
         answer: Option<Value>,
     ) {
-        let operation = Operation { method: Method::GET, path, summary, query, body: None, answer: (200, answer) };
+        let operation = ApiOperation { method: Method::GET, path, summary, query, body: None, answer: (200, answer) };
         self.operations.push(operation);
     }
 
@@ -85,7 +85,7 @@ impl Api {
         body: Option<Value>,
         answer: (u16, Option<Value>),
     ) {
-        self.operations.push(Operation { method, path, summary, query: &[], body, answer });
+        self.operations.push(ApiOperation { method, path, summary, query: &[], body, answer });
     }
 
     fn add_reads(&mut self) {
@@ -205,7 +205,7 @@ impl Api {
     }
 }
 
-impl Operation {
+impl ApiOperation {
     /// The path with sample values for its parameters.
     fn sample_path(&self) -> String {
         self.path.replace("{id}", "00000000-0000-7000-8000-000000000000").replace("{name}", "friday")

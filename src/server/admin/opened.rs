@@ -22,7 +22,7 @@ pub(super) struct OpenedRuns(Mutex<VecDeque<(String, RunId)>>);
 impl OpenedRuns {
     /// Writes an entry with the person, the run and its owner to the audit log, unless this sign-in has opened the run
     /// before.
-    pub(super) fn note(&self, state: &AdminState, peer: Option<SocketAddr>, who: &OperatorIdentity, run: &RunHandle) {
+    pub(super) fn record(&self, state: &AdminState, peer: Option<SocketAddr>, who: &OperatorIdentity, run: &RunHandle) {
         let opened = (who.session_name(), run.id());
         {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

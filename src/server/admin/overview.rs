@@ -68,9 +68,9 @@ pub(super) fn reasons(state: &AdminState) -> Vec<Reason> {
 
 /// The observed beginning of the state of each agent.
 #[derive(Default)]
-pub(super) struct Standings(Mutex<HashMap<String, (&'static str, Millis)>>);
+pub(super) struct AgentStates(Mutex<HashMap<String, (&'static str, Millis)>>);
 
-impl Standings {
+impl AgentStates {
     /// The start of an agent's current state, as far as it was observed. `begin`: the start of the gateway.
     fn since(&self, agent: &str, state: &'static str, begin: Millis) -> Millis {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +106,7 @@ pub(super) fn agents(state: &AdminState) -> Vec<Agent> {
         let endpoints = known.and_then(|known| known.upstream.pool()).map(|pool| pool.status()).unwrap_or_default();
         let hosts: Vec<&str> = endpoints.iter().map(|endpoint| host_of(&endpoint.url)).collect();
         let is_failing = !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.state == "out");
-        let standing = match state.admin.engine.is_draining(&name) {
+        let agent_state = match state.admin.engine.is_draining(&name) {
             true => "draining",
             false if is_failing => "failing",
             false => "ready",
@@ -114,8 +114,8 @@ pub(super) fn agents(state: &AdminState) -> Vec<Agent> {
         Some(Agent {
             protocol: settings["upstream"]["protocol"].as_str().unwrap_or_default().to_owned(),
             host: if hosts.is_empty() { "built in".to_owned() } else { hosts.join(", ") },
-            state: standing,
-            since: state.standings.since(&name, standing, state.admin.started),
+            state: agent_state,
+            since: state.agent_states.since(&name, agent_state, state.admin.started),
             reason: endpoints.iter().find_map(reason),
             live: number(&levels.runs_active, &name),
             queued: number(&levels.queue_depth, &name),
@@ -186,7 +186,7 @@ pub(super) fn routes(state: &AdminState) -> Vec<Route> {
             agents: route.scope.agents.iter().map(|agent| agent.name.clone()).collect(),
             settings: settings(&route),
             sample: route.mounted.sample.is_some(),
-            snippets: samples::of_route(state, &route),
+            snippets: samples::route_snippets(state, &route),
         }
     });
     shown.collect()

@@ -56,7 +56,7 @@ pub(super) struct Pane {
     closed: bool,
     /// Whether the response has begun.
     begun: bool,
-    /// How often the exchange was reopened.
+    /// The number of times the exchange was reopened.
     opened: u128,
     /// True: texts are masked. Only for the Agent API.
     masked: bool,
@@ -161,7 +161,7 @@ impl Pane {
     }
 }
 
-/// The first text of the run's client, or the preview of the run if there is none.
+/// The last text in the client's first input, or the preview of a run without text.
 pub(super) fn first_input(view: RunView<'_>) -> String {
     let first = view.run().turns.first();
     let message = first.and_then(|turn| turn.input.iter().rev().find(|message| !message.text().is_empty()));

@@ -61,7 +61,7 @@ impl Deciders {
 
     /// Records the author of decisions, before they are executed, so that a second person is refused with the author's
     /// name. Returns the items that had no record.
-    fn note(&self, run: RunId, items: &[(String, Decision)], who: &str) -> Vec<String> {
+    fn record(&self, run: RunId, items: &[(String, Decision)], who: &str) -> Vec<String> {
         let mut known = self.lock();
         let mut noted = Vec::new();
         for (item, decision) in items {
@@ -243,7 +243,7 @@ fn learns(state: &AdminState, agent: &str, protocol: &str) -> Option<&'static st
     let routes = state.admin.control.routes_of(agent);
     let route = routes.iter().find(|route| route.scope.protocol == protocol)?;
     Some(match route.mounted.learns {
-        Learns::Notified => "The client’s stream goes on, or it is notified.",
+        Learns::Notified => "The client’s stream continues, or the client is notified.",
         Learns::Follows => "A client that follows the session sees the next run.",
         Learns::Polls => "The client sees the result when it polls its status.",
         Learns::NextMessage => "The client sees the result with its next message.",
@@ -282,7 +282,7 @@ pub(super) async fn decide(
     let wanted: Vec<(String, Decision)> = items.iter().map(|item| (item.id.clone(), item.decision)).collect();
     let decided: Vec<String> = wanted.iter().map(|(item, decision)| format!("{} {item}", decision.as_str())).collect();
     let scope = operator.in_scope_of(&run, scope_of(state, &run)?);
-    let noted = state.deciders.note(id, &wanted, who);
+    let noted = state.deciders.record(id, &wanted, who);
     let answered = async {
         let answers = items.into_iter().map(answer).collect::<Result<Vec<_>, _>>()?;
         state.admin.engine.answer(operator.decision(&run, answers), &scope).await
@@ -302,7 +302,7 @@ pub(super) async fn decide(
     // Replace the record of an earlier attempt that the agent did not accept.
     let items: Vec<String> = wanted.iter().map(|(item, _)| item.clone()).collect();
     state.deciders.forget(id, &items);
-    state.deciders.note(id, &wanted, who);
+    state.deciders.record(id, &wanted, who);
     Ok((continued, decided.join(", ")))
 }
 

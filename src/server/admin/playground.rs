@@ -20,8 +20,8 @@ use futures_util::stream;
 use tokio::sync::watch;
 
 use super::super::connection::info_of;
-use super::super::handle::RunOf;
-use super::super::{Gateway, Phase, endpoint, request_log};
+use super::super::handle::StreamedRun;
+use super::super::{Gateway, ServerPhase, endpoint, request_log};
 use super::answers::audit;
 use super::guard::{OperatorIdentity, is_valid};
 use super::{AdminState, api};
@@ -36,7 +36,7 @@ const RUN: HeaderName = HeaderName::from_static("x-interlingua-run");
 pub(super) fn begin_log(
     state: &AdminState,
     request: &actix_http::Request,
-) -> Option<(Arc<RequestLog>, watch::Receiver<Phase>)> {
+) -> Option<(Arc<RequestLog>, watch::Receiver<ServerPhase>)> {
     let gateway = gateway(state);
     api::is_in_playground(request.path()).then(|| (request_log::begin(gateway, request), gateway.phase.clone()))
 }
@@ -54,20 +54,20 @@ pub(super) async fn serve(
     mut request: ServiceRequest,
 ) -> Result<ServiceResponse, actix_web::Error> {
     let connection = info_of(request.request());
-    let who = match api::judge(state, request.head(), &connection) {
+    let who = match api::check_head(state, request.head(), &connection) {
         Ok((_, who)) => who,
         Err(fault) => {
             let response = api::refuse(state, request.head(), &connection, &fault);
             return Ok(request.into_response(response));
         }
     };
-    note(state, request.peer_addr(), &who, request.path());
+    audit_request(state, request.peer_addr(), &who, request.path());
 
-    become_clients(request.head_mut(), host_of(&state.admin.url));
+    rewrite_as_client(request.head_mut(), host_of(&state.admin.url));
     let (request, mut body) = request.into_parts();
     let payload = Payload::from_request(&request, &mut body).await?;
     let mut response = endpoint::serve_operator(Arc::clone(gateway(state)), &who.name, request.clone(), payload).await;
-    let run = response.extensions().get::<RunOf>().and_then(|run| HeaderValue::from_str(&run.0.to_string()).ok());
+    let run = response.extensions().get::<StreamedRun>().and_then(|run| HeaderValue::from_str(&run.0.to_string()).ok());
     if let Some(run) = run {
         response.headers_mut().insert(RUN, run);
     }
@@ -95,13 +95,13 @@ fn while_valid(state: Arc<AdminState>, who: OperatorIdentity, response: HttpResp
     })
 }
 
-fn note(state: &AdminState, peer: Option<SocketAddr>, who: &OperatorIdentity, path: &str) {
+fn audit_request(state: &AdminState, peer: Option<SocketAddr>, who: &OperatorIdentity, path: &str) {
     audit(state, peer, &who.name, AuditEntry::new(Action::AdminCall).target(path).detail("playground"));
 }
 
 /// Changes a request to what a client of the route would send to the listener for clients: without the prefix of the
 /// playground and the headers of the console, and with the host of that listener.
-fn become_clients(head: &mut RequestHead, host: &str) {
+fn rewrite_as_client(head: &mut RequestHead, host: &str) {
     let own = head.uri.path_and_query().map_or("", |target| target.as_str());
     let target = own.strip_prefix(api::PLAYGROUND).unwrap_or(own);
     head.uri = target.parse::<Uri>().unwrap_or_default();
@@ -154,7 +154,7 @@ mod tests {
         for (name, value) in sent {
             head.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        become_clients(&mut head, "127.0.0.1:8080");
+        rewrite_as_client(&mut head, "127.0.0.1:8080");
         assert_eq!(head.uri, "/v1/models?a=%2F");
         let mut left: Vec<(&str, &str)> =
             head.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("text"))).collect();

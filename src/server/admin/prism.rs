@@ -23,18 +23,18 @@ pub(super) const AGENT_API: &str = "agent-api";
 const MAX_LOOKUPS: usize = 4;
 
 /// Frames by protocol.
-pub(super) type Frames = Map<String, Value>;
+pub(super) type ProtocolFrames = Map<String, Value>;
 
 /// One event of a run, with its frames.
 pub(super) struct EncodedEvent {
     pub(super) number: u64,
     pub(super) at: Millis,
     pub(super) kind: &'static str,
-    pub(super) frames: Frames,
+    pub(super) frames: ProtocolFrames,
 }
 
 /// An event of a run without its frames.
-pub(super) struct Head {
+pub(super) struct EventHead {
     pub(super) number: u64,
     at: Millis,
     kind: &'static str,
@@ -42,7 +42,7 @@ pub(super) struct Head {
     pub(super) begins_turn: bool,
 }
 
-impl Head {
+impl EventHead {
     pub(super) const fn from_step(step: Step<'_>) -> Self {
         let begins_turn = matches!(step.event, Event::TurnStarted { turn } if turn > 0);
         Self { number: step.sequence, at: step.at, kind: kind(step.event), begins_turn }
@@ -100,7 +100,7 @@ impl Prism {
     /// Encodes the next event. `None`: the event starts a turn, and [`Self::pause`] has to be called first.
     pub(super) fn step(&mut self, view: RunView<'_>, step: Step<'_>) -> Option<EncodedEvent> {
         self.next = step.sequence;
-        if Head::from_step(step).begins_turn && self.is_to_pause() {
+        if EventHead::from_step(step).begins_turn && self.needs_pause_frames() {
             return None;
         }
         let frames = self.panes.iter_mut().map(|pane| (pane.protocol().to_owned(), pane.step(view, step).into()));
@@ -111,7 +111,7 @@ impl Prism {
     }
 
     /// True if the frames of a pause at the current position were not written yet.
-    pub(super) fn is_to_pause(&self) -> bool {
+    pub(super) fn needs_pause_frames(&self) -> bool {
         self.paused_at != Some(self.next)
     }
 
@@ -149,10 +149,10 @@ impl Prism {
         run: &RunHandle,
         paused: &PausedRun,
     ) -> String {
-        let (pane, then) = (&mut self.panes[pane], paused.0.as_ref());
-        match run.view_safe(|view| pane.pause(then.map_or(view, RunDisplay::view))) {
+        let (pane, past) = (&mut self.panes[pane], paused.0.as_ref());
+        match run.view_safe(|view| pane.pause(past.map_or(view, RunDisplay::view))) {
             PaneOutput::Frames(text) => text,
-            PaneOutput::Asks(call) => answer_pane(state, run, then, pane, call).await,
+            PaneOutput::Asks(call) => answer_pane(state, run, past, pane, call).await,
         }
     }
 }
@@ -192,14 +192,14 @@ impl RunDisplay {
 async fn answer_pane(
     state: &Arc<AdminState>,
     run: &RunHandle,
-    then: Option<&RunDisplay>,
+    past: Option<&RunDisplay>,
     pane: &mut Pane,
     call: Call,
 ) -> String {
     let mut call = call;
     for _ in 0..MAX_LOOKUPS {
         let written = match &call {
-            Call::Session(SessionCall::Get { session }) => match session_then(state, run, then, session).await {
+            Call::Session(SessionCall::Get { session }) => match session_at(state, run, past, session).await {
                 Ok(view) => pane.reply(Reply::Session(&[view])),
                 Err(fault) => pane.fail(&fault),
             },
@@ -214,14 +214,14 @@ async fn answer_pane(
     String::new()
 }
 
-/// The run's session at the time of a pause, without later messages. `None` for `then`: at the current time.
+/// The run's session at the time of a pause, without later messages. `None` for `past`: at the current time.
 ///
 /// # Errors
 /// If the session is gone, or the store fails.
-async fn session_then(
+async fn session_at(
     state: &AdminState,
     run: &RunHandle,
-    then: Option<&RunDisplay>,
+    past: Option<&RunDisplay>,
     session: &str,
 ) -> Result<SessionView, Fault> {
     let scope = state.admin.engine.operator().in_scope_of(run, pending::scope_of(state, run)?);
@@ -232,11 +232,11 @@ async fn session_then(
     let mut view = views.into_iter().next().ok_or_else(|| Fault::not_found("the session"))?;
 
     let is_of_run = |item: &SessionItem| item.run == Some(run.id());
-    let last = match then {
+    let last = match past {
         None => view.items.iter().rposition(is_of_run),
         // The session also has later turns of the run: find the last item of the state.
-        Some(then) => {
-            let said: HashSet<String> = then.record.run().conversation().filter_map(|message| message.id).collect();
+        Some(past) => {
+            let said: HashSet<String> = past.record.run().conversation().filter_map(|message| message.id).collect();
             let is_said = |item: &SessionItem| item.message.id.as_ref().is_some_and(|id| said.contains(id));
             view.items.iter().rposition(|item| is_of_run(item) && is_said(item))
         }

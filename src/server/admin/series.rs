@@ -1,4 +1,4 @@
-//! Recent counts for the charts of the console, sampled once per second while the admin listener runs.
+//! Time series for the charts of the console, sampled once per second while the admin listener runs.
 //!
 //! Not here: their storage (`crate::metrics`).
 

@@ -53,13 +53,13 @@ pub(super) struct SignedIn {
     bearer: [u8; 32],
 }
 
-struct Session {
+struct ConsoleSession {
     who: SignedIn,
     began: Instant,
     used: Instant,
 }
 
-impl Session {
+impl ConsoleSession {
     fn is_over(&self, now: Instant) -> bool {
         now.duration_since(self.began) >= MAX_AGE || now.duration_since(self.used) >= MAX_IDLE
     }
@@ -67,10 +67,10 @@ impl Session {
 
 /// All sign-ins, by the SHA-256 of their bearer.
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<HashMap<[u8; 32], Session>>);
+pub(super) struct Sessions(Mutex<HashMap<[u8; 32], ConsoleSession>>);
 
 impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Session>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], ConsoleSession>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,7 +92,7 @@ impl Sessions {
             let most = people.into_iter().max_by_key(|person| count_of(&sessions, person));
             end_oldest(&mut sessions, &most.unwrap_or(person));
         }
-        sessions.insert(hash(&bearer), Session { who: who.clone(), began: now, used: now });
+        sessions.insert(hash(&bearer), ConsoleSession { who: who.clone(), began: now, used: now });
         Some((bearer, who))
     }
 
@@ -120,12 +120,12 @@ impl Sessions {
     }
 }
 
-fn count_of(sessions: &HashMap<[u8; 32], Session>, person: &Arc<str>) -> usize {
+fn count_of(sessions: &HashMap<[u8; 32], ConsoleSession>, person: &Arc<str>) -> usize {
     sessions.values().filter(|session| session.who.person() == *person).count()
 }
 
 /// Ends the least recently used sign-in of a person.
-fn end_oldest(sessions: &mut HashMap<[u8; 32], Session>, person: &Arc<str>) {
+fn end_oldest(sessions: &mut HashMap<[u8; 32], ConsoleSession>, person: &Arc<str>) {
     let own = sessions.iter().filter(|(_, session)| session.who.person() == *person);
     if let Some(oldest) = own.min_by_key(|(_, session)| session.used).map(|(hash, _)| *hash) {
         sessions.remove(&oldest);

@@ -41,7 +41,7 @@ const UNIT: usize = 1 << 10;
 
 /// Open streams and exports by person.
 #[derive(Default)]
-pub(super) struct Streams(Mutex<HashMap<Arc<str>, usize>>);
+pub(super) struct StreamCounts(Mutex<HashMap<Arc<str>, usize>>);
 
 /// Counts a stream or an export until it is dropped.
 pub(super) struct StreamPermit {
@@ -49,7 +49,7 @@ pub(super) struct StreamPermit {
     person: Arc<str>,
 }
 
-impl Streams {
+impl StreamCounts {
     /// Counts one more stream of a person.
     ///
     /// # Errors

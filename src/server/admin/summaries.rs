@@ -33,7 +33,7 @@ impl DeletedRuns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn note(&self, run: RunId) {
+    pub(super) fn add(&self, run: RunId) {
         let mut known = self.lock();
         known.1.push_back(run);
         if known.1.len() > MAX_CHANGES {

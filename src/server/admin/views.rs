@@ -51,7 +51,7 @@ pub(super) struct Summary {
     pub(super) events: u64,
     /// The number of open items.
     pub(super) pending: usize,
-    /// The name of the first open item. `null`: there is none.
+    /// The name of the first open item. `null`: no item is open.
     pub(super) asks: Option<String>,
     /// The first text, at most 120 characters. `null`: the reader's role may not read texts.
     pub(super) text: Option<String>,
@@ -96,7 +96,7 @@ pub(super) struct Detail {
     pub(super) turns: Vec<Turn>,
     /// `null`: the reader's role may not read texts.
     pub(super) request: Option<Settings>,
-    /// Advice for the operator about the error. `null`: there is none.
+    /// Advice for the operator about the error. `null`: no advice applies.
     pub(super) advice: Option<&'static str>,
     pub(super) pending: Vec<PendingItem>,
     /// The answers to the run's questions.
@@ -206,8 +206,8 @@ pub(super) struct PendingItem {
     #[cfg_attr(test, ts(type = "string[]"))]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(super) decisions: Vec<Decision>,
-    /// JSON Schema of an approval's arguments, or of the answer to a question. `null`: there is none, or the reader's
-    /// role may not read texts.
+    /// JSON Schema of an approval's arguments, or of the answer to a question. `null`: the item has no schema, or the
+    /// reader's role may not read texts.
     #[cfg_attr(test, ts(type = "any"))]
     #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub(super) schema: Option<Json>,
@@ -238,7 +238,7 @@ pub(super) struct Item {
     pub(super) kind: PendingKind,
     /// The name of the tool; for `input` and `auth` the reason.
     pub(super) name: String,
-    /// `null`: there is none, or the reader's role may not read texts.
+    /// `null`: the item has no message, or the reader's role may not read texts.
     pub(super) message: Option<String>,
     /// JSON text. `null`: the reader's role may not read texts.
     pub(super) arguments: Option<String>,
@@ -342,7 +342,7 @@ pub(super) struct Agent {
     pub(super) state: &'static str,
     /// The beginning of this state, as observed by this gateway.
     pub(super) since: Millis,
-    /// The reason why an endpoint is out. `null`: none is.
+    /// The reason why an endpoint is out. `null`: no endpoint is out.
     pub(super) reason: Option<String>,
     /// Runs under way.
     pub(super) live: usize,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::clock::Clock;
-use super::frames::{Frame, FrameScanner};
+use super::frames::{FrameKind, FrameScanner};
 use crate::config::ServerLimits;
 
 /// Time to refill an empty allowance.
@@ -68,15 +68,15 @@ impl Allowances {
     }
 
     /// Counts a frame. Returns the exceeded setting, if any.
-    fn count(&mut self, frame: Frame, now: Instant) -> Option<&'static str> {
+    fn count(&mut self, frame: FrameKind, now: Instant) -> Option<&'static str> {
         let (is_allowed, limit) = match frame {
-            Frame::Request => return None,
-            Frame::WindowUpdate if self.updates > 0 => {
+            FrameKind::Request => return None,
+            FrameKind::WindowUpdate if self.updates > 0 => {
                 self.updates -= 1;
                 return None;
             }
-            Frame::Reset => (self.resets.take(now), "http2_resets"),
-            Frame::WindowUpdate | Frame::Control => (self.control.take(now), "http2_control_frames"),
+            FrameKind::Reset => (self.resets.take(now), "http2_resets"),
+            FrameKind::WindowUpdate | FrameKind::Control => (self.control.take(now), "http2_control_frames"),
         };
         (!is_allowed).then_some(limit)
     }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::config::ServerTimeouts;
 
-    fn count(allowances: &mut Allowances, frame: Frame, now: Instant) -> usize {
+    fn count(allowances: &mut Allowances, frame: FrameKind, now: Instant) -> usize {
         (0..100_000).take_while(|_| allowances.count(frame, now).is_none()).count()
     }
 
@@ -139,14 +139,14 @@ mod tests {
     fn an_allowance_is_refilled_by_a_tenth_each_second() {
         let mut now = Instant::now();
         let mut allowances = allowances(100, 1000, now);
-        assert_eq!(count(&mut allowances, Frame::Reset, now), 100);
-        assert_eq!(allowances.count(Frame::Reset, now), Some("http2_resets"));
-        assert_eq!(count(&mut allowances, Frame::Control, now), 1000, "apart from the others");
+        assert_eq!(count(&mut allowances, FrameKind::Reset, now), 100);
+        assert_eq!(allowances.count(FrameKind::Reset, now), Some("http2_resets"));
+        assert_eq!(count(&mut allowances, FrameKind::Control, now), 1000, "apart from the others");
 
         now += Duration::from_secs(3);
-        assert_eq!(count(&mut allowances, Frame::Reset, now), 30);
+        assert_eq!(count(&mut allowances, FrameKind::Reset, now), 30);
         now += Duration::from_secs(3600);
-        assert_eq!(count(&mut allowances, Frame::Reset, now), 100);
+        assert_eq!(count(&mut allowances, FrameKind::Reset, now), 100);
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let mut allowances = allowances(100, 100, now);
         for _ in 0..10_000 {
             now += Duration::from_millis(110);
-            assert_eq!(allowances.count(Frame::Reset, now), None);
+            assert_eq!(allowances.count(FrameKind::Reset, now), None);
         }
     }
 

@@ -19,7 +19,7 @@ const END_HEADERS: u8 = 4;
 
 /// The kind of a frame, by the work that it causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum FrameKind {
     /// Part of a request. The HTTP/2 library limits these frames.
     Request,
     /// The client cancels a stream.
@@ -58,7 +58,7 @@ impl FrameScanner {
 
     /// Reads received bytes. Calls `on_frame` for each complete frame header. Returns true if the bytes crossed a point
     /// outside of all small messages ([`Self::is_inside`]).
-    pub(super) fn read(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(Frame)) -> bool {
+    pub(super) fn read(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(FrameKind)) -> bool {
         let mut was_between = false;
         let preface = bytes.len().min(self.preface.into());
         self.preface -= u8::try_from(preface).unwrap_or(PREFACE_LEN);
@@ -85,20 +85,20 @@ impl FrameScanner {
     }
 
     /// Starts the payload of the frame in `header`.
-    fn begin(&mut self) -> Frame {
+    fn begin(&mut self) -> FrameKind {
         let [a, b, c, kind, flags, ..] = self.header;
         self.payload = u32::from_be_bytes([0, a, b, c]);
         self.is_data = kind == DATA;
         match kind {
-            DATA if self.payload == 0 && flags & END_STREAM == 0 => Frame::Control,
-            DATA => Frame::Request,
+            DATA if self.payload == 0 && flags & END_STREAM == 0 => FrameKind::Control,
+            DATA => FrameKind::Request,
             HEADERS | PUSH_PROMISE | CONTINUATION => {
                 self.in_header_block = flags & END_HEADERS == 0;
-                Frame::Request
+                FrameKind::Request
             }
-            RST_STREAM => Frame::Reset,
-            WINDOW_UPDATE => Frame::WindowUpdate,
-            _ => Frame::Control,
+            RST_STREAM => FrameKind::Reset,
+            WINDOW_UPDATE => FrameKind::WindowUpdate,
+            _ => FrameKind::Control,
         }
     }
 
@@ -121,8 +121,8 @@ mod tests {
     }
 
     /// The bytes of a connection with all kinds of frames, and the expected kinds.
-    fn connection() -> (Vec<u8>, Vec<Frame>) {
-        use Frame::{Control, Request, Reset, WindowUpdate};
+    fn connection() -> (Vec<u8>, Vec<FrameKind>) {
+        use FrameKind::{Control, Request, Reset, WindowUpdate};
         let frames = [
             (frame(4, 0, 12), Control),
             (frame(HEADERS, 0, 30), Request),

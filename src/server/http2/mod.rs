@@ -33,8 +33,8 @@ use tokio::time::{Instant, Sleep};
 use self::floods::FloodGuard;
 use self::socket::GuardedSocket;
 use self::stream::StreamContext;
-use super::connection::{Socket, TimedBody};
-use super::{Gateway, Phase};
+use super::connection::{ClientSocket, TimedBody};
+use super::{Gateway, ServerPhase};
 use crate::config::ServerLimits;
 
 /// Request body bytes that a client may send before they are read: on one stream, and on all together.
@@ -51,7 +51,7 @@ const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves a connection to its end.
-pub(super) async fn serve<S>(socket: Socket, app: Rc<S>, gateway: Arc<Gateway>)
+pub(super) async fn serve<S>(socket: ClientSocket, app: Rc<S>, gateway: Arc<Gateway>)
 where
     S: Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>> + 'static,
 {
@@ -61,7 +61,7 @@ where
     let guard = Rc::new(FloodGuard::new(&limits, Rc::clone(&info.clock), now));
 
     let handshake = builder(&limits).handshake(GuardedSocket::new(socket, Rc::clone(&guard)));
-    let stopping = reached(gateway.phase.clone(), |phase| phase == Phase::Stopping);
+    let stopping = reached(gateway.phase.clone(), |phase| phase == ServerPhase::Stopping);
     let opened = tokio::select! {
         biased;
         opened = handshake => opened,
@@ -70,7 +70,7 @@ where
     match opened {
         Ok(connection) => {
             let shared = Rc::new(StreamContext { gateway, app, connection: info, guard });
-            Server { connection, shared, leaving: Shutdown::No }.run().await;
+            Http2Connection { connection, shared, leaving: Shutdown::No }.run().await;
         }
         Err(error) => tracing::debug!(client = %info.peer.ip(), %error, "cannot start an HTTP/2 connection"),
     }
@@ -92,7 +92,7 @@ fn builder(limits: &ServerLimits) -> Builder {
 }
 
 /// Waits until the phase of the server satisfies the predicate.
-async fn reached(mut phase: watch::Receiver<Phase>, is_reached: fn(Phase) -> bool) {
+async fn reached(mut phase: watch::Receiver<ServerPhase>, is_reached: fn(ServerPhase) -> bool) {
     // An error means that the server is gone.
     let _ = phase.wait_for(|phase| is_reached(*phase)).await;
 }
@@ -106,21 +106,21 @@ enum Shutdown {
     Closing(Pin<Box<Sleep>>),
 }
 
-struct Server<S> {
+struct Http2Connection<S> {
     connection: Connection<GuardedSocket, Bytes>,
     shared: Rc<StreamContext<S>>,
     leaving: Shutdown,
 }
 
-impl<S> Server<S>
+impl<S> Http2Connection<S>
 where
     S: Service<Request, Response = Response<TimedBody>, Error = HttpResponse<BoxBody>> + 'static,
 {
     /// Accepts streams until the connection ends. All streams end with the connection.
     async fn run(mut self) {
         let phase = &self.shared.gateway.phase;
-        let mut draining = pin!(reached(phase.clone(), |phase| phase != Phase::Serving).fuse());
-        let mut stopping = pin!(reached(phase.clone(), |phase| phase == Phase::Stopping).fuse());
+        let mut draining = pin!(reached(phase.clone(), |phase| phase != ServerPhase::Serving).fuse());
+        let mut stopping = pin!(reached(phase.clone(), |phase| phase == ServerPhase::Stopping).fuse());
         let (mut is_draining, mut is_stopping, mut is_used) = (false, false, false);
         let mut streams = FuturesUnordered::new();
 
@@ -163,7 +163,7 @@ where
             }
 
             while let Poll::Ready(Some(())) = streams.poll_next_unpin(context) {}
-            self.poll_left(context, streams.is_empty() && !self.connection.has_streams())
+            self.poll_shutdown_timer(context, streams.is_empty() && !self.connection.has_streams())
         })
         .await;
     }
@@ -199,7 +199,7 @@ where
 
     /// Closes the connection if an idle client does not acknowledge GOAWAY in time. Ready when a closing connection
     /// must be cut off.
-    fn poll_left(&mut self, context: &mut Context<'_>, is_idle: bool) -> Poll<()> {
+    fn poll_shutdown_timer(&mut self, context: &mut Context<'_>, is_idle: bool) -> Poll<()> {
         match &mut self.leaving {
             Shutdown::No => {}
             Shutdown::Closing(timer) => return timer.as_mut().poll(context),

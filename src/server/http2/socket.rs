@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::super::connection::Socket;
+use super::super::connection::ClientSocket;
 use super::floods::FloodGuard;
 
 /// Time for the client to close its side. If the gateway closed first with bytes unread, the system would discard the
@@ -21,7 +21,7 @@ const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_DISCARDED: usize = 1 << 20;
 
 pub(super) struct GuardedSocket {
-    socket: Socket,
+    socket: ClientSocket,
     guard: Rc<FloodGuard>,
     /// True once the client has closed its side.
     is_ended: bool,
@@ -38,7 +38,7 @@ enum Closing {
 }
 
 impl GuardedSocket {
-    pub(super) const fn new(socket: Socket, guard: Rc<FloodGuard>) -> Self {
+    pub(super) const fn new(socket: ClientSocket, guard: Rc<FloodGuard>) -> Self {
         Self { socket, guard, is_ended: false, closing: Closing::Open }
     }
 
