@@ -8,9 +8,9 @@ const MAX_HELD: usize = 32 << 20;
 /// Counts what one turn holds back: media in pieces, sources, outputs of tools.
 ///
 /// ```
-/// use interlingua_core::held::Held;
+/// use interlingua_core::held::BufferedBytes;
 ///
-/// let mut held = Held::default();
+/// let mut held = BufferedBytes::default();
 /// assert!(held.add(1000).is_ok());
 /// assert!(held.add(usize::MAX).is_err());
 /// ```

@@ -22,7 +22,7 @@ use crate::pending::{Decision, Pending};
 ///
 /// ```
 /// use interlingua_core::model::{Content, Message, MessageType, ToolCall, ToolOutput};
-/// use interlingua_core::transcript::{OpenCalls, Passage, Transcript};
+/// use interlingua_core::transcript::{OpenCalls, Transcript, TranscriptPart};
 ///
 /// let call = |id: &str| Content::data(&ToolCall { call_id: id.into(), ..ToolCall::default() });
 /// let output = Content::data(&ToolOutput { call_id: "b".into(), ..ToolOutput::default() });
@@ -34,7 +34,8 @@ use crate::pending::{Decision, Pending};
 /// ];
 ///
 /// let transcript = Transcript::read(&input, &[], OpenCalls::LeftOut);
-/// let [Passage::User(_), Passage::Assistant(stretch), Passage::User(_)] = transcript.passages.as_slice() else {
+/// use TranscriptPart::{Assistant, User};
+/// let [User(_), Assistant(stretch), User(_)] = transcript.passages.as_slice() else {
 ///     panic!("three passages")
 /// };
 /// assert!(stretch.calls().all(|call| call.call.call_id == "b"));
