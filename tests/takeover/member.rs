@@ -144,9 +144,17 @@ impl Member {
     }
 
     pub(crate) async fn run(&self, id: &str) -> Value {
+        self.find_run(id).await.unwrap_or_else(|| panic!("run {id} is not found"))
+    }
+
+    /// `None`: the run does not exist.
+    pub(crate) async fn find_run(&self, id: &str) -> Option<Value> {
         let answer = self.get(&format!("/agents/demo/runs/{id}")).await;
+        if answer.status == 404 {
+            return None;
+        }
         assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()
+        Some(answer.json())
     }
 
     /// All events of a run, up to its end.

@@ -13,6 +13,9 @@ use super::Core;
 use super::hub::{Hub, lock};
 use super::node::{BACKGROUND, Node};
 
+/// The name of the step between a commit and its report to the replica.
+const AFTER_COMMIT: &str = "after a commit";
+
 pub(super) struct GuardedJournal {
     pub(super) journal: Arc<dyn Journal>,
     /// The number of this hold among the holds of a run.
@@ -115,13 +118,13 @@ impl GuardedJournal {
     /// The store has committed something, and its replica may be stopped before it learns of that.
     fn fault_before_news(&self) {
         let (Some(hub), Some(node)) = (self.hub.upgrade(), self.node.upgrade()) else { return };
-        if let Some(fault) = node.steps.take() {
+        if let Some(fault) = node.steps.take(AFTER_COMMIT) {
             // At once for this run. The rest of the replica is stopped where no lock of the inner store is held.
             self.freeze();
             BACKGROUND.spawn(async move {
                 let core = Core { hub, node };
                 core.disconnect(fault.link());
-                core.node.steps.report("after a commit".to_owned());
+                core.node.steps.report(AFTER_COMMIT.to_owned());
             });
         }
     }

@@ -21,7 +21,7 @@ mod store;
 use std::sync::Arc;
 
 pub use self::hub::Hub;
-pub use self::steps::Fault;
+pub use self::steps::{Fault, StepSelector};
 
 use self::node::{Link, Node};
 
@@ -69,10 +69,9 @@ impl Replica {
         self.core.disconnect(Link::Killed);
     }
 
-    /// Stops the replica at the step of this number, counted from 0: a call before it begins or after it is done, an event
-    /// before it is written, a commit before the replica learns of it. Housekeeping and the lease of sole senders do not
-    /// count.
-    pub fn fault_at(&self, step: usize, fault: Fault) {
+    /// Stops the replica at this step. Steps are: a call before it begins or after it is done, an event before it is
+    /// written, a commit before the replica learns of it. Housekeeping and the lease of sole senders are no steps.
+    pub fn fault_at(&self, step: StepSelector, fault: Fault) {
         self.core.node.steps.arm(step, fault);
     }
 

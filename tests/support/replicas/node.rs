@@ -256,12 +256,12 @@ impl Core {
         kind: Kind,
         work: impl FnOnce(&Self, u64) -> StoreFuture<T> + Send + 'static,
     ) -> StoreFuture<T> {
-        self.step(|| format!("before {name}"));
+        self.step("before", name);
         let started = self.start(kind, work);
         let core = self.clone();
         Box::pin(async move {
             let result = started.await;
-            core.step(|| format!("after {name}"));
+            core.step("after", name);
             core.node.answered().await?;
             result
         })
@@ -283,10 +283,11 @@ impl Core {
     }
 
     /// The fault comes now if this is the step that it was to come at.
-    fn step(&self, name: impl FnOnce() -> String) {
-        if let Some(fault) = self.node.steps.take() {
+    fn step(&self, when: &str, call: &str) {
+        let name = format!("{when} {call}");
+        if let Some(fault) = self.node.steps.take(&name) {
             self.disconnect(fault.link());
-            self.node.steps.report(name());
+            self.node.steps.report(name);
         }
     }
 
@@ -420,7 +421,7 @@ impl Core {
     /// Passes a touch on, unless the replica is not connected: then its runs are touched when it is again. Called while
     /// the run's lock is held.
     pub(super) fn touch(&self, run: &Arc<dyn Journal>) {
-        self.step(|| "before touch".to_owned());
+        self.step("before", "touch");
         let Ok(gate) = self.node.gate.try_read() else { return };
         if self.node.link() != Link::Up || gate.is_fenced {
             return;

@@ -26,18 +26,27 @@ impl Fault {
     }
 }
 
-/// Counts the steps of a replica while a fault is to come.
+/// The step of a fault.
+#[derive(Clone, Copy, Debug)]
+pub enum StepSelector {
+    /// The step of this number, counted from 0.
+    Number(usize),
+    /// The first step of this name, for example `before open`.
+    Name(&'static str),
+}
+
+/// Counts the steps of a replica while a fault is planned.
 #[derive(Default)]
 pub(super) struct Steps {
-    armed: Mutex<Option<(usize, Fault)>>,
+    armed: Mutex<Option<(StepSelector, Fault)>>,
     reached: watch::Sender<Option<String>>,
 }
 
 impl Steps {
-    /// The fault comes at the step of this number, counted from 0, of all from now on.
-    pub(super) fn arm(&self, number: usize, fault: Fault) {
+    /// Plans a fault at one of the steps from now on.
+    pub(super) fn arm(&self, step: StepSelector, fault: Fault) {
         self.reached.send_replace(None);
-        *lock(&self.armed) = Some((number, fault));
+        *lock(&self.armed) = Some((step, fault));
     }
 
     pub(super) fn disarm(&self) {
@@ -49,13 +58,18 @@ impl Steps {
         self.reached.subscribe()
     }
 
-    /// A step is about to be taken. Returns the fault that comes now; the caller reports when it has.
-    pub(super) fn take(&self) -> Option<Fault> {
+    /// Called before each step. Returns the fault if it is planned for this step; the caller then causes and reports it.
+    pub(super) fn take(&self, name: &str) -> Option<Fault> {
         let mut armed = lock(&self.armed);
-        let (left, fault) = armed.as_mut()?;
-        if *left > 0 {
-            *left -= 1;
-            return None;
+        let (step, fault) = armed.as_mut()?;
+        match step {
+            StepSelector::Number(0) => {}
+            StepSelector::Number(left) => {
+                *left -= 1;
+                return None;
+            }
+            StepSelector::Name(wanted) if *wanted == name => {}
+            StepSelector::Name(_) => return None,
         }
 
         let fault = *fault;
