@@ -13,8 +13,8 @@ use interlingua_core::exchange::ProtocolAdapter;
 use interlingua_core::model::{AgentRequest, Content, ContentType, Message, MessageType, Role};
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
-use interlingua_core::testkit::{self, ClientRequest, TestRun};
 use interlingua_core::{End, Event, Fault, Json, Out, Record, Run, RunId};
+use interlingua_core_testkit::{self as testkit, ClientRequest, TestRun};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -86,8 +86,6 @@ pub mod unique_calls;
 pub mod well_known;
 pub mod wire_names;
 
-#[cfg(feature = "testkit")]
-pub mod testkit;
 pub mod tree;
 
 pub use call::{Call, Delivery, Reply, RunCall, Thread};

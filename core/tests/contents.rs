@@ -1,11 +1,10 @@
 //! The contents of a turn, for every script.
-#![cfg(feature = "testkit")]
 
 use std::fmt::Write as _;
 
 use interlingua_core::contents;
 use interlingua_core::loss::{Change, ContentKind, Losses};
-use interlingua_core::testkit::{script, scripts};
+use interlingua_core_testkit::{script, scripts};
 
 #[test]
 fn every_script_has_these_contents() {

@@ -2,9 +2,8 @@
 //! docs/protocols/agent-api.md#examples), as readable snapshots.
 //!
 //! Not here: recorded answers (`normalize_transcripts`), and repairs that they do not show (`normalize_repairs`).
-#![cfg(feature = "testkit")]
 
-use interlingua_core::testkit::{record as recorded, render};
+use interlingua_core_testkit::{record as recorded, render};
 
 fn frames(lines: &[&str]) -> Vec<u8> {
     lines.iter().flat_map(|line| format!("data: {line}\n\n").into_bytes()).collect()

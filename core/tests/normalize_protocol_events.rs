@@ -5,7 +5,7 @@ use interlingua_core::agent_api::Frame;
 use interlingua_core::model::MessageType;
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{grammar, render, started};
+use interlingua_core_testkit::{grammar, render, started};
 
 const KIB: usize = 1 << 10;
 const TOO_LARGE: &str = "protocol_event (it is too large to be kept)";

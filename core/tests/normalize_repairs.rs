@@ -5,7 +5,7 @@ use interlingua_core::FaultKind;
 use interlingua_core::agent_api::Frame;
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{Recorder, grammar, record as recorded, render, started};
+use interlingua_core_testkit::{Recorder, grammar, record as recorded, render, started};
 
 fn record(lines: &[&str]) -> Record {
     let bytes: Vec<u8> = lines.iter().flat_map(|line| format!("data: {line}\n\n").into_bytes()).collect();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use interlingua_core::agent_api::Frame;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{Recorder, grammar, started};
+use interlingua_core_testkit::{Recorder, grammar, started};
 
 /// More than any input here needs, in bytes.
 const MAX_RECORD_BYTES: usize = 4 << 30;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use interlingua_core::testkit::{grammar, laws, record as recorded, render, transcripts};
+use interlingua_core_testkit::{grammar, laws, record as recorded, render, transcripts};
 use serde_json::Value;
 
 /// The data of a stream's frames.

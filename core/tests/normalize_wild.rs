@@ -10,10 +10,10 @@ use interlingua_core::call::{Call, Reply};
 use interlingua_core::exchange::{Exchange, Flow, Next, Request};
 use interlingua_core::model::{ContentType, Message};
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{
+use interlingua_core::{End, Event, Fault, Json, Out, Step};
+use interlingua_core_testkit::{
     Recorder, Script, grammar, laws, record as recorded, render, script, scripts, started, wild,
 };
-use interlingua_core::{End, Event, Fault, Json, Out, Step};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};

@@ -1,12 +1,11 @@
 //! Tests of the testkit itself: the scripts match their table, and the laws detect violations.
-#![cfg(feature = "testkit")]
 
 use std::collections::BTreeSet;
 
 use interlingua_core::call::{Call, Reply};
 use interlingua_core::exchange::{Exchange, Flow, Next, Request};
-use interlingua_core::testkit::{self, Feature, Script, laws, render, script, scripts};
 use interlingua_core::{Event, Fault, Out, Step};
+use interlingua_core_testkit::{self as testkit, Feature, Script, laws, render, script, scripts};
 
 #[test]
 fn every_script_matches_its_table_entry() {
@@ -31,7 +30,7 @@ fn every_script_has_a_snapshot_of_its_tale() {
 
 #[test]
 fn the_table_lists_every_file() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testkit/scripts");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/core-testkit/src/scripts");
     let files = std::fs::read_dir(folder).expect("the scripts are there").map(|file| {
         let name = file.expect("a file").file_name();
         name.to_str().expect("UTF-8").trim_end_matches(".jsonl").to_owned()

@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 use interlingua_a2a::{A2a, Options};
 use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Caller, Mount, Mounted, ProtocolAdapter};
-use interlingua_core::{Out, Request, testkit};
+use interlingua_core::{Out, Request};
+use interlingua_core_testkit as testkit;
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use interlingua_a2a::{A2aUpstream, UpstreamOptions};
 use interlingua_core::Record;
 use interlingua_core::connector::UpstreamAdapter;
-use interlingua_core::testkit::{Answer, drive};
+use interlingua_core_testkit::{Answer, drive};
 use interlingua_fuzz::{answer, hostile_agent, recorded, turn};
 use libfuzzer_sys::fuzz_target;
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use interlingua_ag_kit::{AgKitUpstream, UnansweredCalls, UpstreamOptions};
 use interlingua_core::connector::{TurnRequest, UpstreamAdapter};
 use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::testkit::drive;
+use interlingua_core_testkit::drive;
 use interlingua_core::{Json, Record};
 use interlingua_fuzz::{answer, hostile_agent, recorded};
 use libfuzzer_sys::fuzz_target;

@@ -9,7 +9,7 @@ use interlingua_ag_ui::{AgUi, Options};
 use interlingua_core::agent_event::{AgentEvent, ContentValue};
 use interlingua_core::exchange::{Mounted, ProtocolAdapter};
 use interlingua_core::model::{Message, MessageType, Role};
-use interlingua_core::testkit::{self, ClientRequest, Recorder, TestRun};
+use interlingua_core_testkit::{self as testkit, ClientRequest, Recorder, TestRun};
 use interlingua_core::{Fault, Json, Out};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use interlingua_agentscope::{AgentscopeUpstream, Events, UpstreamOptions};
 use interlingua_core::Record;
 use interlingua_core::connector::UpstreamAdapter;
-use interlingua_core::testkit::{Answer, drive, recorded_exchanges};
+use interlingua_core_testkit::{Answer, drive, recorded_exchanges};
 use interlingua_fuzz::{hostile_agent, transcripts, turn};
 use libfuzzer_sys::fuzz_target;
 

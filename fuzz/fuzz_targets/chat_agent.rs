@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use interlingua_chat_completions::{ChatCompletionsUpstream, ThinkTags, UpstreamOptions};
 use interlingua_core::Record;
 use interlingua_core::connector::UpstreamAdapter;
-use interlingua_core::testkit::drive;
+use interlingua_core_testkit::drive;
 use interlingua_fuzz::{answer, hostile_agent, recorded, turn};
 use libfuzzer_sys::fuzz_target;
 

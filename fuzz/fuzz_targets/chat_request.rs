@@ -5,7 +5,7 @@
 use interlingua_chat_completions::{ChatCompletions, Options};
 use interlingua_core::call::{Reply, Thread};
 use interlingua_core::exchange::{Flow, ProtocolAdapter};
-use interlingua_core::testkit::{self, ClientRequest, TestRun};
+use interlingua_core_testkit::{self as testkit, ClientRequest, TestRun};
 use interlingua_core::{Call, End, Out};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use interlingua_core::connector::UpstreamAdapter;
-use interlingua_core::testkit::{Answer, drive, grammar, render};
+use interlingua_core_testkit::{Answer, drive, grammar, render};
 use interlingua_core::{Fault, FaultKind};
 use interlingua_fuzz::{edited, turn};
 use interlingua_hitl::{HitlUpstream, UpstreamOptions};

@@ -8,7 +8,7 @@ use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::json::Extra;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{CallHead, MessageEnd, MessageStart};
-use interlingua_core::testkit::{self, ClientRequest, HttpResponse, TestRun};
+use interlingua_core_testkit::{self as testkit, ClientRequest, HttpResponse, TestRun};
 use interlingua_core::{Call, End, Flow, Out, Record};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;

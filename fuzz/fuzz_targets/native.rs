@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use interlingua_core::agent_api::Frame;
 use interlingua_core::run::Record;
 use interlingua_core::sse::Decoder;
-use interlingua_core::testkit::{Recorder, started, grammar, scripts, render};
+use interlingua_core_testkit::{Recorder, started, grammar, scripts, render};
 use interlingua_core::{Fault, FaultKind};
 use interlingua_fuzz::edited;
 use libfuzzer_sys::fuzz_target;

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use interlingua_core::connector::{Connector, UpstreamAdapter};
-use interlingua_core::testkit::{Answer, DrivenTurn, drive, grammar, render};
+use interlingua_core_testkit::{Answer, DrivenTurn, drive, grammar, render};
 use interlingua_core::{Fault, FaultKind, Record};
 use interlingua_fuzz::{edited, recorded, turn};
 use interlingua_responses::connect::Background;

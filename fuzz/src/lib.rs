@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest};
 use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::testkit::{Answer, grammar, recorded_exchanges, render};
+use interlingua_core_testkit::{Answer, grammar, recorded_exchanges, render};
 use interlingua_core::{Json, Record};
 
 /// The first byte selects a seed, which is edited by the following bytes. Without such a seed they are returned

@@ -6,7 +6,7 @@ use delta_rig::connectors::{self, Reading};
 use interlingua_core::Fault;
 use interlingua_core::agent_event::AgentEvent;
 use interlingua_core::connector::{Connector, EventSink};
-use interlingua_core::testkit::Recorder;
+use interlingua_core_testkit::Recorder;
 use interlingua_testing_agents::delta_cost::TEXTS;
 use interlingua_testing_agents::deltas::protocols;
 

@@ -2,7 +2,7 @@
 //! asked for until they are over, and streamed where that is possible, also after a cut at any event. However a client
 //! comes to an answer, it is the answer that a client which stayed gets.
 
-use interlingua_core::testkit::scenario::{AgentAct, ClientAct, Ending, Item, Mark, Scenario, Turn, find};
+use interlingua_core_testkit::scenario::{AgentAct, ClientAct, Ending, Item, Mark, Scenario, Turn, find};
 use interlingua_testing_agents::Stage;
 use interlingua_testing_clients::{Background, End, ScriptedClient, ShownTurn, Talk};
 

@@ -2,7 +2,7 @@
 //! of what the agent said, and an end; the end is a good one only if it was shown all.
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{Scenario, find};
+use interlingua_core_testkit::scenario::{Scenario, find};
 use interlingua_testing_agents::AnswerCut;
 use interlingua_testing_clients::{End, ScriptedClient};
 
@@ -66,7 +66,7 @@ fn places(chunks: usize) -> Vec<usize> {
 /// The errors of a cut answer, compared with the whole answer.
 fn judge(whole: &PlayedScenario, cut: &PlayedScenario) -> Option<String> {
     let (whole, cut) = (&whole.turns[0].shown, &cut.turns[0].shown);
-    let text = |items: &[interlingua_core::testkit::scenario::Item]| -> String {
+    let text = |items: &[interlingua_core_testkit::scenario::Item]| -> String {
         items.iter().filter(|item| item.kind == ContentKind::Text).map(|item| item.value.as_str()).collect()
     };
     let (all, some) = (text(&whole.items), text(&cut.items));
@@ -78,7 +78,7 @@ fn judge(whole: &PlayedScenario, cut: &PlayedScenario) -> Option<String> {
         Some(End::Completed) if cut.items == whole.items => None,
         Some(End::Completed) => {
             // What comes after the end of an answer, such as its cost, may be missing.
-            let without = |items: &[interlingua_core::testkit::scenario::Item]| {
+            let without = |items: &[interlingua_core_testkit::scenario::Item]| {
                 let kept = items.iter().filter(|item| item.kind != ContentKind::Usage);
                 kept.cloned().collect::<Vec<_>>()
             };

@@ -3,7 +3,7 @@
 //!
 //! Not here: turns that no client waits for (`background`).
 
-use interlingua_core::testkit::scenario::{AgentAct, ClientAct, Ending, Mark, Scenario, Turn};
+use interlingua_core_testkit::scenario::{AgentAct, ClientAct, Ending, Mark, Scenario, Turn};
 use interlingua_testing_clients::{End, ScriptedClient, Talk};
 
 use crate::Choice;

@@ -9,7 +9,7 @@
 //! MATRIX=hitl,a2a,two-approvals cargo test --test matrix        one client, agent, scenario; each may be empty
 //! ```
 //!
-//! Not here: the scenarios (`core/src/testkit/scenario`), agents (`testing/agents`) and clients (`testing/clients`).
+//! Not here: the scenarios (`crates/core-testkit/src/scenario`), agents (`testing/agents`) and clients (`testing/clients`).
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -25,7 +25,7 @@ mod stand;
 mod table;
 mod variants;
 
-use interlingua_core::testkit::scenario::scenarios;
+use interlingua_core_testkit::scenario::scenarios;
 use oracle::judge;
 use stand::Stand;
 use table::Table;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{Ending, Item, Scenario, Turn};
+use interlingua_core_testkit::scenario::{Ending, Item, Scenario, Turn};
 use interlingua_testing_clients::End;
 
 use crate::losses::ReportedLoss;
@@ -195,7 +195,7 @@ fn is_joined(expected: &[&str], found: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use interlingua_core::testkit::scenario::find;
+    use interlingua_core_testkit::scenario::find;
     use interlingua_testing_clients::ShownTurn;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use interlingua_core::testkit::scenario::{ClientAct, Item, Mark, Scenario, Turn};
+use interlingua_core_testkit::scenario::{ClientAct, Item, Mark, Scenario, Turn};
 use interlingua_testing_agents::AnswerCut;
 use interlingua_testing_clients::{Request, ScriptedClient, ShownTurn, Talk};
 

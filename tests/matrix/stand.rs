@@ -6,7 +6,7 @@ use std::sync::Arc;
 use interlingua::config::{self, Env};
 use interlingua_core::capability::{ClientCapabilities, UpstreamCapabilities};
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, ClientAct, Scenario};
+use interlingua_core_testkit::scenario::{AgentAct, Ask, ClientAct, Scenario};
 use interlingua_testing_agents::{ScriptedAgent, Stage, Upstream};
 use interlingua_testing_clients::ScriptedClient;
 

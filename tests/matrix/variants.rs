@@ -4,7 +4,7 @@
 //!
 //! Not here: tables. The pages of the protocols describe contents that arrive in another form than by default.
 
-use interlingua_core::testkit::scenario::{Scenario, find, scenarios};
+use interlingua_core_testkit::scenario::{Scenario, find, scenarios};
 use interlingua_testing_clients::ScriptedClient;
 
 use crate::oracle::judge;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use interlingua_core::loss::ContentKind;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Scenario, Tool, Turn};
+use interlingua_core_testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Scenario, Tool, Turn};
 use interlingua_testing_clients::{End, ScriptedClient, ShownTurn, Talk};
 use serde_json::{Value, json};
 

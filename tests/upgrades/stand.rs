@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use interlingua_core::testkit::scenario::Scenario;
+use interlingua_core_testkit::scenario::Scenario;
 use interlingua_testing_agents::{ScriptedAgent, Stage, Upstream};
 use interlingua_testing_clients::{Request, ScriptedClient};
 

@@ -9,8 +9,8 @@ use divan::{AllocProfiler, Bencher};
 use interlingua_a2a::{A2a, Options};
 use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::model::MessageType;
-use interlingua_core::testkit::{self, DELTA_TEXTS, DeltaRun, TestRun};
 use interlingua_core::{Out, Reply};
+use interlingua_core_testkit::{self as testkit, DELTA_TEXTS, DeltaRun, TestRun};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();

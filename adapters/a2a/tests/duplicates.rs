@@ -4,8 +4,8 @@
 mod support;
 
 use interlingua_core::call::{Call, DocumentCall, Page, Replaces, Reply, RunCall};
-use interlingua_core::testkit::TestRun;
 use interlingua_core::{Json, Record};
+use interlingua_core_testkit::TestRun;
 use serde_json::json;
 use support::{ClientRequest, DecodedExchange, Host, about, user, with};
 

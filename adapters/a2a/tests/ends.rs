@@ -4,8 +4,8 @@ mod support;
 
 use interlingua_core::agent_api::Frame;
 use interlingua_core::model::Message;
-use interlingua_core::testkit::{self, Recorder, TestRun};
 use interlingua_core::{Record, Reply};
+use interlingua_core_testkit::{self as testkit, Recorder, TestRun};
 use serde_json::{Value, json};
 use support::{ClientRequest, about, user, with};
 

@@ -3,8 +3,8 @@
 mod support;
 
 use interlingua_core::agent_api::Frame;
-use interlingua_core::testkit::{self, Feature};
 use interlingua_core::{Record, Reply};
+use interlingua_core_testkit::{self as testkit, Feature};
 use serde_json::{Value, json};
 use support::{ClientRequest, Host, about, user, with};
 

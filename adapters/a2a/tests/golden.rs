@@ -9,8 +9,8 @@ use interlingua_core::agent_event::{AgentEvent, CallPart, ContentEvent, ContentU
 use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::exchange::Exchange;
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::testkit::{self, laws};
 use interlingua_core::{End, Json, Record, RunCall};
+use interlingua_core_testkit::{self as testkit, laws};
 use serde_json::{Value, json};
 use support::{Answer, ClientRequest, DecodedExchange, about, host, lines, user, user_v03, with};
 

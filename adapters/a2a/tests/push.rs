@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use interlingua_core::call::{Call, DocumentCall, Reply};
 use interlingua_core::push::{PushNotifier, PushRequest};
-use interlingua_core::testkit::TestRun;
 use interlingua_core::{Json, Record};
+use interlingua_core_testkit::TestRun;
 use serde_json::{Value, json};
 use support::{Answer, ClientRequest, Host, NEW_ID, about, host, user, with};
 

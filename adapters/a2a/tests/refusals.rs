@@ -7,8 +7,8 @@ mod support;
 use interlingua_a2a::A2a;
 use interlingua_core::answer::{NOT_TAKEN, UNDECIDED};
 use interlingua_core::exchange::Mount;
-use interlingua_core::testkit;
 use interlingua_core::{Call, Fault, FaultKind, Out, ProtocolAdapter};
+use interlingua_core_testkit as testkit;
 use serde_json::{Value, json};
 use support::{Answer, ClientRequest, host, user, user_v03, with};
 

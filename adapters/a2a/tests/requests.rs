@@ -116,7 +116,7 @@ fn responses_use_the_media_type_the_client_accepts() {
     let host = host();
     let record = support::record_of(host.send(&ClientRequest::rpc("SendMessage", &user("hi"))).run(), "greeting");
     let answered = |request: &ClientRequest<'_>| {
-        let shown = interlingua_core::testkit::TestRun::with_info(&record, support::about(&record));
+        let shown = interlingua_core_testkit::TestRun::with_info(&record, support::about(&record));
         let answer = host.send(request).final_answer(Reply::Run(shown.view()));
         answer.head.get("content-type").expect("one").to_owned()
     };
@@ -412,14 +412,14 @@ fn runs_of_other_protocols_are_tasks_but_not_of_other_agents() {
     let get = ClientRequest::rest("GET", "/tasks/01930000-0000-7000-8000-000000000001");
     for protocol in ["a2a", "responses"] {
         let about = interlingua_core::call::RunInfo { protocol: protocol.into(), ..support::about(&record) };
-        let shown = interlingua_core::testkit::TestRun::with_info(&record, about);
+        let shown = interlingua_core_testkit::TestRun::with_info(&record, about);
         assert_eq!(host.send(&get).final_answer(Reply::Run(shown.view())).status, 200, "{protocol}");
     }
 
     let mut run = interlingua_core::Run::new(record.run().id, "another agent", "s", 0);
     run.agent.push('!');
     let stranger = interlingua_core::Record::new(run);
-    let shown = interlingua_core::testkit::TestRun::new(&stranger);
+    let shown = interlingua_core_testkit::TestRun::new(&stranger);
     assert_eq!(host.send(&get).final_answer(Reply::Run(shown.view())).status, 404);
 }
 
@@ -440,7 +440,7 @@ fn task_states_follow_run_states() {
         (RunState::Ended(End::Rejected), "TASK_STATE_REJECTED"),
         (RunState::Ended(End::Canceled), "TASK_STATE_CANCELED"),
     ] {
-        let shown = interlingua_core::testkit::TestRun::with_info(&record, support::about(&record)).state(state);
+        let shown = interlingua_core_testkit::TestRun::with_info(&record, support::about(&record)).state(state);
         let answer = host.send(&get).final_answer(Reply::Run(shown.view()));
         assert_eq!(answer.json()["status"]["state"], word);
     }

@@ -8,8 +8,8 @@ use interlingua_core::capability::ToolOutputs;
 use interlingua_core::model::{Content, ContentType, MessageType, Role};
 use interlingua_core::policy::FirstResponse;
 use interlingua_core::run::{MessageEnd, MessageStart};
-use interlingua_core::testkit::{TestRun, laws::StreamEncoder};
 use interlingua_core::{End, Extra, Record, RunCall};
+use interlingua_core_testkit::{TestRun, laws::StreamEncoder};
 use serde_json::{Value, json};
 use support::{ClientRequest, Host, NEW_ID, about, host, user, with};
 
@@ -287,9 +287,9 @@ fn a_snapshot_and_its_stream_are_complete_at_every_cut() {
         .collect();
 
     // Every prefix of the frames gives a valid record.
-    let script = interlingua_core::testkit::script("reasoning_between_tools");
+    let script = interlingua_core_testkit::script("reasoning_between_tools");
     for cut in 0..script.frames.len() {
-        let mut listener = interlingua_core::testkit::Recorder::new(call.request.input.clone());
+        let mut listener = interlingua_core_testkit::Recorder::new(call.request.input.clone());
         for frame in &script.frames[..cut] {
             listener.emit(&script.event(frame));
         }

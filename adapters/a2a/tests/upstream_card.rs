@@ -4,8 +4,8 @@ mod support;
 
 use interlingua_core::Call;
 use interlingua_core::call::Reply;
-use interlingua_core::testkit::NOW;
 use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
+use interlingua_core_testkit::NOW;
 use serde_json::{Value, json};
 use support::{ClientRequest, DecodedExchange, Host, host, user, with};
 

@@ -6,8 +6,8 @@ use interlingua_core::agent_event::{AgentEvent, CallPart, MessageEvent};
 use interlingua_core::call::RunInfo;
 use interlingua_core::model::{Message, MessageType};
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, Feature, TestRun, laws, scripts};
 use interlingua_core::{End, Exchange, Json, ProtocolAdapter};
+use interlingua_core_testkit::{self as testkit, Feature, TestRun, laws, scripts};
 use proptest::prelude::*;
 use support::*;
 

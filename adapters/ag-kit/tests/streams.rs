@@ -6,8 +6,8 @@ use interlingua_core::call::RunView;
 use interlingua_core::exchange::Flow;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{CallHead, MessageEnd, MessageStart, Record, Run};
-use interlingua_core::testkit::{NOW, RUN};
 use interlingua_core::{End, Extra, Json, Out};
+use interlingua_core_testkit::{NOW, RUN};
 use proptest::prelude::*;
 use support::*;
 

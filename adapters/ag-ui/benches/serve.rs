@@ -8,7 +8,7 @@ use divan::{AllocProfiler, Bencher};
 use interlingua_ag_ui::{AgUi, Options};
 use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::model::MessageType;
-use interlingua_core::testkit::{self, DELTA_TEXTS, DeltaRun};
+use interlingua_core_testkit::{self as testkit, DELTA_TEXTS, DeltaRun};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();

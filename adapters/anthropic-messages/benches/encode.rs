@@ -8,8 +8,8 @@ use divan::{AllocProfiler, Bencher};
 use interlingua_anthropic_messages::{AnthropicMessages, Options};
 use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::model::MessageType;
-use interlingua_core::testkit::{self, DELTA_TEXTS, DeltaRun, TestRun};
 use interlingua_core::{Out, Reply};
+use interlingua_core_testkit::{self as testkit, DELTA_TEXTS, DeltaRun, TestRun};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();

@@ -179,7 +179,7 @@ mod tests {
         let options: Options = serde_json::from_str("{}").expect("every option has a default");
         assert_eq!((options.separator.as_str(), options.session.len()), ("\n\n", 1));
 
-        interlingua_core::testkit::check_options::<Options>();
+        interlingua_core_testkit::check_options::<Options>();
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 mod support;
 
-use interlingua_core::testkit::{self, Answer, Hostile, Recorder};
 use interlingua_core::{End, Fault, Record};
+use interlingua_core_testkit::{self as testkit, Answer, Hostile, Recorder};
 use proptest::prelude::*;
 use support::{chunk, chunks, driven, record, stream, trimmed, turn};
 

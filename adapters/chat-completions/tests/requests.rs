@@ -8,8 +8,8 @@ use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::{Decision, Pending};
 use interlingua_core::probe::ProbeAnswer;
-use interlingua_core::testkit::{self, Answer};
 use interlingua_core::{Change, ContentKind, Json};
+use interlingua_core_testkit::{self as testkit, Answer};
 use serde_json::{Value, json};
 use support::{chunk, connector, sent, stream, turn_of};
 

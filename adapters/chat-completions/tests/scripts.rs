@@ -3,8 +3,8 @@
 mod support;
 
 use interlingua_core::model::{Body, MessageType, ToolCall};
-use interlingua_core::testkit::{self, Answer, Feature};
 use interlingua_core::{End, Record};
+use interlingua_core_testkit::{self as testkit, Answer, Feature};
 use serde_json::json;
 use support::{chunk, driven, stream};
 

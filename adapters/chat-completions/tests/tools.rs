@@ -2,8 +2,8 @@
 
 mod support;
 
-use interlingua_core::testkit::{self, Answer};
 use interlingua_core::{ContentKind, Json};
+use interlingua_core_testkit::{self as testkit, Answer};
 use serde_json::{Value, json};
 use support::{chunks, sent, stream, turn_of};
 

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 
 use interlingua_core::connector::Refusal;
-use interlingua_core::testkit::{self, RecordedExchange, recorded_exchanges};
+use interlingua_core_testkit::{self as testkit, RecordedExchange, recorded_exchanges};
 use support::{driven, trimmed, turn};
 
 /// The runs of all exchanges in a folder.

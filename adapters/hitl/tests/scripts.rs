@@ -4,7 +4,7 @@ mod support;
 
 use interlingua_core::End;
 use interlingua_core::pending::PendingKind;
-use interlingua_core::testkit::{self, scripts};
+use interlingua_core_testkit::{self as testkit, scripts};
 use support::*;
 
 fn invoke_with(frames: Vec<String>) -> (Gateway, Response) {

@@ -8,8 +8,8 @@ use divan::{AllocProfiler, Bencher};
 use interlingua_core::exchange::Exchange;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{MessageStart, Record, Run};
-use interlingua_core::testkit;
 use interlingua_core::{Out, ProtocolAdapter, RunId};
+use interlingua_core_testkit as testkit;
 use interlingua_native::{Native, Options};
 
 #[global_allocator]

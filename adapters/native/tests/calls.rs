@@ -6,8 +6,8 @@ use interlingua_core::loss::{Change, ContentKind};
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, Answer};
 use interlingua_core::tree::Node;
+use interlingua_core_testkit::{self as testkit, Answer};
 use interlingua_native::{NativeUpstream, UpstreamOptions};
 use serde_json::{Value, json};
 

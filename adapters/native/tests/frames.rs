@@ -5,8 +5,8 @@ mod support;
 
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{CallHead, Message, MessageEnd, MessageStart, Record, Run, RunError};
-use interlingua_core::testkit::{self, NOW, RUN};
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, Out};
+use interlingua_core_testkit::{self as testkit, NOW, RUN};
 use proptest::prelude::*;
 use serde_json::Value;
 use support::{Native, check_stream, collected, follow, frames, process, process_with};

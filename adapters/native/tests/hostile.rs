@@ -3,7 +3,7 @@
 use interlingua_core::Json;
 use interlingua_core::connector::{AgentTurn, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::testkit::{self, Answer, Hostile};
+use interlingua_core_testkit::{self as testkit, Answer, Hostile};
 use interlingua_native::{NativeUpstream, UpstreamOptions};
 use serde_json::json;
 

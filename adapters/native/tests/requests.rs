@@ -8,8 +8,8 @@ use interlingua_core::call::{Call, Cursor, Delivery, Page, RunCall, RunState, Ru
 use interlingua_core::exchange::Next;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::Pending;
-use interlingua_core::testkit::{self, NOW, RUN};
 use interlingua_core::{Fault, FaultKind, Json, Out, Record, Reply, RunId, RunPolicy};
+use interlingua_core_testkit::{self as testkit, NOW, RUN};
 use serde_json::{Value, json};
 use support::{HELLO, Native, OpenExchange, run_info, state};
 

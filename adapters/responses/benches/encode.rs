@@ -7,8 +7,8 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use interlingua_core::exchange::{Exchange, ProtocolAdapter};
 use interlingua_core::model::MessageType;
-use interlingua_core::testkit::{self, DELTA_TEXTS, DeltaRun, TestRun};
 use interlingua_core::{Out, Reply};
+use interlingua_core_testkit::{self as testkit, DELTA_TEXTS, DeltaRun, TestRun};
 use interlingua_responses::{Options, Responses};
 
 #[global_allocator]

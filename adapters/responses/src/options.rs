@@ -164,7 +164,7 @@ mod tests {
         let options: Options = serde_json::from_str("{}").expect("every option has a default");
         assert!(options.websocket.0 && options.max_body.is_none());
 
-        interlingua_core::testkit::check_options::<Options>();
+        interlingua_core_testkit::check_options::<Options>();
     }
 
     #[test]

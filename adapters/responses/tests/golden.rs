@@ -6,7 +6,7 @@ use interlingua_core::End;
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Body, Content, ContentType, File, MessageType, Role};
 use interlingua_core::run::{CallHead, MessageEnd, MessageStart};
-use interlingua_core::testkit::RunBuilder;
+use interlingua_core_testkit::RunBuilder;
 use support::{HELLO, stream, transcript};
 
 const DECLARES: &str = r#"{"model":"demo","input":"hi","stream":true,"tools":[

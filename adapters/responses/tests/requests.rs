@@ -8,8 +8,8 @@ use interlingua_core::call::{Reply, SessionCall, SessionItem, SessionView, Targe
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Message, MessageType};
 use interlingua_core::policy::FirstResponse;
-use interlingua_core::testkit::RunBuilder;
 use interlingua_core::{Call, Delivery, End, Thread};
+use interlingua_core_testkit::RunBuilder;
 use serde_json::{Value, json};
 use support::{about, pending, response_id, route, run_id};
 

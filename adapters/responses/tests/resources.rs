@@ -6,8 +6,8 @@ mod support;
 use interlingua_core::call::{Reply, RunState, SessionCall, SessionItem, SessionView, Target};
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Content, Message, MessageType, Role};
-use interlingua_core::testkit::RunBuilder;
 use interlingua_core::{Call, End, Record, RunId};
+use interlingua_core_testkit::RunBuilder;
 use serde_json::{Value, json};
 use support::{HttpReply, SentRequest, about, mounted, response_id, route, run_id};
 

@@ -8,8 +8,8 @@ use interlingua_chat_completions::ChatCompletions;
 use interlingua_core::exchange::{Exchange, Mounted, ProtocolAdapter};
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{CallHead, MessageStart};
-use interlingua_core::testkit::{self, ClientRequest, TestRun};
 use interlingua_core::{Endpoint, Out, Record};
+use interlingua_core_testkit::{self as testkit, ClientRequest, TestRun};
 use interlingua_native::Native;
 use interlingua_responses::Responses;
 

@@ -10,7 +10,7 @@
 use anyhow::{Context, Result, bail};
 use delta_rig::connectors::{self, Reading};
 use delta_rig::encoders::{self, StreamedRequest, record};
-use interlingua_core::testkit::Recorder;
+use interlingua_core_testkit::Recorder;
 use interlingua_testing_agents::delta_cost::TEXTS;
 
 /// Deltas before those that are counted, so that buffers have their size.

@@ -6,8 +6,8 @@ use interlingua_core::call::Target;
 use interlingua_core::exchange::{Exchange, Flow, Mounted};
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::MessageStart;
-use interlingua_core::testkit::{self, RUN, TestRun, laws};
 use interlingua_core::{Call, Fault, FaultKind, Out, ProtocolAdapter, Record, Reply, Thread};
+use interlingua_core_testkit::{self as testkit, RUN, TestRun, laws};
 
 fn mounted(thoughts: bool) -> Mounted {
     let mount = testkit::mount("/plain/demo", &["demo"]);

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use interlingua_core::loss::ContentKind;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::scenario::{self, AgentAct, Ask, ClientAct, Ending, Item, Mark, Media, Turn, normal};
+use interlingua_core_testkit::scenario::{self, AgentAct, Ask, ClientAct, Ending, Item, Mark, Media, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};

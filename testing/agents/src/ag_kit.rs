@@ -5,7 +5,7 @@
 
 use interlingua_core::loss::ContentKind;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Turn, normal};
+use interlingua_core_testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};

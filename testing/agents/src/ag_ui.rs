@@ -4,7 +4,7 @@
 //! Not here: how other servers deviate (the tests of the connector, with recorded exchanges).
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Mark, Turn, normal};
+use interlingua_core_testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Item, Mark, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};

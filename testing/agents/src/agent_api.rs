@@ -1,10 +1,10 @@
 //! An agent of the Agent API, as AgentScope Runtime writes one: every object is announced, filled and completed, and the
 //! last frame repeats the whole output.
 //!
-//! Not here: what other frameworks behind the runtime leave out (the scripts of `interlingua_core::testkit`).
+//! Not here: what other frameworks behind the runtime leave out (the scripts of `interlingua_core_testkit`).
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, Ending, Item, Mark, Media, normal};
+use interlingua_core_testkit::scenario::{AgentAct, Ask, Call, Ending, Item, Mark, Media, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};

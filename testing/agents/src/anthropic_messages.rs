@@ -4,7 +4,7 @@
 //! Not here: answers that break the protocol (the connector's own tests).
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Call, Ending, Item, Mark, Turn, normal};
+use interlingua_core_testkit::scenario::{AgentAct, Call, Ending, Item, Mark, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::scenario::Call;
+use interlingua_core_testkit::scenario::Call;
 use serde_json::{Value, json};
 
 use crate::ScriptedAgent;

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{AgentAct, Ending, Item, Media, Turn, normal};
+use interlingua_core_testkit::scenario::{AgentAct, Ending, Item, Media, Turn, normal};
 use serde_json::{Value, json};
 
 use crate::{Play, ReceivedRequest, Reply, ScriptedAgent, Stage};

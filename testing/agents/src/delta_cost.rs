@@ -13,7 +13,7 @@ use interlingua_core::agent_api::Frame;
 use interlingua_core::connector::{AgentTurn, Connector, EventSink, Next, Purpose, TurnRequest};
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::sse::Decoder;
-use interlingua_core::testkit::Recorder;
+use interlingua_core_testkit::Recorder;
 
 use crate::deltas::deltas;
 

@@ -1,4 +1,4 @@
-//! Scripted agents: each plays the scenarios of `interlingua_core::testkit::scenario` as a server of its protocol does,
+//! Scripted agents: each plays the scenarios of `interlingua_core_testkit::scenario` as a server of its protocol does,
 //! over a real socket, without a model.
 //!
 //! # How to write one
@@ -46,7 +46,7 @@ use std::sync::Arc;
 use a2a::A2a;
 use anthropic_messages::AnthropicMessages;
 use chat_completions::{ChatCompletions, ReasoningForm};
-use interlingua_core::testkit::scenario::{AgentAct, Turn};
+use interlingua_core_testkit::scenario::{AgentAct, Turn};
 use responses::Responses;
 
 /// An agent of one protocol.

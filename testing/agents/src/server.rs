@@ -4,7 +4,7 @@
 //! It has its own thread, so that it stays reachable while the runtime of a test is busy. Every wait on it is for an
 //! event and has a timeout, so that a stuck test fails.
 //!
-//! Not here: the content of replies (the writers of this crate, the scripts of `interlingua_core::testkit` and the
+//! Not here: the content of replies (the writers of this crate, the scripts of `interlingua_core_testkit` and the
 //! transcripts).
 
 use std::collections::HashMap;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use interlingua_core::testkit::scenario::{Item, Mark, Scenario, Turn};
+use interlingua_core_testkit::scenario::{Item, Mark, Scenario, Turn};
 use serde_json::Value;
 
 use crate::server::{ReceivedRequest, Reply};

@@ -3,7 +3,7 @@
 //! Not here: which call an output belongs to.
 
 use interlingua_core::loss::ContentKind as K;
-use interlingua_core::testkit::scenario::Item;
+use interlingua_core_testkit::scenario::Item;
 use serde_json::Value;
 
 /// The text and the pictures of an output. A link in the text is no picture.

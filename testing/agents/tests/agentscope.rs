@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::testkit::recorded_exchanges;
-use interlingua_core::testkit::scenario::{self, Mark};
+use interlingua_core_testkit::recorded_exchanges;
+use interlingua_core_testkit::scenario::{self, Mark};
 use interlingua_testing_agents::{Stage, find, serve};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use interlingua_core::loss::ContentKind as K;
-use interlingua_core::testkit::scenario::{ClientAct, Item, Media};
+use interlingua_core_testkit::scenario::{ClientAct, Item, Media};
 use serde_json::{Value, json};
 
 use crate::frames::{Frames, list, text};

@@ -7,7 +7,7 @@ mod order;
 mod reader;
 
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::scenario::{ClientAct, Media};
+use interlingua_core_testkit::scenario::{ClientAct, Media};
 use serde_json::{Value, json};
 
 use self::order::Order;

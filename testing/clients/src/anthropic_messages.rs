@@ -8,7 +8,7 @@ mod answer;
 mod shown;
 
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::scenario::{ClientAct, Media};
+use interlingua_core_testkit::scenario::{ClientAct, Media};
 use serde_json::{Value, json};
 
 use crate::{Request, ScriptedClient, ShownTurn, Talk};

@@ -3,7 +3,7 @@
 
 use interlingua_core::loss::ContentKind as K;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::scenario::{ClientAct, Item};
+use interlingua_core_testkit::scenario::{ClientAct, Item};
 use serde_json::{Value, json};
 
 use crate::frames::{list, text};

@@ -1,4 +1,4 @@
-//! Scripted clients: each plays its part of the scenarios of `interlingua_core::testkit::scenario` as a client of its
+//! Scripted clients: each plays its part of the scenarios of `interlingua_core_testkit::scenario` as a client of its
 //! protocol does, and reads the answers strictly.
 //!
 //! Written from the protocols' own texts, never from an adapter of the gateway: an error that stands on both sides would
@@ -20,7 +20,7 @@ mod responses;
 pub use frames::Frames;
 
 use interlingua_core::loss::ContentKind;
-use interlingua_core::testkit::scenario::{ClientAct, Item, Mark};
+use interlingua_core_testkit::scenario::{ClientAct, Item, Mark};
 
 /// A client of one protocol.
 pub trait ScriptedClient: Send + Sync + 'static {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interlingua_core::testkit::scenario::{ClientAct, find};
+use interlingua_core_testkit::scenario::{ClientAct, find};
 use interlingua_testing_clients::Talk;
 use serde_json::Value;
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use interlingua_core::pending;
-use interlingua_core::testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Scenario, Turn};
+use interlingua_core_testkit::scenario::{AgentAct, Ask, Call, ClientAct, Ending, Scenario, Turn};
 use interlingua_testing_agents::{Asker, askers};
 use interlingua_testing_clients::{Open, Talk};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 //! Written from the protocols' own texts. Not here: what the decisions are (`cases`), and the rest of each protocol
 //! (`testing/clients`).
 
-use interlingua_core::testkit::scenario::ClientAct;
+use interlingua_core_testkit::scenario::ClientAct;
 use interlingua_testing_clients::{Open, Request, ScriptedClient, Talk};
 use serde_json::{Value, json};
 

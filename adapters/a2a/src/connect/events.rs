@@ -537,7 +537,7 @@ fn usage_event(usage: &RawValue) -> AgentEvent<'_> {
 
 #[cfg(test)]
 mod tests {
-    use interlingua_core::testkit::Recorder;
+    use interlingua_core_testkit::Recorder;
 
     use super::super::wire::Item;
     use super::*;

@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_cursor_round_trips_and_other_tokens_are_rejected() {
-        let cursor = Cursor { at: 1_795_168_800_123, id: interlingua_core::testkit::RUN };
+        let cursor = Cursor { at: 1_795_168_800_123, id: interlingua_core_testkit::RUN };
         assert_eq!(parse_cursor(&write_cursor(cursor)).expect("a cursor"), cursor);
         for token in ["x", "", "!!", "MTIzNA", "LjEyMw=="] {
             assert!(parse_cursor(token).is_err(), "{token}");

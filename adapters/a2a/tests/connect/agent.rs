@@ -7,8 +7,8 @@ use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::pending::{Decision, Pending};
-use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::{Fault, FaultKind, Json};
+use interlingua_core_testkit::{self as testkit, Answer, DrivenTurn};
 use serde_json::{Value, json};
 
 pub(crate) const URL: &str = "https://agent.example/weather";

@@ -4,7 +4,7 @@ use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::model::{Content, Message, MessageType, Role};
 use interlingua_core::pending::{Decision, PendingKind};
-use interlingua_core::testkit::DrivenTurn;
+use interlingua_core_testkit::DrivenTurn;
 use serde_json::{Value, json};
 
 use super::agent::{

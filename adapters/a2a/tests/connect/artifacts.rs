@@ -1,6 +1,6 @@
 //! Artifacts: appended, replaced, in chunks, of every kind.
 
-use interlingua_core::testkit;
+use interlingua_core_testkit as testkit;
 use serde_json::{Value, json};
 
 use super::agent::{ALL, Session, V1, V1_REST, V03, artifact, fixed, status, submitted, task, text, texts};

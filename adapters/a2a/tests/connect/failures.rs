@@ -1,6 +1,6 @@
 //! Errors of agents: which lead to another request, and which end the turn.
 
-use interlingua_core::testkit::Answer;
+use interlingua_core_testkit::Answer;
 use serde_json::{Value, json};
 
 use super::agent::{
@@ -9,7 +9,7 @@ use super::agent::{
 };
 
 /// The methods that were called, with the version they are of.
-fn methods(driven: &interlingua_core::testkit::DrivenTurn) -> Vec<String> {
+fn methods(driven: &interlingua_core_testkit::DrivenTurn) -> Vec<String> {
     let method = |request: &interlingua_core::connector::HttpRequest| {
         serde_json::from_slice::<Value>(&request.body).ok().and_then(|body| Some(body["method"].as_str()?.to_owned()))
     };

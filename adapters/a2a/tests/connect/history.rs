@@ -1,6 +1,6 @@
 //! Polls of a task with a long history: each brings a part of it, and nothing is lost.
 
-use interlingua_core::testkit::{Answer, DrivenTurn};
+use interlingua_core_testkit::{Answer, DrivenTurn};
 use serde_json::{Value, json};
 
 use super::agent::{ALL, Dialect, Session, V1, V1_REST, end, fixed, message, submitted, task, texts};
@@ -63,7 +63,7 @@ fn a_url_with_parameters_keeps_them() {
     let request = super::agent::request(vec![interlingua_core::model::Message::user("Paris?")]);
     let mut turn = connector.turn(&TurnRequest::new(&request, &interlingua_core::Json::null(), &[])).expect("a turn");
     let answers = [V1_REST.body(1, &submitted()), V1_REST.task(2, &task("COMPLETED", &json!([])))];
-    let driven = interlingua_core::testkit::drive(turn.as_mut(), answers);
+    let driven = interlingua_core_testkit::drive(turn.as_mut(), answers);
     assert_eq!(driven.requests[1].url, "https://agent.example/weather/tasks/T?key=1&historyLength=32");
 }
 

@@ -1,7 +1,7 @@
 //! Agents that send what no agent should: nothing panics, nothing grows without end, every turn ends.
 
 use interlingua_core::model::Message;
-use interlingua_core::testkit::{Answer, Hostile};
+use interlingua_core_testkit::{Answer, Hostile};
 use serde_json::{Value, json};
 
 use super::agent::{ALL, Session, artifact, end, fixed, message, request, status, status_with, submitted, task, text};

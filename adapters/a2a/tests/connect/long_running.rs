@@ -2,7 +2,7 @@
 
 use interlingua_core::model::{Content, Message, MessageType, Role};
 use interlingua_core::pending::PendingKind;
-use interlingua_core::testkit::DrivenTurn;
+use interlingua_core_testkit::DrivenTurn;
 use serde_json::{Value, json};
 
 use super::agent::{ALL, Session, V1, end, fixed, request, status, status_with, submitted};

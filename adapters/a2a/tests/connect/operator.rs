@@ -3,8 +3,8 @@
 use interlingua_core::connector::{AgentTurn, Next, Purpose, TurnRequest};
 use interlingua_core::model::Message;
 use interlingua_core::probe::ProbeAnswer;
-use interlingua_core::testkit;
 use interlingua_core::{Fault, FaultKind, Json};
+use interlingua_core_testkit as testkit;
 use serde_json::{Value, json};
 
 use super::agent::{Session, V1, V1_REST, body, connector, fixed, request, status, submitted, text};

@@ -1,6 +1,6 @@
 //! Parts of several kinds in one message or artifact, messages in pieces, and repetitions in snapshots.
 
-use interlingua_core::testkit::{self, DrivenTurn};
+use interlingua_core_testkit::{self as testkit, DrivenTurn};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

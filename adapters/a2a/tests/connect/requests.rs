@@ -2,9 +2,9 @@
 
 use interlingua_core::connector::Next;
 use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::testkit::Answer;
 use interlingua_core::tree::Node;
 use interlingua_core::{Fault, FaultKind};
+use interlingua_core_testkit::Answer;
 use serde_json::{Value, json};
 
 use super::agent::{

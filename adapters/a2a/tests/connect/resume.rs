@@ -1,6 +1,6 @@
 //! Streams that break, and tasks that are taken up again.
 
-use interlingua_core::testkit::{self, Answer};
+use interlingua_core_testkit::{self as testkit, Answer};
 use serde_json::json;
 
 use super::agent::{

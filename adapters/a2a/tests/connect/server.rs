@@ -6,8 +6,8 @@ use interlingua_core::answer::{ALL_DECISIONS, CheckedDecision, decide, offer};
 use interlingua_core::connector::{HttpRequest, Next};
 use interlingua_core::model::{Body, Message, MessageType};
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::{self, Answer, DrivenTurn, Recorder, Script};
 use interlingua_core::{End, Extra, Json, Record, RunCall};
+use interlingua_core_testkit::{self as testkit, Answer, DrivenTurn, Recorder, Script};
 use serde_json::{Value, json};
 
 use super::agent::{ALL, Dialect, Session, URL, fixed, request};

@@ -2,7 +2,7 @@
 
 use interlingua_core::loss::ContentKind;
 use interlingua_core::model::Message;
-use interlingua_core::testkit::{self, Answer};
+use interlingua_core_testkit::{self as testkit, Answer};
 use serde_json::{Value, json};
 
 use super::agent::{

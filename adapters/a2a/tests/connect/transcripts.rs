@@ -5,7 +5,7 @@ use std::path::Path;
 
 use interlingua_core::connector::Refusal;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::{self, Answer, DrivenTurn, RecordedExchange};
+use interlingua_core_testkit::{self as testkit, Answer, DrivenTurn, RecordedExchange};
 use serde_json::{Value, json};
 
 use super::agent::{Dialect, Session, V1, V1_REST, V03, V03_REST, decided, end, fixed, texts};

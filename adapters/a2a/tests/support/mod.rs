@@ -8,8 +8,8 @@ use interlingua_a2a::{A2a, Options};
 use interlingua_core::call::{AgentCard, Reply, RunInfo};
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::{Exchange, Mount, Mounted, Next, ProtocolAdapter};
-use interlingua_core::testkit::{self, NOW};
 use interlingua_core::{AuthScheme, Call, Fault, Json, Out, Record, RunCall, RunId};
+use interlingua_core_testkit::{self as testkit, NOW};
 use serde_json::Value;
 
 /// The new id in every request; equal to the id of testkit runs.

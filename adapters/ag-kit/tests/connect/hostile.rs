@@ -1,7 +1,7 @@
 //! Answers that no server should send: nothing panics, the grammar holds, and the turn ends.
 
 use interlingua_core::End;
-use interlingua_core::testkit::{self, Answer, Hostile};
+use interlingua_core_testkit::{self as testkit, Answer, Hostile};
 use proptest::prelude::*;
 
 use crate::support::{driven, record, stream, turn};

@@ -6,9 +6,9 @@ use interlingua_core::connector::{AgentTurn, Connector, Next, TurnRequest, Upstr
 use interlingua_core::loss::Loss;
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::pending::Pending;
-use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use interlingua_core::{Fault, Json, Record};
+use interlingua_core_testkit::{self as testkit, Answer, DrivenTurn};
 use serde_json::Value;
 
 pub(crate) const URL: &str = "http://agent.example/send-message";

@@ -7,7 +7,7 @@ use interlingua_core::Json;
 use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::Refusal;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::{self, Answer, RecordedExchange};
+use interlingua_core_testkit::{self as testkit, Answer, RecordedExchange};
 use serde_json::Value;
 
 use crate::support::{answering, driven, sent, tale, turn, turn_of, with_tool};

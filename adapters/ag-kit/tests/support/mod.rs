@@ -13,8 +13,8 @@ use interlingua_core::exchange::{Flow, Method};
 use interlingua_core::model::{AgentRequest, MessageType};
 use interlingua_core::pending::{Decision, PendingKind};
 use interlingua_core::run::{Message, Record};
-use interlingua_core::testkit::{self, NOW};
 use interlingua_core::{Call, End, Exchange, Fault, Json, Mount, Out, ProtocolAdapter};
+use interlingua_core_testkit::{self as testkit, NOW};
 
 pub(crate) fn card(name: &str, decisions: &'static [Decision]) -> Arc<AgentCard> {
     Arc::new(AgentCard { name: name.into(), decisions, ..AgentCard::default() })
@@ -102,7 +102,7 @@ pub(crate) fn stream(frames: &[&str], options: &str) -> String {
 
 pub(crate) fn normalized(frames: &[&str]) -> Record {
     let stream: Vec<u8> = frames.iter().flat_map(|frame| format!("data: {frame}\n\n").into_bytes()).collect();
-    interlingua_core::testkit::record([stream.as_slice()])
+    interlingua_core_testkit::record([stream.as_slice()])
 }
 
 // Shorthands for Agent API frames.

@@ -148,6 +148,6 @@ mod tests {
 
     #[test]
     fn every_option_has_a_default_in_the_schema_that_is_accepted() {
-        interlingua_core::testkit::check_options::<Options>();
+        interlingua_core_testkit::check_options::<Options>();
     }
 }

@@ -3,7 +3,7 @@
 //! The cases are in `deviations/*.txt`: a name, options of the upstream in some cases, and events as
 //! [`crate::support::stream`] reads them. The snapshots show the outcome of each.
 
-use interlingua_core::testkit::Answer;
+use interlingua_core_testkit::Answer;
 
 use crate::support::{Case, stream};
 

@@ -3,8 +3,8 @@
 
 use interlingua_core::connector::{Next, Refusal};
 use interlingua_core::fault::FaultKind;
-use interlingua_core::testkit::{Answer, Hostile};
 use interlingua_core::{End, Event, Record};
+use interlingua_core_testkit::{Answer, Hostile};
 use proptest::prelude::*;
 
 use crate::support::{Case, driven, stream, whole_stream};

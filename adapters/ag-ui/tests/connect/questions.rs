@@ -2,7 +2,7 @@
 
 use interlingua_core::Json;
 use interlingua_core::pending::Pending;
-use interlingua_core::testkit::Answer;
+use interlingua_core_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::support::{Case, decision, driven, pending, stream, summary};

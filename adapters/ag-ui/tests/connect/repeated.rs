@@ -5,7 +5,7 @@ use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{Change, ContentKind};
 use interlingua_core::run::Record;
-use interlingua_core::testkit::Answer;
+use interlingua_core_testkit::Answer;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

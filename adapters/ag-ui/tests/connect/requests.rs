@@ -6,7 +6,7 @@ use interlingua_core::pending::Pending;
 use serde_json::{Value, json};
 
 use crate::support::{Case, connector, decision, driven, stream, summary};
-use interlingua_core::testkit::Answer;
+use interlingua_core_testkit::Answer;
 
 fn messages(request: &Value, options: &str, history: usize) -> Vec<Value> {
     let request = request.to_string();

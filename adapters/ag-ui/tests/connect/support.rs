@@ -9,8 +9,8 @@ use interlingua_core::loss::Loss;
 use interlingua_core::model::{AgentRequest, Body};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
+use interlingua_core_testkit::{self as testkit, Answer, DrivenTurn};
 use serde_json::{Value, json};
 
 pub(crate) fn connector(options: &str) -> Box<dyn Connector> {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use interlingua_core::connector::Refusal;
 use interlingua_core::pending::{Pending, PendingKind};
-use interlingua_core::testkit::{Answer, RecordedExchange, recorded_exchanges};
+use interlingua_core_testkit::{Answer, RecordedExchange, recorded_exchanges};
 use serde_json::{Value, json};
 
 use crate::support::{Case, decision, driven, summary};

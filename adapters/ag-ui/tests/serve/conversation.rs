@@ -3,7 +3,7 @@
 //! Not here: conversations of several runs, which the matrix of the gateway plays.
 
 use interlingua_core::End;
-use interlingua_core::testkit::scripts;
+use interlingua_core_testkit::scripts;
 use serde_json::{Value, json};
 
 use super::support::{events, hello, stream_of};

@@ -2,8 +2,8 @@
 
 use interlingua_ag_ui::{AgUi, Options};
 use interlingua_core::answer::AnswerBody;
-use interlingua_core::testkit::{self, ClientRequest, HttpResponse};
 use interlingua_core::{Call, FaultKind, Out, ProtocolAdapter, Reply};
+use interlingua_core_testkit::{self as testkit, ClientRequest, HttpResponse};
 use serde_json::{Value, json};
 
 use super::support::{JSON, decode, decode_with, failure, hello, mounted, open, started};

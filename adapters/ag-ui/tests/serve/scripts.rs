@@ -1,8 +1,8 @@
 //! The streams for every script of the testkit and for recorded server output.
 
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, TestRun, laws, scripts};
 use interlingua_core::{End, Exchange, Fault, Out};
+use interlingua_core_testkit::{self as testkit, TestRun, laws, scripts};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -4,8 +4,8 @@ use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::testkit::{self, TestRun};
 use interlingua_core::{End, Event, Json, Out, Record};
+use interlingua_core_testkit::{self as testkit, TestRun};
 use serde_json::{Value, json};
 
 use super::support::{events, hello, info, kinds, record, started, stream, stream_of};

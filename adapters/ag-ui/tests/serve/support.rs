@@ -10,8 +10,8 @@ use interlingua_core::call::{AgentCard, RunInfo};
 use interlingua_core::exchange::{Endpoint, Mounted};
 use interlingua_core::model::Message;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, ClientRequest, HttpResponse, Recorder, TestRun, laws};
 use interlingua_core::{Call, Exchange, Fault, Json, Mount, Out, ProtocolAdapter, RunCall};
+use interlingua_core_testkit::{self as testkit, ClientRequest, HttpResponse, Recorder, TestRun, laws};
 use serde_json::{Value, json};
 
 pub(crate) const JSON: (&str, &str) = ("content-type", "application/json");

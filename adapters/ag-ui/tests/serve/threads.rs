@@ -3,8 +3,8 @@
 use interlingua_core::call::{Page, Reply, RunView, Thread};
 use interlingua_core::model::MessageType;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, ClientRequest, HttpResponse, RUN, TestRun, laws};
 use interlingua_core::{Call, End, Fault, FaultKind, Json, Next, Out, RunCall};
+use interlingua_core_testkit::{self as testkit, ClientRequest, HttpResponse, RUN, TestRun, laws};
 use serde_json::{Value, json};
 
 use super::support::{JSON, decode, decode_with, events, failure, hello, info, open, started, stream_of};

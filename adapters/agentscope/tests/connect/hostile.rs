@@ -2,7 +2,7 @@
 //! says, and nothing goes to another host.
 
 use interlingua_core::connector::Next;
-use interlingua_core::testkit::{Answer, Hostile};
+use interlingua_core_testkit::{Answer, Hostile};
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use interlingua_core::probe::ProbeAnswer;
-use interlingua_core::testkit;
+use interlingua_core_testkit as testkit;
 use serde_json::{Value, json};
 
 use crate::support::{URL, connector};

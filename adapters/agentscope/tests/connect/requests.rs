@@ -7,8 +7,8 @@ use interlingua_core::capability::{Cancel, HistoryNeed, ToolOutputs};
 use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::fault::FaultKind;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::Answer;
 use interlingua_core::{Blame, Json};
+use interlingua_core_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -331,7 +331,7 @@ fn a_turn_that_is_canceled_stops_its_reply() {
     let session = Session::new(&json!({}));
     let mut turn = session.turn(&says("hi"), &[]);
     assert!(turn.cancel().is_none());
-    let mut sink = interlingua_core::testkit::Recorder::new(Vec::new());
+    let mut sink = interlingua_core_testkit::Recorder::new(Vec::new());
     for answer in [r#"{"session_id":"s1"}"#, r#"{"status":"started"}"#] {
         assert!(matches!(turn.next(0), Ok(Next::Send(_))));
         turn.on_body(answer.as_bytes(), &mut sink).expect("it is understood");

@@ -3,8 +3,8 @@
 
 use interlingua_core::answer::CheckedDecision;
 use interlingua_core::pending::Decision;
-use interlingua_core::testkit::Answer;
 use interlingua_core::{Fault, FaultKind};
+use interlingua_core_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::support::{Outcome, Session, answering, body, created, frames, open, refusal, reply, says, started, status};

@@ -8,9 +8,9 @@ use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, Refusal, Tu
 use interlingua_core::model::{AgentRequest, Body, Message};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use interlingua_core::{Fault, Json};
+use interlingua_core_testkit::{self as testkit, Answer, DrivenTurn};
 use serde_json::{Value, json};
 
 pub(crate) const URL: &str = "http://service";

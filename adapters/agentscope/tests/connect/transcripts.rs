@@ -9,8 +9,8 @@ use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::UpstreamAdapter;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::{Decision, Pending};
-use interlingua_core::testkit::{self, Answer, RecordedExchange};
 use interlingua_core::{Json, pending};
+use interlingua_core_testkit::{self as testkit, Answer, RecordedExchange};
 use serde_json::Value;
 
 use crate::support::{Outcome, Session, URL, answering, answers_of, refusal, says};

@@ -2,8 +2,8 @@
 //! back. Also whole answers.
 
 use interlingua_core::model::{Body, MessageType, ToolCall};
-use interlingua_core::testkit::{self, Answer, Feature};
 use interlingua_core::{End, Record};
+use interlingua_core_testkit::{self as testkit, Answer, Feature};
 use serde_json::json;
 
 use crate::support::{driven, events, lines, record, stream};

@@ -5,7 +5,7 @@
 //!
 //! [`support::event`]: crate::support::event
 
-use interlingua_core::testkit::Answer;
+use interlingua_core_testkit::Answer;
 
 use crate::support::{driven, events, lines};
 

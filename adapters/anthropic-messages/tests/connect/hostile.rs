@@ -1,8 +1,8 @@
 //! Bytes cut anywhere, bodies in the wrong form, connections that break, and servers that mean harm.
 
 use interlingua_core::connector::Refusal;
-use interlingua_core::testkit::{self, Answer, Hostile};
 use interlingua_core::{End, Fault, FaultKind};
+use interlingua_core_testkit::{self as testkit, Answer, Hostile};
 use proptest::prelude::*;
 
 use crate::support::{driven, event, events, lines, stream, turn};

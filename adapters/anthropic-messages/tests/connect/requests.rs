@@ -3,8 +3,8 @@
 use interlingua_core::answer::CheckedDecision;
 use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs};
 use interlingua_core::pending::{Decision, Pending};
-use interlingua_core::testkit::{self, Answer};
 use interlingua_core::{Change, ContentKind, Json};
+use interlingua_core_testkit::{self as testkit, Answer};
 use serde_json::{Value, json};
 
 use crate::support::{connector, events, http, sent, sent_with_losses, turn_of};

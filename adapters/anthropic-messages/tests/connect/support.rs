@@ -3,9 +3,9 @@
 use interlingua_anthropic_messages::{AnthropicMessagesUpstream, UpstreamOptions};
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, Next, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::AgentRequest;
-use interlingua_core::testkit::{self, Answer};
 use interlingua_core::tree::Node;
 use interlingua_core::{Json, Loss, Record};
+use interlingua_core_testkit::{self as testkit, Answer};
 use serde_json::Value;
 
 pub(crate) fn connector(options: &str) -> Box<dyn Connector> {

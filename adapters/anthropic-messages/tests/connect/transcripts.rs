@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use interlingua_core::connector::Refusal;
-use interlingua_core::testkit::{RecordedExchange, recorded_exchanges};
+use interlingua_core_testkit::{RecordedExchange, recorded_exchanges};
 
 use crate::support::{driven, lines, turn};
 

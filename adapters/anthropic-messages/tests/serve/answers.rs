@@ -246,7 +246,7 @@ fn a_quiet_stream_gets_pings_once_it_has_begun() {
     let mut sent = route("{}").create(HELLO);
     let info = sent.info(&record);
     let mut out = interlingua_core::Out::new();
-    let view = interlingua_core::testkit::TestRun::with_info(&record, info);
+    let view = interlingua_core_testkit::TestRun::with_info(&record, info);
     sent.exchange.begin(view.view(), &mut out);
     sent.exchange.heartbeat(&mut out);
     assert_eq!(&out.body[..], b": ping\n\n");

@@ -3,8 +3,8 @@
 use interlingua_core::answer::AnswerBody;
 use interlingua_core::call::{Resent, RunInfo, Target};
 use interlingua_core::model::MessageType;
-use interlingua_core::testkit::{self, TestRun};
 use interlingua_core::{Call, End, Fault, FaultKind, Next, Out, Record, Reply, RunCall, Thread};
+use interlingua_core_testkit::{self as testkit, TestRun};
 use serde_json::{Value, json};
 
 use crate::support::{RunBuilder, SentRequest, route};

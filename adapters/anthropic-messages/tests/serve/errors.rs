@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use interlingua_core::exchange::ProtocolAdapter;
-use interlingua_core::testkit;
 use interlingua_core::{Fault, FaultKind, LimitState};
+use interlingua_core_testkit as testkit;
 
 use crate::support::{HELLO, route};
 

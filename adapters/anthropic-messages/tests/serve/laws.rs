@@ -1,7 +1,7 @@
 //! Properties that hold for every answer, checked with the scripts of the test kit and with random agents.
 
 use interlingua_core::Record;
-use interlingua_core::testkit::{self, laws, wild};
+use interlingua_core_testkit::{self as testkit, laws, wild};
 use proptest::prelude::*;
 use serde_json::json;
 

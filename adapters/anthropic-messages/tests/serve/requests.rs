@@ -196,7 +196,7 @@ fn a_request_for_no_tokens_does_not_call_the_agent() {
         assert!(matches!(sent.outcome, Ok(Call::CheckAgent(_))));
         let mut out = interlingua_core::Out::new();
         sent.exchange.reply(interlingua_core::Reply::Done, &mut out).expect("an answer");
-        let reply = interlingua_core::testkit::HttpResponse::from_out(out);
+        let reply = interlingua_core_testkit::HttpResponse::from_out(out);
         let message = if stream { crate::strict::read(&reply.body).message } else { reply.json() };
         assert_eq!((&message["content"], &message["stop_reason"]), (&json!([]), &json!("max_tokens")));
     }
@@ -210,7 +210,7 @@ fn tokens_are_estimated() {
     let mut out = interlingua_core::Out::new();
     sent.exchange.reply(interlingua_core::Reply::Done, &mut out).expect("an answer");
     let tokens =
-        interlingua_core::testkit::HttpResponse::from_out(out).json()["input_tokens"].as_u64().expect("a number");
+        interlingua_core_testkit::HttpResponse::from_out(out).json()["input_tokens"].as_u64().expect("a number");
     assert!((110..150).contains(&tokens), "{tokens}");
     let off = route(r#"{"count_tokens":"off"}"#).send("POST", "/v1/messages/count_tokens", &body, &[]);
     assert_eq!(off.outcome.expect_err("off").kind, interlingua_core::FaultKind::NoSuchPath);

@@ -13,7 +13,7 @@ pub(crate) struct StreamContent {
 /// Reads a stream to its end.
 pub(crate) fn read(body: &str) -> StreamContent {
     let mut reader = Reader::default();
-    for frame in interlingua_core::testkit::laws::frames(body) {
+    for frame in interlingua_core_testkit::laws::frames(body) {
         let event: Value = serde_json::from_str(&frame.data).expect("JSON");
         assert_eq!(frame.event.as_deref(), event["type"].as_str(), "SDKs skip other frames: {event}");
         assert!(frame.id.is_none());

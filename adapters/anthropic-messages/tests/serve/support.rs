@@ -1,10 +1,10 @@
 //! The route under test, and its streams in readable form.
 
 use interlingua_anthropic_messages::AnthropicMessages;
-use interlingua_core::testkit::{self, TestRoute};
+use interlingua_core_testkit::{self as testkit, TestRoute};
 use serde_json::Value;
 
-pub(crate) use interlingua_core::testkit::{RunBuilder, SentRequest};
+pub(crate) use interlingua_core_testkit::{RunBuilder, SentRequest};
 
 pub(crate) fn route(options: &str) -> TestRoute {
     TestRoute::new::<AnthropicMessages>("/anthropic", "/v1/messages", options)

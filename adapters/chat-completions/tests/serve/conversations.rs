@@ -5,7 +5,7 @@ use interlingua_core::answer::{AnswerBody, AskPolicy};
 use interlingua_core::call::{Resent, Thread};
 use interlingua_core::model::MessageType;
 use interlingua_core::policy::Busy;
-use interlingua_core::testkit::TestRun;
+use interlingua_core_testkit::TestRun;
 use serde_json::{Value, json};
 
 use crate::support::{HELLO, RunBuilder, SentRequest, route};

@@ -201,7 +201,7 @@ fn paths_that_do_not_exist_are_errors_too() {
 fn a_mount_that_cannot_work_is_refused() {
     use interlingua_chat_completions::{ChatCompletions, Options};
     use interlingua_core::exchange::ProtocolAdapter;
-    use interlingua_core::testkit::mount;
+    use interlingua_core_testkit::mount;
 
     let refuse = |agents: &[&str], options: &str| {
         let options: Options = serde_json::from_str(options).expect("options");

@@ -15,7 +15,7 @@ pub(crate) struct StreamContent {
 
 /// Reads a stream to its end.
 pub(crate) fn read(body: &str) -> StreamContent {
-    let frames = interlingua_core::testkit::laws::frames(body);
+    let frames = interlingua_core_testkit::laws::frames(body);
     let mut read = StreamContent::default();
     let mut envelope = Value::Null;
     let mut is_done = false;

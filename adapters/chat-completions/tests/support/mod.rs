@@ -4,9 +4,9 @@
 use interlingua_chat_completions::{ChatCompletionsUpstream, UpstreamOptions};
 use interlingua_core::connector::{AgentTurn, Connector, Next, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::AgentRequest;
-use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use interlingua_core::{Json, Record};
+use interlingua_core_testkit::{self as testkit, Answer, DrivenTurn};
 use serde_json::Value;
 
 /// A connector with these options.

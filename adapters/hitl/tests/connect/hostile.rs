@@ -2,8 +2,8 @@
 
 use interlingua_core::answer::CheckedDecision;
 use interlingua_core::pending::{Decision, Pending};
-use interlingua_core::testkit::{self, Answer, Hostile};
 use interlingua_core::{End, Fault, Json};
+use interlingua_core_testkit::{self as testkit, Answer, Hostile};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

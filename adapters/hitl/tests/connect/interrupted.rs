@@ -1,7 +1,7 @@
 //! Connections that break while the service works on.
 
-use interlingua_core::testkit::Answer;
 use interlingua_core::{End, Fault, FaultKind};
+use interlingua_core_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::support::{body, completed, cut, driven, refusal, response, turn, turn_of};

@@ -4,9 +4,9 @@ use interlingua_core::answer::CheckedDecision;
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, Next, Refusal, TurnRequest, UpstreamAdapter};
 use interlingua_core::model::{AgentRequest, Input, Message};
 use interlingua_core::pending::Pending;
-use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use interlingua_core::{Fault, FaultKind, Json};
+use interlingua_core_testkit::{self as testkit, Answer, DrivenTurn};
 use interlingua_hitl::{HitlUpstream, UpstreamOptions};
 use serde_json::{Value, json};
 

@@ -16,8 +16,8 @@ use interlingua_core::exchange::{Mounted, Next};
 use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::{Record, RunError};
-use interlingua_core::testkit::{self, NOW};
 use interlingua_core::{Call, End, Exchange, Extra, Fault, FaultKind, Json, Mount, Out, ProtocolAdapter, RunId};
+use interlingua_core_testkit::{self as testkit, NOW};
 use interlingua_hitl::{Hitl, Options};
 
 /// A session of the mock engine.

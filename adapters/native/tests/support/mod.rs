@@ -5,8 +5,8 @@
 use interlingua_core::call::{Call, Delivery, RunInfo, RunState, RunView};
 use interlingua_core::exchange::{Exchange, Flow, Mounted, Next};
 use interlingua_core::step::Step;
-use interlingua_core::testkit::{self, NOW, RUN};
 use interlingua_core::{Fault, Json, Out, ProtocolAdapter, Record, Reply};
+use interlingua_core_testkit::{self as testkit, NOW, RUN};
 use serde_json::Value;
 
 /// A minimal valid request.

@@ -3,8 +3,8 @@
 use interlingua_core::capability::Cancel;
 use interlingua_core::connector::{AgentTurn, Next};
 use interlingua_core::fault::FaultKind;
-use interlingua_core::testkit::Answer;
 use interlingua_core::{End, Fault};
+use interlingua_core_testkit::Answer;
 
 use crate::support::{body_of, connector, driven, refused, stream, summary, turn};
 
@@ -160,7 +160,7 @@ fn a_cut_without_the_background_is_the_end() {
 
 /// Reads frames of a stream, as the gateway does while a cancel waits.
 fn feed(turn: &mut dyn AgentTurn, events: &[&str]) {
-    let mut sink = interlingua_core::testkit::Recorder::new(Vec::new());
+    let mut sink = interlingua_core_testkit::Recorder::new(Vec::new());
     let text = stream(events);
     let mut decoder = interlingua_core::sse::Decoder::new(1 << 20);
     let mut input = text.as_bytes();

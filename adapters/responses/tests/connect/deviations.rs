@@ -1,6 +1,6 @@
 //! Deviations of servers from the description, and their repair (docs/protocols/responses.md#deviations).
 
-use interlingua_core::testkit::Answer;
+use interlingua_core_testkit::Answer;
 
 use crate::support::{driven, read, stream, summary, turn, whole_stream};
 

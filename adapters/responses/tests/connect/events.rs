@@ -1,6 +1,6 @@
 //! The effect of each event and each item: the rows of the table in docs/protocols/responses.md#what-is-read.
 
-use interlingua_core::testkit::{self, Answer};
+use interlingua_core_testkit::{self as testkit, Answer};
 
 use crate::support::{driven, read, stream, summary, turn, whole_stream};
 

@@ -3,8 +3,8 @@
 
 use interlingua_core::connector::Next;
 use interlingua_core::fault::FaultKind;
-use interlingua_core::testkit::{self, Answer, Hostile};
 use interlingua_core::{End, Record};
+use interlingua_core_testkit::{self as testkit, Answer, Hostile};
 use proptest::prelude::*;
 
 use crate::support::{driven, refused, stream, turn, turn_of, whole_stream};

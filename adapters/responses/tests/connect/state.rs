@@ -2,7 +2,7 @@
 
 use interlingua_core::capability::HistoryNeed;
 use interlingua_core::connector::Next;
-use interlingua_core::testkit::Answer;
+use interlingua_core_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::support::{body_of, connector, driven, refused, turn_of, turn_with_history, whole_stream};

@@ -6,9 +6,9 @@ use interlingua_core::connector::{AgentTurn, Connector, Next, TurnRequest, Upstr
 use interlingua_core::loss::Loss;
 use interlingua_core::model::{AgentRequest, Body};
 use interlingua_core::run::Record;
-use interlingua_core::testkit::{self, Answer, DrivenTurn};
 use interlingua_core::tree::Node;
 use interlingua_core::{Fault, Json};
+use interlingua_core_testkit::{self as testkit, Answer, DrivenTurn};
 use interlingua_responses::{ResponsesUpstream, UpstreamOptions};
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Tools and calls on their way to the server and back: names, ids, forms, and media in outputs.
 
-use interlingua_core::testkit::Answer;
+use interlingua_core_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::support::{body_of, driven, turn_of, whole_stream};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use interlingua_core::testkit::{Answer, RecordedExchange, recorded_exchanges};
+use interlingua_core_testkit::{Answer, RecordedExchange, recorded_exchanges};
 
 use crate::support::{driven, refused, summary, turn_of};
 

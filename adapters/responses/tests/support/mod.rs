@@ -11,12 +11,12 @@ use interlingua_core::exchange::{Exchange, Flow, Mount, Mounted, ProtocolAdapter
 use interlingua_core::json::Json;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::Pending;
-use interlingua_core::testkit;
 use interlingua_core::{Call, Delivery, Fault, Next, Out, Record, RunCall, RunId, Step};
+use interlingua_core_testkit as testkit;
 use interlingua_responses::{Options, Responses};
 use serde_json::Value;
 
-pub use interlingua_core::testkit::NOW;
+pub use interlingua_core_testkit::NOW;
 
 pub fn run_id(number: u128) -> RunId {
     RunId(uuid::Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0000 + number))

@@ -4,7 +4,7 @@
 //! Not here: the order of events (`order`).
 
 use interlingua_core::loss::ContentKind as K;
-use interlingua_core::testkit::scenario::Item;
+use interlingua_core_testkit::scenario::Item;
 use serde_json::{Value, json};
 
 use super::CALL;

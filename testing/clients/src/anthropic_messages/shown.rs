@@ -3,7 +3,7 @@
 //! Not here: the rules of the protocol (`answer`).
 
 use interlingua_core::loss::ContentKind as K;
-use interlingua_core::testkit::scenario::Item;
+use interlingua_core_testkit::scenario::Item;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, check_error};

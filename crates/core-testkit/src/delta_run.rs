@@ -3,12 +3,12 @@
 //! Not here: measuring, which is the library's that the benchmark uses.
 
 use super::{TestRun, started};
-use crate::event::End;
-use crate::exchange::Exchange;
-use crate::json::Extra;
-use crate::model::{ContentType, MessageType, Role};
-use crate::out::Out;
-use crate::run::{CallHead, MessageEnd, MessageStart, Record};
+use interlingua_core::event::End;
+use interlingua_core::exchange::Exchange;
+use interlingua_core::json::Extra;
+use interlingua_core::model::{ContentType, MessageType, Role};
+use interlingua_core::out::Out;
+use interlingua_core::run::{CallHead, MessageEnd, MessageStart, Record};
 
 /// Texts of deltas: one token, more of them, and what JSON escapes.
 pub const DELTA_TEXTS: [&str; 3] = [" token", "a sentence of forty-two bytes, no escapes.", "say \"yes\", then \"no\""];

@@ -10,13 +10,13 @@
 use std::borrow::Cow;
 
 use super::Recorder;
-use crate::agent_api::Frame;
-use crate::agent_event::AgentEvent;
-use crate::event::{End, Event};
-use crate::json::{Extra, Json};
-use crate::model::{AgentRequest, Body, ContentType, Message, MessageType};
-use crate::pending::PendingKind;
-use crate::run::Record;
+use interlingua_core::agent_api::Frame;
+use interlingua_core::agent_event::AgentEvent;
+use interlingua_core::event::{End, Event};
+use interlingua_core::json::{Extra, Json};
+use interlingua_core::model::{AgentRequest, Body, ContentType, Message, MessageType};
+use interlingua_core::pending::PendingKind;
+use interlingua_core::run::Record;
 
 /// A part of an answer that some protocols cannot express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -311,11 +311,15 @@ fn tool_output_input() -> Vec<Message> {
     let call = serde_json::json!({ "call_id": "call_1", "name": "get_location", "arguments": "{}" });
     let output = serde_json::json!({ "call_id": "call_1", "output": "Paris" });
     let message = |kind, role, data: &serde_json::Value| {
-        Message::new(kind, Some(role), vec![crate::model::Content::new(Body::Data(Json::from_serialize(data)))])
+        Message::new(
+            kind,
+            Some(role),
+            vec![interlingua_core::model::Content::new(Body::Data(Json::from_serialize(data)))],
+        )
     };
     vec![
-        message(MessageType::FunctionCall, crate::model::Role::Assistant, &call),
-        message(MessageType::FunctionCallOutput, crate::model::Role::Tool, &output),
+        message(MessageType::FunctionCall, interlingua_core::model::Role::Assistant, &call),
+        message(MessageType::FunctionCallOutput, interlingua_core::model::Role::Tool, &output),
     ]
 }
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::event::Event;
-use crate::run::Record;
+use interlingua_core::event::Event;
+use interlingua_core::run::Record;
 
 /// The record, one event per line.
 #[must_use]
@@ -34,7 +34,7 @@ pub fn render(record: &Record) -> String {
                 writeln!(
                     lines,
                     "    content {message}.{content} is {}",
-                    crate::Json::from_serialize(&slot.content()).text()
+                    interlingua_core::Json::from_serialize(&slot.content()).text()
                 )
             }
             Event::MessageFinished { message } => {
@@ -44,7 +44,7 @@ pub fn render(record: &Record) -> String {
                 let text = finished.message.as_deref().unwrap_or("");
                 let error = finished.code.as_ref().map(|code| format!(" {code}: {text}")).unwrap_or_default();
 
-                let end = finished.end.map_or("open", crate::End::as_str);
+                let end = finished.end.map_or("open", interlingua_core::End::as_str);
                 writeln!(lines, "  message {message} {end}{new_kind}{error}")
             }
             Event::TurnFinished { turn, end } => {

@@ -5,10 +5,10 @@
 use serde_json::json;
 
 use super::{NOW, RUN, started};
-use crate::event::{End, Millis};
-use crate::json::{Extra, Json};
-use crate::model::{Content, ContentType, Message, MessageType, Role};
-use crate::run::{CallHead, MessageEnd, MessageStart, Record, Run, RunError};
+use interlingua_core::event::{End, Millis};
+use interlingua_core::json::{Extra, Json};
+use interlingua_core::model::{Content, ContentType, Message, MessageType, Role};
+use interlingua_core::run::{CallHead, MessageEnd, MessageStart, Record, Run, RunError};
 
 /// Builds a record.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
 use super::{Recorder, scripts};
-use crate::agent_api::Frame;
-use crate::json::{Extra, Json};
-use crate::model::Message;
-use crate::run::Record;
+use interlingua_core::agent_api::Frame;
+use interlingua_core::json::{Extra, Json};
+use interlingua_core::model::Message;
+use interlingua_core::run::Record;
 
 /// Frames that an upstream might send: random ones, mutated scripts, or both mixed.
 pub fn frames() -> impl Strategy<Value = Vec<String>> {

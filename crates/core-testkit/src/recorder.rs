@@ -3,17 +3,17 @@
 
 use std::collections::VecDeque;
 
-use crate::agent_api::Frame;
-use crate::agent_event::AgentEvent;
-use crate::connector::{AgentTurn, EventSink, HttpRequest, Next, Purpose};
-use crate::event::Millis;
-use crate::fault::{Fault, FaultKind};
-use crate::json_repair;
-use crate::loss::Loss;
-use crate::model::Input;
-use crate::normalize::{Normalizer, Progress};
-use crate::run::Record;
-use crate::sse::Decoder;
+use interlingua_core::agent_api::Frame;
+use interlingua_core::agent_event::AgentEvent;
+use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Purpose};
+use interlingua_core::event::Millis;
+use interlingua_core::fault::{Fault, FaultKind};
+use interlingua_core::json_repair;
+use interlingua_core::loss::Loss;
+use interlingua_core::model::Input;
+use interlingua_core::normalize::{Normalizer, Progress};
+use interlingua_core::run::Record;
+use interlingua_core::sse::Decoder;
 
 /// The default limit for the size of a record in tests, in bytes.
 const MAX_RECORD_BYTES: usize = 64 << 20;
@@ -183,7 +183,7 @@ pub struct DrivenTurn {
     /// The finished record.
     pub record: Record,
     /// The condition that the agent waits for, in addition to pending items.
-    pub awaits: Option<crate::agent_event::Awaits>,
+    pub awaits: Option<interlingua_core::agent_event::Awaits>,
     /// The content that exceeded the limits of the record.
     pub losses: Vec<Loss>,
     /// The sum of the waits that the turn asked for.
@@ -196,7 +196,7 @@ pub struct DrivenTurn {
 /// ```
 /// use interlingua_core::agent_event::AgentEvent;
 /// use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next};
-/// use interlingua_core::testkit::{Answer, drive};
+/// use interlingua_core_testkit::{Answer, drive};
 /// use interlingua_core::{End, Fault, sse};
 ///
 /// /// Sends one request; every frame of the answer is a piece of text.

@@ -4,7 +4,7 @@ use std::iter;
 use std::sync::LazyLock;
 
 use super::{AgentAct as A, Ask, Call, ClientAct as C, Ending, Media, Scenario, Tool, Turn};
-use crate::pending::Decision;
+use interlingua_core::pending::Decision;
 
 const HELLO: C = C::Say("hello");
 const DONE: A = A::Text(&["It is ", "done."]);

@@ -4,9 +4,9 @@
 //! Not here: errors that only one protocol can contain (its own tests), and the allowed hosts (the gateway's tests).
 
 use super::{Answer, DrivenTurn, drive, grammar};
-use crate::connector::{AgentTurn, Refusal};
-use crate::fault::{Blame, Fault, FaultKind};
-use crate::{End, Record};
+use interlingua_core::connector::{AgentTurn, Refusal};
+use interlingua_core::fault::{Blame, Fault, FaultKind};
+use interlingua_core::{End, Record};
 
 /// A word that no client may read where a status is the matter of operator and agent.
 const SECRET: &str = "hunter2";
@@ -126,7 +126,7 @@ impl Hostile<'_> {
         let record = self.driven((self.huge)(&arguments)).record;
         let found = record.run().messages.iter().any(|message| {
             let message = message.to_model();
-            let asked = message.content.iter().filter_map(crate::model::Content::as_data);
+            let asked = message.content.iter().filter_map(interlingua_core::model::Content::as_data);
             message.calls().any(|call| call.arguments == arguments)
                 || asked.into_iter().any(|data| data.text().len() > arguments.len())
         });

@@ -2,11 +2,11 @@
 //!
 //! Not here: encoding it ([`super::laws`]).
 
-use crate::call::{Delivery, RunInfo, RunState, RunView, Tags};
-use crate::json::Json;
-use crate::model::AgentRequest;
-use crate::pending::Pending;
-use crate::run::Record;
+use interlingua_core::call::{Delivery, RunInfo, RunState, RunView, Tags};
+use interlingua_core::json::Json;
+use interlingua_core::model::AgentRequest;
+use interlingua_core::pending::Pending;
+use interlingua_core::run::Record;
 
 /// The facts about a run for a record: started by an anonymous caller over the Agent API, streamed, stored, and in the
 /// state of the record. Override what matters with `RunInfo { labels, ..testkit::run_info(&record) }`.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{ClientRequest, HttpResponse, NOW, TestRun, endpoint, mount, run_info};
-use crate::answer::ALL_DECISIONS;
-use crate::call::{AgentCard, Call, Reply, RunCall, RunInfo};
-use crate::exchange::{Exchange, Flow, Mount, Mounted, ProtocolAdapter};
-use crate::fault::Fault;
-use crate::out::Out;
-use crate::run::Record;
+use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::call::{AgentCard, Call, Reply, RunCall, RunInfo};
+use interlingua_core::exchange::{Exchange, Flow, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::fault::Fault;
+use interlingua_core::out::Out;
+use interlingua_core::run::Record;
 
 /// A mounted protocol with one agent, `demo`, which takes every decision.
 pub struct TestRoute {

@@ -1,8 +1,8 @@
 //! Acts of clients and agents in scenarios, and the items of each act.
 
 use super::{Item, normal};
-use crate::loss::ContentKind;
-use crate::pending::Decision;
+use interlingua_core::loss::ContentKind;
+use interlingua_core::pending::Decision;
 
 /// Something a client puts into its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

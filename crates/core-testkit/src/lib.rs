@@ -1,10 +1,10 @@
 //! Shared parts of adapters' tests: scripts, laws, a grammar checker, recording an upstream's bytes, and printing a
 //! record in a readable form.
 //!
-//! Only with the feature `testkit`. Everything here is for tests only: many functions panic.
+//! Everything here is for tests only: many functions panic.
 //!
 //! ```
-//! use interlingua_core::testkit::{self, Feature};
+//! use interlingua_core_testkit::{self as testkit, Feature};
 //!
 //! for script in testkit::scripts() {
 //!     let record = script.record();
@@ -43,9 +43,9 @@ pub use run_builder::RunBuilder;
 pub use script::{Feature, Script, script, scripts, transcripts};
 pub use test_run::{TestRun, run_info, run_state, view};
 
-use crate::id::RunId;
-use crate::model::{Input, Message};
-use crate::run::{Record, Run};
+use interlingua_core::id::RunId;
+use interlingua_core::model::{Input, Message};
+use interlingua_core::run::{Record, Run};
 
 /// The id of runs in tests.
 pub const RUN: RunId = RunId(uuid::Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_0001));

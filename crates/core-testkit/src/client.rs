@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{NOW, RUN};
-use crate::call::{AgentCard, Call};
-use crate::event::Millis;
-use crate::exchange::{Caller, Endpoint, Exchange, Mount, Mounted, Request};
-use crate::fault::Fault;
-use crate::id::RunId;
-use crate::out::{Head, Out};
+use interlingua_core::call::{AgentCard, Call};
+use interlingua_core::event::Millis;
+use interlingua_core::exchange::{Caller, Endpoint, Exchange, Mount, Mounted, Request};
+use interlingua_core::fault::Fault;
+use interlingua_core::id::RunId;
+use interlingua_core::out::{Head, Out};
 
 /// A route without authentication, for agents with these names.
 #[must_use]

@@ -5,7 +5,7 @@
 //! request, or a turn from its connector.
 //!
 //! ```
-//! use interlingua_core::testkit::laws;
+//! use interlingua_core_testkit::laws;
 //!
 //! laws::ends_once("data: Hello\n\ndata: [DONE]\n\n", |frame| frame.data == "[DONE]");
 //! laws::cut_anywhere(b"data: Hello\n\n", |pieces| String::from_utf8_lossy(&pieces.concat()).into_owned());
@@ -14,12 +14,12 @@
 //! [`replay_equals_live`] needs an exchange: see the tests of `examples/custom-adapter`.
 
 use super::{Recorder, Script, SentRequest, TestRun};
-use crate::call::{RunInfo, RunView};
-use crate::exchange::{Exchange, Flow};
-use crate::out::Out;
-use crate::run::Record;
-use crate::sse::Decoder;
-use crate::step::Step;
+use interlingua_core::call::{RunInfo, RunView};
+use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::out::Out;
+use interlingua_core::run::Record;
+use interlingua_core::sse::Decoder;
+use interlingua_core::step::Step;
 
 /// Streams with more bytes than this are split at this many positions instead of at every byte.
 const MAX_SPLITS: usize = 1_500;
@@ -81,7 +81,7 @@ impl<'e> StreamEncoder<'e> {
     }
 }
 
-/// Checks that a live stream has the same bytes as a later replay: an encoder uses only what [`crate::event`] calls
+/// Checks that a live stream has the same bytes as a later replay: an encoder uses only what [`interlingua_core::event`] calls
 /// stable. `open` opens an exchange and lets it decode its request.
 ///
 /// # Panics

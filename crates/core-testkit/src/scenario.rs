@@ -15,7 +15,7 @@ pub use list::{find, scenarios};
 
 use serde_json::Value;
 
-use crate::loss::ContentKind;
+use interlingua_core::loss::ContentKind;
 
 /// One content as both ends of the gateway describe it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,7 +13,7 @@ pub fn check_options<O: DeserializeOwned + JsonSchema>() {
     let parse = |options: serde_json::Value| serde_json::from_value::<O>(options).map(|_| ());
     parse(json!({})).expect("every option has a default");
 
-    let schema = crate::options::schema::<O>();
+    let schema = interlingua_core::options::schema::<O>();
     let properties = schema["properties"].as_object().expect("an object");
     for (name, property) in properties {
         let Some(value) = property.get("default") else { continue };

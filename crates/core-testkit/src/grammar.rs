@@ -1,13 +1,13 @@
-//! A checker for the grammar of [`crate::event`]: the rules that every record follows, whatever the upstream sent.
+//! A checker for the grammar of [`interlingua_core::event`]: the rules that every record follows, whatever the upstream sent.
 //!
 //! Not here: whether the events match the agent's answer ([`super::laws`] and the normalizer's own tests).
 
 use std::collections::HashSet;
 
-use crate::event::{Event, Span};
-use crate::model::{ContentType, ToolCall};
-use crate::run::{Message, Record, Slot};
-use crate::step::Step;
+use interlingua_core::event::{Event, Span};
+use interlingua_core::model::{ContentType, ToolCall};
+use interlingua_core::run::{Message, Record, Slot};
+use interlingua_core::step::Step;
 
 /// Checks the events and the final state of a record, finished or not. The rules:
 ///
@@ -207,7 +207,8 @@ impl MessageState {
                 let value = slot.content();
                 check(value.body.kind() == slot.kind, "a content has the value of another type")?;
                 if let Some(head) = &slot.call {
-                    let call: ToolCall = value.as_data().and_then(crate::Json::decode).ok_or("a call without data")?;
+                    let call: ToolCall =
+                        value.as_data().and_then(interlingua_core::Json::decode).ok_or("a call without data")?;
                     let same = call.call_id == head.call_id && call.name == head.name && call.arguments == open.text;
                     check(same, "the data of a call contradicts its call head")?;
                 }
@@ -221,11 +222,11 @@ impl MessageState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::End;
-    use crate::model::{Body, Content, MessageType, Role};
-    use crate::run::{MessageEnd, MessageStart};
-    use crate::testkit::started;
-    use crate::{Extra, Json};
+    use crate::started;
+    use interlingua_core::event::End;
+    use interlingua_core::model::{Body, Content, MessageType, Role};
+    use interlingua_core::run::{MessageEnd, MessageStart};
+    use interlingua_core::{Extra, Json};
 
     #[test]
     fn a_record_that_follows_the_grammar_passes() {
