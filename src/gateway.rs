@@ -29,18 +29,18 @@ use self::live::SharedTime;
 use self::rates::RouteRates;
 use self::upstreams::http_settings;
 use crate::callers::{Callers, Usage, jwks};
-use crate::clock;
+use interlingua_base::clock;
 use crate::config::{
     self, ClientProtocol, ConnectorCheck, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols,
     Settings, UpstreamProtocol,
 };
 use crate::engine::{self, Engine, Scope};
-use crate::metrics::Metrics;
-use crate::observe::{Action, AuditEntry, forward_logs};
-use crate::ports::WebhookClient;
+use interlingua_observe::metrics::Metrics;
+use interlingua_observe::{Action, AuditEntry, forward_logs};
+use interlingua_base::ports::WebhookClient;
 use crate::server::{self, AdminServer, ServedRoute};
 use crate::store::{OwnerBounds, OwnerBoundsOf, Retention, Store, StoreError};
-use crate::tls::SharedTls;
+use interlingua_base::tls::SharedTls;
 use crate::upstream::demo::Demo;
 use crate::upstream::http::{Endpoint, HttpUpstream};
 use crate::upstream::jwks::HttpJwksFetcher;

@@ -7,24 +7,19 @@
 mod adapters;
 pub mod callers;
 pub mod cli;
-pub mod clock;
 pub mod config;
 mod console;
 pub mod engine;
-mod files;
 mod gateway;
-pub mod identity;
 pub mod keys;
-pub mod metrics;
-pub mod observe;
-pub mod ports;
 mod public_url;
 pub mod reload;
 mod routing;
-pub mod secrets;
 pub mod server;
 pub mod store;
-pub mod tls;
 pub mod upstream;
 
 pub use gateway::{Gateway, LiveParts, Running};
+pub use interlingua_base::{clock, identity, ports, secrets, tls};
+pub use interlingua_observe as observe;
+pub use interlingua_observe::metrics;

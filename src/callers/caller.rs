@@ -13,10 +13,10 @@ use super::profiles::{Profile, ProvenName};
 use super::reason::{self, Reason};
 use super::rules::{self, Rules, SharedRules};
 use super::usage::Usage;
-use crate::clock;
+use interlingua_base::clock;
 use crate::config::{CallerKind, ConsoleRole};
 use crate::keys::KeyId;
-use crate::tls::ClientCertificate;
+use interlingua_base::tls::ClientCertificate;
 
 /// A caller.
 pub struct Caller {

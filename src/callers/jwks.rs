@@ -19,7 +19,7 @@ use url::{Host, Url};
 
 use super::reason::Reason;
 use crate::config::JwksSource;
-use crate::ports::JwksFetcher;
+use interlingua_base::ports::JwksFetcher;
 
 /// The time between two attempts to read an issuer's keys.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);

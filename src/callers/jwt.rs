@@ -17,7 +17,7 @@ use super::jwks::{Jwks, JwksKey};
 use super::jwt_ring;
 use super::reason::Reason;
 use crate::config::{JwtAlgorithm, JwtIssuer};
-use crate::ports::JwksFetcher;
+use interlingua_base::ports::JwksFetcher;
 
 /// Longer tokens are refused, in bytes.
 const MAX_TOKEN_LEN: usize = 8 * 1024;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::files::{self, Version};
+use interlingua_base::files::{self, Version};
 use crate::keys::{self, KeyEntry};
 
 /// A file of keys, and which version of it was read.

@@ -46,12 +46,12 @@ pub use self::reason::Reason;
 use self::rules::{Rules, SharedRules};
 use self::tokens::Tokens;
 pub use self::usage::{Permit, Usage, UsageTable, Use, day_of};
-use crate::clock;
+use interlingua_base::clock;
 pub use crate::config::Methods;
 use crate::config::{Auth, CallerLimits, CallerProfile};
 use crate::keys::{self, KeyId};
-use crate::ports::JwksFetcher;
-use crate::tls::ClientCertificate;
+use interlingua_base::ports::JwksFetcher;
+use interlingua_base::tls::ClientCertificate;
 
 /// Interval between two checks of the key file for changes.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use super::failures::SignerId;
 use super::jwt::{self, Issuer, VerifiedClaims};
 use super::reason::Reason;
 use crate::config::JwtIssuer;
-use crate::ports::JwksFetcher;
+use interlingua_base::ports::JwksFetcher;
 
 /// Requests of different tokens rarely wait for one another.
 const SHARDS: usize = 16;

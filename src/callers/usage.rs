@@ -10,7 +10,7 @@ use interlingua_core::event::Millis;
 use interlingua_core::{Fault, FaultKind, LimitState};
 
 use super::rate::Limiter;
-use crate::clock;
+use interlingua_base::clock;
 use crate::config::{CallerLimits, RequestLimits};
 
 /// When a client should come again that has too much under way.

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::clock;
+use interlingua_base::clock;
 
 /// The admin listener of a gateway that has started.
 pub(super) struct AdminBanner {
@@ -116,7 +116,7 @@ mod tests {
         let file = KeyFile::write(folder.path(), "il_key").expect("a file");
         assert_eq!(fs::read_to_string(&file.0).expect("the key"), "il_key\n");
         #[cfg(unix)]
-        assert_eq!(crate::files::mode(&file.0).map(|mode| mode & 0o777), Some(0o600));
+        assert_eq!(interlingua_base::files::mode(&file.0).map(|mode| mode & 0o777), Some(0o600));
         drop(file);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }

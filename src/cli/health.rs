@@ -30,7 +30,7 @@ pub(super) fn check(url: &str) -> anyhow::Result<()> {
     stream.set_write_timeout(Some(TIMEOUT))?;
 
     let status = if secure {
-        let config = crate::tls::probe_config(address.ip().is_loopback())?;
+        let config = interlingua_base::tls::probe_config(address.ip().is_loopback())?;
         let mut session = ClientConnection::new(Arc::new(config), ServerName::try_from(name.to_owned())?)?;
         let asked = status(&mut rustls::Stream::new(&mut session, &mut stream), host);
         match asked {

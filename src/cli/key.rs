@@ -12,7 +12,7 @@ use interlingua_core::event::Millis;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::clock;
+use interlingua_base::clock;
 use crate::config::{Identity, Settings};
 use crate::gateway::Gateway;
 use crate::keys::{self, KeyEntry, NewKey};

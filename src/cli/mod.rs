@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use self::admin_banner::AdminBanner;
 use crate::Gateway;
 use crate::config::{DEFAULT_FILE, Diagnostics, LoadedConfig, Settings};
-use crate::observe::LogFilter;
+use interlingua_observe::LogFilter;
 use crate::reload::{Reloader, Trigger, warnings};
 
 /// A gateway between agent protocols: clients of any of them can use agents of any other.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::signs;
 use crate::Gateway;
 use crate::config::{Agent, History, Mount, Settings};
-use crate::secrets;
+use interlingua_base::secrets;
 use crate::upstream::Upstream;
 use crate::upstream::dialogue::{Dialogue, Listener, TurnEnd, UserInput};
 

@@ -9,7 +9,7 @@ use clap::{Subcommand, ValueEnum};
 
 use crate::Gateway;
 use crate::config::Settings;
-use crate::secrets;
+use interlingua_base::secrets;
 use crate::store::{Import, Postgres, SqliteExport, StoreError, TransferTotals};
 
 /// Time between two lines about progress.

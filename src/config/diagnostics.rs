@@ -8,7 +8,7 @@ use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use crate::secrets::Masks;
+use interlingua_base::secrets::Masks;
 
 /// Whether a diagnostic keeps the gateway from starting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

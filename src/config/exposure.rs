@@ -18,7 +18,7 @@ use super::tls_table::TlsTable;
 use super::tree::TomlValue;
 use super::validator::Validator;
 use super::{quiet, secret};
-use crate::tls::TlsFiles;
+use interlingua_base::tls::TlsFiles;
 
 /// Checks the addresses, the proxies and the open routes.
 pub(super) fn check(document: &Document, server: &Server, methods: Methods, validator: &mut Validator<'_, '_>) {

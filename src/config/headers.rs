@@ -15,7 +15,7 @@ use super::mask;
 use super::secret::{SecretTable, Sources};
 use super::tree::RejectedEntries;
 use super::upstream_settings::Header;
-use crate::identity::{CALLER_HEADER, TOKEN_HEADER};
+use interlingua_base::identity::{CALLER_HEADER, TOKEN_HEADER};
 
 /// Headers that the gateway sets itself, depending on the request, or that belong to one connection (RFC 9110, section
 /// 7.6.1).

@@ -10,7 +10,7 @@ use toml::de::ValueDeserializer;
 
 use super::diagnostics::Diagnostic;
 use super::tree::{self, RejectedEntries, TomlValue};
-use crate::secrets::Masks;
+use interlingua_base::secrets::Masks;
 
 /// A protocol's own options, deserialized and validated.
 ///

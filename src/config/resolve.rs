@@ -21,7 +21,7 @@ use super::store;
 use super::tree::{self, RejectedEntries, TomlValue};
 use super::validator::Validator;
 use super::{admin, agents, auth, callers, carried, exposure, fingerprint, observe, quiet, routes, tls};
-use crate::secrets::Masks;
+use interlingua_base::secrets::Masks;
 
 /// Checks the complete document. The settings are `None` if an essential part is missing. The masks cover the secrets
 /// of the document and of the files and variables that it names.

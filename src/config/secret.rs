@@ -18,8 +18,8 @@ use super::diagnostics::Diagnostic;
 use super::located::WithSpan;
 use super::mask;
 use super::tree::TomlValue;
-use crate::files::READABLE_BY_OTHERS;
-use crate::secrets::{MIN_LEN, SecretForms};
+use interlingua_base::files::READABLE_BY_OTHERS;
+use interlingua_base::secrets::{MIN_LEN, SecretForms};
 
 /// The largest secret file accepted, in bytes.
 const MAX_SECRET_LEN: usize = 64 << 10;
@@ -40,7 +40,7 @@ pub struct Env<'a> {
 impl Env<'static> {
     /// The environment and the files of this process.
     pub fn process() -> Self {
-        Self { env: &|name| std::env::var(name).ok(), file: &read_file, mode: &crate::files::mode }
+        Self { env: &|name| std::env::var(name).ok(), file: &read_file, mode: &interlingua_base::files::mode }
     }
 }
 

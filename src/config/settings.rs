@@ -22,8 +22,8 @@ use super::observe_settings::Observe;
 use super::options::Options;
 use super::store_settings::Store;
 use super::upstream_settings::Upstream;
-use crate::secrets::Masks;
-use crate::tls::TlsFiles;
+use interlingua_base::secrets::Masks;
+use interlingua_base::tls::TlsFiles;
 
 /// The validated configuration.
 ///

@@ -6,7 +6,7 @@ use super::diagnostics::Diagnostic;
 use super::located::{Table, WithSpan};
 use super::tls_table::TlsTable;
 use super::validator::Validator;
-use crate::tls::{MAX_FILE_LEN, TlsFile, TlsFiles};
+use interlingua_base::tls::{MAX_FILE_LEN, TlsFile, TlsFiles};
 
 /// The files, unless one of them is unusable.
 pub(super) fn files(located: &WithSpan<Table<TlsTable>>, validator: &mut Validator<'_, '_>) -> Option<TlsFiles> {

@@ -13,7 +13,7 @@ use super::located::{Table, WithSpan};
 use super::secret;
 use super::upstream_settings::{Endpoint, Proxy, UpstreamTls};
 use super::validator::Validator;
-use crate::tls::{ClientTls, ClientTlsFile, MAX_FILE_LEN};
+use interlingua_base::tls::{ClientTls, ClientTlsFile, MAX_FILE_LEN};
 
 /// The settings of TLS. `None` if one of them is wrong.
 pub(super) fn tls(

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::options::Options;
-use crate::identity::IdentityKey;
-use crate::tls::ClientTls;
+use interlingua_base::identity::IdentityKey;
+use interlingua_base::tls::ClientTls;
 
 /// Protocol and address of an agent.
 #[derive(Clone)]

@@ -27,7 +27,7 @@ use super::upstream_settings::{
 };
 use super::validator::Validator;
 use super::{quiet, suggest};
-use crate::identity::IdentityKey;
+use interlingua_base::identity::IdentityKey;
 
 pub(super) fn resolve(
     agent: &WithSpan<String>,

@@ -22,8 +22,8 @@ use super::followers::Followers;
 use super::turn::Turn;
 use super::unread::UnreadBudget;
 use super::visibility::Visibility;
-use crate::clock;
-use crate::metrics::{LastFault, RunEnd};
+use interlingua_base::clock;
+use interlingua_observe::metrics::{LastFault, RunEnd};
 use crate::store::{DirtyFlag, Journal, StoredRun};
 
 /// Events are evicted once a run without readers has grown by so many bytes.

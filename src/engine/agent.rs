@@ -9,7 +9,7 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::{Fault, FaultKind};
 
 use crate::callers::Usage;
-use crate::metrics::AgentMetrics;
+use interlingua_observe::metrics::AgentMetrics;
 use crate::upstream::Upstream;
 
 /// An agent.

@@ -24,7 +24,7 @@ use super::session_doc::Entry;
 use super::transcripts::Transcripts;
 use super::turn::{Prepared, Turn};
 use super::{commit, faults};
-use crate::clock;
+use interlingua_base::clock;
 
 /// How often a session is written again while a shared store cannot be reached.
 const SAVE_INTERVAL: Duration = Duration::from_millis(200);

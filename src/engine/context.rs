@@ -22,7 +22,7 @@ use super::session_table::SessionTable;
 use super::transcripts::{Past, Said, Transcripts};
 use super::turn::{Prepared, Spoken};
 use super::upstream_ids;
-use crate::clock;
+use interlingua_base::clock;
 
 /// Prepares requests.
 pub(super) struct ContextBuilder {

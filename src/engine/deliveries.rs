@@ -24,8 +24,8 @@ use super::scope::Scope;
 use super::undelivered::{Left, Undelivered};
 use super::{sole_sender, stored_json};
 use crate::callers::Callers;
-use crate::metrics::Metrics;
-use crate::ports::WebhookClient;
+use interlingua_observe::metrics::Metrics;
+use interlingua_base::ports::WebhookClient;
 use crate::store::{DocumentEntry, Expect, Signal, Version};
 
 /// How many documents are listed at once.

@@ -19,9 +19,9 @@ use super::sole_sender::{RENEWAL, RETRY_INTERVAL, SoleSender};
 use super::undelivered::Listed;
 use super::{sole_sender, stored_json};
 use crate::callers::Callers;
-use crate::clock;
-use crate::metrics::Metrics;
-use crate::ports::WebhookClient;
+use interlingua_base::clock;
+use interlingua_observe::metrics::Metrics;
+use interlingua_base::ports::WebhookClient;
 use crate::store::{Expect, Store, StoreError, Version};
 
 /// How often one request is tried.

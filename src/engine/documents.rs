@@ -9,7 +9,7 @@ use super::deliveries::{Deliveries, ReceiverDocument, names_receiver};
 use super::faults::{self, store_fault};
 use super::scope::Scope;
 use super::stored_json;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Document, Expect, Store};
 
 /// The most documents in one list.

@@ -34,7 +34,7 @@ use super::session_choice::{Chosen, SessionChooser};
 use super::spent;
 use super::stored_json;
 use super::turn::{Place, Spoken, Turn, TurnPermits};
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Claim, Expect, Health, Journal, Store, StoreFuture};
 
 /// How long the turn of a run that has ended takes to be free at most.

@@ -19,7 +19,7 @@ use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::stopper::stop_lost;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Claim, Signal, StoreError, StoredRun};
 
 /// How long runs that are stopped when the gateway closes may take to end.

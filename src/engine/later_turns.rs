@@ -30,7 +30,7 @@ use super::scope::Scope;
 use super::session::Session;
 use super::turn::{Place, Spoken, Turn, TurnPermits};
 use super::{commit, faults};
-use crate::clock;
+use interlingua_base::clock;
 
 /// The most turns of a run: their input is in memory while the run is.
 const MAX_TURNS: usize = 4096;

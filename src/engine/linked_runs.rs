@@ -21,7 +21,7 @@ use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
 use super::session::Session;
 use super::{commit, faults};
-use crate::clock;
+use interlingua_base::clock;
 
 /// Links runs to the turn that answers them.
 pub(super) struct RunLinker {

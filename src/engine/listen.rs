@@ -20,8 +20,8 @@ use super::faults;
 use super::turn::Turn;
 use super::unread::UnreadBudget;
 use super::waits::{MAX_BACKLOG, poll_once, wait_for_room};
-use crate::clock;
-use crate::metrics::{Histogram, LocalCounts};
+use interlingua_base::clock;
+use interlingua_observe::metrics::{Histogram, LocalCounts};
 use crate::store::{Journal, Store};
 use crate::upstream::{Conversation, Flow};
 

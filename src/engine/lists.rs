@@ -14,7 +14,7 @@ use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Query, RunHead, StoredRun};
 
 /// A page of runs.

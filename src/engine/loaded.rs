@@ -143,7 +143,7 @@ mod tests {
     use interlingua_core::{End, Json, Record, Run};
 
     use super::*;
-    use crate::clock;
+    use interlingua_base::clock;
     use crate::store::Memory;
 
     fn runs() -> LoadedRuns {

@@ -129,8 +129,8 @@ use self::turn_driver::TurnServices;
 use self::unread::UnreadBudget;
 use self::unstored::UnstoredRuns;
 use crate::callers::Callers;
-use crate::metrics::{Levels, Metrics};
-use crate::ports::WebhookClient;
+use interlingua_observe::metrics::{Levels, Metrics};
+use interlingua_base::ports::WebhookClient;
 use crate::store::{Health, ReplicaStatus, SharedStore, Store, StoreError, StoreSizes};
 
 /// The longest wait that an adapter may ask for ([`Call::Wait`]).

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::agent::{Agent, Agents};
 use super::run_table::RunTable;
-use crate::metrics::{Levels, ReplicaLevels, UpstreamLevel};
+use interlingua_observe::metrics::{Levels, ReplicaLevels, UpstreamLevel};
 use crate::store::{LeaseState, ReplicaStatus};
 
 /// What is under way in all runs.

@@ -14,7 +14,7 @@ use super::session::Session;
 use super::session_table::SessionTable;
 use super::stored_json;
 use super::turn::Spoken;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Expect, Store, StoreError, Version};
 
 /// The collection of the store that the index is in.

@@ -21,7 +21,7 @@ use super::run_table::RunTable;
 use super::session::Session;
 use super::stored_json;
 use super::turn::Spoken;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Expect, Version};
 
 /// The collection of the store that the lists are in.

@@ -10,7 +10,7 @@ use super::active_run::ActiveRun;
 use super::agent::{Agent, History};
 use super::scope::Scope;
 use super::session::Session;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::Retention;
 
 /// How long runs are kept.

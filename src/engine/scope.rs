@@ -10,7 +10,7 @@ use interlingua_core::{Owner, RunPolicy};
 use super::connection::ConnectionCache;
 use super::turn::Origin;
 use crate::callers::Caller;
-use crate::observe::RequestLog;
+use interlingua_observe::RequestLog;
 use crate::store::owned_key;
 use crate::upstream::{ForwardedHeaders, Trace};
 

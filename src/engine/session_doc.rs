@@ -14,7 +14,7 @@ use interlingua_core::{End, Extra, Fault, FaultKind, Json, Owner, RunId};
 use serde::{Deserialize, Serialize};
 
 use super::upstream_ids;
-use crate::clock;
+use interlingua_base::clock;
 use crate::upstream::pool::EndpointKey;
 
 /// The most bytes of messages that clients may put into one session.

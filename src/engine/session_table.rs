@@ -15,7 +15,7 @@ use super::open_items;
 use super::session::{HeldTicket, Queued, Session, SessionKey, TurnGuard};
 use super::session_doc::SessionDoc;
 use super::session_entries::SessionEntries;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{DocumentWrite, Expect, Store, Version};
 
 /// The collection of the store that sessions are in.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Conflict, Document, Expect, Store, StoreError, StoreFuture, Version};
 
 /// The collection of the store that has how far receivers got. Its documents go with their runs.

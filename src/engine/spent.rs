@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::faults::store_fault;
 use crate::callers::{Caller, day_of};
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Expect, Store, owned_key};
 
 /// The collection of the store.

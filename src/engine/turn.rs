@@ -21,7 +21,7 @@ use super::basis::Basis;
 use super::message_ids::MessageOrigin;
 use super::session::{Queued, Session, TurnGuard};
 use crate::callers::{Caller, Permit, Use};
-use crate::observe::RequestLog;
+use interlingua_observe::RequestLog;
 use crate::upstream::pool::EndpointKey;
 use crate::upstream::{Attempts, ForwardedHeaders, Trace};
 

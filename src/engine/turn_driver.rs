@@ -28,7 +28,7 @@ use super::unreached::{discard, end_unreached};
 use super::unread::UnreadBudget;
 use super::waits::unless_canceled;
 use super::{commit, faults};
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::StoreFuture;
 use crate::upstream::Conversation;
 
@@ -85,7 +85,7 @@ impl<'a> TurnDriver<'a> {
         let trace = turn.trace.take().map(|trace| Arc::new(trace.child(clock::new_span_id())));
         turn.trace = trace;
 
-        let normalizer = Normalizer::new(turn.agent.max_run_bytes).masking(crate::secrets::mask);
+        let normalizer = Normalizer::new(turn.agent.max_run_bytes).masking(interlingua_base::secrets::mask);
         Self {
             services,
             run,

@@ -16,7 +16,7 @@ use interlingua_core::{Blame, Fault, FaultKind, error_class};
 use super::active_run::ActiveRun;
 use super::turn::{Prepared, Turn};
 use super::turn_trace;
-use crate::observe::{self, Action, AuditEntry, RequestLog, TurnPart, finish_reason};
+use interlingua_observe::{self as observe, Action, AuditEntry, RequestLog, TurnPart, finish_reason};
 use crate::upstream::Trace;
 
 /// How much of a text from a client or an agent is logged, in bytes.

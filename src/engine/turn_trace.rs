@@ -1,7 +1,7 @@
 //! What a traced turn consisted of: the calls of tools in it, and what was said if that is wanted.
 //!
 //! Read once, when the turn has ended, and only if its span is sent. Bounded whatever the run holds. Not here: how it is
-//! sent (`crate::observe`).
+//! sent (`interlingua_observe`).
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use interlingua_core::run::{Message, Slot};
 use interlingua_core::{Event, Run};
 use serde_json::{Value, json};
 
-use crate::observe::ToolPart;
+use interlingua_observe::ToolPart;
 
 /// The most calls of one turn that get a span.
 const MAX_TOOLS: usize = 128;

@@ -13,7 +13,7 @@ use interlingua_core::RunId;
 use tokio::time::{Instant, sleep};
 
 use super::sole_sender::{RENEWAL, RETRY_INTERVAL};
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Conflict, DocumentEntry, Expect, Store, StoreError, StoreFuture, Version};
 
 /// The collection of the list. Keys are `<process>/<receiver>`, where a receiver's key begins with its run; values are

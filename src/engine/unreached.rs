@@ -11,7 +11,7 @@ use super::active_run::{ActiveRun, Publish};
 use super::faults;
 use super::session::Session;
 use super::turn::Turn;
-use crate::clock;
+use interlingua_base::clock;
 
 /// Ends a turn that the agent never began. Returns the fault if the client gets it instead of the run. A run that had
 /// turns before goes back to where it was.

@@ -10,7 +10,7 @@
 use interlingua_core::Owner;
 use uuid::Uuid;
 
-use crate::identity::derived_id;
+use interlingua_base::identity::derived_id;
 
 /// The id by which the agent knows a session. `user`: set if another user has a session of the same name.
 pub(super) fn session(owner: &Owner, name: &str, user: Option<&str>) -> String {

@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use super::rates::RouteRates;
 use crate::callers::{Callers, Use, day_of};
-use crate::clock;
+use interlingua_base::clock;
 use crate::config::{self, Auth, CallerProfile, RequestLimits, Settings};
 use crate::engine::{self, Engine};
-use crate::metrics::Metrics;
-use crate::observe::{AccessLog, LogTarget, Logs, Observer, Otlp, OtlpSettings, SharedObserver, forward_logs};
-use crate::ports::TelemetryClient;
-use crate::secrets::Masks;
+use interlingua_observe::metrics::Metrics;
+use interlingua_observe::{AccessLog, LogTarget, Logs, Observer, Otlp, OtlpSettings, SharedObserver, forward_logs};
+use interlingua_base::ports::TelemetryClient;
+use interlingua_base::secrets::Masks;
 use crate::server::{self, Control, SharedRoutes};
-use crate::tls::SharedTls;
+use interlingua_base::tls::SharedTls;
 use crate::upstream::otlp::{Collector, OtlpProtocol};
 
 /// The parts of a running gateway that a reload replaces. Clones are the same parts.

@@ -7,9 +7,9 @@ use secrecy::ExposeSecret as _;
 
 use super::Gateway;
 use crate::config::{PostgresStore, Settings, StoreKind};
-use crate::metrics::Metrics;
+use interlingua_observe::metrics::Metrics;
 use crate::store::{Memory, Postgres, PostgresOptions, Sqlite, SqliteOptions, Store};
-use crate::tls::ClientTls;
+use interlingua_base::tls::ClientTls;
 
 impl Gateway {
     /// Looks whether the store can be opened, without changing anything, where that is not known from the

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use crate::files::{Version, version};
+use interlingua_base::files::{Version, version};
 
 /// Files, and the version of each that was read last.
 pub(super) struct WatchedFiles {

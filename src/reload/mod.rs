@@ -23,8 +23,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use self::files::WatchedFiles;
 use crate::config::{Diagnostics, LoadedConfig, Settings, Severity, StoreKind};
 use crate::gateway::{Gateway, LiveParts, NamedSources};
-use crate::observe::{Action, AuditEntry};
-use crate::{clock, ports};
+use interlingua_observe::{Action, AuditEntry};
+use interlingua_base::clock;
+use interlingua_base::ports;
 
 /// Interval between two checks of the files.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::config::{Agent, Collector, Diagnostics, Identity, Methods, Mount, Origins, Settings, Severity};
-use crate::secrets::Masks;
+use interlingua_base::secrets::Masks;
 
 /// The errors or the warnings of a file, each with its position.
 pub(super) fn diagnostics(diagnostics: &Diagnostics, severity: Severity) -> impl Iterator<Item = Value> {

@@ -18,7 +18,7 @@ use super::{Gateway, ServedRoute, base_url};
 use crate::callers::{Caller, Credential, Credentials, Permit, ShownCertificate, Use};
 use crate::config::CertificateName;
 use crate::engine::RunHandle;
-use crate::tls::ClientCertificate;
+use interlingua_base::tls::ClientCertificate;
 
 /// The longest certificate name that a proxy may forward, in bytes.
 const MAX_CERTIFICATE_NAME: usize = 512;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use interlingua_core::network::{self, IpNet};
 
 use crate::config::ServerLimits;
-use crate::metrics::Metrics;
+use interlingua_observe::metrics::Metrics;
 
 /// The minimum interval between two log lines about rejected connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

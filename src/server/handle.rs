@@ -28,10 +28,11 @@ use super::stream::Steps;
 use super::unsent::{CompleteBody, StreamBody};
 use super::{Gateway, ServedRoute, request_log};
 use crate::engine::{Answer, Follower, ListedRun, Scope};
-use crate::metrics::OpenStream;
-use crate::observe::RequestLog;
+use interlingua_observe::metrics::OpenStream;
+use interlingua_observe::RequestLog;
 use crate::upstream::Trace;
-use crate::{callers, clock};
+use crate::callers;
+use interlingua_base::clock;
 
 /// The `Retry-After` of a request that is refused because too many unread responses are buffered.
 const UNSENT_RETRY_AFTER: Duration = Duration::from_secs(5);

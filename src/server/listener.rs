@@ -29,9 +29,9 @@ use super::connection::{ClientSocket, Connection, ConnectionInfo, TimedBody};
 use super::eviction::Evictable;
 use super::{Gateway, ServerPhase, endpoint, http2, request_log};
 use crate::config::ServerTimeouts;
-use crate::metrics::Metrics;
-use crate::observe::RequestLog;
-use crate::tls::SharedTls;
+use interlingua_observe::metrics::Metrics;
+use interlingua_observe::RequestLog;
+use interlingua_base::tls::SharedTls;
 
 /// Maximum number of connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;

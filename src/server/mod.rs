@@ -45,8 +45,8 @@ use tokio::sync::watch;
 use crate::callers::Callers;
 use crate::config::{Certificates, ForwardedFamily, ServerLimits, ServerTimeouts};
 use crate::engine::Engine;
-use crate::observe::SharedObserver;
-use crate::tls::SharedTls;
+use interlingua_observe::SharedObserver;
+use interlingua_base::tls::SharedTls;
 
 pub use self::admin::{Admin, AdminServer, MountFor, listen as listen_admin};
 pub use self::hosts::AllowedHosts;

@@ -1,7 +1,7 @@
 //! The log of each request: starts with the request head, and records route, caller and outcome. Each response has the
 //! id of its log in `x-request-id`.
 //!
-//! Not here: the form of the log ([`crate::observe`]).
+//! Not here: the form of the log ([`interlingua_observe`]).
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use super::connection::ConnectionInfo;
 use super::served::ServedRoute;
 use super::{Gateway, ServerPhase, base_url};
 use crate::callers::Caller;
-use crate::metrics::REASONS;
-use crate::observe::RequestLog;
+use interlingua_observe::metrics::REASONS;
+use interlingua_observe::RequestLog;
 use crate::upstream::Trace;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

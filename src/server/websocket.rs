@@ -31,7 +31,7 @@ use super::stream::Steps;
 use super::{Gateway, ServedRoute, ServerPhase, base_url, request_log};
 use crate::callers::{Caller, Permit, Use};
 use crate::engine::{ConnectionCache, Scope};
-use crate::observe::RequestLog;
+use interlingua_observe::RequestLog;
 
 /// The method of requests over WebSocket, as exchanges see it.
 const METHOD: &str = "WEBSOCKET";

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use interlingua_core::event::Millis;
 
-use crate::clock;
+use interlingua_base::clock;
 
 /// The most requests sent again of which more than the number is noted.
 const MAX_RETRIES: usize = 8;

@@ -27,7 +27,7 @@ pub use self::stop::{StopAnswer, StopOutcome};
 use super::ResponseTimeouts;
 use super::pool::{EndpointPermit, Outcome};
 use super::send_error::{BEGINNING, SendCause, SendError, SendProgress, sanitized};
-use crate::secrets;
+use interlingua_base::secrets;
 
 /// Number of first frames among which an ignored frame is inspected. By then, an agent has shown its protocol.
 const INSPECTED_FRAMES: u64 = 64;

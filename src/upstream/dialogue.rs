@@ -23,7 +23,7 @@ use interlingua_core::{End, Fault, FaultKind, Json, Record, Run, RunId};
 use serde::{Deserialize, Serialize};
 
 use super::{Conversation, Flow, SendOptions, Upstream, answer_words};
-use crate::clock;
+use interlingua_base::clock;
 
 /// The largest run, in bytes.
 const MAX_RUN_BYTES: usize = 64 * 1024 * 1024;
@@ -157,7 +157,7 @@ impl Dialogue {
         let run = clock::new_id();
         let mut record = Record::new(Run::new(run, &self.agent, &self.memory.session, clock::now()));
         record.start_turn(input.clone());
-        let normalizer = Normalizer::new(MAX_RUN_BYTES).masking(crate::secrets::mask);
+        let normalizer = Normalizer::new(MAX_RUN_BYTES).masking(interlingua_base::secrets::mask);
 
         let began = Instant::now();
         let begun = self.begin(run, &input, &answered).await;

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::{Caller, ForwardedHeaders, Trace};
-use crate::clock;
-use crate::identity::{CALLER_HEADER, Claims, IdentityKey, TOKEN_HEADER, caller_id};
+use interlingua_base::clock;
+use interlingua_base::identity::{CALLER_HEADER, Claims, IdentityKey, TOKEN_HEADER, caller_id};
 
 /// The identity of the caller that an agent receives.
 #[derive(Clone, Debug, Default)]

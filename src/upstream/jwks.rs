@@ -1,6 +1,6 @@
 //! Reads what issuers of tokens publish, over HTTP. Every request is a connection of its own: they are minutes apart.
 //!
-//! Not here: what the documents mean, and when they are read ([`crate::ports::JwksFetcher`] has the callers' side).
+//! Not here: what the documents mean, and when they are read ([`interlingua_base::ports::JwksFetcher`] has the callers' side).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use reqwest::redirect::Policy;
 use url::Url;
 
 use super::tls;
-use crate::ports::JwksFetcher;
+use interlingua_base::ports::JwksFetcher;
 
 /// The limit of one request, in all.
 const TIMEOUT: Duration = Duration::from_secs(5);

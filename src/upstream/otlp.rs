@@ -2,7 +2,7 @@
 //!
 //! A unary call of gRPC is a POST over HTTP/2 with a length before its message, and a status after the answer; this
 //! module writes these. Redirects are not followed, proxies of the environment not used, and the size of an answer is
-//! limited. Not here: the telemetry, and its retries (`crate::observe`).
+//! limited. Not here: the telemetry, and its retries (`interlingua_observe`).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::tls;
-use crate::ports::{ExportError, Signal, TelemetryClient};
+use interlingua_base::ports::{ExportError, Signal, TelemetryClient};
 
 /// The limit of one request, in all.
 const TIMEOUT: Duration = Duration::from_secs(5);

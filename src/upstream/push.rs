@@ -19,7 +19,7 @@ use interlingua_core::push::PushRequest;
 
 use self::pool::{Pool, RECEIVER_TIMEOUT};
 use super::own_listeners::own_addresses;
-use crate::ports::{WebhookClient, WebhookError};
+use interlingua_base::ports::{WebhookClient, WebhookError};
 
 /// The most that is read of a receiver's answer, in bytes.
 const MAX_READ: usize = 64 * 1024;

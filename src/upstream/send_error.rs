@@ -10,7 +10,7 @@ use interlingua_core::filter::truncated;
 use interlingua_core::{Fault, FaultKind};
 
 use super::pool::{Outcome, Reason};
-use crate::secrets;
+use interlingua_base::secrets;
 
 /// This much of an answer is kept for the log, in bytes.
 pub(super) const BEGINNING: usize = 512;

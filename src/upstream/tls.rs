@@ -1,6 +1,6 @@
 //! TLS towards agents and receivers: one cryptography provider, and the certificates of the system, read once.
 //!
-//! Not here: agents with TLS settings of their own ([`crate::tls::ClientTls`]).
+//! Not here: agents with TLS settings of their own ([`interlingua_base::tls::ClientTls`]).
 
 use std::sync::{Once, OnceLock};
 

@@ -2,7 +2,7 @@
 //! beside an agent's own.
 //!
 //! Not here: headers that are forwarded by name ([`super::forwarding`]), and the claims of a token for each kind of
-//! caller (`src/identity.rs`).
+//! caller (`crates/base/src/identity.rs`).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

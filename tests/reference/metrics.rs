@@ -24,9 +24,9 @@ configuration, outcomes and codes of the gateway, never a run, a session or a UR
 
 /// The sources with registered families. A literal name in them must be on the page.
 const SOURCES: [&str; 3] = [
-    include_str!("../../src/metrics/mod.rs"),
-    include_str!("../../src/metrics/carried.rs"),
-    include_str!("../../src/metrics/store.rs"),
+    include_str!("../../crates/observe/src/metrics/mod.rs"),
+    include_str!("../../crates/observe/src/metrics/carried.rs"),
+    include_str!("../../crates/observe/src/metrics/store.rs"),
 ];
 
 /// A gateway's metrics with at least one sample in each family.

@@ -7,7 +7,7 @@ use actix_web::http::StatusCode;
 use serde::Serialize;
 
 use super::AdminState;
-use crate::observe::AuditEntry;
+use interlingua_observe::AuditEntry;
 
 /// Writes an entry to the audit log, with its author and the author's address.
 pub(super) fn audit(state: &AdminState, peer: Option<SocketAddr>, who: &str, entry: AuditEntry) {

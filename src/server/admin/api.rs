@@ -26,8 +26,8 @@ use super::views::{Page, Reason, Session};
 use super::{AdminState, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
 use crate::callers::bearer;
 use crate::config::{ConsoleRole, MetricsAccess};
-use crate::metrics::{Format, Levels};
-use crate::observe::{Action, AuditEntry};
+use interlingua_observe::metrics::{Format, Levels};
+use interlingua_observe::{Action, AuditEntry};
 
 /// The largest body, in bytes.
 const MAX_BODY: usize = 64 * 1024;

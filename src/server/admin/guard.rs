@@ -18,7 +18,7 @@ use super::AdminState;
 use super::sessions::{self, SignedIn};
 use crate::callers::{Credential, bearer};
 use crate::config::{ConsoleRole, ConsoleTexts};
-use crate::tls::ClientCertificate;
+use interlingua_base::tls::ClientCertificate;
 
 /// The name of everyone who authenticates with the admin key, the start key, or a client certificate of the listener.
 pub(super) const OPERATOR: &str = "operator";

@@ -53,10 +53,10 @@ use super::hosts::AllowedHosts;
 use crate::callers::{Callers, Failures};
 use crate::config::AdminAccess;
 use crate::engine::Engine;
-use crate::metrics::History;
-use crate::observe::{LogFilter, SharedObserver};
-use crate::ports::Reload;
-use crate::tls::SharedTls;
+use interlingua_observe::metrics::History;
+use interlingua_observe::{LogFilter, SharedObserver};
+use interlingua_base::ports::Reload;
+use interlingua_base::tls::SharedTls;
 
 /// Wrong keys of one address that are answered with 401, at once and per minute. Further wrong keys are answered with
 /// 429.

@@ -14,7 +14,7 @@ use super::api::{self, AdminResource};
 use super::views::{Agent, Detail, Gateway, Page, PendingItem, Route, Sample, Session, Summary};
 use super::{pending, samples, series, sign_in};
 use crate::config::ConsoleRole;
-use crate::observe::AuditEntry;
+use interlingua_observe::AuditEntry;
 
 const HEAD: &str = "\
 # Admin API

@@ -10,7 +10,7 @@ use super::AdminState;
 use super::answers::audit;
 use super::guard::OperatorIdentity;
 use crate::engine::RunHandle;
-use crate::observe::{Action, AuditEntry};
+use interlingua_observe::{Action, AuditEntry};
 
 /// Maximum number of remembered openings. After that the oldest is forgotten, and opening its run again adds an entry.
 const MAX_OPENED: usize = 1000;

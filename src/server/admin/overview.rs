@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::super::served::ServedRoute;
 use super::views::{Agent, Build, Endpoint, Gateway, LastFault, Listener, Reason, Route, StoreKind, Traffic};
 use super::{AdminState, samples};
-use crate::metrics::{RecentStats, SeriesFilter};
+use interlingua_observe::metrics::{RecentStats, SeriesFilter};
 use crate::store::Health;
 use crate::upstream::pool::EndpointStatus;
 
@@ -59,7 +59,7 @@ pub(super) fn reasons(state: &AdminState) -> Vec<Reason> {
         reasons.push(Reason { what: "draining", agent: None, since_s: None, detail: None });
     }
     if let Health::Failing { since, error } = state.admin.engine.health() {
-        let detail = crate::secrets::mask(&error.to_string()).into_owned();
+        let detail = interlingua_base::secrets::mask(&error.to_string()).into_owned();
         let since_s = Some(since.elapsed().as_secs());
         reasons.push(Reason { what: "store", agent: None, since_s, detail: Some(detail) });
     }
@@ -77,13 +77,13 @@ impl AgentStates {
         match known.get_mut(agent) {
             Some((before, since)) => {
                 if *before != state {
-                    (*before, *since) = (state, crate::clock::now());
+                    (*before, *since) = (state, interlingua_base::clock::now());
                 }
                 *since
             }
             None => {
                 // Assume that the agent was ready since the start of the gateway.
-                let since = if state == "ready" { begin } else { crate::clock::now() };
+                let since = if state == "ready" { begin } else { interlingua_base::clock::now() };
                 known.insert(agent.to_owned(), (state, since));
                 since
             }
@@ -132,7 +132,7 @@ pub(super) fn agents(state: &AdminState) -> Vec<Agent> {
 /// The failure of the agent's latest failed run.
 fn last_fault(state: &AdminState, agent: &str) -> Option<LastFault> {
     let fault = state.admin.observer.load().metrics().last_fault(agent)?;
-    let message = fault.message.map(|message| crate::secrets::mask(&message).into_owned());
+    let message = fault.message.map(|message| interlingua_base::secrets::mask(&message).into_owned());
     Some(LastFault { at: fault.at, code: fault.code, message })
 }
 
@@ -142,7 +142,7 @@ fn lately(state: &AdminState, of: &SeriesFilter) -> RecentStats {
 }
 
 fn reason(status: &EndpointStatus) -> Option<String> {
-    status.reason.as_ref().map(|reason| crate::secrets::mask(&reason.to_string()).into_owned())
+    status.reason.as_ref().map(|reason| interlingua_base::secrets::mask(&reason.to_string()).into_owned())
 }
 
 fn endpoint(status: &EndpointStatus) -> Endpoint {

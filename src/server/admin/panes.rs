@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::super::served::ServedRoute;
 use super::mask;
-use crate::clock;
+use interlingua_base::clock;
 
 /// Maximum lookups of an exchange before it runs the agent.
 const MAX_LOOKUPS: usize = 8;

@@ -25,7 +25,7 @@ use super::super::{Gateway, ServerPhase, endpoint, request_log};
 use super::answers::audit;
 use super::guard::{OperatorIdentity, is_valid};
 use super::{AdminState, api};
-use crate::observe::{Action, AuditEntry, RequestLog};
+use interlingua_observe::{Action, AuditEntry, RequestLog};
 
 /// Interval of the check of a reader's credentials during a stream.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

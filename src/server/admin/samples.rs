@@ -15,7 +15,7 @@ use super::AdminState;
 use super::guard::OperatorIdentity;
 use super::snippets::{self, SnippetTarget};
 use super::views::{Sample, Snippets};
-use crate::clock;
+use interlingua_base::clock;
 use crate::engine::RunHandle;
 
 /// Maximum number of runs of a conversation that a request repeats.

@@ -1,6 +1,6 @@
 //! Time series for the charts of the console, sampled once per second while the admin listener runs.
 //!
-//! Not here: their storage (`crate::metrics`).
+//! Not here: their storage (`interlingua_observe::metrics`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::AdminState;
-use crate::metrics::{EndedBy, MetricsSample, MetricsWindow, Series, SeriesFilter, Window, resident_memory};
+use interlingua_observe::metrics::{EndedBy, MetricsSample, MetricsWindow, Series, SeriesFilter, Window, resident_memory};
 
 /// The series of a window, and the current and ended runs by agent and protocol.
 #[derive(Serialize)]
@@ -113,6 +113,6 @@ pub(super) async fn sample(state: &AdminState) -> Infallible {
             store_bytes: sizes.bytes,
         };
         let mut history = state.history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.add(crate::clock::now(), levels, &counted);
+        history.add(interlingua_base::clock::now(), levels, &counted);
     }
 }

@@ -15,9 +15,9 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 
 use crate::callers::Caller;
-use crate::clock;
+use interlingua_base::clock;
 use crate::config::ConsoleRole;
-use crate::tls::ClientCertificate;
+use interlingua_base::tls::ClientCertificate;
 
 /// The prefix of bearers. It differs from the prefix of keys.
 const PREFIX: &str = "il_console_";

@@ -18,7 +18,7 @@ use super::sessions::{Proof, SignedIn};
 use super::views::Session;
 use crate::callers::{Credential, Credentials, Methods};
 use crate::config::ConsoleRole;
-use crate::observe::{Action, AuditEntry};
+use interlingua_observe::{Action, AuditEntry};
 
 /// The credentials that callers can sign in with: keys only.
 const BY_KEY: Methods = Methods { keys: true, jwt: false, certificates: false };

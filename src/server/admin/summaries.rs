@@ -77,7 +77,7 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new(state: &AdminState, runs: bool, open: Option<RunId>, texts: bool) -> Self {
         // The first search covers the last two seconds, so that a page misses nothing when it reconnects.
-        let since = crate::clock::now();
+        let since = interlingua_base::clock::now();
         let deleted = state.deleted.count();
         let sent = HashMap::new();
         Self { runs, texts, since, sent, open, deleted, pending: None, overview: None, looked_at: None }
@@ -94,7 +94,7 @@ impl Watch {
                 self.pending = Some(pending);
                 text.push_str(&format!("event: pending\ndata: {}\n\n", json!({ "count": pending })));
             }
-            let now = crate::clock::now();
+            let now = interlingua_base::clock::now();
             if self.runs
                 && let Ok((found, has_more)) =
                     operator.changed_since(self.since.saturating_sub(OVERLAP), MAX_CHANGES, &open).await
@@ -164,7 +164,7 @@ impl Watch {
             self.sent.insert(run.id, key(run));
         }
         // A run that is unchanged for a while is read again only after a change, with a later `changed_at`.
-        let now = crate::clock::now();
+        let now = interlingua_base::clock::now();
         self.sent.retain(|_, (changed_at, ..)| changed_at.saturating_add(FORGET_AFTER) >= now);
         text.push_str(&format!("event: runs\ndata: {}\n\n", json!({ "changed": shown, "removed": [] })));
     }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_late_run_is_sent_once() {
-        let (mut watch, now) = (watch(), crate::clock::now());
+        let (mut watch, now) = (watch(), interlingua_base::clock::now());
         assert!(sent(&mut watch, &[run(2, now)], false).contains("000000000002"));
         assert_eq!(sent(&mut watch, &[run(2, now)], false), "");
         let late = sent(&mut watch, &[run(2, now), run(1, now - 500)], false);
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn more_changes_than_fit_are_announced() {
-        let (mut watch, now) = (watch(), crate::clock::now());
+        let (mut watch, now) = (watch(), interlingua_base::clock::now());
         let many: Vec<RunSummary> = (0..MAX_CHANGES as u128).map(|number| run(number, now)).collect();
         assert!(sent(&mut watch, &many, true).contains("event: missed"));
         let mut next = vec![run(9999, now)];

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::mask;
 use crate::config::ConsoleRole;
 use crate::engine::RunSummary;
-use crate::metrics::RecentStats;
+use interlingua_observe::metrics::RecentStats;
 
 /// A page of a list.
 #[derive(Serialize)]
@@ -474,8 +474,8 @@ mod tests {
 
     use super::super::{api, series};
     use super::*;
-    use crate::metrics::Series;
-    use crate::observe::{Action, AuditEntry};
+    use interlingua_observe::metrics::Series;
+    use interlingua_observe::{Action, AuditEntry};
 
     /// A type as the page's sources read it, with its documentation.
     fn declaration<T: TS>(config: &ts_rs::Config) -> String {

@@ -15,7 +15,7 @@ use super::error::{connect_error, store_error};
 use super::options::PostgresOptions;
 use super::target::{self, Tls};
 use super::tls::Encryption;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::StoreError;
 
 /// Time that one address of the database has to accept a connection. Then the next address is tried.

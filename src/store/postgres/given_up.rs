@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::database::Database;
 use super::inner::Inner;
 use super::latest_lines;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::StoreError;
 
 /// Number of runs per query.

@@ -14,7 +14,7 @@ use super::error::store_error;
 use super::options::PostgresOptions;
 use super::tracked::{NewRow, int};
 use super::{check, schema, text};
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{StoreError, StoredDocument, StoredItem, StoredRun, TransferTotals, Version, owner_in};
 
 /// Size of a batch. The import needs this much memory, plus the size of the largest run.

@@ -17,7 +17,7 @@ use super::queue::Queue;
 use super::reads::Reads;
 use super::standing::LeaseTracker;
 use super::turns::TurnWaiters;
-use crate::metrics::StoreMetrics;
+use interlingua_observe::metrics::StoreMetrics;
 use crate::store::local::{Signals, lock};
 use crate::store::{ReplicaStatus, StoreError};
 

@@ -67,7 +67,7 @@ use super::{
     Retention, RetentionReport, RunPage, RunUpdate, SharedStore, Signal, Store, StoreError, StoreFuture, StoredRun,
     Ticket, TransferTotals, Version,
 };
-use crate::clock;
+use interlingua_base::clock;
 
 /// Time that the store has to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::metrics::StoreMetrics;
+use interlingua_observe::metrics::StoreMetrics;
 
 /// Settings of [`super::Postgres`].
 #[derive(Clone)]

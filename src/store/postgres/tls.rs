@@ -14,7 +14,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::target::{ConnectionTarget, Roots, Tls};
 use crate::store::local::lock;
-use crate::tls::{AnyCertificate, ClientTls, ClientTlsFile};
+use interlingua_base::tls::{AnyCertificate, ClientTls, ClientTlsFile};
 
 /// Encryption of connections. The files that the URL names are read for each connection, so that new certificates count
 /// without a restart.

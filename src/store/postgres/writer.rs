@@ -19,7 +19,7 @@ use super::queue::QueuedWork;
 use super::results::Results;
 use super::tracked::Runs;
 use super::work::WriteCommand;
-use crate::clock;
+use interlingua_base::clock;
 use crate::store::{Health, StoreError};
 
 /// The shortest time between the begins of two flushes while runs grow. An event is published after its commit, so this is

@@ -1,6 +1,6 @@
 //! Settings for opening a SQLite file.
 
-use crate::metrics::StoreMetrics;
+use interlingua_observe::metrics::StoreMetrics;
 
 /// Options for opening the file.
 #[derive(Clone, Debug, Default)]

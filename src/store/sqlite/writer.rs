@@ -13,7 +13,7 @@ use super::runs;
 use super::schema::{Database, WRITER_LOCK_TIMEOUT, file_error};
 use super::tracked::TrackedRuns;
 use super::transaction::{CommittedRun, Task, WriteTransaction};
-use crate::metrics::StoreMetrics;
+use interlingua_observe::metrics::StoreMetrics;
 use crate::store::StoreError;
 
 /// Time that lines stay in the log before they move to segments. A run shorter than this needs no row of its own for

@@ -87,7 +87,7 @@ impl Conversation {
     fn interpret(&self, answer: Result<StopAnswer, Fault>) -> StopOutcome {
         match answer {
             Ok(StopAnswer { status, body }) => match self.turn.cancel_refused(status, &body) {
-                Some(why) => StopOutcome::Refused(crate::secrets::mask(&why).into_owned()),
+                Some(why) => StopOutcome::Refused(interlingua_base::secrets::mask(&why).into_owned()),
                 None if (200..300).contains(&status) => StopOutcome::Sent,
                 None => StopOutcome::Refused(format!("it answered {status}")),
             },

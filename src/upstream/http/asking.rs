@@ -13,7 +13,7 @@ use interlingua_core::probe::{Finding, ProbeAnswer};
 use tokio::time::{Instant, timeout};
 
 use super::{Agent, AgentServers, failure, unpacked};
-use crate::secrets;
+use interlingua_base::secrets;
 use crate::upstream::headers::TurnHeaders;
 
 /// The most requests of one probe.

@@ -15,7 +15,7 @@ use reqwest::{StatusCode, Url};
 
 use super::failure::shown;
 use super::{Agent, unpacked};
-use crate::clock;
+use interlingua_base::clock;
 use crate::upstream::documents::{FetchOutcome, FreshDocument};
 use crate::upstream::headers::TurnHeaders;
 

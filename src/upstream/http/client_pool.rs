@@ -24,7 +24,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use url::Host;
 
-use crate::tls::ClientTls;
+use interlingua_base::tls::ClientTls;
 use crate::upstream::tls;
 
 /// Time that an unused connection is kept: less than the five seconds after which common servers close it, so that a

@@ -9,7 +9,7 @@ use interlingua_core::fault::error_chain;
 use interlingua_core::{Fault, FaultKind};
 use reqwest::Url;
 
-use crate::secrets;
+use interlingua_base::secrets;
 use crate::upstream::scheme_error::{SPEAKS_HTTP, is_answer_in_clear};
 
 /// An error before the head of an answer was received. The log gets the URL without its query and user info.

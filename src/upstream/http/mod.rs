@@ -50,7 +50,7 @@ use super::{
     Attempts, Body, Conversation, Form, Identity, OwnListeners, RefusalDetails, Reply, ResponseTimeouts, SendCause,
     SendError, SendOptions, SendProgress, StopAnswer, Transport, Upstream,
 };
-use crate::secrets;
+use interlingua_base::secrets;
 use client_pool::{Attempt, ClientPool};
 use kept::{Cards, Lookups, no_cards, no_lookups};
 

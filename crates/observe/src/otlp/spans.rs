@@ -15,10 +15,10 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use prost::Message as _;
 
 use super::value::{Attributes, Origin};
-use crate::clock;
-use crate::observe::access::shown_session;
-use crate::observe::conventions as names;
-use crate::observe::parts::{RequestParts, ServerSpan, ToolPart, TurnPart};
+use interlingua_base::clock;
+use crate::access::shown_session;
+use crate::conventions as names;
+use crate::parts::{RequestParts, ServerSpan, ToolPart, TurnPart};
 
 /// Flags of a span whose trace is sampled, and which says whether its parent is in another process.
 const SAMPLED: u32 = 0x1;
@@ -203,7 +203,7 @@ fn inner(ids: Ids, kind: SpanKind, name: String, time: Range) -> Span {
         parent_span_id: ids.parent.to_be_bytes().to_vec(),
         flags: SAMPLED | HAS_IS_REMOTE,
         // Tools are named by agents.
-        name: crate::secrets::mask(name.trim_end()).into_owned(),
+        name: interlingua_base::secrets::mask(name.trim_end()).into_owned(),
         kind: kind.into(),
         start_time_unix_nano: time.start,
         end_time_unix_nano: time.end,

@@ -6,8 +6,9 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, Instrumentati
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 
-use crate::observe::conventions::{SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION};
-use crate::{clock, secrets};
+use crate::conventions::{SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION};
+use interlingua_base::clock;
+use interlingua_base::secrets;
 
 /// The origin of telemetry.
 pub(super) struct Origin {

@@ -9,9 +9,9 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use prost::Message as _;
 
 use super::value::{Attributes, Origin};
-use crate::clock;
+use interlingua_base::clock;
 use crate::metrics::{Distribution, GenAiMetrics, TurnSeries};
-use crate::observe::conventions as names;
+use crate::conventions as names;
 
 /// The request for everything that was counted. `None`: nothing was.
 pub(super) fn encode(origin: &Origin, metrics: &GenAiMetrics) -> Option<Bytes> {

@@ -12,7 +12,7 @@ use interlingua_core::loss::Loss;
 use super::audit::{Action, AuditEntry};
 use super::observer::Observer;
 use super::parts::{RequestParts, ServerSpan, TurnPart};
-use crate::clock;
+use interlingua_base::clock;
 
 /// Maximum length of a logged path, in bytes.
 const MAX_PATH: usize = 512;

@@ -9,9 +9,9 @@ use prost::Message as _;
 use serde_json::Value;
 
 use super::value::{self, Attributes, Origin};
-use crate::observe::access::Line;
-use crate::observe::conventions as names;
-use crate::observe::parts::RequestParts;
+use crate::access::Line;
+use crate::conventions as names;
+use crate::parts::RequestParts;
 
 /// A record to come.
 pub(super) enum LogItem {
@@ -22,15 +22,15 @@ pub(super) enum LogItem {
 }
 
 /// A line of the log.
-pub(in crate::observe) struct LogEvent {
+pub(in crate) struct LogEvent {
     /// In nanoseconds since 1970.
-    pub(in crate::observe) at: u64,
+    pub(in crate) at: u64,
     /// True: an error. False: a warning.
-    pub(in crate::observe) is_error: bool,
+    pub(in crate) is_error: bool,
     /// Where in the program it comes from.
-    pub(in crate::observe) target: &'static str,
-    pub(in crate::observe) message: String,
-    pub(in crate::observe) fields: Vec<(&'static str, String)>,
+    pub(in crate) target: &'static str,
+    pub(in crate) message: String,
+    pub(in crate) fields: Vec<(&'static str, String)>,
 }
 
 impl LogEvent {

@@ -14,7 +14,8 @@ use super::losses::{self, LossAt};
 use super::parts::RequestParts;
 use super::time::time;
 use crate::metrics::Metrics;
-use crate::{clock, secrets};
+use interlingua_base::clock;
+use interlingua_base::secrets;
 
 /// Time that lines are collected before they are written.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -22,7 +22,7 @@ use self::pipeline::{Exporter, Queue};
 use super::parts::RequestParts;
 use super::quiet::silence_this_thread;
 use crate::metrics::Metrics;
-use crate::ports::{Signal, TelemetryClient};
+use interlingua_base::ports::{Signal, TelemetryClient};
 
 pub(super) use self::logs::LogEvent;
 

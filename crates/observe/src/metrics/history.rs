@@ -157,8 +157,7 @@ impl Default for History {
 }
 
 /// Numbers by step, the oldest first. Times are in milliseconds; `None`: nothing was measured in the step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ts_rs::TS, schemars::JsonSchema)]
 pub struct Series {
     /// The most runs at once.
     pub live: Vec<usize>,
@@ -260,8 +259,7 @@ impl History {
 }
 
 /// Some runs in the last 15 minutes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, ts_rs::TS, schemars::JsonSchema)]
 pub struct RecentStats {
     /// Runs that ended.
     pub ended: u64,

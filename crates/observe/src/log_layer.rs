@@ -15,7 +15,7 @@ use tracing_subscriber::layer::Context;
 
 use super::otlp::{LogEvent, Otlp};
 use super::quiet::is_quiet;
-use crate::clock;
+use interlingua_base::clock;
 
 /// Maximum length of a field that is sent, in bytes.
 const MAX_FIELD: usize = 4096;

@@ -12,6 +12,6 @@ mod shared;
 pub use self::certificate::ClientCertificate;
 pub use self::client::{ClientTls, ClientTlsFile};
 pub use self::files::{MAX_FILE_LEN, TlsFile, TlsFileError, TlsFiles};
-pub(crate) use self::probe::AnyCertificate;
+pub use self::probe::AnyCertificate;
 pub use self::probe::probe_config;
 pub use self::shared::{LoadedTls, SharedTls, TlsReload};

@@ -3,6 +3,7 @@
 //!
 //! Not here: numbers (`crate::metrics`), and log lines, which all code writes with `tracing`.
 
+pub mod metrics;
 mod access;
 mod audit;
 mod conventions;

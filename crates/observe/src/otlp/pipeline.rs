@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::metrics::Metrics;
-use crate::ports::{ExportError, Signal, TelemetryClient};
+use interlingua_base::ports::{ExportError, Signal, TelemetryClient};
 
 /// Approximate maximum bytes of one queue, including the request in progress. Further items are dropped.
 const MAX_BYTES: usize = 16 * 1024 * 1024;

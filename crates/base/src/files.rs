@@ -7,15 +7,15 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// The permission of everyone to read a file. Not that of its group: mounted secrets have it.
-pub(crate) const READABLE_BY_OTHERS: u32 = 0o004;
+pub const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// Differs from one version of a file to the next: the time of the last change, length, inode and device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version(SystemTime, u64, u64, u64);
+pub struct Version(SystemTime, u64, u64, u64);
 
 /// The version of a file; symbolic links are followed. `None`: there is no file.
 #[must_use]
-pub(crate) fn version(file: &Path) -> Option<Version> {
+pub fn version(file: &Path) -> Option<Version> {
     let metadata = fs::metadata(file).ok()?;
     #[cfg(unix)]
     let (inode, device) = {
@@ -29,7 +29,7 @@ pub(crate) fn version(file: &Path) -> Option<Version> {
 
 /// The permission bits of a file. `None`: there is no file, or the system has no such bits.
 #[must_use]
-pub(crate) fn mode(file: &Path) -> Option<u32> {
+pub fn mode(file: &Path) -> Option<u32> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;

@@ -1,7 +1,7 @@
 //! Counters of turns for collectors: distributions with the bounds of the GenAI conventions.
 //!
 //! Separate from the metrics for Prometheus, whose names and bounds are the gateway's own. Counted once a turn, under a
-//! lock. Not here: the names (`crate::observe`).
+//! lock. Not here: the names (`crate`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -14,7 +14,8 @@ use serde::Serialize;
 use super::lines::{LineWriter, LogTarget};
 use super::time::time;
 use crate::metrics::Metrics;
-use crate::{clock, secrets};
+use interlingua_base::clock;
+use interlingua_base::secrets;
 
 /// The longest name, target and detail of an entry, in bytes. The rest is cut off.
 const MAX_NAME_LEN: usize = 256;
@@ -26,7 +27,7 @@ const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 /// The audited action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
+#[derive(ts_rs::TS, schemars::JsonSchema)]
 pub enum Action {
     /// A key was made.
     KeyCreated,
@@ -61,34 +62,33 @@ pub enum Action {
 }
 
 /// A line of the audit log. Empty fields are left out.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(ts_rs::TS, schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize, ts_rs::TS, schemars::JsonSchema)]
 pub struct AuditEntry {
     time: String,
     what: Action,
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[cfg_attr(test, ts(as = "Option<String>", optional))]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[ts(as = "Option<String>", optional)]
+    #[schemars(with = "Option<String>")]
     who: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, ts(as = "Option<String>", optional))]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[ts(as = "Option<String>", optional)]
+    #[schemars(with = "Option<String>")]
     from: Option<IpAddr>,
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[cfg_attr(test, ts(as = "Option<String>", optional))]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[ts(as = "Option<String>", optional)]
+    #[schemars(with = "Option<String>")]
     target: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[cfg_attr(test, ts(as = "Option<String>", optional))]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[ts(as = "Option<String>", optional)]
+    #[schemars(with = "Option<String>")]
     detail: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[cfg_attr(test, ts(as = "Option<String>", optional))]
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[ts(as = "Option<String>", optional)]
+    #[schemars(with = "Option<String>")]
     request: String,
     /// The number of entries of this kind that the line stands for, if more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, ts(optional))]
+    #[ts(optional)]
     count: Option<u32>,
     /// Whether a request was refused.
     #[serde(skip)]

@@ -1,0 +1,8 @@
+//! Clock, ports, secrets, files, identities and TLS files, used by all layers of the gateway.
+
+pub mod clock;
+pub mod files;
+pub mod identity;
+pub mod ports;
+pub mod secrets;
+pub mod tls;
