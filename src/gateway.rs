@@ -28,24 +28,24 @@ pub(crate) use self::prepare::NamedSources;
 use self::live::SharedTime;
 use self::rates::RouteRates;
 use self::upstreams::http_settings;
-use crate::callers::{Callers, Usage, jwks};
-use interlingua_base::clock;
-use crate::config::{
-    self, ClientProtocol, ConnectorCheck, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins, Protocols,
-    Settings, UpstreamProtocol,
-};
 use crate::engine::{self, Engine, Scope};
+use crate::server::{self, AdminServer, ServedRoute};
+use interlingua_base::clock;
+use interlingua_base::ports::WebhookClient;
+use interlingua_base::tls::SharedTls;
+use interlingua_callers::{Callers, Usage, jwks};
+use interlingua_config::{
+    self as config, ClientProtocol, ConnectorCheck, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins,
+    Protocols, Settings, UpstreamProtocol,
+};
 use interlingua_observe::metrics::Metrics;
 use interlingua_observe::{Action, AuditEntry, forward_logs};
-use interlingua_base::ports::WebhookClient;
-use crate::server::{self, AdminServer, ServedRoute};
-use crate::store::{OwnerBounds, OwnerBoundsOf, Retention, Store, StoreError};
-use interlingua_base::tls::SharedTls;
-use crate::upstream::demo::Demo;
-use crate::upstream::http::{Endpoint, HttpUpstream};
-use crate::upstream::jwks::HttpJwksFetcher;
-use crate::upstream::push::HttpWebhookClient;
-use crate::upstream::{ForwardedHeaders, InProcessAgent, OwnListeners, Upstream};
+use interlingua_store::{OwnerBounds, OwnerBoundsOf, Retention, Store, StoreError};
+use interlingua_upstream::demo::Demo;
+use interlingua_upstream::http::{Endpoint, HttpUpstream};
+use interlingua_upstream::jwks::HttpJwksFetcher;
+use interlingua_upstream::push::HttpWebhookClient;
+use interlingua_upstream::{ForwardedHeaders, InProcessAgent, OwnListeners, Upstream};
 
 /// Time that the store has to close. Together with the engine's time after the drain, this stays within the promised
 /// five seconds.
@@ -304,7 +304,7 @@ impl Gateway {
             tracing::warn!(runs = recovered, "the last process ended with active runs: they are closed as failed");
         }
 
-        crate::public_url::log(
+        interlingua_config::public_url::log(
             routes.iter().filter_map(|route| Some((route.path.as_str(), route.mounted.announced_url.as_ref()?))),
             (settings.server.scheme(), listener.local_addr()?),
             !settings.server.trusted_proxies.is_empty(),

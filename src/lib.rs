@@ -5,21 +5,25 @@
 //! protocols, which are separate crates without I/O.
 
 mod adapters;
-pub mod callers;
 pub mod cli;
-pub mod config;
 mod console;
 pub mod engine;
 mod gateway;
-pub mod keys;
-mod public_url;
 pub mod reload;
-mod routing;
 pub mod server;
-pub mod store;
-pub mod upstream;
 
 pub use gateway::{Gateway, LiveParts, Running};
 pub use interlingua_base::{clock, identity, ports, secrets, tls};
+pub use interlingua_callers as callers;
+pub use interlingua_config as config;
+pub use interlingua_config::keys;
 pub use interlingua_observe as observe;
 pub use interlingua_observe::metrics;
+pub use interlingua_upstream as upstream;
+
+/// Stores of runs, sessions and documents: the trait and all implementations.
+pub mod store {
+    pub use interlingua_store::*;
+    pub use interlingua_store_postgres::{Import, Postgres, PostgresOptions};
+    pub use interlingua_store_sqlite::{Sqlite, SqliteExport, SqliteOptions};
+}

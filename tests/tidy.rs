@@ -245,10 +245,10 @@ fn io_libraries_are_used_in_their_modules_only() {
     let sources = sources();
     let modules: &[(&[&str], &str)] = &[
         (&["actix_web", "actix_http", "actix_rt", "actix_server"], "src/server/"),
-        (&["reqwest::", "use reqwest"], "src/upstream/"),
-        (&["rusqlite::", "use rusqlite"], "src/store/"),
-        (&["tokio_postgres::", "use tokio_postgres"], "src/store/"),
-        (&["jsonwebtoken::", "use jsonwebtoken"], "src/callers/"),
+        (&["reqwest::", "use reqwest"], "crates/upstream/src/"),
+        (&["rusqlite::", "use rusqlite"], "crates/store/src/"),
+        (&["tokio_postgres::", "use tokio_postgres"], "crates/store/src/"),
+        (&["jsonwebtoken::", "use jsonwebtoken"], "crates/callers/src/"),
     ];
 
     for (words, module) in modules {

@@ -11,9 +11,9 @@ use interlingua_core::pending::Pending;
 
 use super::guess::{Guess, NATIVE};
 use super::waiting::{choices, question};
-use crate::upstream::InProcessAgent as _;
-use crate::upstream::client::{self, Outcome, Question};
-use crate::upstream::demo::Demo;
+use interlingua_upstream::InProcessAgent as _;
+use interlingua_upstream::client::{self, Outcome, Question};
+use interlingua_upstream::demo::Demo;
 
 /// The environment variable with the key or token to send.
 pub(super) const KEY_VARIABLE: &str = "INTERLINGUA_KEY";

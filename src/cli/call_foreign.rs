@@ -25,8 +25,8 @@ use super::call::{Call, KEY_VARIABLE, prompt};
 use super::guess::{Guess, NATIVE};
 use super::waiting::question;
 use crate::Gateway;
-use crate::config::{self, Env, Settings};
-use crate::upstream::dialogue::{Dialogue, Listener, Memory, TurnEnd, UserInput};
+use interlingua_config::{self as config, Env, Settings};
+use interlingua_upstream::dialogue::{Dialogue, Listener, Memory, TurnEnd, UserInput};
 
 /// The name of the agent that is called, in its settings.
 const AGENT: &str = "called";

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use url::Url;
 
-use crate::upstream::client;
+use interlingua_upstream::client;
 
 /// The protocol of routes by default.
 pub(super) const NATIVE: &str = "agent-api";

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
-use crate::upstream::scheme_error::{SPEAKS_HTTP, is_answer_in_clear};
+use interlingua_upstream::scheme_error::{SPEAKS_HTTP, is_answer_in_clear};
 
 /// Prints `ready` if `GET /readyz` returns 200; fails otherwise.
 pub(super) fn check(url: &str) -> anyhow::Result<()> {

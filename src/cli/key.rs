@@ -1,7 +1,7 @@
 //! `interlingua key`: makes, lists and revokes API keys, which a running gateway notices within a second; and prints the
 //! public keys of the gateway's own tokens.
 //!
-//! Not here: what a key is ([`crate::keys`]).
+//! Not here: what a key is ([`interlingua_config::keys`]).
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use interlingua_core::event::Millis;
 use jiff::Timestamp;
 use serde_json::json;
 
-use interlingua_base::clock;
-use crate::config::{Identity, Settings};
 use crate::gateway::Gateway;
-use crate::keys::{self, KeyEntry, NewKey};
+use interlingua_base::clock;
+use interlingua_config::keys::{self, KeyEntry, NewKey};
+use interlingua_config::{Identity, Settings};
 
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Key {

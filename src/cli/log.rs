@@ -10,8 +10,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt, registry, reload};
 
 use super::LogFormat;
-use interlingua_observe::{LogFilter, LogForwarder};
 use interlingua_base::secrets::MaskingWriter;
+use interlingua_observe::{LogFilter, LogForwarder};
 
 /// Initializes the global log subscriber. Returns its filter.
 pub(super) fn start(filter: &str, format: LogFormat) -> anyhow::Result<LogFilter> {

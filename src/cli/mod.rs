@@ -26,9 +26,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use self::admin_banner::AdminBanner;
 use crate::Gateway;
-use crate::config::{DEFAULT_FILE, Diagnostics, LoadedConfig, Settings};
-use interlingua_observe::LogFilter;
 use crate::reload::{Reloader, Trigger, warnings};
+use interlingua_config::{DEFAULT_FILE, Diagnostics, LoadedConfig, Settings};
+use interlingua_observe::LogFilter;
 
 /// A gateway between agent protocols: clients of any of them can use agents of any other.
 #[derive(Parser, Debug)]
@@ -243,7 +243,7 @@ fn raise_file_limit() {
 }
 
 fn print_schema(gateway: &Gateway) -> anyhow::Result<()> {
-    print(&serde_json::to_string_pretty(&crate::config::schema(&gateway.protocols()))?)
+    print(&serde_json::to_string_pretty(&interlingua_config::schema(&gateway.protocols()))?)
 }
 
 /// Writes to standard output. A closed pipe is not an error.

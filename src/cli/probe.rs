@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use super::signs;
 use crate::Gateway;
-use crate::config::{Agent, History, Mount, Settings};
 use interlingua_base::secrets;
-use crate::upstream::Upstream;
-use crate::upstream::dialogue::{Dialogue, Listener, TurnEnd, UserInput};
+use interlingua_config::{Agent, History, Mount, Settings};
+use interlingua_upstream::Upstream;
+use interlingua_upstream::dialogue::{Dialogue, Listener, TurnEnd, UserInput};
 
 /// The question of the second turn, which shows whether the agent remembers the first one.
 const MEMORY_QUESTION: &str = "Repeat the first words that I have said to you, word for word.";

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::Gateway;
-use crate::config::{Mount, Route, Settings};
+use interlingua_config::{Mount, Route, Settings};
 
 /// `interlingua routes`
 pub(super) fn list(gateway: &Gateway, settings: &Settings, json: bool) -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::guess::{PATHS, names_url};
-use crate::upstream::client;
+use interlingua_upstream::client;
 
 /// Paths below the URL of a model server at which each protocol answers.
 const MODEL_PATHS: [(&str, &[&str]); 3] = [

@@ -1,5 +1,5 @@
 //! `interlingua store`: copies everything from a store of one kind to one of another. Not here: how it is read and
-//! written ([`crate::store`]).
+//! written ([`interlingua_store`]).
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,9 +8,11 @@ use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
 
 use crate::Gateway;
-use crate::config::Settings;
 use interlingua_base::secrets;
-use crate::store::{Import, Postgres, SqliteExport, StoreError, TransferTotals};
+use interlingua_config::Settings;
+use interlingua_store::{StoreError, TransferTotals};
+use interlingua_store_postgres::{Import, Postgres};
+use interlingua_store_sqlite::SqliteExport;
 
 /// Time between two lines about progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);

@@ -24,7 +24,7 @@ use super::unread::UnreadBudget;
 use super::visibility::Visibility;
 use interlingua_base::clock;
 use interlingua_observe::metrics::{LastFault, RunEnd};
-use crate::store::{DirtyFlag, Journal, StoredRun};
+use interlingua_store::{DirtyFlag, Journal, StoredRun};
 
 /// Events are evicted once a run without readers has grown by so many bytes.
 const MIN_EVICTED: usize = 1 << 20;

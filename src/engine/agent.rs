@@ -8,9 +8,9 @@ use arc_swap::ArcSwap;
 use interlingua_core::call::AgentCard;
 use interlingua_core::{Fault, FaultKind};
 
-use crate::callers::Usage;
+use interlingua_callers::Usage;
 use interlingua_observe::metrics::AgentMetrics;
-use crate::upstream::Upstream;
+use interlingua_upstream::Upstream;
 
 /// An agent.
 pub struct Agent {

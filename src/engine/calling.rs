@@ -1,7 +1,7 @@
 //! Calling the agent: at which of its endpoints a turn is begun, and at which other one if that does not take it.
 //!
 //! [`plan`] decides where, and [`outcome`] what a turn says about its endpoint; both are pure. Not here: which endpoints
-//! are well ([`crate::upstream::pool`]), and reading the answer ([`super::listen`]).
+//! are well ([`interlingua_upstream::pool`]), and reading the answer ([`super::listen`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::context::{ContextBuilder, takes_history};
 use super::faults;
 use super::session_doc::SessionDoc;
 use super::turn::{Prepared, Turn};
-use crate::upstream::pool::{
+use interlingua_upstream::pool::{
     Affinity, EndpointKey, EndpointPermit, EndpointPool, Outcome, PickRequest, Reason, SessionAffinity, Target,
 };
-use crate::upstream::{self, Conversation, SendOptions};
+use interlingua_upstream::{self as upstream, Conversation, SendOptions};
 
 /// The pause before a turn is begun again; it doubles each time.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);

@@ -19,7 +19,7 @@ use super::run_access::RunAccess;
 use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
 use super::scope::Scope;
-use crate::store::{Expect, Signal};
+use interlingua_store::{Expect, Signal};
 
 /// How long a caller waits for a run to end that it has canceled. After that the run is shown as it stands.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use interlingua_core::{Fault, FaultKind};
 use super::faults::store_fault;
 use super::scope::Scope;
 use super::stored_json;
-use crate::store::{Document, Expect, Store, Version};
+use interlingua_store::{Document, Expect, Store, Version};
 
 /// A claim while its run is started. Dropped, it is deleted: also if the run is refused, or the client leaves.
 pub(super) struct HeldClaim {

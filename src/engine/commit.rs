@@ -13,7 +13,7 @@ use super::active_run::{ActiveRun, Publish};
 use super::faults::{self, store_fault};
 use super::session::Session;
 use super::session_table::SessionTable;
-use crate::store::{Store, StoreError, StoreFuture};
+use interlingua_store::{Store, StoreError, StoreFuture};
 
 /// How long the store may take to write an end.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! Deliveries without a request: what happens in a run, sent to receivers that its owner has named.
 //!
 //! One task for each receiver and run. Not here: what one task does ([`super::delivery`]), and where receivers may be and
-//! how requests are sent ([`crate::upstream::push`]).
+//! how requests are sent ([`interlingua_upstream::push`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,10 +23,10 @@ use super::run_table::RunTable;
 use super::scope::Scope;
 use super::undelivered::{Left, Undelivered};
 use super::{sole_sender, stored_json};
-use crate::callers::Callers;
-use interlingua_observe::metrics::Metrics;
 use interlingua_base::ports::WebhookClient;
-use crate::store::{DocumentEntry, Expect, Signal, Version};
+use interlingua_callers::Callers;
+use interlingua_observe::metrics::Metrics;
+use interlingua_store::{DocumentEntry, Expect, Signal, Version};
 
 /// How many documents are listed at once.
 const PAGE: usize = 256;

@@ -18,11 +18,11 @@ use super::gate::{Gate, origin_of};
 use super::sole_sender::{RENEWAL, RETRY_INTERVAL, SoleSender};
 use super::undelivered::Listed;
 use super::{sole_sender, stored_json};
-use crate::callers::Callers;
 use interlingua_base::clock;
-use interlingua_observe::metrics::Metrics;
 use interlingua_base::ports::WebhookClient;
-use crate::store::{Expect, Store, StoreError, Version};
+use interlingua_callers::Callers;
+use interlingua_observe::metrics::Metrics;
+use interlingua_store::{Expect, Store, StoreError, Version};
 
 /// How often one request is tried.
 const MAX_TRIES: u32 = 4;

@@ -10,7 +10,7 @@ use super::faults::{self, store_fault};
 use super::scope::Scope;
 use super::stored_json;
 use interlingua_base::clock;
-use crate::store::{Document, Expect, Store};
+use interlingua_store::{Document, Expect, Store};
 
 /// The most documents in one list.
 const MAX_DOCUMENTS: usize = 1000;
@@ -58,7 +58,7 @@ impl Documents {
         let found = self.store.list(collection, &scope.document_key(prefix), None, MAX_DOCUMENTS).await;
         let mut found = found.map_err(|error| store_fault(&error))?;
         found.sort_by_key(|entry| entry.document.created);
-        let read = |entry: &crate::store::DocumentEntry| {
+        let read = |entry: &interlingua_store::DocumentEntry| {
             Some((entry.key.get(owner_len..)?.to_owned(), stored_json::parse(&entry.document.value)?))
         };
         Ok(found.iter().filter_map(read).collect())

@@ -19,7 +19,7 @@ use super::turn_driver::{TurnDriver, TurnServices};
 use super::unreached::discard;
 use super::waits::unless_canceled;
 use super::{commit, faults};
-use crate::store::StoreFuture;
+use interlingua_store::StoreFuture;
 
 /// Starts the tasks that take turns.
 pub(super) struct Driver {

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::active_run::{ActiveRun, PinnedRun, Publish, State};
 use super::session_table::SessionTable;
-use crate::store::{RunUpdate, Store};
+use interlingua_store::{RunUpdate, Store};
 
 /// All runs that are followed here and may be driven elsewhere.
 pub(super) struct RunsElsewhere {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use interlingua_core::run::RunError;
 use interlingua_core::{Blame, Fault, FaultKind, LimitState, RunId, answer, error_class};
 
-use crate::store::StoreError;
+use interlingua_store::StoreError;
 
 /// When a client should try again while the store fails, an agent drains, or once the gateway is closing.
 const RETRY_AFTER: Duration = Duration::from_secs(5);

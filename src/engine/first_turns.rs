@@ -35,7 +35,7 @@ use super::spent;
 use super::stored_json;
 use super::turn::{Place, Spoken, Turn, TurnPermits};
 use interlingua_base::clock;
-use crate::store::{Claim, Expect, Health, Journal, Store, StoreFuture};
+use interlingua_store::{Claim, Expect, Health, Journal, Store, StoreFuture};
 
 /// How long the turn of a run that has ended takes to be free at most.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use super::active_run::{ActiveRun, PinnedRun, Take};
 use super::faults;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
-use crate::store::Health;
+use interlingua_store::Health;
 
 /// How long a caller waits for an end that is being written. That takes a few milliseconds unless the store fails.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);

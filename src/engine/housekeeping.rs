@@ -20,7 +20,7 @@ use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::stopper::stop_lost;
 use interlingua_base::clock;
-use crate::store::{Claim, Signal, StoreError, StoredRun};
+use interlingua_store::{Claim, Signal, StoreError, StoredRun};
 
 /// How long runs that are stopped when the gateway closes may take to end.
 const ENDING_TIMEOUT: Duration = Duration::from_millis(1500);

@@ -17,7 +17,7 @@ use super::deliveries::Deliveries;
 use super::retention::SharedRules;
 use super::run_table::RunTable;
 use super::undelivered::{Left, Undelivered};
-use crate::store::StoreError;
+use interlingua_store::StoreError;
 
 /// How often lost processes are looked for.
 const INTERVAL: Duration = Duration::from_secs(5);

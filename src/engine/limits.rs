@@ -1,5 +1,5 @@
 //! Bounds of what the engine holds for all callers together, as the configuration sets them. Not here: what one caller
-//! may use ([`crate::callers`]).
+//! may use ([`interlingua_callers`]).
 
 /// Bounds of what the engine holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,8 +22,8 @@ use super::unread::UnreadBudget;
 use super::waits::{MAX_BACKLOG, poll_once, wait_for_room};
 use interlingua_base::clock;
 use interlingua_observe::metrics::{Histogram, LocalCounts};
-use crate::store::{Journal, Store};
-use crate::upstream::{Conversation, Flow};
+use interlingua_store::{Journal, Store};
+use interlingua_upstream::{Conversation, Flow};
 
 /// Chunks that come together are published together, up to so many bytes.
 const MAX_BATCH_BYTES: usize = 16 * 1024;

@@ -15,7 +15,7 @@ use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
 use interlingua_base::clock;
-use crate::store::{Query, RunHead, StoredRun};
+use interlingua_store::{Query, RunHead, StoredRun};
 
 /// A page of runs.
 pub(super) struct RunPage {

@@ -11,7 +11,7 @@ use interlingua_core::{Fault, FaultKind, RunId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::faults::store_fault;
-use crate::store::{Store, StoredRun};
+use interlingua_store::{Store, StoredRun};
 
 /// The memory of all loaded runs that are still read, in bytes.
 const MAX_LOADED: usize = 256 << 20;
@@ -55,7 +55,7 @@ pub(super) struct LoadedRuns {
 
 /// The one copy of a run.
 struct SharedCopy {
-    /// The state of the run that was loaded ([`crate::store::Weight::state`]).
+    /// The state of the run that was loaded ([`interlingua_store::Weight::state`]).
     state: u64,
     loaded: Weak<Loaded>,
 }
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use interlingua_base::clock;
-    use crate::store::Memory;
+    use interlingua_store::Memory;
 
     fn runs() -> LoadedRuns {
         LoadedRuns::new(Arc::new(Memory::new()))

@@ -5,7 +5,7 @@
 //! memory is an [`active_run`], a [`driver`] takes its turns, and clients hold a position in it ([`follow`]).
 //!
 //! Imports go one way: no file here uses one that uses it. Not here: HTTP on either side ([`crate::server`],
-//! [`crate::upstream`]) and databases ([`crate::store`]), which are used as traits.
+//! [`interlingua_upstream`]) and databases ([`interlingua_store`]), which are used as traits.
 
 mod abort_guard;
 mod active_run;
@@ -128,10 +128,10 @@ use self::transcripts::Transcripts;
 use self::turn_driver::TurnServices;
 use self::unread::UnreadBudget;
 use self::unstored::UnstoredRuns;
-use crate::callers::Callers;
-use interlingua_observe::metrics::{Levels, Metrics};
 use interlingua_base::ports::WebhookClient;
-use crate::store::{Health, ReplicaStatus, SharedStore, Store, StoreError, StoreSizes};
+use interlingua_callers::Callers;
+use interlingua_observe::metrics::{Levels, Metrics};
+use interlingua_store::{Health, ReplicaStatus, SharedStore, Store, StoreError, StoreSizes};
 
 /// The longest wait that an adapter may ask for ([`Call::Wait`]).
 const MAX_WAIT: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::faults::store_fault;
 use super::session::Session;
 use super::session_doc::SessionDoc;
-use crate::store::{DocumentWrite, Expect, Store, owned_key};
+use interlingua_store::{DocumentWrite, Expect, Store, owned_key};
 
 /// The collection of the store.
 pub(crate) const COLLECTION: &str = "open";

@@ -9,7 +9,7 @@ use url::Url;
 use super::agent::{Agent, Agents};
 use super::run_table::RunTable;
 use interlingua_observe::metrics::{Levels, ReplicaLevels, UpstreamLevel};
-use crate::store::{LeaseState, ReplicaStatus};
+use interlingua_store::{LeaseState, ReplicaStatus};
 
 /// What is under way in all runs.
 pub(super) fn levels(agents: &Agents, runs: &RunTable) -> Levels {

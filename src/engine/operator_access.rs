@@ -24,7 +24,7 @@ use super::run_handle::RunHandle;
 use super::run_table::RunTable;
 use super::scope::Scope;
 use interlingua_base::clock;
-use crate::store::{Query, RunHead};
+use interlingua_store::{Query, RunHead};
 
 /// Runs of any owner. Only the admin listener has one.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use super::session_table::SessionTable;
 use super::stored_json;
 use super::turn::Spoken;
 use interlingua_base::clock;
-use crate::store::{Expect, Store, StoreError, Version};
+use interlingua_store::{Expect, Store, StoreError, Version};
 
 /// The collection of the store that the index is in.
 const COLLECTION: &str = "asked";

@@ -22,7 +22,7 @@ use super::session::Session;
 use super::stored_json;
 use super::turn::Spoken;
 use interlingua_base::clock;
-use crate::store::{Expect, Version};
+use interlingua_store::{Expect, Version};
 
 /// The collection of the store that the lists are in.
 const COLLECTION: &str = "branches";

@@ -11,7 +11,7 @@ use super::agent::{Agent, History};
 use super::scope::Scope;
 use super::session::Session;
 use interlingua_base::clock;
-use crate::store::Retention;
+use interlingua_store::Retention;
 
 /// How long runs are kept.
 pub struct RetentionRules {

@@ -22,7 +22,7 @@ use super::run_handle::RunHandle;
 use super::session::Session;
 use super::session_table::SessionTable;
 use super::unstored::UnstoredRuns;
-use crate::store::{Claim, Store, StoreError, StoreFuture, StoredRun};
+use interlingua_store::{Claim, Store, StoreError, StoreFuture, StoredRun};
 
 /// How long the pause of a run may take to be written before its next turn is refused.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -9,10 +9,10 @@ use interlingua_core::{Owner, RunPolicy};
 
 use super::connection::ConnectionCache;
 use super::turn::Origin;
-use crate::callers::Caller;
+use interlingua_callers::Caller;
 use interlingua_observe::RequestLog;
-use crate::store::owned_key;
-use crate::upstream::{ForwardedHeaders, Trace};
+use interlingua_store::owned_key;
+use interlingua_upstream::{ForwardedHeaders, Trace};
 
 /// On whose behalf a call is made, and by which route it came.
 #[derive(Clone)]

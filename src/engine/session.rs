@@ -13,7 +13,7 @@ use interlingua_core::{Fault, Owner, RunId};
 use super::faults::{self, store_fault};
 use super::session_doc::SessionDoc;
 use super::{session_merge, upstream_ids};
-use crate::store::{Store, Ticket, Version};
+use interlingua_store::{Store, Ticket, Version};
 
 /// What identifies a session, and the key of its document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::upstream_ids;
 use interlingua_base::clock;
-use crate::upstream::pool::EndpointKey;
+use interlingua_upstream::pool::EndpointKey;
 
 /// The most bytes of messages that clients may put into one session.
 const MAX_BYTES: u64 = 32 << 20;

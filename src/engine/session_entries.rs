@@ -12,7 +12,7 @@ use interlingua_core::{Fault, RunId};
 use super::faults::store_fault;
 use super::session::Session;
 use super::session_doc::{Entry, SessionDoc, unreadable};
-use crate::store::{DocumentWrite, Expect, Store, part_key};
+use interlingua_store::{DocumentWrite, Expect, Store, part_key};
 
 /// The collection of the store that entries are in.
 const COLLECTION: &str = "entries";

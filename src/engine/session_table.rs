@@ -16,7 +16,7 @@ use super::session::{HeldTicket, Queued, Session, SessionKey, TurnGuard};
 use super::session_doc::SessionDoc;
 use super::session_entries::SessionEntries;
 use interlingua_base::clock;
-use crate::store::{DocumentWrite, Expect, Store, Version};
+use interlingua_store::{DocumentWrite, Expect, Store, Version};
 
 /// The collection of the store that sessions are in.
 const COLLECTION: &str = "sessions";

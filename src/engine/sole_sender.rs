@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
 use interlingua_base::clock;
-use crate::store::{Conflict, Document, Expect, Store, StoreError, StoreFuture, Version};
+use interlingua_store::{Conflict, Document, Expect, Store, StoreError, StoreFuture, Version};
 
 /// The collection of the store that has how far receivers got. Its documents go with their runs.
 pub(crate) const COLLECTION: &str = "pushed";

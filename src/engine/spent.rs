@@ -1,5 +1,5 @@
 //! The tokens that callers have spent today, as the store remembers them: they outlive the process. Not here: counting
-//! and refusing ([`crate::callers`]).
+//! and refusing ([`interlingua_callers`]).
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use interlingua_core::{Fault, Json, Owner};
 use serde::Deserialize;
 
 use super::faults::store_fault;
-use crate::callers::{Caller, day_of};
 use interlingua_base::clock;
-use crate::store::{Expect, Store, owned_key};
+use interlingua_callers::{Caller, day_of};
+use interlingua_store::{Expect, Store, owned_key};
 
 /// The collection of the store.
 pub(super) const COLLECTION: &str = "spent";

@@ -1,6 +1,6 @@
 //! Asking agents to stop whose turn no one reads any more, and what is noted of that.
 //!
-//! Not here: when a turn is canceled ([`super::turn_driver`]), and how an agent is asked ([`crate::upstream`]).
+//! Not here: when a turn is canceled ([`super::turn_driver`]), and how an agent is asked ([`interlingua_upstream`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use super::active_run::ActiveRun;
 use super::agent::Agent;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
-use crate::upstream::pool::{PickRequest, Target};
-use crate::upstream::{SendOptions, StopOutcome};
+use interlingua_upstream::pool::{PickRequest, Target};
+use interlingua_upstream::{SendOptions, StopOutcome};
 
 /// How long it may take to ask the agent of a lost gateway. The next turn of the session waits for it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);

@@ -20,10 +20,10 @@ use super::agent::Agent;
 use super::basis::Basis;
 use super::message_ids::MessageOrigin;
 use super::session::{Queued, Session, TurnGuard};
-use crate::callers::{Caller, Permit, Use};
+use interlingua_callers::{Caller, Permit, Use};
 use interlingua_observe::RequestLog;
-use crate::upstream::pool::EndpointKey;
-use crate::upstream::{Attempts, ForwardedHeaders, Trace};
+use interlingua_upstream::pool::EndpointKey;
+use interlingua_upstream::{Attempts, ForwardedHeaders, Trace};
 
 /// A turn to be taken.
 pub(super) struct Turn {

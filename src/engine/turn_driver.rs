@@ -29,8 +29,8 @@ use super::unread::UnreadBudget;
 use super::waits::unless_canceled;
 use super::{commit, faults};
 use interlingua_base::clock;
-use crate::store::StoreFuture;
-use crate::upstream::Conversation;
+use interlingua_store::StoreFuture;
+use interlingua_upstream::Conversation;
 
 /// What taking turns needs of the engine.
 pub(super) struct TurnServices {

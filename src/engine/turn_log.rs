@@ -17,7 +17,7 @@ use super::active_run::ActiveRun;
 use super::turn::{Prepared, Turn};
 use super::turn_trace;
 use interlingua_observe::{self as observe, Action, AuditEntry, RequestLog, TurnPart, finish_reason};
-use crate::upstream::Trace;
+use interlingua_upstream::Trace;
 
 /// How much of a text from a client or an agent is logged, in bytes.
 const MAX_TEXT: usize = 512;

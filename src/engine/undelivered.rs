@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::sole_sender::{RENEWAL, RETRY_INTERVAL};
 use interlingua_base::clock;
-use crate::store::{Conflict, DocumentEntry, Expect, Store, StoreError, StoreFuture, Version};
+use interlingua_store::{Conflict, DocumentEntry, Expect, Store, StoreError, StoreFuture, Version};
 
 /// The collection of the list. Keys are `<process>/<receiver>`, where a receiver's key begins with its run; values are
 /// the first step to send, if no more is noted.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::Running;
 use super::live::LiveParts;
-use interlingua_observe::LogFilter;
-use interlingua_base::ports::Reload;
-use interlingua_base::clock;
-use crate::keys;
 use crate::server;
+use interlingua_base::clock;
+use interlingua_base::ports::Reload;
+use interlingua_config::keys;
+use interlingua_observe::LogFilter;
 
 impl Running {
     /// Serves operators, if the configuration has a listener for them. Returns its address, and the key of this start: the

@@ -1,11 +1,11 @@
 //! The rates of routes. A reload keeps the state of a rate that it does not change.
 //!
-//! Not here: counting ([`crate::callers::Limiter`]), and the rates of callers.
+//! Not here: counting ([`interlingua_callers::Limiter`]), and the rates of callers.
 
 use std::sync::Arc;
 
-use crate::callers::Limiter;
-use crate::config::Route;
+use interlingua_callers::Limiter;
+use interlingua_config::Route;
 
 /// The routes that have a rate.
 #[derive(Clone, Default)]

@@ -1,4 +1,4 @@
-//! Opening and looking at the store that the settings name. Not here: the stores themselves (`crate::store`).
+//! Opening and looking at the store that the settings name. Not here: the stores themselves (`interlingua_store`).
 
 use std::sync::Arc;
 
@@ -6,10 +6,12 @@ use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 
 use super::Gateway;
-use crate::config::{PostgresStore, Settings, StoreKind};
-use interlingua_observe::metrics::Metrics;
-use crate::store::{Memory, Postgres, PostgresOptions, Sqlite, SqliteOptions, Store};
 use interlingua_base::tls::ClientTls;
+use interlingua_config::{PostgresStore, Settings, StoreKind};
+use interlingua_observe::metrics::Metrics;
+use interlingua_store::{Memory, Store};
+use interlingua_store_postgres::{Postgres, PostgresOptions};
+use interlingua_store_sqlite::{Sqlite, SqliteOptions};
 
 impl Gateway {
     /// Looks whether the store can be opened, without changing anything, where that is not known from the

@@ -1,13 +1,13 @@
 //! The settings of agents that are called over HTTP, from the configuration.
 //!
-//! Not here: their use ([`crate::upstream::http`]), and the files they are read from ([`crate::config`]).
+//! Not here: their use ([`interlingua_upstream::http`]), and the files they are read from ([`interlingua_config`]).
 
 use std::sync::Arc;
 
-use crate::config;
-use crate::upstream::http::{ConnectionSettings, HealthCheck, HttpSettings, Proxy};
-use crate::upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
-use crate::upstream::{Identity, OwnListeners};
+use interlingua_config as config;
+use interlingua_upstream::http::{ConnectionSettings, HealthCheck, HttpSettings, Proxy};
+use interlingua_upstream::pool::{Affinity, BudgetSettings, CheckThresholds, EjectSettings, PoolSettings};
+use interlingua_upstream::{Identity, OwnListeners};
 
 /// `issuer`: the gateway's name in tokens for agents.
 pub(super) fn http_settings(agent: &config::Agent, issuer: &str, own_listeners: &OwnListeners) -> HttpSettings {

@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::files::WatchedFiles;
-use crate::config::{Diagnostics, LoadedConfig, Settings, Severity, StoreKind};
 use crate::gateway::{Gateway, LiveParts, NamedSources};
-use interlingua_observe::{Action, AuditEntry};
 use interlingua_base::clock;
 use interlingua_base::ports;
+use interlingua_config::{Diagnostics, LoadedConfig, Settings, Severity, StoreKind};
+use interlingua_observe::{Action, AuditEntry};
 
 /// Interval between two checks of the files.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

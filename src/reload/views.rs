@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::{Agent, Collector, Diagnostics, Identity, Methods, Mount, Origins, Settings, Severity};
 use interlingua_base::secrets::Masks;
+use interlingua_config::{Agent, Collector, Diagnostics, Identity, Methods, Mount, Origins, Settings, Severity};
 
 /// The errors or the warnings of a file, each with its position.
 pub(super) fn diagnostics(diagnostics: &Diagnostics, severity: Severity) -> impl Iterator<Item = Value> {

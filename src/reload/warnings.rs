@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::config::{Diagnostics, Severity};
+use interlingua_config::{Diagnostics, Severity};
 
 /// The messages of warnings that were shown.
 pub(super) type ShownWarnings = HashSet<String>;

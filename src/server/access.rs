@@ -1,6 +1,6 @@
 //! Admits requests: checks credentials, rights and limits.
 //!
-//! Not here: verification of credentials ([`crate::callers`]), and the earlier and later checks ([`super::check`]).
+//! Not here: verification of credentials ([`interlingua_callers`]), and the earlier and later checks ([`super::check`]).
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::connection::ConnectionInfo;
 use super::routes::RoutedEndpoint;
 use super::slots::ResourceSlot;
 use super::{Gateway, ServedRoute, base_url};
-use crate::callers::{Caller, Credential, Credentials, Permit, ShownCertificate, Use};
-use crate::config::CertificateName;
 use crate::engine::RunHandle;
 use interlingua_base::tls::ClientCertificate;
+use interlingua_callers::{Caller, Credential, Credentials, Permit, ShownCertificate, Use};
+use interlingua_config::CertificateName;
 
 /// The longest certificate name that a proxy may forward, in bytes.
 const MAX_CERTIFICATE_NAME: usize = 512;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use interlingua_core::network::{self, IpNet};
 
-use crate::config::ServerLimits;
+use interlingua_config::ServerLimits;
 use interlingua_observe::metrics::Metrics;
 
 /// The minimum interval between two log lines about rejected connections.

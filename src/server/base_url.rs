@@ -11,7 +11,7 @@ use interlingua_core::network;
 
 use super::forwarded::{self, ForwardedInfo};
 use super::{Gateway, ServedRoute};
-use crate::config::{Host, implied_port};
+use interlingua_config::{Host, implied_port};
 
 /// The URL of the mount, without a trailing slash.
 pub(super) fn of_mount(gateway: &Gateway, route: &ServedRoute, head: &RequestHead) -> String {

@@ -17,7 +17,7 @@ use super::connection::ConnectionInfo;
 use super::guard::{self, RequestTarget};
 use super::routes::RoutedEndpoint;
 use super::{Gateway, ServedRoute, wrong_base};
-use crate::routing::{OwnPath, RouteMatch};
+use interlingua_config::routing::{OwnPath, RouteMatch};
 
 /// A request with an accepted head.
 pub(super) enum CheckedRequest {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::config::ServerTimeouts;
+use interlingua_config::ServerTimeouts;
 
 /// Time for the client to read the refusal after a body timeout.
 const LATE_LINGER: Duration = Duration::from_millis(500);

@@ -24,8 +24,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::admission::Permit;
 use super::clock::Clock;
-use interlingua_observe::RequestLog;
 use interlingua_base::tls::{ClientCertificate, SharedTls};
+use interlingua_observe::RequestLog;
 
 /// Limit of unsent bytes that the kernel buffers for a client that does not read. Bytes in flight do not count, so that
 /// the limit does not slow down connections with a high latency. A client has to read half of it before its clock is

@@ -12,7 +12,7 @@ use super::check::{self, CheckedRequest, RefusedRequest};
 use super::connection::{ConnectionInfo, info_of};
 use super::readiness::readiness;
 use super::{Gateway, access, handle, request_log, websocket};
-use crate::routing::OwnPath;
+use interlingua_config::routing::OwnPath;
 
 /// Checks a request whose client waits for `100 Continue` before it sends the body. Stores the result in the extensions
 /// of the request for [`serve`].

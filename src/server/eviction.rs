@@ -50,7 +50,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::config::ServerTimeouts;
+    use interlingua_config::ServerTimeouts;
 
     fn clock(now: Instant) -> Rc<Clock> {
         let second = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use interlingua_core::network::{self, IpNet};
 
-use crate::config::{ForwardedFamily, Host};
+use interlingua_config::{ForwardedFamily, Host};
 
 /// The report of the outermost trusted proxy.
 #[derive(Debug, Default, PartialEq, Eq)]

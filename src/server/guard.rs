@@ -17,7 +17,7 @@ use super::bodies::BodyReservation;
 use super::hosts::{self, AllowedHosts};
 use super::routes::RoutedEndpoint;
 use super::{Gateway, ServedRoute, base_url};
-use crate::config::{Host, Origins};
+use interlingua_config::{Host, Origins};
 
 /// The target of a request. It determines the pages that may send the request.
 #[derive(Clone, Copy)]

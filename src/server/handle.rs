@@ -28,11 +28,11 @@ use super::stream::Steps;
 use super::unsent::{CompleteBody, StreamBody};
 use super::{Gateway, ServedRoute, request_log};
 use crate::engine::{Answer, Follower, ListedRun, Scope};
-use interlingua_observe::metrics::OpenStream;
-use interlingua_observe::RequestLog;
-use crate::upstream::Trace;
-use crate::callers;
 use interlingua_base::clock;
+use interlingua_callers as callers;
+use interlingua_observe::RequestLog;
+use interlingua_observe::metrics::OpenStream;
+use interlingua_upstream::Trace;
 
 /// The `Retry-After` of a request that is refused because too many unread responses are buffered.
 const UNSENT_RETRY_AFTER: Duration = Duration::from_secs(5);

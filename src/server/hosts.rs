@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use crate::config::{Host, HostName, Origin, implied_port};
+use interlingua_config::{Host, HostName, Origin, implied_port};
 
 /// The hosts that requests may name.
 #[derive(Clone, Debug)]

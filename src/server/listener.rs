@@ -28,10 +28,10 @@ use super::clock::Clock;
 use super::connection::{ClientSocket, Connection, ConnectionInfo, TimedBody};
 use super::eviction::Evictable;
 use super::{Gateway, ServerPhase, endpoint, http2, request_log};
-use crate::config::ServerTimeouts;
-use interlingua_observe::metrics::Metrics;
-use interlingua_observe::RequestLog;
 use interlingua_base::tls::SharedTls;
+use interlingua_config::ServerTimeouts;
+use interlingua_observe::RequestLog;
+use interlingua_observe::metrics::Metrics;
 
 /// Maximum number of connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;

@@ -42,11 +42,11 @@ use arc_swap::ArcSwap;
 use interlingua_core::network::IpNet;
 use tokio::sync::watch;
 
-use crate::callers::Callers;
-use crate::config::{Certificates, ForwardedFamily, ServerLimits, ServerTimeouts};
 use crate::engine::Engine;
-use interlingua_observe::SharedObserver;
 use interlingua_base::tls::SharedTls;
+use interlingua_callers::Callers;
+use interlingua_config::{Certificates, ForwardedFamily, ServerLimits, ServerTimeouts};
+use interlingua_observe::SharedObserver;
 
 pub use self::admin::{Admin, AdminServer, MountFor, listen as listen_admin};
 pub use self::hosts::AllowedHosts;

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::engine::Engine;
-use crate::store::{Health, LeaseState};
+use interlingua_store::{Health, LeaseState};
 
 /// Status and body of the response. A gateway with its own store is not ready while the store fails. A gateway that
 /// shares a store stays ready once it has joined: the store fails for all gateways at once, and if the load balancer

@@ -17,10 +17,10 @@ use interlingua_core::{Fault, FaultKind, network};
 use super::connection::ConnectionInfo;
 use super::served::ServedRoute;
 use super::{Gateway, ServerPhase, base_url};
-use crate::callers::Caller;
-use interlingua_observe::metrics::REASONS;
+use interlingua_callers::Caller;
 use interlingua_observe::RequestLog;
-use crate::upstream::Trace;
+use interlingua_observe::metrics::REASONS;
+use interlingua_upstream::Trace;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

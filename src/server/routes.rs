@@ -1,6 +1,6 @@
 //! The served routes, which can be replaced while the server runs.
 //!
-//! Not here: the matching of requests ([`crate::routing`]).
+//! Not here: the matching of requests ([`interlingua_config::routing`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use interlingua_core::Endpoint;
 
 use super::served::ServedRoute;
-use crate::routing::{EndpointMatch, EndpointPattern, MountPoint, RouteMatch, Table};
+use interlingua_config::routing::{EndpointMatch, EndpointPattern, MountPoint, RouteMatch, Table};
 
 /// The routing table of a set of routes.
 pub struct Routes {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use interlingua_core::exchange::Mounted;
 
-use crate::callers::Limiter;
-use crate::config::{Methods, Origins};
 use crate::engine::Scope;
+use interlingua_callers::Limiter;
+use interlingua_config::{Methods, Origins};
 
 /// A mounted protocol.
 pub struct ServedRoute {

@@ -1,7 +1,7 @@
 //! Limits on open resources of clients: WebSockets, and requests in progress. One limit covers all clients, another
 //! each owner.
 //!
-//! Not here: connections ([`super::admission`]), and a caller's own limits (`crate::callers`).
+//! Not here: connections ([`super::admission`]), and a caller's own limits (`interlingua_callers`).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -16,8 +16,8 @@ use interlingua_core::{Exchange, Fault, Flow, Out};
 use tokio::time::{Instant, Sleep};
 
 use crate::engine::{Follower, Take};
-use interlingua_observe::metrics::OpenStream;
 use interlingua_observe::RequestLog;
+use interlingua_observe::metrics::OpenStream;
 
 /// The target size of a chunk in bytes. A chunk ends after the event that reaches it.
 const CHUNK_BYTES: usize = 32 * 1024;

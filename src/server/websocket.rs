@@ -29,8 +29,8 @@ use super::routes::RoutedEndpoint;
 use super::slots::{ResourceSlot, SlotOwner};
 use super::stream::Steps;
 use super::{Gateway, ServedRoute, ServerPhase, base_url, request_log};
-use crate::callers::{Caller, Permit, Use};
 use crate::engine::{ConnectionCache, Scope};
+use interlingua_callers::{Caller, Permit, Use};
 use interlingua_observe::RequestLog;
 
 /// The method of requests over WebSocket, as exchanges see it.

@@ -6,7 +6,7 @@ use actix_web::dev::RequestHead;
 
 use super::routes::Routes;
 use super::served::ServedRoute;
-use crate::routing::RouteMatch;
+use interlingua_config::routing::RouteMatch;
 
 /// The path part of the base URLs of OpenAI's clients.
 const VERSION: &str = "/v1";

@@ -1,6 +1,6 @@
 //! A2A cards based on the card of the agent (`card_from`): the requests to its server, and the clients' view if that
 //! server is wrong, slow or gone or sends too much. Also the URL that any card contains. Not here: the fields taken
-//! from an upstream card (the adapter's tests) and its lifetime in the cache (`src/upstream/card`).
+//! from an upstream card (the adapter's tests) and its lifetime in the cache (`crates/upstream/src/card`).
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
 //! A2A push notifications through the running gateway: which events of a task reach a receiver, how long delivery is
-//! retried, and which addresses are refused. Not here: name resolution (`src/upstream/push`) and the encoding of one
+//! retried, and which addresses are refused. Not here: name resolution (`crates/upstream/src/push`) and the encoding of one
 //! event (`interlingua_a2a`).
 
 use std::net::{IpAddr, SocketAddr};

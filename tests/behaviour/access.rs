@@ -1,6 +1,6 @@
 //! Keys and limits as callers see them, on every protocol: refusals, rates, and open connections whose key is revoked.
 //!
-//! Not here: verification of keys (`src/callers`), and ownership (`owners.rs`).
+//! Not here: verification of keys (`crates/callers/src`), and ownership (`owners.rs`).
 
 use std::path::Path;
 use std::time::Duration;

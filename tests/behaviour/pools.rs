@@ -1,6 +1,6 @@
 //! Agents with several endpoints: which one takes a turn, what happens when one fails, and what is never sent twice.
 //!
-//! Not here: the rules of ejection and choice, with a clock that is moved by hand (`src/upstream/pool`).
+//! Not here: the rules of ejection and choice, with a clock that is moved by hand (`crates/upstream/src/pool`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

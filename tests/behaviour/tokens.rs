@@ -1,5 +1,5 @@
 //! Tokens of issuers, and names in certificates: admission over every protocol, and a missing issuer. The table of bad
-//! tokens is in `src/callers/jwt/tests.rs`.
+//! tokens is in `crates/callers/src/jwt/tests.rs`.
 
 use std::time::{Duration, Instant};
 

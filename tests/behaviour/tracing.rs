@@ -1,5 +1,5 @@
 //! The agent gets the W3C trace context of a client's request in every protocol, with a span of the gateway as the
-//! parent; it gets no other header. Not here: validation of the trace headers (`src/upstream/trace.rs`).
+//! parent; it gets no other header. Not here: validation of the trace headers (`crates/upstream/src/trace.rs`).
 
 use std::collections::HashSet;
 

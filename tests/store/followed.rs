@@ -152,7 +152,7 @@ async fn others_are_notified_of_the_end_of_a_run_that_they_follow() {
 #[tokio::test]
 async fn a_database_of_the_version_before_is_used_together_with_gateways_of_that_version() {
     let database = interlingua_testing_postgres::database();
-    let first = include_str!("../../src/store/postgres/schema.sql").replace("il.", "interlingua.");
+    let first = include_str!("../../crates/store-postgres/src/schema.sql").replace("il.", "interlingua.");
     database.sql(&format!("CREATE SCHEMA interlingua; {first}")).unwrap();
     let (holds, follows) = (store_in(&database), store_in(&database));
     assert_eq!(number(&database, "SELECT max(version) FROM interlingua.migrations"), 4);

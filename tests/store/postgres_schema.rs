@@ -8,7 +8,7 @@ use interlingua::store::{Expect, Postgres, Store, StoreError};
 use interlingua_testing_postgres::Database;
 
 /// The schema as its first version made it. Never changed.
-const FIRST: &str = include_str!("../../src/store/postgres/schema.sql");
+const FIRST: &str = include_str!("../../crates/store-postgres/src/schema.sql");
 
 async fn try_open(database: &Database<'_>) -> Result<Arc<dyn Store>, StoreError> {
     let options = crate::postgres_options(&database.url());

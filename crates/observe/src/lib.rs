@@ -3,7 +3,6 @@
 //!
 //! Not here: numbers (`crate::metrics`), and log lines, which all code writes with `tracing`.
 
-pub mod metrics;
 mod access;
 mod audit;
 mod conventions;
@@ -11,6 +10,7 @@ mod filter;
 mod lines;
 mod log_layer;
 mod losses;
+pub mod metrics;
 mod observer;
 mod otlp;
 mod parts;

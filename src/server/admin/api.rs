@@ -24,8 +24,8 @@ use super::answers::{answer_with, audit};
 use super::guard::{OperatorIdentity, authenticate, identify, shows_credentials};
 use super::views::{Page, Reason, Session};
 use super::{AdminState, assets, export, feed, overview, pending, run_view, runs, samples, series, sign_in};
-use crate::callers::bearer;
-use crate::config::{ConsoleRole, MetricsAccess};
+use interlingua_callers::bearer;
+use interlingua_config::{ConsoleRole, MetricsAccess};
 use interlingua_observe::metrics::{Format, Levels};
 use interlingua_observe::{Action, AuditEntry};
 

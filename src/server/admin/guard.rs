@@ -16,9 +16,9 @@ use super::super::access::credential;
 use super::super::connection::ConnectionInfo;
 use super::AdminState;
 use super::sessions::{self, SignedIn};
-use crate::callers::{Credential, bearer};
-use crate::config::{ConsoleRole, ConsoleTexts};
 use interlingua_base::tls::ClientCertificate;
+use interlingua_callers::{Credential, bearer};
+use interlingua_config::{ConsoleRole, ConsoleTexts};
 
 /// The name of everyone who authenticates with the admin key, the start key, or a client certificate of the listener.
 pub(super) const OPERATOR: &str = "operator";

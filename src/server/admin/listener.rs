@@ -22,7 +22,7 @@ use super::super::admission::{Connections, Limits};
 use super::super::connection::{ClientSocket, ConnectionInfo};
 use super::super::listener::{ConnectionSetup, RequestServices, http, on_connections, reporting};
 use super::{AdminState, api, playground};
-use crate::config::ServerTimeouts;
+use interlingua_config::ServerTimeouts;
 
 /// Maximum number of connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 64;

@@ -50,13 +50,13 @@ use tokio::sync::Semaphore;
 use self::sessions::Sessions;
 use super::Control;
 use super::hosts::AllowedHosts;
-use crate::callers::{Callers, Failures};
-use crate::config::AdminAccess;
 use crate::engine::Engine;
-use interlingua_observe::metrics::History;
-use interlingua_observe::{LogFilter, SharedObserver};
 use interlingua_base::ports::Reload;
 use interlingua_base::tls::SharedTls;
+use interlingua_callers::{Callers, Failures};
+use interlingua_config::AdminAccess;
+use interlingua_observe::metrics::History;
+use interlingua_observe::{LogFilter, SharedObserver};
 
 /// Wrong keys of one address that are answered with 401, at once and per minute. Further wrong keys are answered with
 /// 429.

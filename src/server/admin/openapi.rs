@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::api::{self, AdminResource};
 use super::views::{Agent, Detail, Gateway, Page, PendingItem, Route, Sample, Session, Summary};
 use super::{pending, samples, series, sign_in};
-use crate::config::ConsoleRole;
+use interlingua_config::ConsoleRole;
 use interlingua_observe::AuditEntry;
 
 const HEAD: &str = "\

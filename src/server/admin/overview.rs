@@ -12,8 +12,8 @@ use super::super::served::ServedRoute;
 use super::views::{Agent, Build, Endpoint, Gateway, LastFault, Listener, Reason, Route, StoreKind, Traffic};
 use super::{AdminState, samples};
 use interlingua_observe::metrics::{RecentStats, SeriesFilter};
-use crate::store::Health;
-use crate::upstream::pool::EndpointStatus;
+use interlingua_store::Health;
+use interlingua_upstream::pool::EndpointStatus;
 
 pub(super) fn gateway(state: &AdminState) -> Gateway {
     let admin = &state.admin;

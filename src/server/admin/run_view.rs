@@ -13,7 +13,7 @@ use super::panes::{Encoding, Pane, first_input};
 use super::views::{Delivery, Detail, SessionRuns, Settings, Summary, Turn, TurnError};
 use super::{AdminState, advice, answered, mask, pending, samples};
 use crate::engine::{WantedRuns, summary_of};
-use crate::store::Query;
+use interlingua_store::Query;
 
 /// Maximum number of listed runs of a session.
 const MAX_SIBLINGS: usize = 20;

@@ -6,7 +6,7 @@ use interlingua_core::{End, Fault, RunId};
 use super::AdminState;
 use super::views::{Page, Summary};
 use crate::engine::WantedRuns;
-use crate::store::Query;
+use interlingua_store::Query;
 
 /// Maximum and default number of runs in one response.
 const MAX_RUNS: usize = 200;

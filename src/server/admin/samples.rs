@@ -15,8 +15,8 @@ use super::AdminState;
 use super::guard::OperatorIdentity;
 use super::snippets::{self, SnippetTarget};
 use super::views::{Sample, Snippets};
-use interlingua_base::clock;
 use crate::engine::RunHandle;
+use interlingua_base::clock;
 
 /// Maximum number of runs of a conversation that a request repeats.
 const MAX_RUNS: usize = 100;

@@ -12,7 +12,9 @@ use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::AdminState;
-use interlingua_observe::metrics::{EndedBy, MetricsSample, MetricsWindow, Series, SeriesFilter, Window, resident_memory};
+use interlingua_observe::metrics::{
+    EndedBy, MetricsSample, MetricsWindow, Series, SeriesFilter, Window, resident_memory,
+};
 
 /// The series of a window, and the current and ended runs by agent and protocol.
 #[derive(Serialize)]

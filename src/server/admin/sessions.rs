@@ -14,10 +14,10 @@ use interlingua_core::event::Millis;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 
-use crate::callers::Caller;
 use interlingua_base::clock;
-use crate::config::ConsoleRole;
 use interlingua_base::tls::ClientCertificate;
+use interlingua_callers::Caller;
+use interlingua_config::ConsoleRole;
 
 /// The prefix of bearers. It differs from the prefix of keys.
 const PREFIX: &str = "il_console_";

@@ -16,8 +16,8 @@ use super::answers::{answer_with, audit};
 use super::guard::{OPERATOR, OperatorIdentity, count_failure, is_key};
 use super::sessions::{Proof, SignedIn};
 use super::views::Session;
-use crate::callers::{Credential, Credentials, Methods};
-use crate::config::ConsoleRole;
+use interlingua_callers::{Credential, Credentials, Methods};
+use interlingua_config::ConsoleRole;
 use interlingua_observe::{Action, AuditEntry};
 
 /// The credentials that callers can sign in with: keys only.

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use interlingua_core::sample::SampleRequest;
 use serde_json::Value;
 
-use crate::config::Methods;
+use interlingua_config::Methods;
 
 /// The route of a snippet.
 pub(super) struct SnippetTarget {

@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::mask;
-use crate::config::ConsoleRole;
 use crate::engine::RunSummary;
+use interlingua_config::ConsoleRole;
 use interlingua_observe::metrics::RecentStats;
 
 /// A page of a list.

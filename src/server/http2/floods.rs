@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::super::clock::Clock;
 use super::frames::{FrameKind, FrameScanner};
-use crate::config::ServerLimits;
+use interlingua_config::ServerLimits;
 
 /// Time to refill an empty allowance.
 const REFILL_TIME: Duration = Duration::from_secs(10);
@@ -125,7 +125,7 @@ impl FloodGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ServerTimeouts;
+    use interlingua_config::ServerTimeouts;
 
     fn count(allowances: &mut Allowances, frame: FrameKind, now: Instant) -> usize {
         (0..100_000).take_while(|_| allowances.count(frame, now).is_none()).count()

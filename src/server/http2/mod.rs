@@ -35,7 +35,7 @@ use self::socket::GuardedSocket;
 use self::stream::StreamContext;
 use super::connection::{ClientSocket, TimedBody};
 use super::{Gateway, ServerPhase};
-use crate::config::ServerLimits;
+use interlingua_config::ServerLimits;
 
 /// Request body bytes that a client may send before they are read: on one stream, and on all together.
 const STREAM_WINDOW: u32 = 64 << 10;

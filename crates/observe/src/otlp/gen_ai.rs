@@ -9,9 +9,9 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use prost::Message as _;
 
 use super::value::{Attributes, Origin};
-use interlingua_base::clock;
-use crate::metrics::{Distribution, GenAiMetrics, TurnSeries};
 use crate::conventions as names;
+use crate::metrics::{Distribution, GenAiMetrics, TurnSeries};
+use interlingua_base::clock;
 
 /// The request for everything that was counted. `None`: nothing was.
 pub(super) fn encode(origin: &Origin, metrics: &GenAiMetrics) -> Option<Bytes> {

@@ -22,15 +22,15 @@ pub(super) enum LogItem {
 }
 
 /// A line of the log.
-pub(in crate) struct LogEvent {
+pub(crate) struct LogEvent {
     /// In nanoseconds since 1970.
-    pub(in crate) at: u64,
+    pub(crate) at: u64,
     /// True: an error. False: a warning.
-    pub(in crate) is_error: bool,
+    pub(crate) is_error: bool,
     /// Where in the program it comes from.
-    pub(in crate) target: &'static str,
-    pub(in crate) message: String,
-    pub(in crate) fields: Vec<(&'static str, String)>,
+    pub(crate) target: &'static str,
+    pub(crate) message: String,
+    pub(crate) fields: Vec<(&'static str, String)>,
 }
 
 impl LogEvent {

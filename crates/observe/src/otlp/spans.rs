@@ -15,10 +15,10 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use prost::Message as _;
 
 use super::value::{Attributes, Origin};
-use interlingua_base::clock;
 use crate::access::shown_session;
 use crate::conventions as names;
 use crate::parts::{RequestParts, ServerSpan, ToolPart, TurnPart};
+use interlingua_base::clock;
 
 /// Flags of a span whose trace is sampled, and which says whether its parent is in another process.
 const SAMPLED: u32 = 0x1;
