@@ -28,8 +28,7 @@ pub(crate) use self::prepare::NamedSources;
 use self::live::SharedTime;
 use self::rates::RouteRates;
 use self::upstreams::http_settings;
-use crate::engine::{self, Engine, Scope};
-use crate::server::{self, AdminServer, ServedRoute};
+use interlingua_admin::AdminServer;
 use interlingua_base::clock;
 use interlingua_base::ports::WebhookClient;
 use interlingua_base::tls::SharedTls;
@@ -38,8 +37,10 @@ use interlingua_config::{
     self as config, ClientProtocol, ConnectorCheck, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins,
     Protocols, Settings, UpstreamProtocol,
 };
+use interlingua_engine::{self as engine, Engine, Scope};
 use interlingua_observe::metrics::Metrics;
 use interlingua_observe::{Action, AuditEntry, forward_logs};
+use interlingua_server::{self as server, ServedRoute};
 use interlingua_store::{OwnerBounds, OwnerBoundsOf, Retention, Store, StoreError};
 use interlingua_upstream::demo::Demo;
 use interlingua_upstream::http::{Endpoint, HttpUpstream};
@@ -104,7 +105,7 @@ pub struct Running {
     admin_listener: Option<TcpListener>,
     admin: Option<AdminServer>,
     /// For the console, which shows runs in the canonical model.
-    agent_api: server::MountFor,
+    agent_api: interlingua_admin::MountFor,
 }
 
 impl Gateway {
@@ -346,7 +347,7 @@ impl Gateway {
     }
 
     /// Mounts a protocol for any agent, with its default options.
-    fn mount_for(&self, protocol: &str) -> server::MountFor {
+    fn mount_for(&self, protocol: &str) -> interlingua_admin::MountFor {
         let mount = self.clients.iter().find(|client| client.name == protocol).map(|client| client.mount);
         Arc::new(move |agent| {
             let card = AgentCard { name: agent.to_owned(), ..AgentCard::default() };

@@ -6,19 +6,19 @@
 
 mod adapters;
 pub mod cli;
-mod console;
-pub mod engine;
 mod gateway;
 pub mod reload;
-pub mod server;
 
 pub use gateway::{Gateway, LiveParts, Running};
+pub use interlingua_admin as admin;
 pub use interlingua_base::{clock, identity, ports, secrets, tls};
 pub use interlingua_callers as callers;
 pub use interlingua_config as config;
 pub use interlingua_config::keys;
+pub use interlingua_engine as engine;
 pub use interlingua_observe as observe;
 pub use interlingua_observe::metrics;
+pub use interlingua_server as server;
 pub use interlingua_upstream as upstream;
 
 /// Stores of runs, sessions and documents: the trait and all implementations.

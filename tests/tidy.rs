@@ -22,64 +22,14 @@ use imports::Imports;
 /// The maximum number of lines. A longer file should be split.
 const MAX_FILE_LINES: usize = 700;
 
-/// The rooms below `src/`, and the rooms that each may use. From the top floor down.
+/// The modules of the root package, and the modules that each may use. What the crates may use is in their manifests.
 const ROOMS: &[(&str, &[&str])] = &[
     ("lib", &[]),
     ("main", &[]),
-    (
-        "cli",
-        &[
-            "keys", "gateway", "server", "upstream", "config", "store", "tls", "secrets", "clock", "reload", "observe",
-            "metrics", "ports",
-        ],
-    ),
-    ("reload", &["gateway", "config", "files", "metrics", "observe", "ports", "secrets", "clock"]),
+    ("cli", &["gateway", "reload"]),
+    ("reload", &["gateway"]),
     ("adapters", &["gateway"]),
-    (
-        "gateway",
-        &[
-            "server",
-            "keys",
-            "callers",
-            "engine",
-            "upstream",
-            "store",
-            "config",
-            "routing",
-            "ports",
-            "public_url",
-            "identity",
-            "tls",
-            "secrets",
-            "clock",
-            "metrics",
-            "observe",
-        ],
-    ),
-    (
-        "server",
-        &[
-            "console", "callers", "engine", "upstream", "store", "config", "routing", "ports", "tls", "secrets",
-            "clock", "metrics", "observe",
-        ],
-    ),
-    ("engine", &["callers", "identity", "upstream", "store", "ports", "secrets", "clock", "metrics", "observe"]),
-    ("callers", &["config", "files", "keys", "tls", "ports", "secrets", "clock"]),
-    ("upstream", &["identity", "tls", "ports", "secrets", "clock", "metrics"]),
-    ("store", &["tls", "secrets", "clock", "metrics"]),
-    ("console", &[]),
-    ("observe", &["metrics", "ports", "secrets", "clock"]),
-    ("metrics", &[]),
-    ("public_url", &["config"]),
-    ("config", &["identity", "routing", "tls", "secrets", "keys", "files"]),
-    ("routing", &[]),
-    ("tls", &[]),
-    ("identity", &[]),
-    ("keys", &["clock"]),
-    ("files", &[]),
-    ("ports", &[]),
-    ("secrets", &[]),
-    ("clock", &[]),
+    ("gateway", &[]),
 ];
 
 /// Generated folders, and others that are not checked.
@@ -153,6 +103,11 @@ struct Source {
 impl Source {
     fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
+    }
+
+    /// Sources of the root package and of the crates in `crates/`.
+    fn is_of_gateway(&self) -> bool {
+        self.is_rust() && (self.under("src/") || self.under("crates/"))
     }
 
     fn under(&self, folder: &str) -> bool {
@@ -234,52 +189,74 @@ fn crate_name(package: &str) -> String {
 #[test]
 fn only_the_admin_listener_acts_for_operators() {
     let sources = sources();
-    let others = sources.iter().filter(|source| source.is_rust() && source.under("src/"));
-    let others = others.filter(|source| !source.under("src/server/admin/"));
+    let others = sources.iter().filter(|source| source.is_of_gateway() && !source.under("crates/admin/src/"));
     let found = others.flat_map(|source| source.uses_of(&[".operator()"]).collect::<Vec<_>>());
     expect_none("runs of any owner are for the admin listener alone", found);
 }
 
 #[test]
-fn io_libraries_are_used_in_their_modules_only() {
+fn io_libraries_are_used_by_their_crates_only() {
     let sources = sources();
-    let modules: &[(&[&str], &str)] = &[
-        (&["actix_web", "actix_http", "actix_rt", "actix_server"], "src/server/"),
-        (&["reqwest::", "use reqwest"], "crates/upstream/src/"),
-        (&["rusqlite::", "use rusqlite"], "crates/store/src/"),
-        (&["tokio_postgres::", "use tokio_postgres"], "crates/store/src/"),
-        (&["jsonwebtoken::", "use jsonwebtoken"], "crates/callers/src/"),
+    let libraries: &[(&[&str], &[&str])] = &[
+        (&["actix-web", "actix-http", "actix-rt", "actix-server"], &["admin", "server"]),
+        (&["reqwest"], &["upstream"]),
+        (&["rusqlite"], &["store-sqlite"]),
+        (&["tokio-postgres"], &["store-postgres"]),
+        (&["jsonwebtoken"], &["callers"]),
     ];
 
-    for (words, module) in modules {
-        let outside = sources.iter().filter(|source| source.is_rust() && source.under("src/") && !source.under(module));
-        expect_none(&format!("only {module} may use it"), outside.flat_map(|source| source.uses_of(words)));
+    let mut violations = Vec::new();
+    for (folder, manifest) in manifests(&sources) {
+        for library in dependencies(&manifest) {
+            let rule = libraries.iter().find(|(names, _)| names.contains(&library.as_str()));
+            let name = folder.trim_start_matches("crates/").trim_end_matches('/');
+            if rule.is_some_and(|(_, allowed)| !allowed.contains(&name)) {
+                violations.push(format!("{folder}Cargo.toml depends on {library}"));
+            }
+        }
     }
+    expect_none("libraries of I/O are for one layer each", violations);
+}
+
+/// The manifests of the root package and of all crates in `crates/`, and their folders.
+fn manifests(sources: &[Source]) -> Vec<(String, toml::Table)> {
+    let manifests = sources.iter().filter_map(|source| {
+        let folder = source.path.strip_suffix("Cargo.toml").filter(|f| f.is_empty() || f.starts_with("crates/"))?;
+        Some((folder.to_owned(), source.text.parse().expect("a manifest is TOML")))
+    });
+    manifests.collect()
+}
+
+/// The names of the dependencies of a package, without those of its tests.
+fn dependencies(manifest: &toml::Table) -> impl Iterator<Item = &String> {
+    let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+    dependencies.into_iter().flat_map(toml::Table::keys)
 }
 
 #[test]
-fn rooms_of_the_gateway_use_only_those_below_them() {
+fn modules_of_the_root_package_use_only_those_below_them() {
     let sources = sources();
     let mut violations = Vec::new();
     for (from, to) in imports(&sources, "src/").edges() {
         let (user, used) = (room(&from), room(&to));
         let allowed = ROOMS.iter().find(|(room, _)| *room == user).map(|(_, allowed)| *allowed);
         let Some(allowed) = allowed else {
-            violations.push(format!("{from} is in a room that ROOMS does not have"));
+            violations.push(format!("{from} is in a module that ROOMS does not have"));
             continue;
         };
         if user != used && !allowed.contains(&used) {
             violations.push(format!("{from} uses {to}"));
         }
     }
-    expect_none("a room uses only the rooms that ROOMS allows it", violations);
+    expect_none("a module uses only the modules that ROOMS allows it", violations);
 }
 
 #[test]
 fn no_files_import_one_another() {
     let sources = sources();
     let folders = adapters(&sources).into_iter().map(|(folder, _)| format!("{folder}src/"));
-    let roots: Vec<String> = ["src/", "core/src/"].map(str::to_owned).into_iter().chain(folders).collect();
+    let crates = manifests(&sources).into_iter().map(|(folder, _)| format!("{folder}src/"));
+    let roots: Vec<String> = crates.chain(["core/src/".to_owned()]).chain(folders).collect();
     let circles = roots.iter().flat_map(|root| imports::circles(&imports(&sources, root).edges()));
     expect_none("imports between files go one way", circles.map(|circle| circle.join(" <-> ")));
 }
@@ -289,7 +266,7 @@ fn imports(sources: &[Source], root: &str) -> Imports {
     Imports::read(root, sources.iter().map(|source| (source.path.as_str(), source.text.as_str())))
 }
 
-/// The room of a file below `src/`: its folder, or its own name.
+/// The module of a file below `src/`: its folder, or its own name.
 fn room(file: &str) -> &str {
     let below = file.strip_prefix("src/").unwrap_or(file);
     below.split(['/', '.']).next().unwrap_or(below)
@@ -314,8 +291,7 @@ fn core_and_adapters_depend_on_allowed_crates_only() {
         let path = format!("{folder}Cargo.toml");
         let source = sources.iter().find(|source| source.path == path).expect("the manifest was found above");
         let manifest: toml::Table = source.text.parse().expect("a manifest is TOML");
-        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
-        for name in dependencies.into_iter().flat_map(toml::Table::keys) {
+        for name in dependencies(&manifest) {
             if !allowed.contains(&name.as_str()) {
                 violations.push(format!("{path} depends on {name}"));
             }
@@ -344,20 +320,27 @@ fn adapters_do_not_use_one_another() {
 #[test]
 fn core_uses_neither_adapters_nor_the_gateway() {
     let sources = sources();
-    let mut words: Vec<String> = adapters(&sources).into_iter().map(|(_, name)| crate_name(&name)).collect();
-    words.push("interlingua::".to_owned());
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let core = sources.iter().filter(|source| source.is_rust() && source.under("core/src/"));
-    expect_none("core must not use other crates of the workspace", core.flat_map(|source| source.uses_of(&words)));
+    let core = sources.iter().find(|source| source.path == "core/Cargo.toml").expect("core has a manifest");
+    let manifest: toml::Table = core.text.parse().expect("a manifest is TOML");
+    let own = dependencies(&manifest).filter(|name| name.starts_with("interlingua"));
+    expect_none("core must not depend on other crates of the workspace", own.cloned());
 }
 
 #[test]
 fn one_file_lists_the_adapters() {
     let sources = sources();
-    let words: Vec<String> = adapters(&sources).into_iter().map(|(_, name)| crate_name(&name)).collect();
+    let adapters: Vec<String> = adapters(&sources).into_iter().map(|(_, name)| name).collect();
+    let words: Vec<String> = adapters.iter().map(|name| crate_name(name)).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let others = sources.iter().filter(|s| s.is_rust() && s.under("src/") && s.path != "src/adapters.rs");
+    let others = sources.iter().filter(|source| source.is_of_gateway() && source.path != "src/adapters.rs");
     expect_none("only src/adapters.rs may use adapters", others.flat_map(|source| source.uses_of(&words)));
+
+    let mut violations = Vec::new();
+    for (folder, manifest) in manifests(&sources).iter().filter(|(folder, _)| !folder.is_empty()) {
+        let used = dependencies(manifest).filter(|name| adapters.contains(name));
+        violations.extend(used.map(|name| format!("{folder}Cargo.toml depends on {name}")));
+    }
+    expect_none("only the root package depends on adapters", violations);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! written to a file that only its owner reads.
 //!
 //! Standard output is often kept by a log collector, so it never has the key. Not here: making and checking the key
-//! (`crate::gateway`, `crate::server`).
+//! (`crate::gateway`, `interlingua_server`).
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal as _, Write as _};

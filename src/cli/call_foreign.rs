@@ -45,7 +45,7 @@ struct Token {
 /// Sends the message, and then every answer typed in at the prompt.
 pub(super) fn run(call: &Call, gateway: &Gateway) -> anyhow::Result<()> {
     let token = call.resume.as_deref().map(read_token).transpose()?;
-    crate::server::block_on(async {
+    interlingua_server::block_on(async {
         let protocol = match &token {
             Some(token) => token.protocol.clone(),
             None if call.protocol == "auto" => guess(&call.url).await,

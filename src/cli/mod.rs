@@ -199,7 +199,7 @@ fn print_warnings(diagnostics: &Diagnostics) {
 
 fn serve(gateway: &Gateway, loaded: LoadedConfig, file: &Path, log: LogFilter) -> anyhow::Result<()> {
     raise_file_limit();
-    crate::server::block_on(async {
+    interlingua_server::block_on(async {
         // Install the handlers before the address is printed, since a signal may arrive right after.
         let (stop, mut hang_ups) = (signals::stop()?, signals::hang_ups()?);
         let settings = loaded.settings.clone();

@@ -75,7 +75,7 @@ impl Probe {
         }
 
         let upstream = gateway.open_upstream(agent, settings)?;
-        let (probed, asked) = crate::server::block_on(async {
+        let (probed, asked) = interlingua_server::block_on(async {
             let probed = self.probe(&*upstream, agent).await;
             let reaches = probed.iter().any(|one| one.findings.first().is_some_and(|first| first.level == Level::Good));
             let asked = match &self.ask {

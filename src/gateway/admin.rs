@@ -1,11 +1,10 @@
-//! Starts the listener for operators. Not here: its paths (`crate::server`).
+//! Starts the listener for operators. Not here: its paths (`interlingua_server`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::Running;
 use super::live::LiveParts;
-use crate::server;
 use interlingua_base::clock;
 use interlingua_base::ports::Reload;
 use interlingua_config::keys;
@@ -33,7 +32,7 @@ impl Running {
             None
         };
 
-        let admin = server::Admin {
+        let admin = interlingua_admin::Admin {
             engine,
             control,
             observer,
@@ -48,7 +47,7 @@ impl Running {
             started: clock::now(),
             agent_api: self.agent_api.clone(),
         };
-        let admin = server::listen_admin(listener, admin)?;
+        let admin = interlingua_admin::listen(listener, admin)?;
         let address = admin.address;
         self.admin = Some(admin);
         Ok(Some((address, start_key)))

@@ -11,16 +11,16 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use serde_json::{Value, json};
 
 use super::rates::RouteRates;
-use crate::engine::{self, Engine};
-use crate::server::{self, Control, SharedRoutes};
 use interlingua_base::clock;
 use interlingua_base::ports::TelemetryClient;
 use interlingua_base::secrets::Masks;
 use interlingua_base::tls::SharedTls;
 use interlingua_callers::{Callers, Use, day_of};
 use interlingua_config::{self as config, Auth, CallerProfile, RequestLimits, Settings};
+use interlingua_engine::{self as engine, Engine};
 use interlingua_observe::metrics::Metrics;
 use interlingua_observe::{AccessLog, LogTarget, Logs, Observer, Otlp, OtlpSettings, SharedObserver, forward_logs};
+use interlingua_server::{self as server, Control, SharedRoutes};
 use interlingua_upstream::otlp::{Collector, OtlpProtocol};
 
 /// The parts of a running gateway that a reload replaces. Clones are the same parts.

@@ -10,8 +10,8 @@ use std::{fs, io};
 
 use super::live::{LiveParts, PreparedReload, open_logs};
 use super::{Gateway, retention_rules, server_settings};
-use crate::server;
 use interlingua_config::{self as config, Diagnostics, Env, LoadedConfig, Settings};
+use interlingua_server as server;
 
 /// The files and variables that a configuration names.
 #[derive(Default)]

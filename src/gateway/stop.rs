@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::live::LiveParts;
-use crate::engine::Engine;
-use crate::server::Stopper;
+use interlingua_engine::Engine;
+use interlingua_server::Stopper;
 
 /// Time that clients have to read the end of their responses after the last run ended. An idle gateway must exit within
 /// a second, whatever connections clients leave open.

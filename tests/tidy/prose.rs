@@ -27,7 +27,7 @@ const MAX_SHOWN: usize = 60;
 
 /// Folders and files with limits of their own: markers per 10,000 words, openings per 1,000 doc comments, riddles.
 const LIMITS: &[(&str, u64, u64, u64)] =
-    &[("ARCHITECTURE.md", 45, 1, 0), ("core contracts", 57, 88, 5), ("src/engine", 97, 80, 12)];
+    &[("ARCHITECTURE.md", 45, 1, 0), ("core contracts", 57, 88, 5), ("crates/engine", 97, 80, 12)];
 
 /// The types that adapters implement or receive.
 const CONTRACTS: &[&str] = &["exchange.rs", "connector.rs", "call.rs", "call/", "step.rs"];
@@ -128,7 +128,7 @@ pub(super) fn part(path: &str) -> String {
     let contract = path.strip_prefix("core/src/").is_some_and(|below| CONTRACTS.iter().any(|c| below.starts_with(c)));
     match names[..] {
         _ if contract => "core contracts".to_owned(),
-        [first @ ("src" | "adapters" | "docs" | "tests"), second, _, ..] => format!("{first}/{second}"),
+        [first @ ("src" | "crates" | "adapters" | "docs" | "tests"), second, _, ..] => format!("{first}/{second}"),
         [first, ..] => first.to_owned(),
         [] => String::new(),
     }

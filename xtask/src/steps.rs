@@ -153,7 +153,8 @@ fn clippy() -> Result<Outcome> {
     cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"], BUILD_LIMIT)
 }
 
-/// Compiles core and every adapter alone, since each manifest must list all its own dependencies and features.
+/// Compiles core and every adapter alone, since each manifest must list all its own dependencies and features. Not the
+/// crates of the gateway: only the root package uses them.
 fn alone() -> Result<Outcome> {
     let mut manifests = vec![root().join("core/Cargo.toml")];
     for adapter in std::fs::read_dir(root().join("adapters"))? {

@@ -2,7 +2,7 @@
 //! issuers, and sending telemetry. Also the interface of the configuration for the admin listener.
 //!
 //! The implementations are above or beside the users of these traits. Not here: calls to agents
-//! ([`crate::upstream::Upstream`]) and storage of runs ([`crate::store::Store`]).
+//! (`interlingua-upstream`) and storage of runs (`interlingua-store`).
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Hosts and origins in requests and in the configuration: `agents.example.com:8443`, `[::1]`,
 //! `https://app.example.com`.
 //!
-//! Not here: the check of a request's host against the allowed ones (`crate::server`).
+//! Not here: the check of a request's host against the allowed ones (`interlingua-server`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

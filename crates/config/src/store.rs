@@ -1,5 +1,5 @@
 //! Checks of `[store]`: kind, place and retention. Not here: the table as written in the file ([`super::store_table`]),
-//! and opening the store (`crate::gateway`).
+//! and opening the store (`src/gateway`).
 
 use std::time::Duration;
 

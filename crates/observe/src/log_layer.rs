@@ -1,7 +1,7 @@
 //! Sends warnings and errors of the log to a collector, besides writing them.
 //!
 //! The log is one for the process; and so is its destination. Not here: writing the log
-//! (`crate::cli`).
+//! (`src/cli`).
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, LazyLock};

@@ -206,7 +206,7 @@ fn serve(lane: &Lane, mut connection: Connection) {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use interlingua_store::SqliteOptions;
+    use crate::SqliteOptions;
 
     use super::*;
 

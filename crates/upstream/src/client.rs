@@ -1,7 +1,7 @@
 //! The small client of `interlingua call`: asks, prints the answer as it comes, and says what the run waits for.
 //!
 //! It reads event streams with `eventsource-stream`, which is quadratic in the size of an event; that is fine for a
-//! terminal. Not here: reading the person's decisions (`crate::cli`).
+//! terminal. Not here: reading the person's decisions (`src/cli`).
 
 use std::fmt;
 use std::io::Write;

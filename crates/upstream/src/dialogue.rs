@@ -2,7 +2,7 @@
 //!
 //! One turn after the other, in memory. It keeps the state of a session: the messages, for agents that receive the
 //! history, the connector's state, and the pending items. Not here: runs that others follow, and any storage
-//! (`crate::engine`).
+//! (`interlingua-engine`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! The keeper of the [`History`] takes the counts once a second. Their size is limited by the number of steps, and by
 //! [`MAX_NAMES`](super::recent::MAX_NAMES) agents and protocols in each. Not here: the counters ([`super::recent`]),
-//! the interval, and the readers (`crate::server`).
+//! the interval, and the readers (`interlingua-server`).
 
 use std::collections::{HashMap, VecDeque};
 

@@ -5,7 +5,7 @@
 //! own codes. A label is never a run, a session or a URL. There is no global registry: several gateways can run in one
 //! process.
 //!
-//! Not here: access to the metrics (`crate::server`).
+//! Not here: access to the metrics (`interlingua-server`).
 
 mod caller;
 mod carried;

@@ -1,7 +1,7 @@
 //! Asking an agent what it is (`interlingua probe`): sends what its connector's probe wants to know.
 //!
 //! Nothing is sent again, and nothing is counted: a probe shows how things are. Not here: what an answer means (the
-//! connectors), and what is printed (`crate::cli`).
+//! connectors), and what is printed (`src/cli`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -32,7 +32,7 @@ impl Agent {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(
             header::USER_AGENT,
-            HeaderValue::from_static(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"))),
+            HeaderValue::from_static(concat!("interlingua/", env!("CARGO_PKG_VERSION"))),
         );
         // A client's headers are for the agent, as the agent's own credentials are.
         if its_own {

@@ -1,0 +1,252 @@
+//! Encodes a streamed response. Steps are encoded only when the connection can accept them. Between steps the stream
+//! writes keep-alives: one for each keep-alive of the agent, and one after each idle interval.
+//!
+//! Not here: the detection of disconnected clients ([`super::listener`]): actix-web then drops the response; and chunks
+//! that the client does not read ([`super::unsent`]).
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use actix_web::web::Bytes;
+use futures_util::future::LocalBoxFuture;
+use interlingua_core::{Exchange, Fault, Flow, Out};
+use tokio::time::{Instant, Sleep};
+
+use interlingua_engine::{Follower, Take};
+use interlingua_observe::RequestLog;
+use interlingua_observe::metrics::OpenStream;
+
+/// The target size of a chunk in bytes. A chunk ends after the event that reaches it.
+const CHUNK_BYTES: usize = 32 * 1024;
+
+/// The size in bytes above which an event is sent with a warning in the log: some client libraries reject larger
+/// events, such as events with an inline file (docs/protocols/a2a.md#streams).
+const LARGE_EVENT: usize = 4 << 20;
+
+/// Maximum time to find out that there is nothing to stream. After it, the stream starts.
+const EXHAUSTED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The chunks of a streamed response.
+pub(super) struct Steps {
+    follower: Follower,
+    exchange: Box<dyn Exchange>,
+    out: Out,
+    heartbeat: Heartbeat,
+    /// The agent's keep-alives so far that were passed on, or superseded by output.
+    keep_alives: u64,
+    /// The number of chunks still to be passed on without copying.
+    opening_chunks: u8,
+    ended: bool,
+    _open: OpenStream,
+    /// Resolves when the caller's credentials or rights end. `None`: the stream outlives them.
+    revoked: Option<LocalBoxFuture<'static, Fault>>,
+    /// The log that receives the losses at the end of the stream. `None`: they are not recorded.
+    log: Option<Arc<RequestLog>>,
+}
+
+impl Steps {
+    pub(super) fn new(
+        follower: Follower,
+        exchange: Box<dyn Exchange>,
+        out: Out,
+        heartbeat: Duration,
+        open: OpenStream,
+    ) -> Self {
+        let keep_alives = follower.keep_alives();
+        let heartbeat = Heartbeat::new(heartbeat);
+        Self {
+            follower,
+            exchange,
+            out,
+            heartbeat,
+            keep_alives,
+            opening_chunks: 4,
+            ended: false,
+            revoked: None,
+            log: None,
+            _open: open,
+        }
+    }
+
+    /// Records the losses of the stream in this log when the stream is dropped.
+    pub(super) fn with_request_log(mut self, log: Option<Arc<RequestLog>>) -> Self {
+        self.log = log;
+        self
+    }
+
+    /// Ends the stream with a fault in its protocol when `revoked` resolves.
+    pub(super) fn until_revoked(mut self, revoked: Option<LocalBoxFuture<'static, Fault>>) -> Self {
+        self.revoked = revoked;
+        self
+    }
+
+    /// True if the run has ended or waits for its next turn, and the client has all its events. Waits for at most
+    /// [`EXHAUSTED_TIMEOUT`] while events are being read or written.
+    pub(super) async fn wait_exhausted(&mut self) -> bool {
+        if !self.follower.is_at_rest() {
+            return false;
+        }
+        let encoded = poll_fn(|context| {
+            if !self.ended && self.out.body.is_empty() {
+                self.take_steps(context);
+            }
+            match (self.out.body.is_empty(), self.ended) {
+                (false, _) => Poll::Ready(false),
+                (true, true) => Poll::Ready(true),
+                (true, false) => Poll::Pending,
+            }
+        });
+        tokio::time::timeout(EXHAUSTED_TIMEOUT, encoded).await.unwrap_or(false)
+    }
+
+    /// The next chunk. `None` at the end of the stream.
+    pub(super) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if !self.ended {
+            self.take_steps(context);
+        }
+
+        let keep_alives = std::mem::replace(&mut self.keep_alives, self.follower.keep_alives());
+        if !self.out.body.is_empty() {
+            self.heartbeat.on_write();
+            return Poll::Ready(Some(self.take_chunk()));
+        }
+
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let has_keep_alive = self.keep_alives != keep_alives && self.heartbeat.is_enabled();
+        if has_keep_alive || self.heartbeat.poll_due(context).is_ready() {
+            self.exchange.heartbeat(&mut self.out);
+            self.heartbeat.on_write();
+            // Register the timer before the chunk is returned: the next poll may be much later.
+            let _ = self.heartbeat.poll_due(context);
+            if !self.out.body.is_empty() {
+                return Poll::Ready(Some(self.take_chunk()));
+            }
+        }
+
+        Poll::Pending
+    }
+}
+
+impl Steps {
+    /// Encodes the available steps of the run up to the size of a chunk, or the end of the stream.
+    fn take_steps(&mut self, context: &mut Context<'_>) {
+        if let Some(Poll::Ready(fault)) = self.revoked.as_mut().map(|revoked| revoked.as_mut().poll(context)) {
+            self.exchange.interrupt(&fault, &mut self.out);
+            (self.ended, self.revoked) = (true, None);
+            return;
+        }
+
+        let (exchange, out) = (&mut self.exchange, &mut self.out);
+        let mut forget = false;
+        let more = self.follower.poll_steps(context, &mut |_, step| match exchange.encode(step, out) {
+            Flow::Close => Take::Close,
+            Flow::Forget => {
+                forget = true;
+                Take::Close
+            }
+            Flow::More if out.body.len() >= CHUNK_BYTES => Take::Enough,
+            Flow::More => Take::More,
+        });
+        if forget {
+            self.follower.forget();
+        }
+        match more {
+            Poll::Ready(true) if self.out.body.is_empty() => {
+                // The protocol emits nothing for these steps: poll again.
+                context.waker().wake_by_ref();
+            }
+            Poll::Ready(true) => {}
+            Poll::Pending => {
+                if let Some(fault) = self.follower.broken_off() {
+                    if !self.follower.is_elsewhere() {
+                        self.exchange.interrupt(&fault, &mut self.out);
+                    }
+                    self.ended = true;
+                } else {
+                    let (exchange, out) = (&mut self.exchange, &mut self.out);
+                    self.ended = self.follower.if_paused(|run| exchange.pause(run, out)) == Some(Flow::Close);
+                }
+            }
+            Poll::Ready(false) => {
+                if let Some(fault) = self.follower.broken() {
+                    self.exchange.interrupt(&fault, &mut self.out);
+                }
+                self.ended = true;
+            }
+        }
+    }
+
+    /// Takes the encoded bytes. Usually they are small: they are copied, and the buffer is reused. The first chunks are
+    /// moved instead, because there are many opening events and a long pause may follow.
+    fn take_chunk(&mut self) -> Bytes {
+        // A chunk ends after the event that fills it, so a chunk this large contains an event about this large.
+        if self.out.body.len() > LARGE_EVENT + CHUNK_BYTES {
+            let run = self.follower.run().id();
+            tracing::warn!(%run, bytes = self.out.body.len(), "an event is larger than some client libraries accept");
+        }
+
+        // Move the buffer after a large event too: otherwise it would stay that large.
+        if self.opening_chunks > 0 || self.out.body.len() > 2 * CHUNK_BYTES {
+            self.opening_chunks = self.opening_chunks.saturating_sub(1);
+            return std::mem::take(&mut self.out.body).freeze();
+        }
+        let chunk = Bytes::copy_from_slice(&self.out.body);
+        self.out.body.clear();
+        chunk
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(log) = &self.log {
+            log.set_losses(self.exchange.losses());
+        }
+    }
+}
+
+/// The keep-alive timer of an idle stream. The timer is reset only when it fires, not at each write.
+struct Heartbeat {
+    /// Zero disables it.
+    interval: Duration,
+    last_write: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Heartbeat {
+    fn new(interval: Duration) -> Self {
+        Self { interval, last_write: Instant::now(), timer: None }
+    }
+
+    const fn is_enabled(&self) -> bool {
+        !self.interval.is_zero()
+    }
+
+    fn on_write(&mut self) {
+        self.last_write = Instant::now();
+    }
+
+    fn poll_due(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.is_enabled() {
+            return Poll::Pending;
+        }
+        let timer =
+            self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(self.last_write + self.interval)));
+        loop {
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            let due = self.last_write + self.interval;
+            if Instant::now() >= due {
+                timer.as_mut().reset(Instant::now() + self.interval);
+                return Poll::Ready(());
+            }
+
+            timer.as_mut().reset(due);
+        }
+    }
+}
