@@ -2,8 +2,7 @@
 //!
 //! Not here: errors in configurations (`tests/config.rs`).
 
-#[path = "support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;
 #[path = "cli/words.rs"]
 mod words;
 

@@ -9,8 +9,7 @@
 mod resend;
 #[path = "crash/resume.rs"]
 mod resume;
-#[path = "support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -4,8 +4,7 @@
 //! The global allocator counts every byte, so these tests are a separate binary and run one at a time. The limit on the
 //! number of JSON values belongs to the server; the bodies here contain as many values as it allows.
 
-#[path = "support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;
 
 use interlingua_a2a::A2a;
 use interlingua_ag_kit::AgKit;

@@ -1,8 +1,7 @@
 //! The agent from docs/extending/agents.md, run unchanged and called through the gateway, since it is the starting point for custom
 //! agents. Not here: misbehaving agents (`tests/behaviour`).
 
-#[path = "support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};

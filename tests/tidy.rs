@@ -79,6 +79,7 @@ const CORE_DEPENDENCIES: &[&str] =
 
 /// The allowed dependencies of adapters. Small crates without I/O can be added.
 const ADAPTER_DEPENDENCIES: &[&str] = &[
+    "interlingua-adapter-kit",
     "interlingua-core",
     "base64",
     "bytes",
@@ -276,7 +277,8 @@ fn room(file: &str) -> &str {
 fn core_and_adapters_perform_no_io() {
     let sources = sources();
     let pure = sources.iter().filter(|source| {
-        let in_sources = source.under("core/src/") || (source.under("adapters/") && source.path.contains("/src/"));
+        let in_sources = ["core/src/", "crates/adapter-kit/src/"].iter().any(|folder| source.under(folder))
+            || (source.under("adapters/") && source.path.contains("/src/"));
         source.is_rust() && in_sources
     });
     expect_none("core and adapters must not perform I/O", pure.flat_map(|source| source.uses_of(IMPURE)));
@@ -415,7 +417,7 @@ fn no_local_path_and_no_registry_host_is_in_the_sources() {
 fn tests_of_one_process_exist() {
     let sources = sources();
     let text_of = |path: &str| sources.iter().find(|source| source.path == path).map(|source| source.text.as_str());
-    let list = text_of("tests/support/alternating.rs").expect("the list of tests that run with one gateway");
+    let list = text_of("testing/support/src/alternating.rs").expect("the list of tests that run with one gateway");
     let names = list
         .split('"')
         .filter(|name| name.contains("::") && name.chars().all(|c| c.is_alphanumeric() || "_:".contains(c)));

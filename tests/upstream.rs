@@ -3,11 +3,6 @@
 //!
 //! Not here: the meaning of a response for a run (tests of the normalizer, behaviour tests of the engine).
 
-#[path = "support/recording.rs"]
-mod recording;
-#[path = "support/upstream.rs"]
-mod scripted;
-
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,8 +12,8 @@ use interlingua::upstream::{Conversation, SendOptions, StopOutcome, Upstream};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::{Fault, FaultKind, Json};
-use recording::{NullSink, RecordingConnector};
-use scripted::Reply;
+use interlingua_testing_support::recording::{NullSink, RecordingConnector};
+use interlingua_testing_support::upstream::{self as scripted, Reply};
 
 /// An upstream client and the frames it has read.
 struct Client {

@@ -189,6 +189,18 @@ impl<'a> TurnRequest<'a> {
         }
     }
 
+    /// The same turn with another form of the request, of the connector's state and of the answered items, for connectors
+    /// that wrap another one.
+    #[must_use]
+    pub fn with_parts(
+        &self,
+        request: &'a AgentRequest,
+        session_state: &'a Json,
+        answered: &'a [Pending],
+    ) -> TurnRequest<'a> {
+        TurnRequest { request, session_state, answered, ..self.clone() }
+    }
+
     /// With the earlier turns in this part of the input.
     #[must_use]
     pub fn with_history(mut self, history: Range<usize>) -> Self {

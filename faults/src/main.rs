@@ -8,6 +8,8 @@
 //!
 //! A file with a function `run(&Rig) -> Result<Vec<Check>>`, and a row in [`SCENARIOS`].
 
+use interlingua_testing_support::{framing as forms, paths};
+
 mod abandoned;
 mod bombs;
 mod certificates;
@@ -17,8 +19,6 @@ mod credentials;
 mod drain;
 mod endpoints;
 mod foreign_pages;
-#[path = "../../tests/support/framing.rs"]
-mod forms;
 mod frames;
 mod framing;
 mod gateway;
@@ -29,8 +29,6 @@ mod kills;
 mod leaving;
 mod monsters;
 mod others;
-#[path = "../../tests/support/paths.rs"]
-mod paths;
 mod reload;
 mod replicas;
 mod server;

@@ -148,7 +148,7 @@ async fn no_endpoint_serves_a_foreign_page_or_a_rebound_name() {
     assert!(all.len() > 50, "{}", all.len());
     // The fault runs try the same paths.
     let paths: BTreeSet<String> = all.iter().map(Endpoint::filled).collect();
-    assert_eq!(paths, PATHS.iter().map(|path| (*path).to_owned()).collect(), "tests/support/paths.rs");
+    assert_eq!(paths, PATHS.iter().map(|path| (*path).to_owned()).collect(), "testing/support/src/paths.rs");
 
     for endpoint in all {
         let (method, path) = (endpoint.method, endpoint.filled());

@@ -4,8 +4,7 @@
 //! Not here: configuration (`tests/config.rs`), the upstream client (`tests/upstream.rs`), store guarantees
 //! (`tests/store`), and the process as a whole (`tests/crash.rs`, `tests/cli.rs`).
 
-#[path = "../support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;
 
 mod a2a;
 mod a2a_card;

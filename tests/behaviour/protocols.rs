@@ -29,10 +29,10 @@ const RESENDING: [Protocol; 3] = [Protocol::ChatCompletions, Protocol::Anthropic
 fn the_list_of_protocols_is_that_of_the_gateway_and_of_the_shipped_file() {
     let names: Vec<&str> = ALL_PROTOCOLS.map(Protocol::name).to_vec();
     let mounted: Vec<&str> = MOUNTS.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, mounted, "tests/support/paths.rs");
+    assert_eq!(names, mounted, "testing/support/src/paths.rs");
     let served = interlingua::Gateway::builtin().client_capabilities();
     let served: BTreeSet<&str> = served.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), served, "tests/support/pairs.rs");
+    assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), served, "testing/support/src/pairs.rs");
 
     let shipped: toml::Value = include_str!("../../gateway.toml").parse::<toml::Table>().expect("TOML").into();
     let shipped: BTreeSet<(&str, &str)> = shipped["routes"]
@@ -41,7 +41,7 @@ fn the_list_of_protocols_is_that_of_the_gateway_and_of_the_shipped_file() {
         .iter()
         .map(|route| (route["protocol"].as_str().expect("a name"), route["path"].as_str().expect("a path")))
         .collect();
-    assert_eq!(shipped, MOUNTS.iter().copied().collect(), "tests/support/paths.rs has the paths of gateway.toml");
+    assert_eq!(shipped, MOUNTS.iter().copied().collect(), "testing/support/src/paths.rs has the paths of gateway.toml");
 }
 
 #[tokio::test]

@@ -3,8 +3,7 @@
 //!
 //! Not here: agents that break off or fall silent in the middle of an answer (`tests/behaviour`).
 
-#[path = "../support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;
 
 mod agents;
 mod clients;

@@ -11,8 +11,7 @@
 //!
 //! Not here: the scenarios (`crates/core-testkit/src/scenario`), agents (`testing/agents`) and clients (`testing/clients`).
 
-#[path = "../support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;
 
 mod background;
 mod cuts;

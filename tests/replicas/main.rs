@@ -15,8 +15,7 @@ mod operators;
 mod outages;
 mod pooled;
 mod stopping;
-#[path = "../support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -17,8 +17,6 @@ mod postgres_held;
 mod postgres_outages;
 mod postgres_schema;
 mod publishing;
-#[path = "../support/replicas/mod.rs"]
-mod replicas;
 mod retention;
 mod shared;
 
@@ -27,7 +25,7 @@ use std::time::Duration;
 
 use interlingua::store::{Memory, Postgres, PostgresOptions, Sqlite, SqliteOptions, Store};
 
-use self::replicas::Hub;
+use interlingua_testing_support::replicas::{self, Hub};
 
 /// A store under test, and its directory if it has one.
 pub(crate) struct TestStore {

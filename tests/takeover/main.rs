@@ -12,5 +12,4 @@ mod member;
 mod pushes;
 mod runs;
 mod steps;
-#[path = "../support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;

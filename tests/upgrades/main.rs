@@ -21,8 +21,7 @@ mod demo;
 mod files;
 mod played;
 mod stand;
-#[path = "../support/mod.rs"]
-mod support;
+use interlingua_testing_support as support;
 
 use std::path::Path;
 

@@ -4,6 +4,8 @@
 //! cargo xtask test [--only NAME]…       all that CI runs
 //! cargo xtask test --all                also the steps that take too long for CI: every suite, the whole matrix, PostgreSQL under the
 //!                                       tests of the running gateway, faults, fuzzing, advisories, vendored files
+//! cargo xtask t PATH…                   the tests that belong to these files or folders
+//! cargo xtask t --changed               the tests that belong to the files that differ from the last commit
 //! cargo xtask check                     the same without the conformance suites
 //! cargo xtask conformance [NAME]…       conformance suites by name, also those CI skips; no name: lists them
 //! cargo xtask bench [micro|load|console|instructions …]
@@ -58,6 +60,7 @@ mod images;
 mod instructions;
 mod matrix;
 mod node;
+mod of_path;
 mod process;
 mod python;
 mod report;
@@ -90,6 +93,7 @@ fn run(arguments: &[String]) -> Result<bool> {
     match arguments.as_slice() {
         ["test", "--all"] => steps::test_all(),
         ["test", rest @ ..] => steps::test(&only(rest)?),
+        ["t", paths @ ..] => of_path::run(paths),
         ["check"] => steps::check(),
         ["conformance", names @ ..] => conformance::by_name(names),
         ["bench", rest @ ..] => bench::run(rest),
@@ -101,7 +105,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["audit"] => steps::audit(),
         ["pin-images", rest @ ..] => images::run(rest),
         _ => bail!(
-            "usage: cargo xtask test [--all | --only NAME…] | check | conformance [NAME]… | \
+            "usage: cargo xtask test [--all | --only NAME…] | t PATH… | t --changed | check | conformance [NAME]… | \
              bench [micro|load|console|instructions …] | book | faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | \
              fuzz [--seconds N] [TARGET] | vendor [--write] | audit | pin-images [--check]"
         ),

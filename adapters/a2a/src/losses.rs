@@ -1,7 +1,7 @@
 //! Content of a turn that a task does not show, or shows in another form
 //! (docs/protocols/a2a.md#what-a-client-receives).
 
-use interlingua_core::contents::{self, ContentChange, FoundContent};
+use interlingua_adapter_kit::contents::{self, ContentChange, FoundContent};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::run::Run;
 

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::data_url::DataUrl;
+use interlingua_adapter_kit::data_url::DataUrl;
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::run::Slot;
 use interlingua_core::{Extra, Json};

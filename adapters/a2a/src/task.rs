@@ -169,7 +169,7 @@ pub(crate) fn run_states(route: &Route, state: TaskState) -> Vec<RunState> {
 
 impl Route {
     /// Turn ends after which a task waits for input although nothing is pending.
-    pub(crate) fn pause_ends(&self) -> &'static [End] {
+    pub(crate) fn pausing_ends(&self) -> &'static [End] {
         let completed = self.options.turn_end == TurnEnd::InputRequired;
         let incomplete = self.options.incomplete == Incomplete::InputRequired;
 

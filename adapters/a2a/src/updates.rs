@@ -507,7 +507,7 @@ impl Updates {
 
         let hint = run.messages_of(number).last().and_then(|last| Hint::from_metadata(last.metadata.as_ref()).state());
         let good = matches!(end, End::Completed | End::Incomplete);
-        let is_waiting = good && (!pending.is_empty() || hint.is_some() || self.route.pause_ends().contains(&end));
+        let is_waiting = good && (!pending.is_empty() || hint.is_some() || self.route.pausing_ends().contains(&end));
         if !is_waiting {
             return None;
         }

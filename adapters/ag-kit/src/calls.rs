@@ -4,8 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use interlingua_core::call_output;
-use interlingua_core::emitted_text::EmittedText;
+use interlingua_adapter_kit::call_output;
+use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_core::model::{MessageType, ToolCall};
 use interlingua_core::run::Message;
 use interlingua_core::{Event, Extra, Out, Step};

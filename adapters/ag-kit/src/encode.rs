@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::sequencer::MessageSequencer;
 use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model::MessageType;
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::Run;
-use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::{End, Event, Out, Step};
 
 use crate::calls::Calls;

@@ -1,8 +1,8 @@
 //! Error responses: the only place where a fault is converted to the protocol's format
 //! (docs/protocols/ag-kit.md#errors).
 
+use interlingua_adapter_kit::fallback::ErrorWriter;
 use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
-use interlingua_core::fallback::ErrorWriter;
 use interlingua_core::out::Head;
 use interlingua_core::{Fault, Out};
 

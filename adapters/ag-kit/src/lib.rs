@@ -20,12 +20,12 @@ mod wire;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{self, AskKinds, ClientCapabilities};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
-use interlingua_core::fallback::Fallback;
 use interlingua_core::options::Switch;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};

@@ -1,9 +1,9 @@
 //! Parses requests (docs/protocols/ag-kit.md#request, docs/protocols/ag-kit.md#from-the-client-to-the-agent): every
 //! error names its field. More tolerant than the reference implementation where the meaning is unambiguous.
 
+use interlingua_adapter_kit::source_parts;
 use interlingua_core::answer::{Answer, AnswerBody};
 use interlingua_core::model::{self, Content, Message, MessageType, Role, ToolCall, ToolOutput};
-use interlingua_core::source_parts;
 use interlingua_core::tree::{Kind, Node};
 use interlingua_core::{Extra, Fault, FaultKind, Json, Request};
 use serde::Serialize;

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::emitted_text::EmittedText;
-use interlingua_core::markdown;
+use interlingua_adapter_kit::emitted_text::EmittedText;
+use interlingua_adapter_kit::markdown;
 use interlingua_core::model::{Body, ContentType, MessageType};
 use interlingua_core::run::Slot;
 use interlingua_core::{Event, Out, Step};

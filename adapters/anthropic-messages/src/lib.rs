@@ -18,11 +18,11 @@ mod wire;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::fallback::Fallback;
+use interlingua_adapter_kit::model_list::ModelNames;
+use interlingua_adapter_kit::model_options::ClientTools;
 use interlingua_core::capability::{ClientCapabilities, Media};
 use interlingua_core::exchange::{Cors, Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
-use interlingua_core::fallback::Fallback;
-use interlingua_core::model_list::ModelNames;
-use interlingua_core::model_options::ClientTools;
 use interlingua_core::sample::{Sample, SampleInput, SampleRequest};
 use interlingua_core::size::Size;
 use serde_json::json;

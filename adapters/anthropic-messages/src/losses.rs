@@ -1,9 +1,9 @@
 //! Content of a turn that an answer does not show, or shows in another form
 //! (docs/protocols/anthropic-messages.md#what-is-lost).
 
-use interlingua_core::contents::{self, ContentChange, FoundContent, LossScope};
+use interlingua_adapter_kit::contents::{self, ContentChange, FoundContent, LossScope};
+use interlingua_adapter_kit::model_options::DataDisplay;
 use interlingua_core::loss::{Change, ContentKind, Losses};
-use interlingua_core::model_options::DataDisplay;
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::Run;
 use interlingua_core::{Extra, Json};

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use interlingua_core::answer::chat::{ApprovalForm, ChatAsker};
-use interlingua_core::choice;
-use interlingua_core::model_options::{
+use interlingua_adapter_kit::model_options::{
     Busy, ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, StructuredOutput,
 };
+use interlingua_core::answer::chat::{ApprovalForm, ChatAsker};
+use interlingua_core::choice;
 use interlingua_core::options::Switch;
 use interlingua_core::size::Size;
 use schemars::JsonSchema;

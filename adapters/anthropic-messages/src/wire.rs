@@ -3,7 +3,7 @@
 //!
 //! Not here: blocks ([`crate::encode`]), and requests, which [`crate::decode`] parses field by field.
 
-use interlingua_core::token_usage::TokenUsage;
+use interlingua_adapter_kit::token_usage::TokenUsage;
 use interlingua_core::{Json, Out};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};

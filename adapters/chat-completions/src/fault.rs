@@ -1,9 +1,9 @@
 //! Faults of requests, in the words of this protocol (docs/protocols/chat-completions.md#errors).
 //!
 //! Not here: how faults become errors, which this protocol shares with Responses
-//! ([`interlingua_core::openai_error`]).
+//! ([`interlingua_adapter_kit::openai_error`]).
 
-use interlingua_core::openai_error::ErrorObject;
+use interlingua_adapter_kit::openai_error::ErrorObject;
 use interlingua_core::{Fault, FaultKind};
 
 /// A code of this adapter: the field is known, but not with this value. Set by [`unsupported_value`].

@@ -20,12 +20,12 @@ mod tags;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::fallback::Fallback;
+use interlingua_adapter_kit::model_list::ModelNames;
+use interlingua_adapter_kit::model_options::ClientTools;
+use interlingua_adapter_kit::openai_api::{self, ResponseHeaders};
 use interlingua_core::capability::{ClientCapabilities, Media};
 use interlingua_core::exchange::{Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
-use interlingua_core::fallback::Fallback;
-use interlingua_core::model_list::ModelNames;
-use interlingua_core::model_options::ClientTools;
-use interlingua_core::openai_api::{self, ResponseHeaders};
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::size::Size;
 use serde_json::json;

@@ -1,10 +1,10 @@
 //! Content of a turn that an answer does not show, or shows in another form
 //! (docs/protocols/chat-completions.md#what-clients-do-not-get).
 
+use interlingua_adapter_kit::contents::{self, ContentChange, FoundContent, LossScope};
+use interlingua_adapter_kit::model_options::DataDisplay;
 use interlingua_core::answer::chat::ApprovalForm;
-use interlingua_core::contents::{self, ContentChange, FoundContent, LossScope};
 use interlingua_core::loss::{Change, ContentKind, Losses};
-use interlingua_core::model_options::DataDisplay;
 use interlingua_core::run::Run;
 use interlingua_core::{Extra, Json};
 

@@ -1,7 +1,7 @@
 //! Error responses: the only place where a fault is converted to the service's format
 //! (docs/human-in-the-loop.md#error-cases).
 
-use interlingua_core::fallback::ErrorWriter;
+use interlingua_adapter_kit::fallback::ErrorWriter;
 use interlingua_core::{Fault, FaultKind, Out};
 
 use crate::wire;

@@ -21,12 +21,12 @@ mod wire;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::{Learns, Mounted};
-use interlingua_core::fallback::Fallback;
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};

@@ -1,7 +1,7 @@
 //! Content of a turn that an answer of the service does not show, or shows in another form
 //! (docs/human-in-the-loop.md#what-is-lost).
 
-use interlingua_core::contents::{self, ContentChange, FoundContent};
+use interlingua_adapter_kit::contents::{self, ContentChange, FoundContent};
 use interlingua_core::event::End;
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::run::Run;

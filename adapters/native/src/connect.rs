@@ -4,6 +4,8 @@
 //! Not here: parsing a frame ([`interlingua_core::agent_api`], the wire format of the canonical model), and the effect
 //! of an event on the run: the normalizer in core repairs the deviations of real servers.
 
+use interlingua_adapter_kit::mislabeled;
+use interlingua_adapter_kit::unique_calls::UniqueCalls;
 use interlingua_core::agent_api::{Frame, FrameReader};
 use interlingua_core::agent_event::{AgentError, AgentEvent};
 use interlingua_core::answer::{self, NATIVE_DECISIONS};
@@ -12,12 +14,10 @@ use interlingua_core::connector::{
     AgentTurn, Connector, EventSink, HttpRequest, Next, Purpose, Refusal, TurnRequest, UpstreamAdapter,
 };
 use interlingua_core::event::Millis;
-use interlingua_core::mislabeled;
 use interlingua_core::model::{AgentRequest, Content, Message, MessageType};
 use interlingua_core::model_error::{Complaint, garbage, map_refusal};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::probe::AgentProbe;
-use interlingua_core::unique_calls::UniqueCalls;
 use interlingua_core::{Fault, FaultKind, sse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 //!
 //! Not here: faults of a run that has started. They are its end, in a response frame.
 
+use interlingua_adapter_kit::fallback::ErrorWriter;
 use interlingua_core::call::{Reply, RunView};
-use interlingua_core::fallback::ErrorWriter;
 use interlingua_core::{Fault, FaultKind, Out, Request};
 use serde::Serialize;
 

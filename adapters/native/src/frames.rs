@@ -7,13 +7,13 @@
 //! Not here: the serialization of a frame (`wire`).
 
 use bytes::BufMut;
+use interlingua_adapter_kit::sequencer::MessageSequencer;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{ContentKind, Loss, Losses};
 use interlingua_core::model::{ContentType, MessageType};
 use interlingua_core::run::{Message, Run, RunError};
-use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::step::Step;
 use interlingua_core::{Fault, Out, RunId, sse};
 use serde::Serialize;

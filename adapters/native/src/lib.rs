@@ -17,10 +17,10 @@ mod wire;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
 use interlingua_core::exchange::{Learns, Mounted};
-use interlingua_core::fallback::Fallback;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Fault, Mount, ProtocolAdapter, Request};
 use schemars::JsonSchema;

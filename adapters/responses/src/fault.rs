@@ -1,8 +1,8 @@
 //! Faults as errors of this protocol (docs/protocols/responses.md#errors), as far as they are not those of all APIs of
-//! OpenAI ([`interlingua_core::openai_error`]), and an agent's failure as the error of a response.
+//! OpenAI ([`interlingua_adapter_kit::openai_error`]), and an agent's failure as the error of a response.
 
+use interlingua_adapter_kit::openai_error;
 use interlingua_core::event::End;
-use interlingua_core::openai_error;
 use interlingua_core::run::RunError;
 use interlingua_core::{Fault, FaultKind};
 use serde::Serialize;

@@ -18,11 +18,11 @@ mod wire;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::fallback::Fallback;
+use interlingua_adapter_kit::model_list::ModelNames;
+use interlingua_adapter_kit::openai_api::{self, ResponseHeaders};
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
 use interlingua_core::exchange::{Endpoint, Method, Mount, Mounted, ProtocolAdapter, sharing};
-use interlingua_core::fallback::Fallback;
-use interlingua_core::model_list::ModelNames;
-use interlingua_core::openai_api::{self, ResponseHeaders};
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::size::Size;

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use interlingua_core::choice;
-pub use interlingua_core::model_options::{
+pub use interlingua_adapter_kit::model_options::{
     ClientTools, DataDisplay, Disconnect, IgnoreOrRefuse, OpenCalls, ReasoningInput, RefusalInput, StructuredOutput,
 };
+use interlingua_core::choice;
 use interlingua_core::options::Switch;
 use interlingua_core::size::Size;
 use schemars::JsonSchema;

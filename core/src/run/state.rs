@@ -163,7 +163,8 @@ impl Slot {
     }
 
     /// The length of the current text in bytes, the evicted part included.
-    pub(crate) fn text_len(&self) -> usize {
+    #[must_use]
+    pub fn text_len(&self) -> usize {
         self.versions.last().map_or(0, Version::len)
     }
 

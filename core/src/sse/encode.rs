@@ -145,34 +145,35 @@ pub fn end_frame(out: &mut BytesMut) {
     out.extend_from_slice(b"\n\n");
 }
 
-/// Writes a field. Names and ids may come from outside: a line break would start another field, and NUL voids an id.
+/// Writes a field without line breaks and NUL. Names and ids may come from outside: a line break would start another
+/// field, and clients ignore an id with a NUL.
 fn field(out: &mut BytesMut, name: &[u8], value: &str) {
     out.extend_from_slice(name);
     let mut value = value.as_bytes();
     while let Some(at) = memchr::memchr3(b'\n', b'\r', 0, value) {
-        replace_separators(out, &value[..at], &[]);
+        replace_line_separators(out, &value[..at], &[]);
         value = &value[at + 1..];
     }
-    replace_separators(out, value, &[]);
+    replace_line_separators(out, value, &[]);
     out.extend_from_slice(b"\n");
 }
 
 /// Writes `text` with `line_break` between its lines, leaving the last line open.
 fn lines(out: &mut BytesMut, line_break: &[u8], mut text: &[u8]) {
     while let Some(at) = memchr::memchr2(b'\n', b'\r', text) {
-        replace_separators(out, &text[..at], line_break);
+        replace_line_separators(out, &text[..at], line_break);
         out.extend_from_slice(line_break);
         text = match &text[at..] {
             [b'\r', b'\n', rest @ ..] | [_, rest @ ..] => rest,
             [] => &[],
         };
     }
-    replace_separators(out, text, line_break);
+    replace_line_separators(out, text, line_break);
 }
 
-/// Writes a line with something else instead of its Unicode line separators.
+/// Writes a line, with `replacement` for each of its Unicode line separators. Empty: they are removed.
 #[inline]
-fn replace_separators(out: &mut BytesMut, mut line: &[u8], replacement: &[u8]) {
+fn replace_line_separators(out: &mut BytesMut, mut line: &[u8], replacement: &[u8]) {
     while let Some((at, len)) = separators::find(line) {
         out.extend_from_slice(&line[..at]);
         out.extend_from_slice(replacement);

@@ -3,9 +3,9 @@
 //! Only data that [`interlingua_core::event`] calls stable is read from a step's run, and only for what the event is
 //! about, so that the same steps produce the same text live and on every replay.
 
+use interlingua_adapter_kit::sequencer::MessageSequencer;
 use interlingua_core::event::{End, Event};
 use interlingua_core::model::{ContentType, MessageType};
-use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::{Fault, Flow, Out, Step};
 
 use crate::Options;

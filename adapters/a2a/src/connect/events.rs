@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use interlingua_adapter_kit::template::TextTemplate;
 use interlingua_core::agent_event::{AgentError, AgentEvent, Awaits, ContentValue, JsonRef, ResponseEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::template::TextTemplate;
 use interlingua_core::{End, Fault};
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -37,7 +37,8 @@ impl ItemReader {
         held.into_iter().try_for_each(|held| self.emit_status(&held.raw, false, sink))
     }
 
-    /// Compares the held messages with an artifact, or with the last message. Those that it repeats are dropped.
+    /// Compares the held messages with the parts of an artifact, or of the last message. A message that these parts repeat is
+    /// dropped, one that they continue stays held, and any other is emitted. A message behind one that stays held stays, too.
     pub(super) fn compare_held(&mut self, parts: &[Part<'_>], sink: &mut dyn EventSink) -> Result<(), Fault> {
         if self.held.is_empty() {
             return Ok(());
@@ -59,7 +60,7 @@ impl ItemReader {
                 Verdict::PlainRepeated => self.emit_status(&held.raw, true, sink)?,
                 Verdict::Beginning => self.held.push(held),
                 Verdict::Other if self.held.is_empty() => self.emit_status(&held.raw, false, sink)?,
-                // The order stays.
+                // Behind a held message, so that the order of messages is kept.
                 Verdict::Other => self.held.push(held),
             }
         }

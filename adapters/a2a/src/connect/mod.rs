@@ -37,12 +37,12 @@ mod written;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::unique_calls::UniqueCalls;
 use interlingua_core::Fault;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Cancel, HistoryNeed, Media, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::probe::AgentProbe;
-use interlingua_core::unique_calls::UniqueCalls;
 
 pub use options::{UpstreamContext, UpstreamOptions, UpstreamStatusText};
 

@@ -4,10 +4,11 @@
 
 use std::borrow::Cow;
 
+use interlingua_adapter_kit::output_parts;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{self, MessageType, Role};
-use interlingua_core::{Extra, Fault, Json, output_parts};
+use interlingua_core::{Extra, Fault, Json};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -17,7 +17,7 @@ use super::labels::{message_type, metadata};
 use super::texts::MessagePosition;
 use super::wire::{Message, filled};
 use crate::wire::{Content, Part};
-use interlingua_core::text_ledger::TextDigest;
+use interlingua_adapter_kit::text_ledger::TextDigest;
 
 /// More messages than any answer has.
 const MAX_REPLIES: usize = 10_000;

@@ -11,11 +11,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlingua_adapter_kit::mislabeled;
 use interlingua_core::agent_event::AgentEvent;
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{ContentKind, Loss, Losses};
-use interlingua_core::mislabeled;
 use interlingua_core::{Fault, FaultKind, Json, sse};
 
 use super::errors::{AgentFault, garbage};

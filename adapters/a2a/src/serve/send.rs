@@ -359,7 +359,7 @@ impl A2aExchange {
         call.policy = RunPolicy::task()
             .with_first_response(FirstResponse::AwaitAgent { timeout: Some(FIRST_EVENT_TIMEOUT) })
             .with_collect_timeout(options.blocking_timeout.0)
-            .pausing_on(self.route.pause_ends());
+            .pausing_on(self.route.pausing_ends());
         call.answer_policy.ttl = Some(options.interrupted_ttl.0);
         call
     }

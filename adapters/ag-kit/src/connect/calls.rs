@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use interlingua_adapter_kit::call_ids::CallIds;
 use interlingua_core::agent_event::{AgentEvent, CallPart, ContentValue, MessageEvent};
-use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::EventSink;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role, ToolOutput};

@@ -1,10 +1,10 @@
 //! Reads the events of one answer (docs/protocols/ag-kit.md#events).
 
+use interlingua_adapter_kit::template::TextTemplate;
 use interlingua_core::agent_event::{AgentError, AgentEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model_error::{Complaint, garbage};
-use interlingua_core::template::TextTemplate;
 use interlingua_core::{End, Fault, FaultKind, Json};
 
 use super::asks;

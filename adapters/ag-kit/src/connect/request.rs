@@ -1,8 +1,8 @@
 //! The request of a turn.
 
-use interlingua_core::call_ids::CallIds;
+use interlingua_adapter_kit::call_ids::CallIds;
+use interlingua_adapter_kit::links;
 use interlingua_core::connector::TurnRequest;
-use interlingua_core::links;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Message, MessageType, Role, Sampling};
 use interlingua_core::{Extra, Json};

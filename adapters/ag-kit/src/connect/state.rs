@@ -1,7 +1,7 @@
 //! The stored state of a session.
 
+use interlingua_adapter_kit::call_ids::CallIds;
 use interlingua_core::Json;
-use interlingua_core::call_ids::CallIds;
 use serde::{Deserialize, Serialize};
 
 /// Calls of an interrupted answer that are remembered.

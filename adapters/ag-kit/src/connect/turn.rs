@@ -1,9 +1,9 @@
 //! One request and its answer.
 
+use interlingua_adapter_kit::mislabeled;
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{Loss, Losses};
-use interlingua_core::mislabeled;
 use interlingua_core::model_error::map_refusal;
 use interlingua_core::sse::Frame;
 use interlingua_core::{Fault, FaultKind, Json};

@@ -74,7 +74,7 @@ impl Answers {
     }
 }
 
-/// The answered items of a request, in the order of their answers.
+/// The pending items that the new messages of a request answer, with the decisions, in the order of the answers.
 fn answered_items<'a>(turn: &TurnRequest<'a>) -> Result<Vec<AnsweredItem<'a>>, Fault> {
     let items: HashMap<&str, &Pending> = turn.answered.iter().map(|item| (item.id.as_str(), item)).collect();
     let mut answered = Vec::new();

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use interlingua_adapter_kit::call_ids::CallIds;
+use interlingua_adapter_kit::text_ledger::{TextDigest, TextLedger};
 use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent};
-use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::EventSink;
 use interlingua_core::loss::Losses;
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::text_ledger::{TextDigest, TextLedger};
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, opaque};
 
 use super::ids::Ids;

@@ -4,12 +4,15 @@
 
 use std::collections::HashSet;
 
-use interlingua_core::call_ids::CallIds;
+use interlingua_adapter_kit::call_ids::CallIds;
+use interlingua_adapter_kit::links;
+use interlingua_adapter_kit::transcript::{
+    AssistantTurn, Entry, OpenCalls, PairedCall, Part, Transcript, TranscriptPart,
+};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Message, ToolCall};
-use interlingua_core::transcript::{AssistantTurn, Entry, OpenCalls, PairedCall, Part, Transcript, TranscriptPart};
-use interlingua_core::{Extra, Json, links, opaque};
+use interlingua_core::{Extra, Json, opaque};
 use serde_json::json;
 
 use super::answers::Answers;

@@ -16,8 +16,8 @@ use super::options::Events;
 /// The events that only this protocol has: which are stored, and their number.
 #[derive(Debug)]
 pub(super) struct StoredEvents {
-    is_on: bool,
-    has_raw: bool,
+    is_enabled: bool,
+    keeps_raw: bool,
     count: u32,
 }
 
@@ -31,22 +31,23 @@ struct EventData<'a> {
 impl StoredEvents {
     /// `are_read`: some client reads them.
     pub(super) const fn new(option: Events, are_read: bool) -> Self {
-        let is_on = match option {
+        let is_enabled = match option {
             Events::Auto => are_read,
             Events::Keep | Events::All => true,
             Events::Drop => false,
         };
-        Self { is_on, has_raw: matches!(option, Events::All), count: 0 }
+        Self { is_enabled, keeps_raw: matches!(option, Events::All), count: 0 }
     }
 
+    /// Stores an event of the protocol in the run: emits it as a message of data.
     pub(super) fn keep(&mut self, text: &str, event: &Fields<'_>, context: &mut Context<'_>) -> Result<(), Fault> {
-        if !self.is_on {
+        if !self.is_enabled {
             return drop_event("no client of this agent reads such events", context);
         }
 
         let raw_event = event.get("rawEvent");
         let event = match raw_event {
-            Some(_) if !self.has_raw => Cow::Owned(without_raw_event(event)),
+            Some(_) if !self.keeps_raw => Cow::Owned(without_raw_event(event)),
             _ => match serde_json::from_str::<&RawValue>(text) {
                 Ok(raw) => Cow::Borrowed(raw),
                 Err(_) => return Ok(()),
@@ -59,7 +60,7 @@ impl StoredEvents {
 
     /// An event of the agent's framework. Everything in it comes again as an event of the protocol.
     pub(super) fn keep_raw(&mut self, text: &str, event: &Fields<'_>, context: &mut Context<'_>) -> Result<(), Fault> {
-        if self.has_raw {
+        if self.keeps_raw {
             return self.keep(text, event, context);
         }
         drop_event("raw events of the agent's framework are left out", context)

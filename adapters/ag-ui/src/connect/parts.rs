@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use interlingua_core::data_url::{DataUrl, base64, is_data_url};
+use interlingua_adapter_kit::data_url::{DataUrl, base64, is_data_url};
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::{Extra, Json};

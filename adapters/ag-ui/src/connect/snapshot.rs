@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use interlingua_adapter_kit::text_ledger::SnapshotText;
 use interlingua_core::Fault;
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::text_ledger::SnapshotText;
 use serde_json::value::RawValue;
 
 use super::calls::Calls;

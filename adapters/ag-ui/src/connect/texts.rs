@@ -4,9 +4,9 @@
 
 use std::borrow::Cow;
 
+use interlingua_adapter_kit::text_ledger::TextDigest;
 use interlingua_core::agent_event::{AgentEvent, MessageEvent};
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::text_ledger::TextDigest;
 use interlingua_core::{End, Extra, Fault, Json};
 
 use super::context::{Context, HeldEnd, to_metadata};

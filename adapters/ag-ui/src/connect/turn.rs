@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use interlingua_core::call_ids::CallIds;
+use interlingua_adapter_kit::call_ids::CallIds;
+use interlingua_adapter_kit::mislabeled;
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal, TurnRequest};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{Loss, Losses};
-use interlingua_core::mislabeled;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::model_error::{garbage, map_refusal};
 use interlingua_core::pending::PendingKind;

@@ -1,8 +1,8 @@
 //! Errors before a stream: the only place where a fault becomes an error of this protocol
 //! (docs/protocols/ag-ui.md#errors).
 
+use interlingua_adapter_kit::fallback::ErrorWriter;
 use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
-use interlingua_core::fallback::ErrorWriter;
 use interlingua_core::{Fault, FaultKind, Out, Reply};
 use serde::Serialize;
 

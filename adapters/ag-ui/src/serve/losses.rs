@@ -1,6 +1,6 @@
 //! Content of a turn that a stream does not show, or shows in another form (docs/protocols/ag-ui.md#what-is-lost).
 
-use interlingua_core::contents::{self, ContentChange, FoundContent};
+use interlingua_adapter_kit::contents::{self, ContentChange, FoundContent};
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::run::Run;
 

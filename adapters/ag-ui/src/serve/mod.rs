@@ -19,11 +19,11 @@ mod writer;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media as MediaKinds};
 use interlingua_core::exchange::{Cors, Mounted};
-use interlingua_core::fallback::Fallback;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
 use serde_json::json;

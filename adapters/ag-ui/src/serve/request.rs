@@ -5,10 +5,10 @@
 
 use std::collections::HashSet;
 
+use interlingua_adapter_kit::source_parts;
 use interlingua_core::answer::{Answer, AnswerBody, AnswerMessage};
 use interlingua_core::model::{Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::pending::Decision;
-use interlingua_core::source_parts;
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json, client_tool};
 use serde_json::json;

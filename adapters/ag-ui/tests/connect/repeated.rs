@@ -1,7 +1,7 @@
 //! Repetitions in snapshots under any ids, and call ids that an agent reuses.
 
+use interlingua_adapter_kit::call_ids::CallIds;
 use interlingua_core::Json;
-use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{Change, ContentKind};
 use interlingua_core::run::Record;

@@ -1,7 +1,7 @@
 //! Answers to what a reply waits for: decisions, and outputs of calls that the client ran.
 
+use interlingua_adapter_kit::call_ids::CallIds;
 use interlingua_core::answer::{self, AnswerBody};
-use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::pending::{Decision, Pending, PendingKind};

@@ -6,12 +6,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use interlingua_adapter_kit::call_ids::CallIds;
+use interlingua_adapter_kit::held::BufferedBytes;
 use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
-use interlingua_core::call_ids::CallIds;
 use interlingua_core::connector::EventSink;
-use interlingua_core::held::BufferedBytes;
 use interlingua_core::model::{MessageType, Role, ToolOutput};
 use interlingua_core::{End, Fault, Json};
 use serde::Serialize;

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use interlingua_adapter_kit::data_url::DataUrl;
+use interlingua_adapter_kit::held::BufferedBytes;
 use interlingua_core::Fault;
 use interlingua_core::agent_event::ContentValue;
-use interlingua_core::data_url::DataUrl;
-use interlingua_core::held::BufferedBytes;
 use interlingua_core::loss::ContentKind;
 use interlingua_core::model::File;
 

@@ -5,11 +5,12 @@
 
 use std::borrow::Cow;
 
+use interlingua_adapter_kit::output_parts;
 use interlingua_core::connector::{HttpRequest, Purpose, TurnRequest};
 use interlingua_core::http_url::{below, segment};
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Body, Content, Message, MessageType, Role};
-use interlingua_core::{Extra, Json, output_parts};
+use interlingua_core::{Extra, Json};
 use serde::Serialize;
 
 use super::media::{Source, by_extension, source_of};

@@ -1,7 +1,7 @@
 //! The stored state of a session: the service's session, and the reply that waits.
 
+use interlingua_adapter_kit::call_ids::CallIds;
 use interlingua_core::Json;
-use interlingua_core::call_ids::CallIds;
 use serde::{Deserialize, Serialize};
 
 use super::wire::Usage;

@@ -4,12 +4,12 @@
 
 use std::collections::HashMap;
 
+use interlingua_adapter_kit::turn_ids::TurnIds;
 use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::MessageType;
-use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, opaque};
 
 /// So much is held until a block ends, in bytes: signatures, sources, input of server tools.
@@ -148,8 +148,11 @@ impl Blocks {
         self.has_text
     }
 
-    /// Counts what is held back: nothing else bounds it.
-    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Fault> {
+    /// Counts bytes that are held back, which nothing else limits.
+    ///
+    /// # Errors
+    /// If they are more than [`MAX_HELD`].
+    pub(super) fn count_held(&mut self, bytes: usize) -> Result<(), Fault> {
         self.held += bytes;
         if self.held > MAX_HELD {
             return Err(Fault::new(FaultKind::UpstreamTooLarge, "the answer is larger than a run may be")
@@ -282,7 +285,7 @@ impl Blocks {
         sink.emit(&AgentEvent::call(&slot.message, part))?;
         if call.item.is_some() {
             call.arguments.push_str(piece);
-            self.hold(piece.len())?;
+            self.count_held(piece.len())?;
         }
         Ok(true)
     }
@@ -302,7 +305,7 @@ impl Blocks {
                 self.current
             }
         };
-        self.hold(signature.len())?;
+        self.count_held(signature.len())?;
         self.all[place].signature = Some(signature.to_owned());
         Ok(())
     }
@@ -310,7 +313,7 @@ impl Blocks {
     /// A source of a text.
     pub(super) fn cite(&mut self, index: Option<i64>, citation: &Json) -> Result<bool, Fault> {
         let Some(place) = self.place(BlockKind::Text, index) else { return Ok(false) };
-        self.hold(citation.text().len())?;
+        self.count_held(citation.text().len())?;
         self.all[place].annotations.push(to_annotation(citation));
         Ok(true)
     }

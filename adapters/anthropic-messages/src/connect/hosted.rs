@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
+use interlingua_adapter_kit::turn_ids::TurnIds;
 use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{ContentKind, End, Extra, Fault, Json, Losses, opaque};
 use serde_json::value::RawValue;
 

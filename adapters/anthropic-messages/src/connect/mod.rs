@@ -12,12 +12,12 @@ mod turn;
 mod usage;
 mod wire;
 
+use interlingua_adapter_kit::model_probe::ModelProbe;
+use interlingua_adapter_kit::sticky::StickyTools;
 use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
 use interlingua_core::http_url::{Url, below};
-use interlingua_core::model_probe::ModelProbe;
 use interlingua_core::probe::{AgentProbe, NoProbe};
-use interlingua_core::sticky::StickyTools;
 use interlingua_core::{Fault, FaultKind, opaque};
 
 pub use options::{McpHistory, Sampling, SystemMessages, Thinking, UnsignedThinking, UpstreamOptions, UserField};

@@ -1,7 +1,7 @@
 //! Options of an agent that speaks Anthropic Messages.
 
+use interlingua_adapter_kit::model_options::check_fields;
 use interlingua_core::Json;
-use interlingua_core::model_options::check_fields;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -4,16 +4,16 @@
 
 use std::collections::HashMap;
 
+use interlingua_adapter_kit::end_reason::EndReason;
+use interlingua_adapter_kit::template::TextTemplate;
+use interlingua_adapter_kit::turn_ids::TurnIds;
+use interlingua_adapter_kit::wire_names::OriginalNames;
 use interlingua_core::agent_event::{
     AgentError, AgentEvent, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
 };
 use interlingua_core::connector::{EventSink, TurnRequest};
-use interlingua_core::end_reason::EndReason;
 use interlingua_core::model::MessageType;
 use interlingua_core::model_error::{Complaint, garbage};
-use interlingua_core::template::TextTemplate;
-use interlingua_core::turn_ids::TurnIds;
-use interlingua_core::wire_names::OriginalNames;
 use interlingua_core::{ContentKind, End, Extra, Fault, FaultKind, Json, Losses};
 use serde_json::value::RawValue;
 
@@ -256,7 +256,7 @@ impl Reader {
         }
 
         let item: Option<Extra> = (!is_client).then(|| serde_json::from_str(raw.get()).ok()).flatten();
-        self.blocks.hold(item.as_ref().map_or(0, Extra::size))?;
+        self.blocks.count_held(item.as_ref().map_or(0, Extra::size))?;
         let start = CallStart {
             kind: match kind {
                 "tool_use" => MessageType::FunctionCall,

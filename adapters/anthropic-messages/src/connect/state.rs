@@ -1,7 +1,7 @@
 //! The connector's stored state of a session.
 
+use interlingua_adapter_kit::sticky::StickyTools;
 use interlingua_core::Json;
-use interlingua_core::sticky::StickyTools;
 use serde::{Deserialize, Serialize};
 
 /// The state of a session.

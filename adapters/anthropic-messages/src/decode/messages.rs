@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use interlingua_adapter_kit::model_options::{OpenCalls, ReasoningInput};
 use interlingua_core::answer::chat::Marker;
 use interlingua_core::model::{Content, Message, MessageType, Role, Status, ToolCall};
-use interlingua_core::model_options::{OpenCalls, ReasoningInput};
 use interlingua_core::tree::fields::text;
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};

@@ -9,9 +9,9 @@ mod messages;
 mod session;
 mod tools;
 
+use interlingua_adapter_kit::model_options::{IgnoreOrRefuse, StructuredOutput};
 use interlingua_core::answer::Answer;
 use interlingua_core::model::{AgentRequest, Message, Sampling, Stop};
-use interlingua_core::model_options::{IgnoreOrRefuse, StructuredOutput};
 use interlingua_core::tree::fields::{at_least, choice, number_in_range, quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, FaultKind, Json, RunId};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use interlingua_adapter_kit::model_options::{ClientTools, IgnoreOrRefuse};
 use interlingua_core::model::AgentRequest;
-use interlingua_core::model_options::{ClientTools, IgnoreOrRefuse};
 use interlingua_core::tree::fields::{choice, text, truncate};
 use interlingua_core::tree::{Node, Object};
 use interlingua_core::{Extra, Fault, Json};

@@ -4,10 +4,10 @@
 //! A call of a function that the client did not declare is held. If its output follows in the same run, the agent ran
 //! it; if the run ends before an output, the client has to run it.
 
+use interlingua_adapter_kit::shown_text::unwrap_output;
 use interlingua_core::event::End;
 use interlingua_core::model::{MessageType, ToolCall, ToolOutput};
 use interlingua_core::run::{Message, Slot};
-use interlingua_core::shown_text::unwrap_output;
 use interlingua_core::{Extra, Json, Out};
 use serde::Serialize;
 

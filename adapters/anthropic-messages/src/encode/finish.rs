@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::contents::LossScope;
+use interlingua_adapter_kit::token_usage::TokenUsage;
 use interlingua_core::Out;
 use interlingua_core::answer::chat::{AskedItem, reason_line};
 use interlingua_core::call::RunView;
-use interlingua_core::contents::LossScope;
 use interlingua_core::event::End;
 use interlingua_core::loss::ContentKind;
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::run::Run;
-use interlingua_core::token_usage::TokenUsage;
 
 use super::{BlockTarget, Encoder, EncoderState};
 use crate::echo::Echo;

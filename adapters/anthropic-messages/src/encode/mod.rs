@@ -14,14 +14,14 @@ mod others;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::emitted_text::EmittedText;
+use interlingua_adapter_kit::sequencer::MessageSequencer;
 use interlingua_core::call::RunView;
-use interlingua_core::emitted_text::EmittedText;
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::{Message, Run, Slot};
-use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::step::Step;
 use interlingua_core::{Extra, Json, Out};
 

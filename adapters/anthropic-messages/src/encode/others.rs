@@ -1,15 +1,15 @@
 //! Contents that have no block of their own, as text (docs/protocols/anthropic-messages.md#what-a-client-receives), and
 //! sources of a text.
 
-use interlingua_core::data_url::normal;
+use interlingua_adapter_kit::data_url::normal;
+use interlingua_adapter_kit::shown_text::{Show, content_text, inline_image};
 use interlingua_core::model::{Body, Content};
 use interlingua_core::run::Message;
-use interlingua_core::shown_text::{Show, content_text, inline_image};
 use interlingua_core::{Extra, Json};
 use serde_json::json;
 
 use crate::options::{InlineImages, Options};
-use interlingua_core::model_options::DataDisplay;
+use interlingua_adapter_kit::model_options::DataDisplay;
 
 /// Longer data URLs of sounds and files are notes in any case, in bytes.
 const MAX_INLINE: usize = 32 * 1024;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::fallback::ErrorWriter as _;
+use interlingua_adapter_kit::model_options::Disconnect;
 use interlingua_core::answer::chat::Marker;
 use interlingua_core::answer::{self, Answer, AnswerBody, AnswerPolicy};
 use interlingua_core::call::{Otherwise, Resent, RunView, Target as RunTarget};
 use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::fallback::ErrorWriter as _;
 use interlingua_core::loss::{ContentKind, Loss, Losses};
-use interlingua_core::model_options::Disconnect;
 use interlingua_core::out::Head;
 use interlingua_core::pending::PendingKind;
 use interlingua_core::policy::RunPolicy;

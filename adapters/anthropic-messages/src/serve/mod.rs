@@ -6,11 +6,11 @@ pub(crate) mod count;
 pub(crate) mod create;
 pub(crate) mod models;
 
+use interlingua_adapter_kit::fallback::ErrorWriter;
+use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_core::answer::chat::ApprovalForm;
 use interlingua_core::answer::offer;
 use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::fallback::ErrorWriter;
-use interlingua_core::model_list::ModelNames;
 use interlingua_core::out::Head;
 use interlingua_core::pending::Pending;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::fallback::ErrorWriter as _;
+use interlingua_adapter_kit::model_list::ModelList;
 use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::fallback::ErrorWriter as _;
-use interlingua_core::model_list::ModelList;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
 
 use super::{MountedRoute, ResponseHeaders};

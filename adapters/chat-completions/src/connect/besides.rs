@@ -5,13 +5,13 @@
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use interlingua_adapter_kit::held::BufferedBytes;
+use interlingua_adapter_kit::turn_ids::TurnIds;
 use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
 use interlingua_core::connector::EventSink;
-use interlingua_core::held::BufferedBytes;
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{End, Extra, Fault, Json};
 use serde_json::value::RawValue;
 

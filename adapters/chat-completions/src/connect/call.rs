@@ -2,13 +2,13 @@
 //!
 //! Not here: the call that a piece belongs to ([`super::calls`]).
 
+use interlingua_adapter_kit::held::BufferedBytes;
+use interlingua_adapter_kit::turn_ids::TurnIds;
+use interlingua_adapter_kit::wire_names::{self, OriginalNames};
 use interlingua_core::agent_event::{AgentEvent, CallPart, JsonRef, MessageEvent};
 use interlingua_core::client_tool::{FREE_TEXT_END, FREE_TEXT_START, push_escaped};
 use interlingua_core::connector::EventSink;
-use interlingua_core::held::BufferedBytes;
 use interlingua_core::model::MessageType;
-use interlingua_core::turn_ids::TurnIds;
-use interlingua_core::wire_names::{self, OriginalNames};
 use interlingua_core::{End, Extra, Fault, Json, Losses, opaque};
 
 /// Longer names are cut, in bytes: no tool has one.

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
+use interlingua_adapter_kit::wire_names::OriginalNames;
 use interlingua_core::agent_event::AgentEvent;
-use interlingua_core::wire_names::OriginalNames;
 use interlingua_core::{ContentKind, End, Extra, Fault, Json, opaque};
 
 use super::call::{Call, Output};

@@ -2,10 +2,10 @@
 //!
 //! Not here: tool calls ([`super::calls`]).
 
+use interlingua_adapter_kit::turn_ids::TurnIds;
 use interlingua_core::agent_event::{AgentEvent, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent};
 use interlingua_core::connector::EventSink;
 use interlingua_core::model::MessageType;
-use interlingua_core::turn_ids::TurnIds;
 use interlingua_core::{End, Extra, Fault, Json};
 
 use super::think::{Splitter, TextKind};

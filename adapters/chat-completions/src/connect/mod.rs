@@ -17,11 +17,11 @@ mod turn;
 mod usage;
 mod whole;
 
+use interlingua_adapter_kit::model_probe::ModelProbe;
+use interlingua_adapter_kit::sticky::StickyTools;
 use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
-use interlingua_core::model_probe::ModelProbe;
 use interlingua_core::probe::AgentProbe;
-use interlingua_core::sticky::StickyTools;
 use interlingua_core::{Fault, FaultKind, Losses, opaque};
 
 pub use options::{LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField};

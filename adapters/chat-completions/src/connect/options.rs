@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use interlingua_core::model_options::check_fields;
+use interlingua_adapter_kit::model_options::check_fields;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

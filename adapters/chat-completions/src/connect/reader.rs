@@ -20,13 +20,13 @@ use super::snapshot::StreamedText;
 use super::state::ReasoningField;
 use super::think::Splitter;
 use super::usage::to_usage;
-use interlingua_core::end_reason::EndReason;
-use interlingua_core::held::BufferedBytes;
+use interlingua_adapter_kit::end_reason::EndReason;
+use interlingua_adapter_kit::held::BufferedBytes;
+use interlingua_adapter_kit::template::TextTemplate;
+use interlingua_adapter_kit::turn_ids::TurnIds;
+use interlingua_adapter_kit::wire_names::OriginalNames;
 use interlingua_core::lenient::List;
 use interlingua_core::model_error::Complaint;
-use interlingua_core::template::TextTemplate;
-use interlingua_core::turn_ids::TurnIds;
-use interlingua_core::wire_names::OriginalNames;
 
 /// The index of a call in the form before `tool_calls`, which knew but one.
 const FUNCTION_CALL: i64 = -1;

@@ -1,10 +1,10 @@
 //! One request and its answer.
 
+use interlingua_adapter_kit::mislabeled;
+use interlingua_adapter_kit::sticky::StickyTools;
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Refusal};
 use interlingua_core::event::Millis;
-use interlingua_core::mislabeled;
 use interlingua_core::sse::Frame;
-use interlingua_core::sticky::StickyTools;
 use interlingua_core::{ContentKind, Fault, Json, Loss, json_repair};
 use serde_json::value::RawValue;
 

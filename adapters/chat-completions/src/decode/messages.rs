@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
+use interlingua_adapter_kit::model_options::{OpenCalls, ReasoningInput};
+use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
-use interlingua_core::model_options::{OpenCalls, ReasoningInput};
-use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Node, Object};
 use interlingua_core::{Extra, Fault, FaultKind, Json, client_tool};

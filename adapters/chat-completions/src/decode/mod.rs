@@ -10,11 +10,11 @@ mod tools;
 
 pub(crate) use messages::{Conversation, LastAnswer, unmatched};
 
+use interlingua_adapter_kit::model_options::IgnoreOrRefuse;
+use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::answer::chat::ApprovalForm;
 use interlingua_core::loss::Losses;
 use interlingua_core::model::{AgentRequest, Message, Sampling, Stop};
-use interlingua_core::model_options::IgnoreOrRefuse;
-use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{at_least, choice, metadata, number_in_range, text};
 use interlingua_core::tree::{Kind, Object};
 use interlingua_core::{Fault, FaultKind, Json};

@@ -1,9 +1,9 @@
 //! Parses the parts of a message (docs/protocols/chat-completions.md#messages-and-parts) into contents of the canonical
 //! model.
 
+use interlingua_adapter_kit::model_options::RefusalInput;
+use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::model::{Body, Content, File};
-use interlingua_core::model_options::RefusalInput;
-use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};

@@ -4,10 +4,10 @@
 
 use std::collections::HashSet;
 
+use interlingua_adapter_kit::model_options::{ClientTools, IgnoreOrRefuse, StructuredOutput};
+use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::model_options::{ClientTools, IgnoreOrRefuse, StructuredOutput};
-use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{choice, quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json, client_tool};

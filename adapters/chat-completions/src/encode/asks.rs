@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::openai_error::ErrorObject;
 use interlingua_core::Out;
 use interlingua_core::answer::chat::{ApprovalForm, AskedItem, reason_line};
-use interlingua_core::openai_error::ErrorObject;
 use interlingua_core::pending::{Pending, PendingKind};
 
 use super::Encoder;

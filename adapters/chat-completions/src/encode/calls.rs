@@ -6,7 +6,7 @@
 
 use std::io::Write as _;
 
-use interlingua_core::emitted_text::EmittedText;
+use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_core::event::Event;
 use interlingua_core::loss::ContentKind;
 use interlingua_core::model::{MessageType, ToolCall};

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use interlingua_core::openai_error::ErrorObject;
+use interlingua_adapter_kit::openai_error::ErrorObject;
 use interlingua_core::sse::separators;
 use interlingua_core::{Json, Out};
 use serde::Serialize;

@@ -18,19 +18,19 @@ mod texts;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::contents::LossScope;
+use interlingua_adapter_kit::emitted_text::EmittedText;
+use interlingua_adapter_kit::openai_error::ErrorObject;
+use interlingua_adapter_kit::sequencer::MessageSequencer;
+use interlingua_adapter_kit::token_usage::TokenUsage;
 use interlingua_core::call::RunView;
-use interlingua_core::contents::LossScope;
-use interlingua_core::emitted_text::EmittedText;
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{ContentKind, Loss, Losses};
 use interlingua_core::model::{MessageType, Role};
-use interlingua_core::openai_error::ErrorObject;
 use interlingua_core::pending::Pending;
 use interlingua_core::run::{Message, Run};
-use interlingua_core::sequencer::MessageSequencer;
 use interlingua_core::step::Step;
-use interlingua_core::token_usage::TokenUsage;
 use interlingua_core::{Fault, Json, Out, RunId};
 use serde_json::json;
 

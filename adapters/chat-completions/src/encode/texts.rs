@@ -1,13 +1,13 @@
 //! Encodes messages and reasoning, and lines about the agent's own tools
 //! (docs/protocols/chat-completions.md#what-a-client-receives).
 
-use interlingua_core::data_url::{is_data_url, normal};
-use interlingua_core::emitted_text::EmittedText;
+use interlingua_adapter_kit::data_url::{is_data_url, normal};
+use interlingua_adapter_kit::emitted_text::EmittedText;
+use interlingua_adapter_kit::model_options::DataDisplay;
+use interlingua_adapter_kit::shown_text::{self, Show};
 use interlingua_core::event::Event;
 use interlingua_core::model::{Body, Content, ContentType, MessageType};
-use interlingua_core::model_options::DataDisplay;
 use interlingua_core::run::{Message, Slot};
-use interlingua_core::shown_text::{self, Show};
 use interlingua_core::{Extra, Json, Out, Step};
 use serde_json::json;
 

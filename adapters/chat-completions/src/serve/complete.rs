@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::model_options::Disconnect;
+use interlingua_adapter_kit::openai_api::ResponseHeaders;
 use interlingua_core::answer::chat::{ApprovalForm, Marker};
 use interlingua_core::answer::{Answer, AnswerBody, AnswerPolicy, NOT_WAITING};
 use interlingua_core::call::{Resent, RunView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::loss::{Loss, Losses};
-use interlingua_core::model_options::Disconnect;
-use interlingua_core::openai_api::ResponseHeaders;
 use interlingua_core::out::Head;
 use interlingua_core::policy::RunPolicy;
 use interlingua_core::tree::Node;

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::openai_api::ResponseHeaders;
+use interlingua_adapter_kit::openai_list::{List as ListPage, PageQuery};
 use interlingua_core::call::{Cursor, Filter, Order, Page, Tags, Target};
 use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::openai_api::ResponseHeaders;
-use interlingua_core::openai_list::{List as ListPage, PageQuery};
 use interlingua_core::{Call, Fault, FaultKind, Json, Next, Out, Reply, Request, Step};
 
 use super::MountedRoute;

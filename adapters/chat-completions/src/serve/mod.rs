@@ -1,6 +1,6 @@
 //! The exchanges, one for each endpoint of docs/protocols/chat-completions.md#endpoints, and what they share.
 //!
-//! Here: the mounted route. Not here: what all APIs of OpenAI have ([`interlingua_core::openai_api`]), and writing answers
+//! Here: the mounted route. Not here: what all APIs of OpenAI have ([`interlingua_adapter_kit::openai_api`]), and writing answers
 //! ([`crate::encode`]).
 
 pub(crate) mod complete;
@@ -10,8 +10,8 @@ pub(crate) mod stored;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_core::answer::offer;
-use interlingua_core::model_list::ModelNames;
 use interlingua_core::pending::{Pending, PendingKind};
 
 use crate::options::Options;

@@ -13,13 +13,13 @@ mod state;
 mod turn;
 mod wire;
 
+use interlingua_adapter_kit::unique_calls::UniqueCalls;
 use interlingua_core::Fault;
 use interlingua_core::capability::{Cancel, HistoryNeed, Media, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::http_url::Url;
 use interlingua_core::pending::Decision;
 use interlingua_core::probe::AgentProbe;
-use interlingua_core::unique_calls::UniqueCalls;
 
 pub use options::{DecisionWords, ServiceUser, UpstreamOptions};
 

@@ -81,7 +81,7 @@ impl Writer<'_> {
         match message.kind.as_str() {
             "ai" | "AIMessageChunk" => self.answer(message),
             "tool" => self.output(message),
-            // Words of others: system messages, and types of extensions.
+            // Messages that the agent did not write: system messages and message types of extensions.
             _ => self.sink.emit(&AgentEvent::Ignored),
         }
     }

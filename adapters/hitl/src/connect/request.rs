@@ -1,8 +1,8 @@
 //! The request of a turn: a query, or the answer to a question.
 
+use interlingua_adapter_kit::links;
 use interlingua_core::connector::{HttpRequest, TurnRequest};
 use interlingua_core::http_url::{below, segment};
-use interlingua_core::links;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Message, MessageType, Role, Sampling};
 use interlingua_core::{Fault, FaultKind};

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use interlingua_adapter_kit::wire_names::OriginalNames;
 use interlingua_core::agent_event::CallPart;
 use interlingua_core::client_tool::{FREE_TEXT_END, FREE_TEXT_START, push_escaped};
-use interlingua_core::wire_names::OriginalNames;
 
 use super::slots::SlotKind;
 use super::wire::{Object, json_text};

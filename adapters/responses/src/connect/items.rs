@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use interlingua_adapter_kit::wire_names::{MAX_CALL_ID, is_accepted};
 use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
@@ -9,7 +10,6 @@ use interlingua_core::connector::EventSink;
 use interlingua_core::loss::ContentKind;
 use interlingua_core::model::{MessageType, Role, ToolOutput};
 use interlingua_core::opaque::ORIGIN;
-use interlingua_core::wire_names::{MAX_CALL_ID, is_accepted};
 use interlingua_core::{End, Extra, Fault, Json};
 use serde_json::value::RawValue;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use interlingua_adapter_kit::model_options::check_fields;
 use interlingua_core::duration::Period;
-use interlingua_core::model_options::check_fields;
 use interlingua_core::{Extra, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Facts about a server, read without running it: the facts of any model server, and whether this one stores responses.
 
+use interlingua_adapter_kit::model_probe::ModelProbe;
 use interlingua_core::Fault;
 use interlingua_core::connector::HttpRequest;
-use interlingua_core::model_probe::ModelProbe;
 use interlingua_core::probe::{AgentProbe, Finding, ProbeAnswer};
 use serde_json::Value;
 

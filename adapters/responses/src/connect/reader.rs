@@ -5,16 +5,16 @@
 
 use std::borrow::Cow;
 
+use interlingua_adapter_kit::end_reason::EndReason;
+use interlingua_adapter_kit::wire_names::OriginalNames;
 use interlingua_core::agent_event::{
     AgentError, AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent, ResponseEvent,
 };
 use interlingua_core::client_tool::push_escaped;
 use interlingua_core::connector::EventSink;
-use interlingua_core::end_reason::EndReason;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::model_error::{Complaint, garbage};
-use interlingua_core::wire_names::OriginalNames;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, json_repair};
 use serde_json::value::RawValue;
 

@@ -11,10 +11,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlingua_adapter_kit::mislabeled;
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Purpose, Refusal};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::Loss;
-use interlingua_core::mislabeled;
 use interlingua_core::model_error::{garbage, map_refusal};
 use interlingua_core::sse::Frame;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json};

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
-use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json, client_tool};

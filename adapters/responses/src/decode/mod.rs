@@ -12,8 +12,8 @@ pub(crate) mod tools;
 pub(crate) use interlingua_core::tree::fields::metadata;
 pub(crate) use items::{InputEntry, encode_compaction, original_item, parse_items};
 
+use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::model::{AgentRequest, Message, Sampling};
-use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{at_least, choice, number_in_range, text};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, FaultKind, Json, RunId};

@@ -1,7 +1,7 @@
 //! Parses the parts of a message into contents of the canonical model (docs/protocols/responses.md#input-items).
 
+use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::model::{Body, Content, File};
-use interlingua_core::openai_error::missing;
 use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
 use interlingua_core::{Extra, Fault, Json};

@@ -4,11 +4,12 @@
 //! A call of an undeclared function is deferred. If its output follows in the same run, the agent ran it; if the run
 //! ends before an output, the client has to run it.
 
+use interlingua_adapter_kit::shown_text;
 use interlingua_core::Out;
 use interlingua_core::event::End;
 use interlingua_core::model::{MessageType, ToolCall, ToolOutput};
 use interlingua_core::run::{CallHead, Message, Run, Slot};
-use interlingua_core::{Extra, Json, RunId, client_tool, shown_text};
+use interlingua_core::{Extra, Json, RunId, client_tool};
 use serde::Serialize;
 
 use super::text_stream::TextStream;

@@ -1,9 +1,10 @@
 //! Encodes messages and reasoning: items that consist of texts (docs/protocols/responses.md#sequences).
 
+use interlingua_adapter_kit::shown_text;
 use interlingua_core::event::{End, Event};
 use interlingua_core::model::ContentType;
 use interlingua_core::run::{Message, Slot};
-use interlingua_core::{Extra, Json, Out, RunId, Step, shown_text};
+use interlingua_core::{Extra, Json, Out, RunId, Step};
 
 use super::text_item::{Form, PartLocation, PartText, TextItem, annotation_event, part_event, part_of, with_location};
 use super::text_stream::SentText;

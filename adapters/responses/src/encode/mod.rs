@@ -17,13 +17,13 @@ mod tracked_call;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use interlingua_adapter_kit::shown_text::Show;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::run::{Message, Run};
-use interlingua_core::shown_text::Show;
 use interlingua_core::step::Step;
 use interlingua_core::{Json, Out};
 

@@ -1,11 +1,12 @@
 //! Encodes everything except text and calls: approvals, tool lists, images, errors, unknown messages
 //! (docs/protocols/responses.md#what-a-client-receives).
 
+use interlingua_adapter_kit::shown_text;
 use interlingua_core::event::End;
 use interlingua_core::model::{Body, Content};
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::run::{Message, Slot};
-use interlingua_core::{Extra, Json, Out, RunId, shown_text};
+use interlingua_core::{Extra, Json, Out, RunId};
 use serde::Serialize;
 
 use super::{Encoder, messages};

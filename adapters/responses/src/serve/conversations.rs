@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::openai_api::ResponseHeaders;
+use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::call::{SessionCall, SessionView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::model::Message;
-use interlingua_core::openai_api::ResponseHeaders;
-use interlingua_core::openai_error::missing;
 use interlingua_core::tree::Node;
 use interlingua_core::{Call, Extra, Fault, Json, Next, Out, Reply, Request, Step};
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::openai_api::ResponseHeaders;
+use interlingua_adapter_kit::token_estimate;
 use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::openai_api::ResponseHeaders;
-use interlingua_core::token_estimate;
 use interlingua_core::tree::Node;
 use interlingua_core::{Call, Fault, Next, Out, Reply, Request, RunId, Step};
 

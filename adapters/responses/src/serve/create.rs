@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::openai_api::ResponseHeaders;
+use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunView};
 use interlingua_core::exchange::{Exchange, Flow};
 use interlingua_core::loss::{Loss, Losses};
-use interlingua_core::openai_api::ResponseHeaders;
-use interlingua_core::openai_error::missing;
 use interlingua_core::out::Head;
 use interlingua_core::policy::{FirstResponse, RunPolicy};
 use interlingua_core::tree::Node;

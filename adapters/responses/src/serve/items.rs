@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use interlingua_adapter_kit::shown_text;
 use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::pending::{Pending, PendingKind};
-use interlingua_core::{Extra, Json, shown_text};
+use interlingua_core::{Extra, Json};
 use serde_json::json;
 
 use crate::decode::original_item;

@@ -1,6 +1,6 @@
 //! The exchanges, one for each endpoint of docs/protocols/responses.md#endpoints, and what they share.
 //!
-//! Here: the mounted route. Not here: what all APIs of OpenAI have ([`interlingua_core::openai_api`]), and writing runs, see
+//! Here: the mounted route. Not here: what all APIs of OpenAI have ([`interlingua_adapter_kit::openai_api`]), and writing runs, see
 //! [`crate::encode`].
 
 pub(crate) mod context;
@@ -15,8 +15,8 @@ pub(crate) use stored::{Cancel, Delete, InputItems, Retrieve};
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_core::call::Target;
-use interlingua_core::model_list::ModelNames;
 use interlingua_core::{Fault, FaultKind, Request, RunId};
 
 use crate::fault::not_found;

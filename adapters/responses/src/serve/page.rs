@@ -1,6 +1,6 @@
 //! Pagination of lists (docs/protocols/responses.md#list-pages): `limit`, `order`, `after`.
 
-use interlingua_core::openai_list::{List, PageQuery};
+use interlingua_adapter_kit::openai_list::{List, PageQuery};
 use interlingua_core::{Fault, Out, Request};
 
 use super::items::RenderedItem;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::openai_api::ResponseHeaders;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::End;
 use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::openai_api::ResponseHeaders;
 use interlingua_core::out::Head;
 use interlingua_core::{Call, Fault, FaultKind, Next, Out, Reply, Request, RunId, Step};
 

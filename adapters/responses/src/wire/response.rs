@@ -1,8 +1,8 @@
 //! The response object (docs/protocols/responses.md#response-object), its usage and its error, and the conversation
 //! object.
 
+use interlingua_adapter_kit::token_usage::TokenUsage;
 use interlingua_core::Json;
-use interlingua_core::token_usage::TokenUsage;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 

@@ -30,10 +30,8 @@ impl Agent {
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json;q=0.9"));
         // Compressed frames would wait for one another.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        headers.insert(
-            header::USER_AGENT,
-            HeaderValue::from_static(concat!("interlingua/", env!("CARGO_PKG_VERSION"))),
-        );
+        headers
+            .insert(header::USER_AGENT, HeaderValue::from_static(concat!("interlingua/", env!("CARGO_PKG_VERSION"))));
         // A client's headers are for the agent, as the agent's own credentials are.
         if its_own {
             for (name, value) in forwarded.matching(&self.settings.forward) {

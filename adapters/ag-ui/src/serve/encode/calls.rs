@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use interlingua_core::call_output;
-use interlingua_core::emitted_text::EmittedText;
+use interlingua_adapter_kit::call_output;
+use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_core::model::{ToolCall, ToolOutput};
 use interlingua_core::run::{Message, Run, Slot};
 use interlingua_core::{Event as RunEvent, Extra, Json, Out, Step};

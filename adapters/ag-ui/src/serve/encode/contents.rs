@@ -1,7 +1,7 @@
 //! Media and data of the agent. Messages of this protocol are text, so media and data are sent as custom events, and
 //! media with a URL also as a link in the text.
 
-use interlingua_core::markdown;
+use interlingua_adapter_kit::markdown;
 use interlingua_core::model::Body;
 use interlingua_core::run::{Message, Run, Slot};
 use interlingua_core::{Extra, Json, Out};

@@ -5,12 +5,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use interlingua_adapter_kit::call_output;
+use interlingua_adapter_kit::markdown;
 use interlingua_core::call::SessionItem;
-use interlingua_core::markdown;
 use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::run::Run;
-use interlingua_core::{Extra, Json, RunId, call_output};
+use interlingua_core::{Extra, Json, RunId};
 use serde_json::json;
 
 use super::super::options::{Options, ReasoningForm};

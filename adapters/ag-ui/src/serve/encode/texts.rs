@@ -3,7 +3,7 @@
 //! A message begins with its first piece of text: many agents announce texts that never come. Not here: media and data
 //! in a message ([`super::contents`]).
 
-use interlingua_core::emitted_text::EmittedText;
+use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_core::model::{ContentType, MessageType, Role};
 use interlingua_core::run::Message;
 use interlingua_core::{End, Event as RunEvent, Out, Step};

@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use interlingua_core::data_url::{DataUrl, base64, is_data_url};
+use interlingua_adapter_kit::data_url::{DataUrl, base64, is_data_url};
+use interlingua_adapter_kit::output_parts;
+use interlingua_adapter_kit::transcript::sent_as_text;
 use interlingua_core::model::{Body, Content, File, Message};
-use interlingua_core::transcript::sent_as_text;
-use interlingua_core::{Extra, Json, Losses, output_parts};
+use interlingua_core::{Extra, Json, Losses};
 use serde_json::{Map, Value, json};
 
 /// Images that models can look at.

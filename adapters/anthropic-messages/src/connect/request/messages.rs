@@ -1,11 +1,11 @@
 //! The conversation as messages of this protocol: who speaks in turns, results first, nothing empty.
 //!
 //! Not here: what belongs to one message of the assistant, and which output to which call
-//! ([`interlingua_core::transcript`]).
+//! ([`interlingua_adapter_kit::transcript`]).
 
+use interlingua_adapter_kit::transcript::{AssistantTurn, Entry, PairedCall, Part, Transcript, TranscriptPart};
+use interlingua_adapter_kit::wire_names::{ToolNames, WireIds};
 use interlingua_core::model::{Content, Message, MessageType, ToolOutput};
-use interlingua_core::transcript::{AssistantTurn, Entry, PairedCall, Part, Transcript, TranscriptPart};
-use interlingua_core::wire_names::{ToolNames, WireIds};
 use interlingua_core::{ContentKind, Extra, Json, Losses, opaque};
 use serde::Serialize;
 use serde_json::json;

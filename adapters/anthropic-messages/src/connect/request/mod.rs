@@ -8,10 +8,10 @@ mod tools;
 
 use std::collections::HashSet;
 
+use interlingua_adapter_kit::transcript::{OpenCalls, Transcript};
+use interlingua_adapter_kit::wire_names::{MAX_CALL_ID, OriginalNames, ToolNames, WireIds};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::model::{Message, Stop};
-use interlingua_core::transcript::{OpenCalls, Transcript};
-use interlingua_core::wire_names::{MAX_CALL_ID, OriginalNames, ToolNames, WireIds};
 use interlingua_core::{ContentKind, Extra, Json, Losses, client_tool};
 use serde::Serialize;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Tools, and the choice among them.
 
-use interlingua_core::wire_names::ToolNames;
+use interlingua_adapter_kit::wire_names::ToolNames;
 use interlingua_core::{ContentKind, Extra, Json, Losses};
 use serde_json::json;
 

@@ -1,13 +1,14 @@
 //! The conversation as messages of this protocol.
 //!
-//! Not here: what belongs to one assistant message, and which output to which call ([`interlingua_core::transcript`]).
+//! Not here: what belongs to one assistant message, and which output to which call ([`interlingua_adapter_kit::transcript`]).
 
-use interlingua_core::model::Content;
-use interlingua_core::transcript::{
+use interlingua_adapter_kit::output_parts;
+use interlingua_adapter_kit::transcript::{
     AssistantTurn, Entry, OpenCalls, PairedCall, Part, Transcript, TranscriptPart, joined_text,
 };
-use interlingua_core::wire_names::{MAX_CALL_ID, ToolNames, WireIds};
-use interlingua_core::{ContentKind, Extra, Json, Losses, client_tool, opaque, output_parts};
+use interlingua_adapter_kit::wire_names::{MAX_CALL_ID, ToolNames, WireIds};
+use interlingua_core::model::Content;
+use interlingua_core::{ContentKind, Extra, Json, Losses, client_tool, opaque};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

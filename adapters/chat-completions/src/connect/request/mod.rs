@@ -8,8 +8,8 @@ mod tools;
 
 use std::collections::HashSet;
 
+use interlingua_adapter_kit::wire_names::{MAX_NAME, OriginalNames, ToolNames};
 use interlingua_core::connector::TurnRequest;
-use interlingua_core::wire_names::{MAX_NAME, OriginalNames, ToolNames};
 use interlingua_core::{ContentKind, Extra, Json, Losses, client_tool};
 use serde::Serialize;
 use serde_json::json;

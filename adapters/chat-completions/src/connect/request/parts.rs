@@ -1,8 +1,8 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
-use interlingua_core::data_url::normal;
+use interlingua_adapter_kit::data_url::normal;
+use interlingua_adapter_kit::transcript::{inline_sound, sent_as_text};
 use interlingua_core::model::{Body, Content, File};
-use interlingua_core::transcript::{inline_sound, sent_as_text};
 use interlingua_core::{Extra, Json, Losses};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Tools, the choice among them and the form of the answer. The canonical form of the last two is flat, this protocol's
 //! is nested.
 
-use interlingua_core::wire_names::ToolNames;
+use interlingua_adapter_kit::wire_names::ToolNames;
 use interlingua_core::{Extra, Json};
 
 /// The name of one of the operator's tools, a function or a custom tool, nested or flat. None: it has none.

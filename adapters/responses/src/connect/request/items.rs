@@ -5,14 +5,15 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use interlingua_core::data_url::normal;
+use interlingua_adapter_kit::data_url::normal;
+use interlingua_adapter_kit::output_parts;
+use interlingua_adapter_kit::transcript::joined_text;
+use interlingua_adapter_kit::wire_names::{MAX_CALL_ID, ToolNames, WireIds};
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::opaque::{is_author, of_message_may_return};
 use interlingua_core::pending::approval_id;
-use interlingua_core::transcript::joined_text;
-use interlingua_core::wire_names::{MAX_CALL_ID, ToolNames, WireIds};
-use interlingua_core::{Extra, Json, client_tool, output_parts};
+use interlingua_core::{Extra, Json, client_tool};
 use serde_json::{Map, Value, json};
 
 use super::{RequestBody, parts};

@@ -9,9 +9,9 @@ mod tools;
 
 use std::collections::HashSet;
 
+use interlingua_adapter_kit::wire_names::{MAX_NAME, OriginalNames, ToolNames};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{ContentKind, Losses};
-use interlingua_core::wire_names::{MAX_NAME, OriginalNames, ToolNames};
 use interlingua_core::{Extra, Json, client_tool};
 use serde::Serialize;
 

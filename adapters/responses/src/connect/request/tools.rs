@@ -1,6 +1,6 @@
 //! Tools and the choice among them, in the flat form of this protocol.
 
-use interlingua_core::wire_names::ToolNames;
+use interlingua_adapter_kit::wire_names::ToolNames;
 use interlingua_core::{Extra, Json};
 
 /// A function, whose fields other protocols nest.

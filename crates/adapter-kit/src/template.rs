@@ -1,0 +1,205 @@
+//! Frames of a stream that differ in nothing but one text: the shape of the last such frame is kept, and the next one of
+//! the same shape is read without parsing it again.
+//!
+//! Not here: what a frame means. A reader learns a shape from a frame that it has parsed and that has no other effect.
+
+use std::ops::Range;
+
+use interlingua_core::json_string::unescape;
+
+/// Shapes of longer frames are not kept, in bytes.
+const MAX_SHAPE: usize = 4096;
+
+/// The bytes before and after the text of a frame.
+///
+/// ```
+/// use interlingua_adapter_kit::template::TextTemplate;
+///
+/// let mut template = TextTemplate::default();
+/// let frame = br#"{"index":0,"text":"Hel"}"#;
+/// let text = std::str::from_utf8(&frame[19..22]).unwrap();
+/// template.learn(frame, text);
+///
+/// assert_eq!(template.text(br#"{"index":0,"text":"lo!"}"#), Some("lo!"));
+/// assert_eq!(template.text(br#"{"index":0,"text":"\n"}"#), Some("\n"));
+/// assert_eq!(template.text(br#"{"index":1,"text":"lo!"}"#), None, "another shape");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TextTemplate {
+    before: Vec<u8>,
+    after: Vec<u8>,
+    /// The text that was read last, if it has escapes.
+    unescaped: String,
+}
+
+impl TextTemplate {
+    /// The text of a frame of the known shape, borrowed if it has no escapes. None: the frame has to be parsed.
+    ///
+    /// Costs no allocation: texts with escapes are written to the same memory, one after the other.
+    #[inline]
+    #[must_use]
+    pub fn text<'a>(&'a mut self, frame: &'a [u8]) -> Option<&'a str> {
+        if self.before.is_empty() {
+            return None;
+        }
+
+        let text = frame.strip_prefix(self.before.as_slice())?.strip_suffix(self.after.as_slice())?;
+        // With none of these, the text is the whole content of the string.
+        let is_plain = |byte: &u8| *byte >= 0x20 && *byte != b'"' && *byte != b'\\';
+        if text.iter().all(is_plain) {
+            return std::str::from_utf8(text).ok();
+        }
+        if !is_one_string(text) {
+            return None;
+        }
+        self.unescaped.clear();
+        unescape(std::str::from_utf8(text).ok()?, &mut self.unescaped).then_some(&self.unescaped)
+    }
+
+    /// Takes the shape of a frame that was parsed. `text`: the part of it that may differ, borrowed from the frame, or without
+    /// the escapes it has there. Anything else is not learned.
+    pub fn learn(&mut self, frame: &[u8], text: &str) {
+        if frame.len() > MAX_SHAPE {
+            return;
+        }
+        let place = borrowed_place(frame, text).or_else(|| escaped_place(frame, text, &mut self.unescaped));
+        let Some(place) = place else { return };
+        self.before.clear();
+        self.before.extend_from_slice(&frame[..place.start]);
+        self.after.clear();
+        self.after.extend_from_slice(&frame[place.end..]);
+    }
+
+    /// Forgets the shape: what comes next has to be parsed. Keeps its memory for the next shape.
+    pub fn forget(&mut self) {
+        self.before.clear();
+    }
+}
+
+/// Where a text stands that is a whole string of the frame. None: it is not borrowed from it.
+fn borrowed_place(frame: &[u8], text: &str) -> Option<Range<usize>> {
+    let start = (text.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
+    let (before, rest) = frame.split_at_checked(start)?;
+    let (found, after) = rest.split_at_checked(text.len())?;
+    let is_string = before.last() == Some(&b'"') && after.first() == Some(&b'"');
+    (is_string && found == text.as_bytes()).then_some(start..start + text.len())
+}
+
+/// Where the only string of the frame stands that has escapes and is this text without them.
+fn escaped_place(frame: &[u8], text: &str, unescaped: &mut String) -> Option<Range<usize>> {
+    let (mut found, mut from) = (None, 0);
+    while let Some(quote) = memchr::memchr(b'"', &frame[from..]) {
+        let start = from + quote + 1;
+        let (mut end, mut has_escapes) = (start, false);
+        while let Some(next) = memchr::memchr2(b'"', b'\\', frame.get(end..)?) {
+            end += next;
+            if frame[end] == b'"' {
+                break;
+            }
+            has_escapes = true;
+            end += 2;
+        }
+        if frame.get(end) != Some(&b'"') {
+            return None;
+        }
+        from = end + 1;
+
+        if has_escapes && let Ok(inner) = std::str::from_utf8(frame.get(start..end)?) {
+            unescaped.clear();
+            if unescape(inner, unescaped) && unescaped == text && found.replace(start..end).is_some() {
+                return None;
+            }
+        }
+    }
+    found
+}
+
+/// True if these bytes can stand between the quotes of one string: otherwise the frame has another shape.
+fn is_one_string(text: &[u8]) -> bool {
+    let mut is_escaped = false;
+    for byte in text {
+        match byte {
+            0..0x20 => return false,
+            b'"' if !is_escaped => return false,
+            b'\\' => is_escaped = !is_escaped,
+            _ => is_escaped = false,
+        }
+    }
+    !is_escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_learned_from_a_text_inside_of_its_frame_alone() {
+        let frame = r#"{"a":"x","text":"one"}"#;
+        let at = |from: usize, to: usize| &frame[from..to];
+        for (text, is_learned) in
+            [(at(17, 20), true), ("one", false), (at(16, 20), false), (at(17, 19), false), (at(17, 17), false)]
+        {
+            let mut template = TextTemplate::default();
+            template.learn(frame.as_bytes(), text);
+            let is_known = template.text(br#"{"a":"x","text":"two"}"#) == Some("two");
+            assert_eq!(is_known, is_learned, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_shape_is_learned_from_a_text_with_escapes() {
+        for (frame, text, is_learned) in [
+            (r#"{"a":"x","text":"\u4f60\"\n"}"#, "你\"\n", true),
+            (r#"{"a":"\u4f60","text":"\n"}"#, "\n", true),
+            // The two are ambiguous.
+            (r#"{"a":"\n","text":"\n"}"#, "\n", false),
+            (r#"{"a":"x","text":"one"}"#, "one", false),
+            (r#"{"a":"x","text":"\n"#, "\n", false),
+            (r#"{"a":"x","text":"\"#, "\n", false),
+        ] {
+            let mut template = TextTemplate::default();
+            template.learn(frame.as_bytes(), text);
+            let next = frame.replace(r#""text":"\n""#, r#""text":"a\tb""#).replace(r#"\u4f60\"\n"#, r"a\tb");
+            let wanted = is_learned.then_some("a\tb");
+            assert_eq!(template.text(next.as_bytes()), wanted, "{frame}");
+        }
+    }
+
+    #[test]
+    fn a_forgotten_shape_is_not_read() {
+        let frame = r#"{"text":"one"}"#;
+        let mut template = TextTemplate::default();
+        template.learn(frame.as_bytes(), &frame[9..12]);
+        template.forget();
+        assert_eq!(template.text(frame.as_bytes()), None);
+        template.learn(frame.as_bytes(), &frame[9..12]);
+        assert_eq!(template.text(frame.as_bytes()), Some("one"));
+    }
+
+    #[test]
+    fn texts_are_read_and_other_shapes_are_not() {
+        let frame = r#"{"text":"one"}"#;
+        let mut template = TextTemplate::default();
+        assert_eq!(template.text(frame.as_bytes()), None);
+        template.learn(frame.as_bytes(), &frame[9..12]);
+        for (text, wanted) in [
+            ("two", Some("two")),
+            ("", Some("")),
+            ("zwei Städte 👀", Some("zwei Städte 👀")),
+            ("a\\nb", Some("a\nb")),
+            ("a\\", None),
+            ("a\\\"b", Some("a\"b")),
+            ("\\ud83d\\udc40", Some("👀")),
+            ("\\x", None),
+            ("\\ud83d", None),
+            ("a\\\\\\\"b\\\\", Some("a\\\"b\\")),
+            ("a\"b", None),
+            ("a\nb", None),
+            (r#"x","text":"y"#, None),
+        ] {
+            assert_eq!(template.text(format!(r#"{{"text":"{text}"}}"#).as_bytes()), wanted, "{text}");
+        }
+        assert_eq!(template.text(b"{\"text\":\"\xff\"}"), None);
+        assert_eq!(template.text(br#"{"text":"}"#), None);
+    }
+}

@@ -1,0 +1,243 @@
+//! A store with injected faults: late results, failed calls, a panic, a lookup that is held back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use interlingua::store::{
+    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Journal, LoadCost, Query, Retention,
+    RetentionReport, RunPage, SharedStore, Signal, Store, StoreError, StoreFuture, StoredRun, Version,
+};
+use interlingua_core::RunId;
+use interlingua_core::event::Millis;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// Wraps another store.
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    /// Calls that succeed before one fails. Negative: none fails.
+    until_failure: AtomicI64,
+    failed: AtomicBool,
+    fail_opens: AtomicBool,
+    panic_next_settle: AtomicBool,
+    hold_next_load: AtomicBool,
+    release: Arc<Notify>,
+}
+
+impl FaultyStore {
+    /// Delays every result.
+    pub fn slow(inner: Arc<dyn Store>) -> Self {
+        let until_failure = AtomicI64::new(-1);
+        let [failed, fail_opens, panic_next_settle, hold_next_load] = [(); 4].map(|()| AtomicBool::new(false));
+        Self { inner, until_failure, failed, fail_opens, panic_next_settle, hold_next_load, release: Arc::default() }
+    }
+
+    /// Fails one call after this many successful ones.
+    pub fn fail_once_after(&self, calls: usize) {
+        self.failed.store(false, Ordering::SeqCst);
+        self.until_failure.store(i64::try_from(calls).expect("a small number"), Ordering::SeqCst);
+    }
+
+    /// Fails every `open`.
+    pub fn fail_open(&self) {
+        self.fail_opens.store(true, Ordering::SeqCst);
+    }
+
+    /// Panics in the next `settle`.
+    pub fn panic_on_settle(&self) {
+        self.panic_next_settle.store(true, Ordering::SeqCst);
+    }
+
+    /// Holds back the result of the next `load` until [`FaultyStore::release_load`].
+    pub fn hold_load(&self) {
+        self.hold_next_load.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns the result that was held back.
+    pub fn release_load(&self) {
+        self.release.notify_one();
+    }
+
+    /// True if a call was failed.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    /// Ends all faults.
+    pub fn recover(&self) {
+        self.until_failure.store(-1, Ordering::SeqCst);
+        self.fail_opens.store(false, Ordering::SeqCst);
+    }
+
+    /// Starts the call at once and delays its result.
+    fn delayed<T: Send + 'static>(&self, call: impl FnOnce(&dyn Store) -> StoreFuture<T>) -> StoreFuture<T> {
+        self.delayed_or(call, |_| {})
+    }
+
+    /// Like [`FaultyStore::delayed`]. `refused` is run if the call is failed, since a real store keeps trying to write
+    /// the run.
+    fn delayed_or<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
+        refused: impl FnOnce(&dyn Store),
+    ) -> StoreFuture<T> {
+        let left = self.until_failure.load(Ordering::SeqCst);
+        if left >= 0 {
+            self.until_failure.store(left - 1, Ordering::SeqCst);
+        }
+
+        let fails = left == 0;
+        if fails {
+            self.failed.store(true, Ordering::SeqCst);
+        }
+
+        let answer = if fails {
+            refused(&*self.inner);
+            Self::injected_error()
+        } else {
+            call(&*self.inner)
+        };
+        Box::pin(async move {
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            answer.await
+        })
+    }
+
+    fn injected_error<T: Send + 'static>() -> StoreFuture<T> {
+        let refused = StoreError::corrupt("record", "the test says so");
+        Box::pin(std::future::ready(Err(refused)))
+    }
+}
+
+impl Store for FaultyStore {
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        self.inner.shared()
+    }
+
+    fn open(&self, run: &Arc<dyn Journal>, claim: Claim) -> StoreFuture<()> {
+        if self.fail_opens.load(Ordering::SeqCst) {
+            return Self::injected_error();
+        }
+        self.delayed_or(|inner| inner.open(run, claim), |inner| drop(inner.open(run, claim)))
+    }
+
+    fn touch(&self, run: &Arc<dyn Journal>) {
+        self.inner.touch(run);
+    }
+
+    fn settle(&self, run: &Arc<dyn Journal>) -> StoreFuture<()> {
+        assert!(!self.panic_next_settle.swap(false, Ordering::SeqCst), "the test says so");
+        self.delayed_or(|inner| inner.settle(run), |inner| drop(inner.settle(run)))
+    }
+
+    fn load(&self, id: RunId) -> StoreFuture<Option<Arc<StoredRun>>> {
+        let found = self.delayed(|inner| inner.load(id));
+        if !self.hold_next_load.swap(false, Ordering::SeqCst) {
+            return found;
+        }
+
+        let release = Arc::clone(&self.release);
+        Box::pin(async move {
+            release.notified().await;
+            found.await
+        })
+    }
+
+    fn load_cost(&self, id: RunId) -> StoreFuture<Option<LoadCost>> {
+        self.delayed(|inner| inner.load_cost(id))
+    }
+
+    fn owner_of(&self, id: RunId) -> StoreFuture<Option<String>> {
+        self.delayed(|inner| inner.owner_of(id))
+    }
+
+    fn heads(&self, ids: Vec<RunId>) -> StoreFuture<Vec<StoredRun>> {
+        self.delayed(|inner| inner.heads(ids))
+    }
+
+    fn find(&self, query: Query) -> StoreFuture<RunPage> {
+        self.delayed(|inner| inner.find(query))
+    }
+
+    fn latest(&self, agents: Vec<String>, owner: String, session: String) -> StoreFuture<Option<RunId>> {
+        self.delayed(|inner| inner.latest(agents, owner, session))
+    }
+
+    fn remove(&self, id: RunId) -> StoreFuture<bool> {
+        self.delayed(|inner| inner.remove(id))
+    }
+
+    fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
+        self.delayed(|inner| inner.get(collection, key))
+    }
+
+    fn put(
+        &self,
+        collection: &str,
+        key: &str,
+        value: Bytes,
+        expect: Expect,
+        now: Millis,
+    ) -> StoreFuture<Result<Version, Conflict>> {
+        self.delayed(|inner| inner.put(collection, key, value, expect, now))
+    }
+
+    fn write(&self, writes: Vec<DocumentWrite>, now: Millis) -> StoreFuture<Result<Version, Conflict>> {
+        self.delayed(|inner| inner.write(writes, now))
+    }
+
+    fn delete(&self, collection: &str, key: &str, expect: Expect) -> StoreFuture<Result<bool, Conflict>> {
+        self.delayed(|inner| inner.delete(collection, key, expect))
+    }
+
+    fn list(
+        &self,
+        collection: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> StoreFuture<Vec<DocumentEntry>> {
+        self.delayed(|inner| inner.list(collection, prefix, after, limit))
+    }
+
+    fn count(&self, collection: &str, principal: &str) -> StoreFuture<u64> {
+        let (collection, principal) = (collection.to_owned(), principal.to_owned());
+        self.delayed(move |inner| inner.count(&collection, &principal))
+    }
+
+    fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
+        self.delayed(|inner| inner.lease(key, holder, ttl))
+    }
+
+    fn release(&self, key: &str, holder: &str) -> StoreFuture<()> {
+        self.delayed(|inner| inner.release(key, holder))
+    }
+
+    fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()> {
+        self.delayed(|inner| inner.signal(id, signal))
+    }
+
+    fn signals(&self) -> UnboundedReceiver<(RunId, Signal)> {
+        self.inner.signals()
+    }
+
+    fn recover(&self) -> StoreFuture<Vec<RunId>> {
+        self.inner.recover()
+    }
+
+    fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
+        self.inner.retain(policy, now)
+    }
+
+    fn flush(&self) -> StoreFuture<()> {
+        self.inner.flush()
+    }
+
+    fn close(&self) -> StoreFuture<()> {
+        self.inner.close()
+    }
+}
