@@ -1,7 +1,7 @@
 //! A2A 1.0 and 0.3, both bindings at the same URLs, in front of agents that do not speak A2A.
 //!
-//! Name, options and the endpoint table live here. `input` turns client messages into requests of the canonical model
-//! (the Agent API). `updates` turns agent events into statuses and artifacts, the source of streams, tasks and push
+//! Name, options and the endpoint table live here. `decode` turns client messages into requests of the canonical model
+//! (the Agent API). `encode` turns runs into statuses and artifacts, the source of streams, tasks and push
 //! notifications. `wire` encodes them for each dialect. `serve` holds the exchanges. `connect` is the other half: it calls
 //! agents that speak A2A.
 //!
@@ -10,22 +10,17 @@
 
 mod card;
 mod connect;
+mod decode;
 mod dialect;
-mod direct;
+mod encode;
 mod errors;
 mod generation;
-mod history;
-mod input;
 mod losses;
 mod options;
 mod parts;
-mod push;
-mod render;
 mod sample;
 mod serve;
-mod task;
 mod time;
-mod updates;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -167,7 +162,7 @@ impl ProtocolAdapter for A2a {
             cors,
             any_origin: route.options.cors,
             announced_url: Some(route.public_url.clone().map_or(AnnouncedUrl::AsAsked, AnnouncedUrl::Fixed)),
-            push: route.options.push.then(|| push::notifiers(&route)),
+            push: route.options.push.then(|| crate::serve::notifications::notifiers(&route)),
             retention: Some(route.options.retention()),
             warnings: route.warnings(),
             learns: Learns::Notified,

@@ -3,8 +3,8 @@
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use serde_json::json;
 
+use crate::decode::input::as_sent;
 use crate::dialect::WireFormat;
-use crate::input::as_sent;
 use crate::wire::EncodedValue;
 
 /// A message over JSON-RPC, streamed; that of the client itself if a run is shown that it began.

@@ -5,17 +5,11 @@
 //! `encode`, and `send` and `health` have one exchange per endpoint. Not here: conversation history, which is the
 //! agent's setting and the engine's work, and pending items between two requests ([`interlingua_core::answer`]).
 
-mod calls;
 mod connect;
+mod decode;
 mod encode;
-mod fault;
-mod health;
-mod interrupt;
 mod losses;
-mod memory;
-mod request;
-mod send;
-mod text;
+mod serve;
 mod wire;
 
 use std::sync::Arc;
@@ -197,9 +191,9 @@ impl ProtocolAdapter for AgKit {
         let (send, cloud, health) = (Arc::clone(&route), Arc::clone(&route), route);
 
         let endpoints = vec![
-            Endpoint::post("/send-message", move || send::Send::new(&send)),
-            Endpoint::post("/v1/aibot/bots/{agentId}/send-message", move || send::Send::new(&cloud)),
-            Endpoint::get("/healthz", move || health::Health::new(&health)),
+            Endpoint::post("/send-message", move || crate::serve::send::Send::new(&send)),
+            Endpoint::post("/v1/aibot/bots/{agentId}/send-message", move || crate::serve::send::Send::new(&cloud)),
+            Endpoint::get("/healthz", move || crate::serve::health::Health::new(&health)),
         ];
         Ok(Mounted {
             curl: vec![
@@ -207,7 +201,7 @@ impl ProtocolAdapter for AgKit {
             ],
             any_origin,
             sample: Some(Box::new(sample)),
-            ..Mounted::new(endpoints, Fallback::<fault::Errors>::open())
+            ..Mounted::new(endpoints, Fallback::<crate::serve::fault::Errors>::open())
         })
     }
 

@@ -1,5 +1,5 @@
 //! The protocol's outgoing types, as its documentation defines them (docs/protocols/ag-kit.md#events). Incoming
-//! requests are parsed field by field in [`crate::request`].
+//! requests are parsed field by field in [`crate::decode::request`].
 
 use interlingua_core::{Json, Out};
 use serde::Serialize;

@@ -5,18 +5,11 @@
 //! This file has the protocol's name, options and endpoints; each endpoint has a module. The engine owns a session's
 //! state, messages and pending items: the adapter only stores the names of each user's sessions.
 
-mod body;
 mod connect;
-mod conversation;
-mod delete;
-mod fault;
-mod invoke;
+mod decode;
+mod encode;
 mod losses;
-mod names;
-mod overview;
-mod resume;
-mod status;
-mod turn;
+mod serve;
 mod wire;
 
 use std::sync::Arc;
@@ -151,7 +144,7 @@ impl ProtocolAdapter for Hitl {
             any_origin,
             learns: Learns::Polls,
             sample: Some(Box::new(sample)),
-            ..Mounted::new(endpoints(&route), Fallback::<fault::Errors>::open())
+            ..Mounted::new(endpoints(&route), Fallback::<crate::serve::fault::Errors>::open())
         })
     }
 
@@ -174,15 +167,15 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
     let (invoke, resume, status, of_session) = (route(), route(), route(), route());
     let (sessions, active, delete, one, system) = (route(), route(), route(), route(), route());
     vec![
-        Endpoint::post("/agent/invoke", move || invoke::Invoke::new(&invoke)),
-        Endpoint::post("/agent/resume", move || resume::Resume::new(&resume)),
-        Endpoint::get("/agent/status/{user_id}", move || status::Status::new(&status)),
-        Endpoint::get("/agent/status/{user_id}/{session_id}", move || status::Status::new(&of_session)),
-        Endpoint::get("/agent/sessionids/{user_id}", move || overview::Overview::sessions(&sessions)),
-        Endpoint::get("/agent/active/sessionid/{user_id}", move || overview::Overview::active(&active)),
-        Endpoint::delete("/agent/session/{user_id}", move || delete::Delete::new(&delete)),
-        Endpoint::delete("/agent/session/{user_id}/{session_id}", move || delete::Delete::new(&one)),
-        Endpoint::get("/system/info", move || overview::Overview::system(&system)),
+        Endpoint::post("/agent/invoke", move || crate::serve::invoke::Invoke::new(&invoke)),
+        Endpoint::post("/agent/resume", move || crate::serve::resume::Resume::new(&resume)),
+        Endpoint::get("/agent/status/{user_id}", move || crate::serve::status::Status::new(&status)),
+        Endpoint::get("/agent/status/{user_id}/{session_id}", move || crate::serve::status::Status::new(&of_session)),
+        Endpoint::get("/agent/sessionids/{user_id}", move || crate::serve::overview::Overview::sessions(&sessions)),
+        Endpoint::get("/agent/active/sessionid/{user_id}", move || crate::serve::overview::Overview::active(&active)),
+        Endpoint::delete("/agent/session/{user_id}", move || crate::serve::delete::Delete::new(&delete)),
+        Endpoint::delete("/agent/session/{user_id}/{session_id}", move || crate::serve::delete::Delete::new(&one)),
+        Endpoint::get("/system/info", move || crate::serve::overview::Overview::system(&system)),
     ]
 }
 

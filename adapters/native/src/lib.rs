@@ -4,15 +4,10 @@
 //! `frames`, each group of endpoints has a module, and the upstream side is in `connect`. Not here: the model and the
 //! parser of requests, which are the canonical model and therefore live in `interlingua_core`.
 
-mod body;
 mod connect;
-mod fault;
-mod frames;
-mod probe;
-mod process;
-mod run_id;
-mod runs;
-mod task;
+mod decode;
+mod encode;
+mod serve;
 mod wire;
 
 use std::sync::Arc;
@@ -124,7 +119,7 @@ impl ProtocolAdapter for Native {
             learns: Learns::Follows,
             run_id: Some(wire::response_id),
             sample: Some(Box::new(sample)),
-            ..Mounted::new(endpoints(&route), Fallback::<fault::Errors>::open())
+            ..Mounted::new(endpoints(&route), Fallback::<crate::serve::fault::Errors>::open())
         })
     }
 
@@ -149,37 +144,37 @@ impl ProtocolAdapter for Native {
 /// The table of endpoints. Other endpoints of the runtime, especially `/shutdown` and `/admin/…`, must stay unknown
 /// paths.
 fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
-    let runs = |operation: runs::Operation| {
+    let runs = |operation: crate::serve::runs::Operation| {
         let route = Arc::clone(route);
-        move || runs::OneRun::new(&route, operation)
+        move || crate::serve::runs::OneRun::new(&route, operation)
     };
 
     vec![
         Endpoint::post("/process", {
             let route = Arc::clone(route);
-            move || process::Process::new(&route)
+            move || crate::serve::process::Process::new(&route)
         }),
         Endpoint::post("/process/task", {
             let route = Arc::clone(route);
-            move || task::Submit::new(&route)
+            move || crate::serve::task::Submit::new(&route)
         }),
         Endpoint::get("/process/task/{id}", {
             let route = Arc::clone(route);
-            move || task::Poll::new(&route)
+            move || crate::serve::task::Poll::new(&route)
         }),
-        Endpoint::post("/stop", task::Stop::default),
+        Endpoint::post("/stop", crate::serve::task::Stop::default),
         Endpoint::get("/runs/{id}/events", {
             let route = Arc::clone(route);
-            move || process::Events::new(&route)
+            move || crate::serve::process::Events::new(&route)
         }),
-        Endpoint::post("/runs/{id}/cancel", runs(runs::Operation::Cancel)),
-        Endpoint::get("/runs/{id}", runs(runs::Operation::Fetch)),
-        Endpoint::delete("/runs/{id}", runs(runs::Operation::Delete)),
+        Endpoint::post("/runs/{id}/cancel", runs(crate::serve::runs::Operation::Cancel)),
+        Endpoint::get("/runs/{id}", runs(crate::serve::runs::Operation::Fetch)),
+        Endpoint::delete("/runs/{id}", runs(crate::serve::runs::Operation::Delete)),
         Endpoint::get("/runs", {
             let route = Arc::clone(route);
-            move || runs::AllRuns::new(&route)
+            move || crate::serve::runs::AllRuns::new(&route)
         }),
-        Endpoint::get("/health", || runs::Health),
+        Endpoint::get("/health", || crate::serve::runs::Health),
     ]
 }
 

@@ -10,8 +10,8 @@ use super::A2aExchange;
 use super::params::Params;
 use crate::Route;
 use crate::dialect::WireFormat;
-use crate::task::{self, TaskDetail};
-use crate::updates::Updates;
+use crate::encode::task::{self, TaskDetail};
+use crate::encode::updates::Updates;
 use crate::wire::{EncodedValue, base64, read};
 
 const DEFAULT_PAGE: usize = 50;

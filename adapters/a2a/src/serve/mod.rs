@@ -1,11 +1,12 @@
 //! The exchanges: decode a client's request in any dialect, encode the response.
 //!
 //! One [`A2aExchange`] handles one request. `rpc` and `rest` decode the operation of their binding, one module per
-//! group of operations runs it, `writer` encodes the response. Not here: building tasks (`crate::task`).
+//! group of operations runs it, `writer` encodes the response. Not here: building tasks (`crate::encode::task`).
 
 mod claim;
 mod fallback;
 mod list;
+pub(crate) mod notifications;
 mod params;
 mod push;
 mod rest;
@@ -32,10 +33,10 @@ pub(crate) use rest::REST;
 use crate::Route;
 use crate::card;
 use crate::dialect::{Binding, Dialect, Generation, Operation};
+use crate::encode::task::{self, TaskDetail};
+use crate::encode::updates::Updates;
 use crate::errors::{self, Problem};
 use crate::losses;
-use crate::task::{self, TaskDetail};
-use crate::updates::Updates;
 use crate::wire::{EncodedValue, read};
 use params::Params;
 use stream::Streaming;

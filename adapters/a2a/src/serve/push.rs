@@ -1,5 +1,5 @@
 //! Push notification configs: set, get, list, delete, in three wire formats (docs/protocols/a2a.md#push-notifications).
-//! They are stored as documents of the engine. Not here: the delivered notifications (`crate::push`).
+//! They are stored as documents of the engine. Not here: the delivered notifications (`crate::serve::notifications`).
 
 use interlingua_core::call::{Call, DocumentCall, Replaces, Reply, Target};
 use interlingua_core::exchange::Next;

@@ -20,14 +20,14 @@ use super::stream::Streaming;
 use super::{A2aExchange, OperationState};
 use crate::Route;
 use crate::card::{CardBuilder, UpstreamCard};
+use crate::decode::input;
 use crate::dialect::{Dialect, WireFormat};
-use crate::direct::{self, DirectMode};
+use crate::encode::direct::{self, DirectMode};
+use crate::encode::task::{self, TaskDetail};
+use crate::encode::updates::Updates;
 use crate::errors::{self, Problem};
-use crate::input;
 use crate::losses;
 use crate::options::{Deduplicate, WhileWorking};
-use crate::task::{self, TaskDetail};
-use crate::updates::Updates;
 use crate::wire::read::{self, Faults};
 use crate::wire::{Content, Item, Message, Part};
 

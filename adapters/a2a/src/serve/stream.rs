@@ -11,9 +11,9 @@ use interlingua_core::step::Step;
 use super::template::DeltaTemplate;
 use super::writer::Writer;
 use crate::Route;
-use crate::direct::{self, DirectMode};
-use crate::task::{self, TaskDetail};
-use crate::updates::{Change, Piece, Update, Updates};
+use crate::encode::direct::{self, DirectMode};
+use crate::encode::task::{self, TaskDetail};
+use crate::encode::updates::{Change, Piece, Update, Updates};
 use crate::wire::{ArtifactUpdate, Item, Message, Status, StatusUpdate, Task, TaskState};
 
 /// The stream of one task.

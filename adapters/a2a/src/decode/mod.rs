@@ -1,0 +1,3 @@
+//! Converts messages of clients to the canonical model.
+
+pub(crate) mod input;

@@ -1,0 +1,3 @@
+//! Reads requests and their history.
+
+pub(crate) mod request;

@@ -1,0 +1,3 @@
+//! Reads the bodies of requests.
+
+pub(crate) mod body;

@@ -1,0 +1,3 @@
+//! Writes runs as frames of the Agent API.
+
+pub(crate) mod frames;
