@@ -86,7 +86,7 @@ fn config(target: &ConnectionTarget, system: &ClientConfig) -> Result<ClientConf
         (Tls::Authority, Some(content)) => {
             config.dangerous().set_certificate_verifier(Arc::new(AnyName::new(content)?));
         }
-        (Tls::Unverified, _) => config.dangerous().set_certificate_verifier(Arc::new(AnyCertificate::new())),
+        (Tls::Unverified, _) => config.dangerous().set_certificate_verifier(Arc::new(AnyCertificate::default())),
         _ => {}
     }
     // Asked for by servers that begin with TLS at once; others ignore it.

@@ -29,9 +29,8 @@ pub struct AnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-impl AnyCertificate {
-    /// For any server.
-    pub fn new() -> Self {
+impl Default for AnyCertificate {
+    fn default() -> Self {
         Self { provider: Arc::new(ring::default_provider()) }
     }
 }
