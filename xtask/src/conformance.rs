@@ -44,7 +44,7 @@ pub(crate) fn by_name(names: &[&str]) -> Result<bool> {
     }
 
     let mut report = Report::new();
-    if report.step("build", steps::build) {
+    if report.step("build", steps::build_gateway) {
         for suite in wanted {
             report.step(suite.name, || run(suite));
         }
@@ -52,9 +52,9 @@ pub(crate) fn by_name(names: &[&str]) -> Result<bool> {
     Ok(report.close())
 }
 
-/// Runs one suite against the debug build of the gateway.
+/// Runs one suite against the gateway of the profile `ci`.
 pub(crate) fn run(suite: &Suite) -> Result<Outcome> {
-    run_scripts(suite, suite.scripts, &target().join("debug/interlingua"))
+    run_scripts(suite, suite.scripts, &target().join("ci/interlingua"))
 }
 
 /// Runs scripts of a suite against a build of the gateway.

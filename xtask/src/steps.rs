@@ -30,13 +30,14 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("replicas", replicas),
     ("doctests", doctests),
-    ("fuzz-targets", fuzz_targets),
     ("deny", deny),
     ("book", book::build),
 ];
 
 /// The further steps of `test --all`, for which CI has no time or no network.
 const MORE_STEPS: &[Step] = &[
+    ("fuzz-targets", fuzz_targets),
+    ("replicas-all", || replicas_on("hub")),
     ("matrix", || succeeded(matrix::run(&[])?)),
     ("replicas-postgres", replicas_on_postgres),
     ("faults", || succeeded(faults::run(&[])?)),
@@ -93,7 +94,7 @@ pub(crate) fn test(only: &[&str]) -> Result<bool> {
     let selected: Vec<&Suite> = suites::ALL.iter().filter(runs).collect();
     if !selected.is_empty() {
         // A suite that is selected alone builds the gateway first.
-        let built = built.unwrap_or_else(|| report.step("build", build));
+        let built = built.unwrap_or_else(|| report.step("build", build_gateway));
         run_suites(&mut report, selected, built);
     }
     Ok(report.close())
@@ -150,7 +151,10 @@ fn fmt() -> Result<Outcome> {
 }
 
 fn clippy() -> Result<Outcome> {
-    cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"], BUILD_LIMIT)
+    cargo(
+        &["clippy", "--locked", "--workspace", "--all-targets", "--profile", "ci", "--", "-D", "warnings"],
+        BUILD_LIMIT,
+    )
 }
 
 /// Compiles core and every adapter alone, since each manifest must list all its own dependencies and features. Not the
@@ -164,43 +168,67 @@ fn alone() -> Result<Outcome> {
     manifests.sort();
     for manifest in &manifests {
         let manifest = manifest.to_str().context("a path of the repository is not UTF-8")?;
-        cargo(&["check", "--quiet", "--locked", "--manifest-path", manifest], BUILD_LIMIT)?;
+        cargo(&["check", "--quiet", "--locked", "--profile", "ci", "--manifest-path", manifest], BUILD_LIMIT)?;
     }
     Ok(Outcome::Passed(format!("{} packages", manifests.len())))
 }
 
-/// Builds the gateway binary for the conformance suites.
-pub(crate) fn build() -> Result<Outcome> {
-    cargo(&["build", "--locked", "--package", "interlingua", "--bin", "interlingua"], BUILD_LIMIT)
+/// Compiles the gateway and all tests, in the profile of CI.
+fn build() -> Result<Outcome> {
+    if has_nextest() {
+        return cargo(&["nextest", "run", "--no-run", "--locked", "--workspace", "--cargo-profile", "ci"], BUILD_LIMIT);
+    }
+    cargo(&["test", "--no-run", "--locked", "--workspace", "--all-targets", "--profile", "ci"], BUILD_LIMIT)
+}
+
+/// Builds only the gateway, for suites that are run by name.
+pub(crate) fn build_gateway() -> Result<Outcome> {
+    let package = ["--package", "interlingua", "--bin", "interlingua"];
+    cargo(&[&["build", "--locked", "--profile", "ci"][..], &package[..]].concat(), BUILD_LIMIT)
+}
+
+fn has_nextest() -> bool {
+    let nextest = Command::new("cargo").args(["nextest", "--version"]).output();
+    nextest.is_ok_and(|output| output.status.success())
 }
 
 /// Runs all tests, with nextest if it is installed: faster, and each test in its own process.
 fn tests() -> Result<Outcome> {
-    let nextest = Command::new("cargo").args(["nextest", "--version"]).output();
-    if nextest.is_ok_and(|output| output.status.success()) {
-        cargo(&["nextest", "run", "--locked", "--workspace", "--no-fail-fast"], TESTS_LIMIT)?;
+    if has_nextest() {
+        let run = ["nextest", "run", "--locked", "--workspace", "--cargo-profile", "ci", "--no-fail-fast"];
+        cargo(&run, TESTS_LIMIT)?;
         return Ok(Outcome::Passed("cargo nextest".to_owned()));
     }
-    cargo(&["test", "--locked", "--workspace", "--all-targets", "--no-fail-fast"], TESTS_LIMIT)?;
+    cargo(&["test", "--locked", "--workspace", "--all-targets", "--profile", "ci", "--no-fail-fast"], TESTS_LIMIT)?;
     Ok(Outcome::Passed("cargo test, since cargo-nextest is not installed".to_owned()))
 }
 
-/// Runs the tests of the running gateway once more with each request at the other one of two gateways that share a store:
-/// what holds for one gateway holds for several.
+/// Runs the tests of runs once more with each request at the other one of two gateways that share a store: what holds for
+/// one gateway holds for several. `.config/nextest.toml` selects them.
 fn replicas() -> Result<Outcome> {
-    replicas_on("hub")
+    if !has_nextest() {
+        return replicas_on("hub");
+    }
+    let mut run = Command::new("cargo");
+    run.current_dir(root()).env(REPLICAS, "hub");
+    // Of the whole workspace, as the step before: built with the same features, nothing is compiled again.
+    run.args(["nextest", "run", "--locked", "--workspace", "--cargo-profile", "ci"]);
+    process::run(run.args(["--profile", "replicas", "--no-fail-fast"]), TESTS_LIMIT)?;
+    Ok(Outcome::passed())
 }
 
-/// The same with a PostgreSQL database for each gateway that a test starts.
+/// All tests of the running gateway at two gateways in turn, with a PostgreSQL database for each pair of gateways.
 fn replicas_on_postgres() -> Result<Outcome> {
     replicas_on("postgres")
 }
 
+/// Tests get two gateways on this store instead of one in memory.
+const REPLICAS: &str = "INTERLINGUA_TEST_REPLICAS";
+
 fn replicas_on(store: &str) -> Result<Outcome> {
     let mut test = Command::new("cargo");
-    test.current_dir(root()).env("INTERLINGUA_TEST_REPLICAS", store);
-    // Of the whole workspace, as the step before: built with the same features, nothing is compiled again.
-    test.args(["test", "--locked", "--workspace", "--test", "behaviour", "--no-fail-fast"]);
+    test.current_dir(root()).env(REPLICAS, store);
+    test.args(["test", "--locked", "--workspace", "--test", "behaviour", "--profile", "ci", "--no-fail-fast"]);
     // As many at once as in the profile of nextest.
     test.args(["--", "--test-threads", "4"]);
     process::run(&mut test, TESTS_LIMIT)?;
@@ -209,7 +237,7 @@ fn replicas_on(store: &str) -> Result<Outcome> {
 
 /// Runs the doctests, which nextest does not support.
 fn doctests() -> Result<Outcome> {
-    cargo(&["test", "--locked", "--workspace", "--doc", "--no-fail-fast"], TESTS_LIMIT)
+    cargo(&["test", "--locked", "--workspace", "--doc", "--profile", "ci", "--no-fail-fast"], TESTS_LIMIT)
 }
 
 /// Compiles the fuzz targets, which are outside the workspace.

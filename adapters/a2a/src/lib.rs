@@ -162,7 +162,7 @@ impl ProtocolAdapter for A2a {
             cors,
             any_origin: route.options.cors,
             announced_url: Some(route.public_url.clone().map_or(AnnouncedUrl::AsAsked, AnnouncedUrl::Fixed)),
-            push: route.options.push.then(|| crate::serve::notifications::notifiers(&route)),
+            push: route.options.push.then(|| serve::notifications::notifiers(&route)),
             retention: Some(route.options.retention()),
             warnings: route.warnings(),
             learns: Learns::Notified,

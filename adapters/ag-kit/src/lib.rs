@@ -191,9 +191,9 @@ impl ProtocolAdapter for AgKit {
         let (send, cloud, health) = (Arc::clone(&route), Arc::clone(&route), route);
 
         let endpoints = vec![
-            Endpoint::post("/send-message", move || crate::serve::send::Send::new(&send)),
-            Endpoint::post("/v1/aibot/bots/{agentId}/send-message", move || crate::serve::send::Send::new(&cloud)),
-            Endpoint::get("/healthz", move || crate::serve::health::Health::new(&health)),
+            Endpoint::post("/send-message", move || serve::send::Send::new(&send)),
+            Endpoint::post("/v1/aibot/bots/{agentId}/send-message", move || serve::send::Send::new(&cloud)),
+            Endpoint::get("/healthz", move || serve::health::Health::new(&health)),
         ];
         Ok(Mounted {
             curl: vec![
@@ -201,7 +201,7 @@ impl ProtocolAdapter for AgKit {
             ],
             any_origin,
             sample: Some(Box::new(sample)),
-            ..Mounted::new(endpoints, Fallback::<crate::serve::fault::Errors>::open())
+            ..Mounted::new(endpoints, Fallback::<serve::fault::Errors>::open())
         })
     }
 

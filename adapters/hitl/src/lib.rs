@@ -144,7 +144,7 @@ impl ProtocolAdapter for Hitl {
             any_origin,
             learns: Learns::Polls,
             sample: Some(Box::new(sample)),
-            ..Mounted::new(endpoints(&route), Fallback::<crate::serve::fault::Errors>::open())
+            ..Mounted::new(endpoints(&route), Fallback::<serve::fault::Errors>::open())
         })
     }
 
@@ -167,15 +167,15 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
     let (invoke, resume, status, of_session) = (route(), route(), route(), route());
     let (sessions, active, delete, one, system) = (route(), route(), route(), route(), route());
     vec![
-        Endpoint::post("/agent/invoke", move || crate::serve::invoke::Invoke::new(&invoke)),
-        Endpoint::post("/agent/resume", move || crate::serve::resume::Resume::new(&resume)),
-        Endpoint::get("/agent/status/{user_id}", move || crate::serve::status::Status::new(&status)),
-        Endpoint::get("/agent/status/{user_id}/{session_id}", move || crate::serve::status::Status::new(&of_session)),
-        Endpoint::get("/agent/sessionids/{user_id}", move || crate::serve::overview::Overview::sessions(&sessions)),
-        Endpoint::get("/agent/active/sessionid/{user_id}", move || crate::serve::overview::Overview::active(&active)),
-        Endpoint::delete("/agent/session/{user_id}", move || crate::serve::delete::Delete::new(&delete)),
-        Endpoint::delete("/agent/session/{user_id}/{session_id}", move || crate::serve::delete::Delete::new(&one)),
-        Endpoint::get("/system/info", move || crate::serve::overview::Overview::system(&system)),
+        Endpoint::post("/agent/invoke", move || serve::invoke::Invoke::new(&invoke)),
+        Endpoint::post("/agent/resume", move || serve::resume::Resume::new(&resume)),
+        Endpoint::get("/agent/status/{user_id}", move || serve::status::Status::new(&status)),
+        Endpoint::get("/agent/status/{user_id}/{session_id}", move || serve::status::Status::new(&of_session)),
+        Endpoint::get("/agent/sessionids/{user_id}", move || serve::overview::Overview::sessions(&sessions)),
+        Endpoint::get("/agent/active/sessionid/{user_id}", move || serve::overview::Overview::active(&active)),
+        Endpoint::delete("/agent/session/{user_id}", move || serve::delete::Delete::new(&delete)),
+        Endpoint::delete("/agent/session/{user_id}/{session_id}", move || serve::delete::Delete::new(&one)),
+        Endpoint::get("/system/info", move || serve::overview::Overview::system(&system)),
     ]
 }
 

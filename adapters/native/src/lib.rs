@@ -119,7 +119,7 @@ impl ProtocolAdapter for Native {
             learns: Learns::Follows,
             run_id: Some(wire::response_id),
             sample: Some(Box::new(sample)),
-            ..Mounted::new(endpoints(&route), Fallback::<crate::serve::fault::Errors>::open())
+            ..Mounted::new(endpoints(&route), Fallback::<serve::fault::Errors>::open())
         })
     }
 
@@ -144,37 +144,37 @@ impl ProtocolAdapter for Native {
 /// The table of endpoints. Other endpoints of the runtime, especially `/shutdown` and `/admin/…`, must stay unknown
 /// paths.
 fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
-    let runs = |operation: crate::serve::runs::Operation| {
+    let runs = |operation: serve::runs::Operation| {
         let route = Arc::clone(route);
-        move || crate::serve::runs::OneRun::new(&route, operation)
+        move || serve::runs::OneRun::new(&route, operation)
     };
 
     vec![
         Endpoint::post("/process", {
             let route = Arc::clone(route);
-            move || crate::serve::process::Process::new(&route)
+            move || serve::process::Process::new(&route)
         }),
         Endpoint::post("/process/task", {
             let route = Arc::clone(route);
-            move || crate::serve::task::Submit::new(&route)
+            move || serve::task::Submit::new(&route)
         }),
         Endpoint::get("/process/task/{id}", {
             let route = Arc::clone(route);
-            move || crate::serve::task::Poll::new(&route)
+            move || serve::task::Poll::new(&route)
         }),
-        Endpoint::post("/stop", crate::serve::task::Stop::default),
+        Endpoint::post("/stop", serve::task::Stop::default),
         Endpoint::get("/runs/{id}/events", {
             let route = Arc::clone(route);
-            move || crate::serve::process::Events::new(&route)
+            move || serve::process::Events::new(&route)
         }),
-        Endpoint::post("/runs/{id}/cancel", runs(crate::serve::runs::Operation::Cancel)),
-        Endpoint::get("/runs/{id}", runs(crate::serve::runs::Operation::Fetch)),
-        Endpoint::delete("/runs/{id}", runs(crate::serve::runs::Operation::Delete)),
+        Endpoint::post("/runs/{id}/cancel", runs(serve::runs::Operation::Cancel)),
+        Endpoint::get("/runs/{id}", runs(serve::runs::Operation::Fetch)),
+        Endpoint::delete("/runs/{id}", runs(serve::runs::Operation::Delete)),
         Endpoint::get("/runs", {
             let route = Arc::clone(route);
-            move || crate::serve::runs::AllRuns::new(&route)
+            move || serve::runs::AllRuns::new(&route)
         }),
-        Endpoint::get("/health", || crate::serve::runs::Health),
+        Endpoint::get("/health", || serve::runs::Health),
     ]
 }
 
