@@ -47,14 +47,15 @@ async fn begin(stand: &Stand, client: &dyn ScriptedClient, name: &str) -> (Talk,
     (talk, open, run)
 }
 
-/// Waits until a run is canceled and the agent's connection is closed.
+/// Waits until a run is canceled and the agent's connection is closed. An agent that is called with several requests may
+/// have no open one in this moment.
 async fn wait_until_canceled(stand: &Stand, run: &str, disconnects: usize) {
     poll_until("a canceled run", async || {
         let found = stand.gateway.get(&format!("/agents/{AGENT}/runs/{run}")).await.json();
         (found["status"] == "canceled").then_some(())
     })
     .await;
-    stand.server.wait_for_disconnects(disconnects + 1).await;
+    stand.server.wait_for_disconnects_or_idle(disconnects + 1).await;
 }
 
 async fn leave(stand: &Stand, client: &dyn ScriptedClient) {

@@ -451,7 +451,7 @@ pub enum Signal {
 /// ```
 /// use std::sync::{Arc, Mutex};
 ///
-/// use interlingua::store::{Claim, DirtyFlag, Journal, Memory, Store, StoreError};
+/// use interlingua_store::{Claim, DirtyFlag, Journal, Memory, Store, StoreError};
 /// use interlingua_core::RunId;
 /// use interlingua_core::call::RunInfo;
 /// # use interlingua_core::call::{Delivery, RunState};
