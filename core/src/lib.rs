@@ -10,7 +10,6 @@
 pub mod agent_api;
 pub mod agent_event;
 pub mod answer;
-pub mod builder;
 pub mod call;
 pub mod capability;
 pub mod client_tool;
@@ -44,7 +43,6 @@ pub mod policy;
 pub mod probe;
 pub mod public_address;
 pub mod push;
-pub mod rate;
 pub mod read;
 pub mod recording;
 pub mod run;

@@ -18,7 +18,7 @@ const SEPARATORS: [Separator; 3] = [
 
 /// Escapes the separators in JSON at the end of a buffer, from `from` on. Without separators this is one search.
 #[inline]
-pub(crate) fn escape_from(out: &mut BytesMut, from: usize) {
+pub fn escape_from(out: &mut BytesMut, from: usize) {
     if let Some((at, _)) = first(&out[from..]) {
         let escaped = escape_rest(&out[from + at..]);
         out.truncate(from + at);

@@ -42,9 +42,9 @@ use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use interlingua_base::rate::Rate;
 use interlingua_core::event::Millis;
 use interlingua_core::exchange::Mounted;
-use interlingua_core::rate::Rate;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 

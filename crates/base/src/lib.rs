@@ -4,5 +4,6 @@ pub mod clock;
 pub mod files;
 pub mod identity;
 pub mod ports;
+pub mod rate;
 pub mod secrets;
 pub mod tls;

@@ -8,8 +8,8 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use interlingua_base::rate::Rate;
 use interlingua_core::Fault;
-use interlingua_core::rate::Rate;
 
 use super::rate::Limiter;
 

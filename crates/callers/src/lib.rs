@@ -28,7 +28,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use interlingua_core::rate::Rate;
+use interlingua_base::rate::Rate;
 use interlingua_core::{Fault, Owner};
 use url::Url;
 

@@ -8,7 +8,7 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
-use interlingua_core::rate::Rate;
+use interlingua_base::rate::Rate;
 use interlingua_core::{Fault, FaultKind, LimitState};
 
 /// Counts what happens, and refuses what exceeds a rate. One atomic, however many share it.

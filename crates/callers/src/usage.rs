@@ -370,7 +370,7 @@ fn is_in_use(usage: &Arc<Usage>, now: Millis) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use interlingua_core::rate::Rate;
+    use interlingua_base::rate::Rate;
 
     use super::*;
 

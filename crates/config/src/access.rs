@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use interlingua_core::rate::Rate;
+use interlingua_base::rate::Rate;
 use interlingua_core::size::Size;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};

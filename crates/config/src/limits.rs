@@ -1,6 +1,6 @@
 //! The checks of the `limits` of callers, agents and routes.
 
-use interlingua_core::rate::Rate;
+use interlingua_base::rate::Rate;
 
 use super::access::{AgentLimitsTable, CallerLimitsTable, RouteLimitsTable};
 use super::diagnostics::Diagnostic;

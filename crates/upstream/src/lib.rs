@@ -8,6 +8,7 @@
 
 mod answer_words;
 mod attempts;
+pub mod builder;
 pub mod client;
 mod conversation;
 pub mod demo;

@@ -16,12 +16,12 @@ mod words;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::builder::ResponseBuilder;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use futures_util::stream::{self, StreamExt};
 use interlingua_core::agent_api::{Frame, FrameReader};
 use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::builder::ResponseBuilder;
 use interlingua_core::capability::{AskKinds, Media, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, TurnRequest};
 use interlingua_core::event::Millis;

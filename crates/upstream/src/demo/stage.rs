@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use interlingua_core::builder::{ContentBuilder, Frame, MessageBuilder, ResponseBuilder};
+use crate::builder::{ContentBuilder, Frame, MessageBuilder, ResponseBuilder};
 use interlingua_core::event::End;
 use interlingua_core::model::{Body, Content, MessageType, Role, Status, ToolCall};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Compares the builder with recordings of the runtime's own builder: the same calls produce the same bytes.
 
-use interlingua_core::builder::{Frame, ResponseBuilder};
 use interlingua_core::model::{ContentType, MessageType, Role, Status};
+use interlingua_upstream::builder::{Frame, ResponseBuilder};
 use serde_json::json;
 
 /// A transcript with the ids and times in it.
@@ -37,7 +37,7 @@ fn stream(frames: &[Frame]) -> String {
 
 #[test]
 fn set_text_and_deltas_match_the_runtime() {
-    let recorded = recorded(include_str!("../../tests/transcripts/agentscope/agentscope-builder-text.sse"));
+    let recorded = recorded(include_str!("../../../tests/transcripts/agentscope/agentscope-builder-text.sse"));
     let mut response = ResponseBuilder::new(&recorded.response, recorded.created_at).session("s-1");
     let mut frames = vec![response.created(), response.in_progress()];
     let mut message = response.assistant().id(&recorded.message);

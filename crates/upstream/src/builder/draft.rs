@@ -1,8 +1,8 @@
 //! Messages that are being built.
 
-use crate::json::Json;
-use crate::model::{Body, Content, ContentType, MessageType, Role, Status};
-use crate::run::RunError;
+use interlingua_core::json::Json;
+use interlingua_core::model::{Body, Content, ContentType, MessageType, Role, Status};
+use interlingua_core::run::RunError;
 
 /// A message in progress.
 #[derive(Clone, Debug)]

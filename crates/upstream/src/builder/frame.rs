@@ -8,10 +8,10 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::draft::MessageDraft;
-use crate::json::Json;
-use crate::model::{Content, MessageType, Role, Status};
-use crate::run::RunError;
-use crate::sse;
+use interlingua_core::json::Json;
+use interlingua_core::model::{Content, MessageType, Role, Status};
+use interlingua_core::run::RunError;
+use interlingua_core::sse;
 
 /// One frame of a canonical event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]

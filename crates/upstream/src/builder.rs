@@ -4,11 +4,11 @@
 //! For code that acts as an agent: the demo agent, tests, and agents written in Rust. Behaves like the runtime's
 //! builder, including nulls, snapshots and merging. The caller provides ids and times.
 //!
-//! Not here: repairing an agent's output ([`crate::normalize`]), and streaming runs to clients (the native adapter,
+//! Not here: repairing an agent's output ([`interlingua_core::normalize`]), and streaming runs to clients (the native adapter,
 //! which is stricter). Like agents, the builder allows two open messages at once.
 //!
 //! ```
-//! use interlingua_core::builder::ResponseBuilder;
+//! use interlingua_upstream::builder::ResponseBuilder;
 //!
 //! let mut response = ResponseBuilder::new("response_1", 1_795_167_918).session("s-1");
 //! let mut stream = String::new();
@@ -41,11 +41,11 @@ use serde::Serialize;
 
 pub use frame::Frame;
 
-use crate::json::Json;
-use crate::model::{Body, Content, ContentType, File, MessageType, Role, Status};
-use crate::run::RunError;
 use draft::{ContentDraft, MessageDraft};
 use frame::{ContentFrame, MessageFrame, ResponseFrame};
+use interlingua_core::json::Json;
+use interlingua_core::model::{Body, Content, ContentType, File, MessageType, Role, Status};
+use interlingua_core::run::RunError;
 
 /// Builds the frames of one response, numbered from 0.
 #[derive(Clone, Debug)]
