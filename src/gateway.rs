@@ -454,7 +454,10 @@ impl Gateway {
                     protocol: client.name,
                     push: mounted.push.take().map(Arc::new),
                     route: mounted.retention.map(|_| configured.route.path.as_str().into()),
-                    detach: configured.route.on_disconnect == config::OnDisconnect::Detach,
+                    detach: configured
+                        .route
+                        .on_disconnect
+                        .map_or(mounted.detaches, |handling| handling == config::OnDisconnect::Detach),
                     first_event_timeout: if configured.route.heartbeat.is_zero() {
                         MAX_FIRST_EVENT_TIMEOUT
                     } else {

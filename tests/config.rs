@@ -16,8 +16,8 @@ use std::time::Duration;
 use interlingua::Gateway;
 use interlingua::config::{
     self, Affinity, CallerLimits, ClientProtocol, ConnectorCheck, Diagnostics, EndpointPattern, Env, ForwardedFamily,
-    History, JwksSource, JwtAlgorithm, OnDisconnect, ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings,
-    StoreKind, UpstreamProtocol,
+    History, JwksSource, JwtAlgorithm, ParallelTurns, Protocols, ServerLimits, ServerTimeouts, Settings, StoreKind,
+    UpstreamProtocol,
 };
 use interlingua_core::Method;
 use interlingua_core::answer::ALL_DECISIONS;
@@ -381,7 +381,7 @@ fn defaults_are_applied() {
     assert_eq!(demo.upstream.timeouts.total, Duration::from_secs(3600));
     let route = &settings.routes[0];
     assert_eq!(route.heartbeat, Duration::from_secs(15));
-    assert_eq!(route.on_disconnect, OnDisconnect::Cancel);
+    assert_eq!(route.on_disconnect, None);
     assert!(route.shared_sessions && route.cors.is_none());
     assert_eq!(
         (settings.server.forwarded, settings.server.allowed_hosts.is_none()),

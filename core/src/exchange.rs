@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 
 use crate::call::{AgentCard, Call, Reply, RunView};
 use crate::capability::ClientCapabilities;
+use crate::console::ConsoleSupport;
 use crate::event::Millis;
 use crate::fault::Fault;
 use crate::id::RunId;
@@ -29,7 +30,6 @@ pub use crate::method::Method;
 use crate::out::{Head, Out};
 use crate::owner::Owner;
 use crate::push::PushNotifiers;
-use crate::sample::Sample;
 use crate::step::Step;
 
 /// One client-facing protocol.
@@ -183,19 +183,16 @@ pub struct Mounted {
     pub any_origin: bool,
     /// True: answers also have the `x-ratelimit-*` headers that clients of the `OpenAI` API read.
     pub openai_rate_limits: bool,
+    /// True: a run continues when its client disconnects, unless the route sets `on_disconnect`.
+    pub detaches: bool,
     /// Push delivery; `None` if the protocol has none.
     pub push: Option<PushNotifiers>,
     /// How long runs started here are kept. `None`: only the global settings apply.
     pub retention: Option<RunRetention>,
     /// Warnings for the operator at startup: settings that cannot take effect.
     pub warnings: Vec<String>,
-    /// How a client learns of a decision that someone else took, for the console.
-    pub learns: Learns,
-    /// How the protocol writes the id of a run, for the console. `None`: as it is, or its clients choose ids themselves.
-    pub run_id: Option<fn(RunId) -> String>,
-    /// A request that runs an agent, for the console: what is on the wire, and a playground. `None`: the protocol is not
-    /// shown there.
-    pub sample: Option<Sample>,
+    /// How the operator's console shows the protocol.
+    pub console: ConsoleSupport,
 }
 
 /// How long the runs of one route are kept. The global settings remain upper bounds.
@@ -223,28 +220,13 @@ impl Mounted {
             cors: Cors::default(),
             any_origin: false,
             openai_rate_limits: false,
+            detaches: false,
             push: None,
             retention: None,
             warnings: Vec::new(),
-            learns: Learns::default(),
-            run_id: None,
-            sample: None,
+            console: ConsoleSupport::default(),
         }
     }
-}
-
-/// How a client learns of a decision about its pending item that was not its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Learns {
-    /// Its stream goes on, or it is notified by push.
-    Notified,
-    /// It can follow the session, whose next run it sees.
-    Follows,
-    /// It polls the state.
-    Polls,
-    /// With the answer to its next message.
-    #[default]
-    NextMessage,
 }
 
 /// How a protocol announces its URL to clients.
@@ -605,6 +587,18 @@ pub trait Exchange: Send + 'static {
     /// Writes a keep-alive into a quiet stream.
     fn heartbeat(&mut self, out: &mut Out) {
         out.comment("keep-alive");
+    }
+
+    /// The time at which a streamed response needs [`Exchange::on_time`], for deadlines of the protocol and for output that is
+    /// delayed. `None`: never. Read whenever the stream has been written to.
+    fn wake_at(&self) -> Option<Millis> {
+        None
+    }
+
+    /// The time of [`Exchange::wake_at`] has come. May write to the stream. Called at most once in a millisecond.
+    fn on_time(&mut self, now: Millis, out: &mut Out) -> Flow {
+        let _ = (now, out);
+        Flow::More
     }
 
     /// What of the request is not passed on, and what of the answer this response does not show. Read once, when the

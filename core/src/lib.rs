@@ -14,6 +14,7 @@ pub mod call;
 pub mod capability;
 pub mod client_tool;
 pub mod connector;
+pub mod console;
 pub mod duration;
 pub mod error_class;
 pub mod event;

@@ -66,3 +66,16 @@ async fn a_route_without_heartbeats_forwards_none_of_the_agents() {
         assert!(data(&event).is_some(), "{event}");
     }
 }
+
+#[tokio::test]
+async fn an_exchange_is_called_at_the_times_that_it_names_also_while_the_agent_is_silent() {
+    let upstream = heartbeat_agent();
+    let gateway = started(&upstream, "[[routes]]\nprotocol = \"resender\"\npath = \"/resent/{agent}\"\n").await;
+    let message = json!({ "role": "user", "content": [{ "type": "text", "text": "hi" }] });
+    let body = json!({ "input": [message], "stream": true, "times": [50, 60, 60] });
+    let mut stream = gateway.start_post("/resent/friday", &body).await;
+    let frames = stream.frames().await;
+    let of_time: Vec<_> = frames.into_iter().filter(|frame| frame["is_due"].is_boolean()).collect();
+    let expected = [2, 1, 0].map(|left| json!({ "is_due": true, "left": left }));
+    assert_eq!(of_time, expected);
+}

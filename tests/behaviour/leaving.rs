@@ -154,6 +154,29 @@ async fn a_run_on_a_detaching_route_continues_without_its_client() {
 }
 
 #[tokio::test]
+async fn a_protocol_decides_what_happens_to_runs_without_clients_unless_the_route_does() {
+    for (own, is_canceled) in [("", false), ("on_disconnect = \"cancel\"\n", true)] {
+        let upstream = Upstream::always(text_reply_until(&["on and on"], "on"));
+        let route = format!(
+            "[[routes]]\nprotocol = \"resender\"\npath = \"/resent/{{agent}}\"\noptions = {{ detaches = true }}\n{own}"
+        );
+        let config = format!("{}{ROUTE}{route}", agent("friday", &upstream.url("/process"), "", ""));
+        let gateway = Gateway::with_config(&config).await;
+        let message = json!({ "role": "user", "content": [{ "type": "text", "text": "hi" }] });
+        let body = json!({ "input": [message], "stream": true });
+        let mut stream = gateway.start_post("/resent/friday", &body).await;
+        stream.read_until("on and on").await;
+        drop(stream);
+        if is_canceled {
+            upstream.wait_for_disconnects(1).await;
+        }
+        upstream.open("on");
+
+        wait_for_status(&gateway, "friday", if is_canceled { "canceled" } else { "completed" }).await;
+    }
+}
+
+#[tokio::test]
 async fn a_background_task_needs_no_client() {
     let upstream = Upstream::always(text_reply_until(&["done in peace"], "on"));
     let gateway = Gateway::start(&agent("friday", &upstream.url("/process"), "", "")).await;

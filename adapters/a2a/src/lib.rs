@@ -29,7 +29,8 @@ use std::sync::Arc;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
-use interlingua_core::exchange::{AnnouncedUrl, Cors, Learns, Mounted};
+use interlingua_core::console::{ClientSnippets, ConsoleSupport, DecisionNotice};
+use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted};
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::Sample;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
@@ -165,8 +166,12 @@ impl ProtocolAdapter for A2a {
             push: route.options.push.then(|| serve::notifications::notifiers(&route)),
             retention: Some(route.options.retention()),
             warnings: route.warnings(),
-            learns: Learns::Notified,
-            sample: route.options.bindings.contains(&Binding::JsonRpc).then_some(Box::new(sample::request) as Sample),
+            console: ConsoleSupport {
+                decision_notice: DecisionNotice::Notified,
+                sample: route.options.bindings.contains(&Binding::JsonRpc).then_some(Box::new(sample::request) as Sample),
+                snippets: ClientSnippets { python: Some(include_str!("console/python.template")), typescript: None },
+                ..ConsoleSupport::default()
+            },
             ..Mounted::new(endpoints(&route), Box::new(move || Box::new(serve::Fallback::new(&fallback_route))))
         })
     }

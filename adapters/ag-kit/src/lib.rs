@@ -18,6 +18,7 @@ use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{self, AskKinds, ClientCapabilities};
+use interlingua_core::console::ConsoleSupport;
 use interlingua_core::duration::Ttl;
 use interlingua_core::exchange::Mounted;
 use interlingua_core::options::Switch;
@@ -200,7 +201,7 @@ impl ProtocolAdapter for AgKit {
                 r#"curl -N {url}/send-message -H 'content-type: application/json' -d '{"conversationId":"c1","messages":[{"role":"user","content":"hi"}]}'"#.to_owned(),
             ],
             any_origin,
-            sample: Some(Box::new(sample)),
+            console: ConsoleSupport { sample: Some(Box::new(sample)), ..ConsoleSupport::default() },
             ..Mounted::new(endpoints, Fallback::<serve::fault::Errors>::open())
         })
     }

@@ -22,6 +22,7 @@ use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_adapter_kit::model_options::ClientTools;
 use interlingua_core::capability::{ClientCapabilities, Media};
+use interlingua_core::console::{ClientSnippets, ConsoleSupport};
 use interlingua_core::exchange::{Cors, Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
 use interlingua_core::sample::{Sample, SampleInput, SampleRequest};
 use interlingua_core::size::Size;
@@ -67,8 +68,15 @@ impl ProtocolAdapter for AnthropicMessages {
             curl,
             max_body,
             cors,
-            run_id: Some(|run| run.to_prefixed(wire::MESSAGE_PREFIX)),
-            sample: Some(sample),
+            console: ConsoleSupport {
+                run_id: Some(|run| run.to_prefixed(wire::MESSAGE_PREFIX)),
+                sample: Some(sample),
+                snippets: ClientSnippets {
+                    python: Some(include_str!("console/python.template")),
+                    typescript: Some(include_str!("console/typescript.template")),
+                },
+                ..ConsoleSupport::default()
+            },
             ..mounted
         })
     }

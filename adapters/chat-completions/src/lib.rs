@@ -25,6 +25,7 @@ use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_adapter_kit::model_options::ClientTools;
 use interlingua_adapter_kit::openai_api::{self, ResponseHeaders};
 use interlingua_core::capability::{ClientCapabilities, Media};
+use interlingua_core::console::{ClientSnippets, ConsoleSupport};
 use interlingua_core::exchange::{Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::size::Size;
@@ -62,8 +63,15 @@ impl ProtocolAdapter for ChatCompletions {
         Ok(Mounted {
             curl,
             max_body,
-            run_id: Some(ids::completion),
-            sample: Some(Box::new(move |input| sample(input, session.as_deref()))),
+            console: ConsoleSupport {
+                run_id: Some(ids::completion),
+                sample: Some(Box::new(move |input| sample(input, session.as_deref()))),
+                snippets: ClientSnippets {
+                    python: Some(include_str!("console/python.template")),
+                    typescript: Some(include_str!("console/typescript.template")),
+                },
+                ..ConsoleSupport::default()
+            },
             cors: openai_api::cors(),
             openai_rate_limits: true,
             ..mounted

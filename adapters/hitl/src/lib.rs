@@ -18,8 +18,9 @@ use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
+use interlingua_core::console::{ConsoleSupport, DecisionNotice};
 use interlingua_core::duration::Ttl;
-use interlingua_core::exchange::{Learns, Mounted};
+use interlingua_core::exchange::Mounted;
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
@@ -142,8 +143,11 @@ impl ProtocolAdapter for Hitl {
                 "curl {url}/agent/status/ada".to_owned(),
             ],
             any_origin,
-            learns: Learns::Polls,
-            sample: Some(Box::new(sample)),
+            console: ConsoleSupport {
+                decision_notice: DecisionNotice::Polls,
+                sample: Some(Box::new(sample)),
+                ..ConsoleSupport::default()
+            },
             ..Mounted::new(endpoints(&route), Fallback::<serve::fault::Errors>::open())
         })
     }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
-use interlingua_core::exchange::{Learns, Mounted};
+use interlingua_core::console::{ConsoleSupport, DecisionNotice};
+use interlingua_core::exchange::Mounted;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Fault, Mount, ProtocolAdapter, Request};
 use schemars::JsonSchema;
@@ -116,9 +117,12 @@ impl ProtocolAdapter for Native {
                     .into(),
             ],
             any_origin,
-            learns: Learns::Follows,
-            run_id: Some(wire::response_id),
-            sample: Some(Box::new(sample)),
+            console: ConsoleSupport {
+                decision_notice: DecisionNotice::Follows,
+                run_id: Some(wire::response_id),
+                sample: Some(Box::new(sample)),
+                ..ConsoleSupport::default()
+            },
             ..Mounted::new(endpoints(&route), Fallback::<serve::fault::Errors>::open())
         })
     }

@@ -22,6 +22,7 @@ use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_adapter_kit::openai_api::{self, ResponseHeaders};
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
+use interlingua_core::console::{ClientSnippets, ConsoleSupport};
 use interlingua_core::exchange::{Endpoint, Method, Mount, Mounted, ProtocolAdapter, sharing};
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::{SampleInput, SampleRequest};
@@ -63,8 +64,15 @@ impl ProtocolAdapter for Responses {
         Ok(Mounted {
             curl,
             max_body,
-            run_id: Some(|run| run.to_prefixed(ids::RESPONSE_PREFIX)),
-            sample: Some(Box::new(sample)),
+            console: ConsoleSupport {
+                run_id: Some(|run| run.to_prefixed(ids::RESPONSE_PREFIX)),
+                sample: Some(Box::new(sample)),
+                snippets: ClientSnippets {
+                    python: Some(include_str!("console/python.template")),
+                    typescript: Some(include_str!("console/typescript.template")),
+                },
+                ..ConsoleSupport::default()
+            },
             cors: openai_api::cors(),
             openai_rate_limits: true,
             ..mounted

@@ -185,7 +185,7 @@ pub(super) fn routes(state: &AdminState) -> Vec<Route> {
             auth: if auth.is_empty() { "none".to_owned() } else { auth.join(", ") },
             agents: route.scope.agents.iter().map(|agent| agent.name.clone()).collect(),
             settings: settings(&route),
-            sample: route.mounted.sample.is_some(),
+            sample: route.mounted.console.sample.is_some(),
             snippets: samples::route_snippets(state, &route),
         }
     });

@@ -181,7 +181,7 @@ fn open_exchange(mounted: &Mounted, view: RunView<'_>, id: RunId) -> Option<(Box
 /// Opens an exchange and decodes a sample request. `None` if it is invalid or starts no run.
 fn decoded(mounted: &Mounted, input: &SampleInput<'_>) -> Option<(Box<dyn Exchange>, bool)> {
     let id = input.id;
-    let sample = mounted.sample.as_ref()?(input);
+    let sample = mounted.console.sample.as_ref()?(input);
     let is_it = |endpoint: &&Endpoint| endpoint.method == sample.method && endpoint.path == sample.endpoint;
     let mut exchange = (mounted.endpoints.iter().find(is_it)?.open)();
     let mut headers = vec![("content-type", "application/json")];

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::answer::{Answer, AnswerBody, NOT_TAKEN};
+use interlingua_core::console::DecisionNotice;
 use interlingua_core::event::Millis;
-use interlingua_core::exchange::Learns;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::{Fault, FaultKind, Json, Owner, RunId};
 use serde::Deserialize;
@@ -242,11 +242,11 @@ fn decisions(item: &Pending) -> Vec<Decision> {
 fn learns(state: &AdminState, agent: &str, protocol: &str) -> Option<&'static str> {
     let routes = state.admin.control.routes_of(agent);
     let route = routes.iter().find(|route| route.scope.protocol == protocol)?;
-    Some(match route.mounted.learns {
-        Learns::Notified => "The client’s stream continues, or the client is notified.",
-        Learns::Follows => "A client that follows the session sees the next run.",
-        Learns::Polls => "The client sees the result when it polls its status.",
-        Learns::NextMessage => "The client sees the result with its next message.",
+    Some(match route.mounted.console.decision_notice {
+        DecisionNotice::Notified => "The client’s stream continues, or the client is notified.",
+        DecisionNotice::Follows => "A client that follows the session sees the next run.",
+        DecisionNotice::Polls => "The client sees the result when it polls its status.",
+        DecisionNotice::NextMessage => "The client sees the result with its next message.",
     })
 }
 

@@ -84,7 +84,7 @@ fn curls(state: &AdminState, view: RunView<'_>) -> BTreeMap<&'static str, String
 fn ids(state: &AdminState, agent: &str, id: RunId) -> BTreeMap<&'static str, String> {
     let mut ids = BTreeMap::from([("id", id.to_string())]);
     for route in state.admin.control.routes_of(agent) {
-        if let Some(write) = route.mounted.run_id {
+        if let Some(write) = route.mounted.console.run_id {
             ids.insert(route.scope.protocol, write(id));
         }
     }

@@ -101,21 +101,22 @@ pub(super) fn curl(state: &AdminState, route: &ServedRoute, agent: &str, text: &
 }
 
 fn sample(route: &ServedRoute, input: &SampleInput<'_>) -> Option<SampleRequest> {
-    Some(route.mounted.sample.as_ref()?(input))
+    Some(route.mounted.console.sample.as_ref()?(input))
 }
 
 fn snippets(state: &AdminState, route: &ServedRoute, input: &SampleInput<'_>) -> Option<Snippets> {
     let (target, sample) = (target(state, route), sample(route, input)?);
+    let templates = &route.mounted.console.snippets;
     Some(Snippets {
         curl: snippets::curl(&target, &sample),
-        python: snippets::python(&target, &sample, input.text),
-        typescript: snippets::typescript(&target, &sample, input.text),
+        python: snippets::python(&target, templates, &sample, input.text),
+        typescript: snippets::typescript(&target, templates, &sample, input.text),
     })
 }
 
 fn target(state: &AdminState, route: &ServedRoute) -> SnippetTarget {
     let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
-    SnippetTarget { url: format!("{base}{}", route.path), protocol: route.scope.protocol, auth: route.auth }
+    SnippetTarget { url: format!("{base}{}", route.path), auth: route.auth }
 }
 
 /// The runs of a conversation in the console, at most the last [`MAX_RUNS`].

@@ -1,10 +1,12 @@
 //! Writes a sample request as a snippet: a shell command, Python or TypeScript.
 //!
-//! If a protocol has an official library, the snippet uses it. All values are quoted as literals of the language, so
+//! If a protocol has an official library, the snippet uses it: its adapter has the template
+//! ([`ClientSnippets`]). All values are quoted as literals of the language, so
 //! that a text cannot inject code. Not here: the request itself ([`super::samples`]).
 
 use std::fmt::Write as _;
 
+use interlingua_core::console::ClientSnippets;
 use interlingua_core::sample::SampleRequest;
 use serde_json::Value;
 
@@ -14,7 +16,6 @@ use interlingua_config::Methods;
 pub(super) struct SnippetTarget {
     /// The URL of the mount for clients.
     pub(super) url: String,
-    pub(super) protocol: &'static str,
     /// The accepted credentials.
     pub(super) auth: Methods,
 }
@@ -104,140 +105,106 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// `text`: the text of the user in the request.
-pub(super) fn python(target: &SnippetTarget, sample: &SampleRequest, text: &str) -> String {
+/// A program in Python. `text`: the text of the user in the request.
+pub(super) fn python(target: &SnippetTarget, templates: &ClientSnippets, sample: &SampleRequest, text: &str) -> String {
     let language = Language::Python;
-    let (url, key, said) = (language.text(&target.url), target.key(language), language.text(text));
-    let imports = if target.wants_key() { "import os\n\n" } else { "" };
-    let arguments = || arguments(&sample.body);
-    match target.protocol {
-        "chat-completions" => format!(
-            "{imports}from openai import OpenAI\n\nclient = OpenAI(base_url={url}, api_key={key})\n\
-             stream = client.chat.completions.create(\n{})\nfor chunk in stream:\n    for choice in chunk.choices:\n        \
-             print(choice.delta.content or \"\", end=\"\", flush=True)\n",
-            arguments()
-        ),
-        "responses" => format!(
-            "{imports}from openai import OpenAI\n\nclient = OpenAI(base_url={url}, api_key={key})\n\
-             for event in client.responses.create(\n{}):\n    if event.type == \"response.output_text.delta\":\n        \
-             print(event.delta, end=\"\", flush=True)\n",
-            arguments()
-        ),
-        "anthropic-messages" => format!(
-            "{imports}from anthropic import Anthropic\n\nclient = Anthropic(base_url={url}, {}={key})\n\
-             for event in client.messages.create(\n{}):\n    \
-             if event.type == \"content_block_delta\" and event.delta.type == \"text_delta\":\n        \
-             print(event.delta.text, end=\"\", flush=True)\n",
-            anthropic_key(target, "auth_token", "api_key"),
-            arguments()
-        ),
-        "a2a" => {
-            let headers = if target.wants_key() {
-                format!("headers={{\"authorization\": \"Bearer \" + {key}}}, ")
-            } else {
-                String::new()
-            };
-            format!(
-                "import asyncio\n{}import uuid\n\nimport httpx\nfrom a2a.client import A2ACardResolver, ClientConfig, ClientFactory\n\
-                 from a2a.types.a2a_pb2 import Message, Part, Role, SendMessageRequest\n\n\nasync def main():\n    \
-                 async with httpx.AsyncClient({headers}timeout=None) as http:\n        \
-                 card = await A2ACardResolver(http, {url}).get_agent_card()\n        \
-                 client = ClientFactory(ClientConfig(streaming=True, httpx_client=http)).create(card)\n        \
-                 message = Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[Part(text={said})])\n        \
-                 async for event in client.send_message(SendMessageRequest(message=message)):\n            print(event)\n\n\n\
-                 asyncio.run(main())\n",
-                if target.wants_key() { "import os\n" } else { "" }
-            )
-        }
-        _ => {
-            let mut headers: Vec<String> = Vec::new();
-            if target.wants_key() {
-                headers.push(format!("\"authorization\": \"Bearer \" + {key}"));
-            }
-            headers.extend(
-                sample.headers.iter().map(|(name, value)| format!("{}: {}", language.text(name), language.text(value))),
-            );
-            let certificate =
-                if target.wants_certificate() { "    cert=(\"client.pem\", \"client-key.pem\"),\n" } else { "" };
-            let headers =
-                if headers.is_empty() { String::new() } else { format!("    headers={{{}}},\n", headers.join(", ")) };
-            format!(
-                "{imports}import httpx\n\nwith httpx.stream(\n    {},\n    {},\n{headers}    json={},\n{certificate}    timeout=None,\n) as response:\n    \
-                 for text in response.iter_text():\n        print(text, end=\"\", flush=True)\n",
-                language.text(sample.method.as_str()),
-                language.text(&format!("{}{}", target.url, sample.path())),
-                language.value(&sample.body, 4),
-            )
-        }
+    if let Some(template) = templates.python {
+        return fill(template, language, target, sample, text);
     }
+
+    let mut headers: Vec<String> = Vec::new();
+    if target.wants_key() {
+        headers.push(format!("\"authorization\": \"Bearer \" + {}", target.key(language)));
+    }
+    headers.extend(
+        sample.headers.iter().map(|(name, value)| format!("{}: {}", language.text(name), language.text(value))),
+    );
+    let imports = if target.wants_key() { "import os\n\n" } else { "" };
+    let certificate = if target.wants_certificate() { "    cert=(\"client.pem\", \"client-key.pem\"),\n" } else { "" };
+    let headers = if headers.is_empty() { String::new() } else { format!("    headers={{{}}},\n", headers.join(", ")) };
+    format!(
+        "{imports}import httpx\n\nwith httpx.stream(\n    {},\n    {},\n{headers}    json={},\n{certificate}    timeout=None,\n) as response:\n    \
+         for text in response.iter_text():\n        print(text, end=\"\", flush=True)\n",
+        language.text(sample.method.as_str()),
+        language.text(&format!("{}{}", target.url, sample.path())),
+        language.value(&sample.body, 4),
+    )
 }
 
-/// The fields of a body as keyword arguments, in their order.
+/// A program in TypeScript. `text`: the text of the user in the request.
+pub(super) fn typescript(
+    target: &SnippetTarget,
+    templates: &ClientSnippets,
+    sample: &SampleRequest,
+    text: &str,
+) -> String {
+    let language = Language::TypeScript;
+    if let Some(template) = templates.typescript {
+        return fill(template, language, target, sample, text);
+    }
+
+    let mut headers = vec!["\"content-type\": \"application/json\"".to_owned()];
+    if target.wants_key() {
+        headers.push(format!("authorization: \"Bearer \" + {}", target.key(language)));
+    }
+    headers.extend(
+        sample.headers.iter().map(|(name, value)| format!("{}: {}", language.text(name), language.text(value))),
+    );
+    format!(
+        "const response = await fetch({}, {{\n    method: {},\n    headers: {{ {} }},\n    body: JSON.stringify({}),\n}});\n\
+         for await (const text of response.body!.pipeThrough(new TextDecoderStream())) process.stdout.write(text);\n",
+        language.text(&format!("{}{}", target.url, sample.path())),
+        language.text(sample.method.as_str()),
+        headers.join(", "),
+        language.value(&sample.body, 4),
+    )
+}
+
+/// Fills in a template of [`ClientSnippets`]. What replaces a placeholder is not searched for placeholders.
+fn fill(template: &str, language: Language, target: &SnippetTarget, sample: &SampleRequest, text: &str) -> String {
+    let values = [
+        ("URL", language.text(&target.url)),
+        ("KEY", target.key(language)),
+        ("TEXT", language.text(text)),
+        ("BODY", language.value(&sample.body, 0)),
+        ("ARGUMENTS", arguments(&sample.body)),
+    ];
+    let (key, jwt) = (target.wants_key(), target.auth.jwt && !target.auth.keys);
+    let conditions = [("?key", key), ("?no-key", !key), ("?jwt", jwt), ("?no-jwt", !jwt)];
+
+    let mut out = String::new();
+    for line in template.lines() {
+        let (condition, rest) =
+            if line.starts_with('?') { line.split_once(' ').unwrap_or((line, "")) } else { ("", line) };
+        if conditions.iter().any(|(name, holds)| *name == condition && !holds) {
+            continue;
+        }
+        let mut rest = rest;
+        while let Some((before, after)) = rest.split_once('$') {
+            out.push_str(before);
+            rest = match values.iter().find(|(name, _)| after.starts_with(name)) {
+                Some((name, value)) => {
+                    out.push_str(value);
+                    &after[name.len()..]
+                }
+                None => {
+                    out.push('$');
+                    after
+                }
+            };
+        }
+        out.push_str(rest);
+        out.push('\n');
+    }
+    out
+}
+
+/// The fields of a body as keyword arguments, in their order, one per line.
 fn arguments(body: &Value) -> String {
     let fields = body.as_object().into_iter().flatten();
-    fields.map(|(name, value)| format!("    {name}={},\n", Language::Python.value(value, 4))).collect()
-}
-
-fn anthropic_key<'a>(target: &SnippetTarget, token: &'a str, key: &'a str) -> &'a str {
-    if target.auth.jwt && !target.auth.keys { token } else { key }
-}
-
-/// `text`: the text of the user in the request.
-pub(super) fn typescript(target: &SnippetTarget, sample: &SampleRequest, text: &str) -> String {
-    let language = Language::TypeScript;
-    let (url, key, said) = (language.text(&target.url), target.key(language), language.text(text));
-    let body = || language.value(&sample.body, 0);
-    match target.protocol {
-        "chat-completions" => format!(
-            "import OpenAI from \"openai\";\n\nconst client = new OpenAI({{ baseURL: {url}, apiKey: {key} }});\n\
-             const stream = await client.chat.completions.create({});\n\
-             for await (const chunk of stream) process.stdout.write(chunk.choices[0]?.delta.content ?? \"\");\n",
-            body()
-        ),
-        "responses" => format!(
-            "import OpenAI from \"openai\";\n\nconst client = new OpenAI({{ baseURL: {url}, apiKey: {key} }});\n\
-             const stream = await client.responses.create({});\nfor await (const event of stream) {{\n    \
-             if (event.type === \"response.output_text.delta\") process.stdout.write(event.delta);\n}}\n",
-            body()
-        ),
-        "anthropic-messages" => format!(
-            "import Anthropic from \"@anthropic-ai/sdk\";\n\nconst client = new Anthropic({{ baseURL: {url}, {}: {key} }});\n\
-             const stream = await client.messages.create({});\nfor await (const event of stream) {{\n    \
-             if (event.type === \"content_block_delta\" && event.delta.type === \"text_delta\") process.stdout.write(event.delta.text);\n}}\n",
-            anthropic_key(target, "authToken", "apiKey"),
-            body()
-        ),
-        "ag-ui" => {
-            let headers = if target.wants_key() {
-                format!(", headers: {{ authorization: \"Bearer \" + {key} }}")
-            } else {
-                String::new()
-            };
-            format!(
-                "import {{ HttpAgent }} from \"@ag-ui/client\";\n\nconst agent = new HttpAgent({{ url: {url}{headers} }});\n\
-                 agent.messages = [{{ id: crypto.randomUUID(), role: \"user\", content: {said} }}];\n\
-                 await agent.runAgent({{}}, {{\n    \
-                 onTextMessageContentEvent: ({{ event }}) => {{ process.stdout.write(event.delta); }},\n}});\n"
-            )
-        }
-        _ => {
-            let mut headers = vec!["\"content-type\": \"application/json\"".to_owned()];
-            if target.wants_key() {
-                headers.push(format!("authorization: \"Bearer \" + {key}"));
-            }
-            headers.extend(
-                sample.headers.iter().map(|(name, value)| format!("{}: {}", language.text(name), language.text(value))),
-            );
-            format!(
-                "const response = await fetch({}, {{\n    method: {},\n    headers: {{ {} }},\n    body: JSON.stringify({}),\n}});\n\
-                 for await (const text of response.body!.pipeThrough(new TextDecoderStream())) process.stdout.write(text);\n",
-                language.text(&format!("{}{}", target.url, sample.path())),
-                language.text(sample.method.as_str()),
-                headers.join(", "),
-                language.value(&sample.body, 4),
-            )
-        }
-    }
+    let lines: Vec<String> =
+        fields.map(|(name, value)| format!("    {name}={},", Language::Python.value(value, 4))).collect();
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -248,11 +215,14 @@ mod tests {
 
     const OPEN: Methods = Methods::NONE;
     const KEYS: Methods = Methods { keys: true, ..Methods::NONE };
-    const PROTOCOLS: [&str; 8] =
-        ["agent-api", "responses", "chat-completions", "anthropic-messages", "a2a", "ag-kit", "ag-ui", "hitl"];
+    const JWT: Methods = Methods { jwt: true, ..Methods::NONE };
+    /// No templates: a general HTTP library.
+    const GENERAL: ClientSnippets = ClientSnippets { python: None, typescript: None };
+    const TEMPLATE: &str = "?key import os\n?key\n?jwt c(token=$KEY)\n?no-jwt c(key=$KEY)\nsay($URL, $TEXT, $BODY)\nsay(\n$ARGUMENTS\n) # $5\n";
+    const OWN: ClientSnippets = ClientSnippets { python: Some(TEMPLATE), typescript: Some(TEMPLATE) };
 
-    fn target(protocol: &'static str, auth: Methods) -> SnippetTarget {
-        SnippetTarget { url: "https://gateway.example/v1".to_owned(), protocol, auth }
+    fn target(auth: Methods) -> SnippetTarget {
+        SnippetTarget { url: "https://gateway.example/v1".to_owned(), auth }
     }
 
     fn sample(text: &str) -> SampleRequest {
@@ -263,7 +233,7 @@ mod tests {
     #[test]
     fn any_text_is_one_shell_word() {
         let text = "it's $HOME `id` \"x\" \\ \n --data @/etc/passwd";
-        let command = curl(&target("agent-api", OPEN), &sample(text)).replace("curl", "printf '%s\\n'");
+        let command = curl(&target(OPEN), &sample(text)).replace("curl", "printf '%s\\n'");
         let shown = std::process::Command::new("sh").args(["-c", &command]).output().expect("a shell");
         let words = String::from_utf8(shown.stdout).expect("text");
         let words: Vec<&str> = words.lines().collect();
@@ -275,23 +245,35 @@ mod tests {
 
     #[test]
     fn a_key_is_named_where_the_route_asks_for_one_and_nowhere_else() {
-        for protocol in PROTOCOLS {
-            for (auth, is_named) in [(OPEN, false), (KEYS, true)] {
-                let target = target(protocol, auth);
-                let sample = sample("hi");
-                for shown in
-                    [curl(&target, &sample), python(&target, &sample, "hi"), typescript(&target, &sample, "hi")]
-                {
-                    assert_eq!(shown.contains(KEY), is_named, "{shown}");
-                    assert!(shown.contains("https://gateway.example/v1"), "{shown}");
-                }
+        for (auth, is_named) in [(OPEN, false), (KEYS, true), (JWT, true)] {
+            let (target, sample) = (target(auth), sample("hi"));
+            for shown in [
+                curl(&target, &sample),
+                python(&target, &GENERAL, &sample, "hi"),
+                typescript(&target, &GENERAL, &sample, "hi"),
+                python(&target, &OWN, &sample, "hi"),
+                typescript(&target, &OWN, &sample, "hi"),
+            ] {
+                assert_eq!(shown.contains(KEY), is_named, "{shown}");
+                assert!(shown.contains("https://gateway.example/v1"), "{shown}");
             }
         }
     }
 
     #[test]
+    fn a_template_is_filled_in_once() {
+        let text = "$KEY ?key $BODY";
+        let of = |auth| python(&target(auth), &OWN, &SampleRequest::post("/say", json!({ "n": 1, "s": text })), text);
+        let said = "say(\"https://gateway.example/v1\", \"$KEY ?key $BODY\", {\n    \"n\": 1,\n    \"s\": \"$KEY ?key $BODY\",\n})\n\
+                    say(\n    n=1,\n    s=\"$KEY ?key $BODY\",\n) # $5\n";
+        assert_eq!(of(OPEN), format!("c(key=\"none\")\n{said}"));
+        assert_eq!(of(KEYS), format!("import os\n\nc(key=os.environ[\"{KEY}\"])\n{said}"));
+        assert_eq!(of(JWT), format!("import os\n\nc(token=os.environ[\"{KEY}\"])\n{said}"));
+    }
+
+    #[test]
     fn python_has_values_of_python() {
-        let text = python(&target("agent-api", OPEN), &sample("a\"b\n"), "a\"b\n");
+        let text = python(&target(OPEN), &GENERAL, &sample("a\"b\n"), "a\"b\n");
         for part in [
             "\"stream\": True",
             "\"none\": None",

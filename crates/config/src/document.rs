@@ -558,8 +558,9 @@ pub(super) struct RouteTable {
     pub(super) auth: Option<WithSpan<Texts>>,
     /// Limits of the route's requests, of all callers together. Without this table there is no limit.
     pub(super) limits: Table<RouteLimitsTable>,
-    /// Handling of a foreground run whose client disconnects in the middle of a stream.
-    pub(super) on_disconnect: OnDisconnect,
+    /// Handling of a foreground run whose client disconnects in the middle of a stream. By default the protocol decides;
+    /// all built-in protocols cancel the run.
+    pub(super) on_disconnect: Option<OnDisconnect>,
     /// Whether the route shares its sessions with the agent's other routes. If not, the agent receives derived ids of
     /// sessions and users, so that its memory is separate too.
     pub(super) shared_sessions: bool,
@@ -579,7 +580,7 @@ impl Default for RouteTable {
             heartbeat: None,
             auth: None,
             limits: Table::default(),
-            on_disconnect: OnDisconnect::Cancel,
+            on_disconnect: None,
             shared_sessions: true,
             cors: None,
             options: None,

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlingua_base::rate::Rate;
 use interlingua_core::network::IpNet;
-use interlingua_core::rate::Rate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
@@ -584,8 +584,9 @@ pub struct Route {
     pub limits: RequestLimits,
     /// Time without an event after which a stream sends a keep-alive comment.
     pub heartbeat: Duration,
-    /// Handling of a foreground run whose client disconnects.
-    pub on_disconnect: OnDisconnect,
+    /// Handling of a foreground run whose client disconnects. `None`: the protocol's default
+    /// ([`Mounted::detaches`](interlingua_core::exchange::Mounted::detaches)).
+    pub on_disconnect: Option<OnDisconnect>,
     /// Whether the route shares its sessions with the agent's other routes.
     pub shared_sessions: bool,
     /// The web pages that may use the route. `None` if it is not configured; the protocol's options may set it instead.

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use actix_web::web::Bytes;
 use futures_util::future::LocalBoxFuture;
+use interlingua_base::clock;
+use interlingua_core::event::Millis;
 use interlingua_core::{Exchange, Fault, Flow, Out};
 use tokio::time::{Instant, Sleep};
 
@@ -35,6 +37,7 @@ pub(super) struct Steps {
     exchange: Box<dyn Exchange>,
     out: Out,
     heartbeat: Heartbeat,
+    alarm: Alarm,
     /// The agent's keep-alives so far that were passed on, or superseded by output.
     keep_alives: u64,
     /// The number of chunks still to be passed on without copying.
@@ -62,6 +65,7 @@ impl Steps {
             exchange,
             out,
             heartbeat,
+            alarm: Alarm::default(),
             keep_alives,
             opening_chunks: 4,
             ended: false,
@@ -106,6 +110,9 @@ impl Steps {
     pub(super) fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if !self.ended {
             self.take_steps(context);
+        }
+        if !self.ended {
+            self.check_time(context);
         }
 
         let keep_alives = std::mem::replace(&mut self.keep_alives, self.follower.keep_alives());
@@ -181,6 +188,19 @@ impl Steps {
         }
     }
 
+    /// Calls the exchange if the time for which it asked has come.
+    fn check_time(&mut self, context: &mut Context<'_>) {
+        while let Some(at) = self.exchange.wake_at()
+            && self.alarm.poll_due(at, context).is_ready()
+        {
+            self.ended = self.exchange.on_time(clock::now().max(at), &mut self.out) != Flow::More;
+            self.alarm.on_call();
+            if self.ended {
+                return;
+            }
+        }
+    }
+
     /// Takes the encoded bytes. Usually they are small: they are copied, and the buffer is reused. The first chunks are
     /// moved instead, because there are many opening events and a long pause may follow.
     fn take_chunk(&mut self) -> Bytes {
@@ -206,6 +226,31 @@ impl Drop for Steps {
         if let Some(log) = &self.log {
             log.set_losses(self.exchange.losses());
         }
+    }
+}
+
+/// The timer for [`Exchange::wake_at`]. It fires at most once in a millisecond, so that an exchange whose time has always come
+/// cannot keep the thread busy.
+#[derive(Default)]
+struct Alarm {
+    timer: Option<(Millis, Pin<Box<Sleep>>)>,
+    /// When it may fire again.
+    not_before: Option<Instant>,
+}
+
+impl Alarm {
+    fn poll_due(&mut self, at: Millis, context: &mut Context<'_>) -> Poll<()> {
+        if self.timer.as_ref().is_none_or(|(known, _)| *known != at) {
+            let due = Instant::now() + Duration::from_millis(at.saturating_sub(clock::now()));
+            let due = self.not_before.map_or(due, |earliest| earliest.max(due));
+            self.timer = Some((at, Box::pin(tokio::time::sleep_until(due))));
+        }
+        self.timer.as_mut().map_or(Poll::Pending, |(_, timer)| timer.as_mut().poll(context))
+    }
+
+    fn on_call(&mut self) {
+        self.timer = None;
+        self.not_before = Some(Instant::now() + Duration::from_millis(1));
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{Answer, AnswerBody, AnswerPolicy, AskPolicy};
 use interlingua_core::call::{Busy, HistoryJudge, Otherwise, Reply, Resent, RunView};
+use interlingua_core::event::Millis;
 use interlingua_core::exchange::{Endpoint, Mount, Mounted, Request};
 use interlingua_core::model::{AgentRequest, Message, MessageType};
 use interlingua_core::step::Step;
@@ -24,19 +25,23 @@ pub const RESENDER: &str = "resender";
 /// The protocol: `POST` to the mount.
 pub struct Resender;
 
-/// It has none.
+/// The options of a route.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Options {}
+pub struct Options {
+    /// Runs continue without their clients, unless the route says otherwise.
+    pub detaches: bool,
+}
 
 impl ProtocolAdapter for Resender {
     const NAME: &'static str = RESENDER;
     type Options = Options;
 
-    fn mount(mount: &Mount, _: Options) -> Result<Mounted, String> {
+    fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
         let agent: Arc<str> = mount.agents[0].name.as_str().into();
-        let open = move || CapturedRequest { agent: Arc::clone(&agent) };
-        Ok(Mounted::new(vec![Endpoint::post("", open.clone())], Box::new(move || Box::new(open()))))
+        let open = move || CapturedRequest { agent: Arc::clone(&agent), times: Vec::new() };
+        let mounted = Mounted::new(vec![Endpoint::post("", open.clone())], Box::new(move || Box::new(open())));
+        Ok(Mounted { detaches: options.detaches, ..mounted })
     }
 }
 
@@ -63,6 +68,9 @@ struct Body {
     /// The answer is a stream of its deltas.
     #[serde(default)]
     stream: bool,
+    /// The milliseconds after the request at which the stream gets a line with the time. The last one ends it.
+    #[serde(default)]
+    times: Vec<u64>,
 }
 
 /// Compares texts and calls.
@@ -99,12 +107,15 @@ fn messages(values: &[Value]) -> Result<Vec<Message>, Fault> {
 
 struct CapturedRequest {
     agent: Arc<str>,
+    /// When the stream gets a line, the next one last.
+    times: Vec<Millis>,
 }
 
 impl Exchange for CapturedRequest {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
         let body: Body = serde_json::from_slice(request.body)
             .map_err(|error| Fault::new(FaultKind::Invalid, format!("the body is not valid: {error}")))?;
+        self.times = body.times.iter().rev().map(|after| request.now + after).collect();
         let request =
             AgentRequest { input: messages(&body.input)?.into(), user_id: body.user, ..AgentRequest::default() };
 
@@ -158,5 +169,15 @@ impl Exchange for CapturedRequest {
             Event::RunFinished { .. } => Flow::Close,
             _ => Flow::More,
         }
+    }
+
+    fn wake_at(&self) -> Option<Millis> {
+        self.times.last().copied()
+    }
+
+    fn on_time(&mut self, now: Millis, out: &mut Out) -> Flow {
+        let due = self.times.pop().is_some_and(|time| time <= now);
+        out.write_raw(format!("data: {{\"is_due\":{due},\"left\":{}}}\n\n", self.times.len()).as_bytes());
+        if self.times.is_empty() { Flow::Close } else { Flow::More }
     }
 }

@@ -23,6 +23,7 @@ use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media as MediaKinds};
+use interlingua_core::console::{ClientSnippets, ConsoleSupport};
 use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
@@ -97,7 +98,11 @@ impl ProtocolAdapter for AgUi {
                 r#"curl -N {url} -H 'content-type: application/json' -d '{"threadId":"t1","runId":"r1","messages":[{"id":"m1","role":"user","content":"hi"}]}'"#.to_owned(),
             ],
             cors,
-            sample: Some(Box::new(sample)),
+            console: ConsoleSupport {
+                sample: Some(Box::new(sample)),
+                snippets: ClientSnippets { python: None, typescript: Some(include_str!("../console/typescript.template")) },
+                ..ConsoleSupport::default()
+            },
             ..Mounted::new(endpoints, Fallback::<fault::Errors>::open())
         })
     }
