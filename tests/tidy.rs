@@ -90,6 +90,7 @@ const ADAPTER_DEPENDENCIES: &[&str] = &[
     "schemars",
     "serde",
     "serde_json",
+    "serde_json_canonicalizer",
     "thiserror",
     "uuid",
 ];

@@ -1,10 +1,10 @@
-//! The canonical form of JSON (RFC 8785), which card signatures cover: names in UTF-16 order, numbers as in ECMAScript,
-//! no whitespace.
+//! The canonical form of JSON (RFC 8785), which card signatures cover. The crate `serde_json_canonicalizer` writes it.
 //!
-//! Not here: which parts of a card are signed (`sign`).
+//! Here: which values of a card are part of it. Not here: which parts of a card are signed (`sign`).
 
 use interlingua_core::Json;
 use interlingua_core::tree::{Kind, Node};
+use serde_json::{Number, Value};
 
 /// Handling of empty strings, lists and objects, and of `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,76 +18,37 @@ pub(super) enum Empty {
 
 /// Returns the canonical form of a value.
 pub(super) fn canonical(value: &Json, empty: Empty) -> String {
-    let nothing = || "{}".to_owned();
-    Node::parse(value.text().as_bytes()).map_or_else(|_| nothing(), |node| write(&node, empty).unwrap_or_else(nothing))
+    let kept = Node::parse(value.text().as_bytes()).ok().and_then(|node| keep(&node, empty));
+    kept.and_then(|value| serde_json_canonicalizer::to_string(&value).ok()).unwrap_or_else(|| "{}".to_owned())
 }
 
-/// `None`: the value is dropped.
-fn write(node: &Node<'_>, empty: Empty) -> Option<String> {
-    let keep_unless_empty = |text: String, is_empty: bool| (empty == Empty::Kept || !is_empty).then_some(text);
-    match node.kind() {
-        Kind::Null => keep_unless_empty("null".to_owned(), true),
-        Kind::Bool => Some(node.text().to_owned()),
-        Kind::Number => Some(number(node.text().parse().unwrap_or(0.0))),
+/// Reads a value. `None` if it is dropped.
+///
+/// [`Node`] accepts more than `Value` does: any nesting, half surrogate pairs and numbers beyond the range of `f64`.
+fn keep(node: &Node<'_>, empty: Empty) -> Option<Value> {
+    let (value, is_empty) = match node.kind() {
+        Kind::Null => (Value::Null, true),
+        Kind::Bool => (Value::Bool(node.text() == "true"), false),
+        Kind::Number => (node.text().parse().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number), false),
         Kind::String => {
             let text = node.string().unwrap_or_default();
-            keep_unless_empty(Json::from_serialize(&text).text().to_owned(), text.is_empty())
+            let is_empty = text.is_empty();
+            (Value::String(text.into_owned()), is_empty)
         }
         Kind::Array => {
-            let written: Vec<String> =
-                node.array().unwrap_or_default().filter_map(|value| write(&value, empty)).collect();
-            keep_unless_empty(format!("[{}]", written.join(",")), written.is_empty())
+            let values: Vec<Value> = node.array().unwrap_or_default().filter_map(|value| keep(&value, empty)).collect();
+            let is_empty = values.is_empty();
+            (Value::Array(values), is_empty)
         }
         Kind::Object => {
             let object = node.object().ok()?;
-            let mut fields: Vec<(&str, String)> =
-                object.iter().filter_map(|(name, value)| Some((name, write(&value, empty)?))).collect();
-            fields.sort_by(|(one, _), (other, _)| one.encode_utf16().cmp(other.encode_utf16()));
-            let written: Vec<String> =
-                fields.iter().map(|(name, value)| format!("{}:{value}", Json::from_serialize(name).text())).collect();
-            keep_unless_empty(format!("{{{}}}", written.join(",")), written.is_empty())
+            let fields: serde_json::Map<String, Value> =
+                object.iter().filter_map(|(name, value)| Some((name.to_owned(), keep(&value, empty)?))).collect();
+            let is_empty = fields.is_empty();
+            (Value::Object(fields), is_empty)
         }
-    }
-}
-
-/// Formats a number like ECMAScript: the shortest digits that round-trip, with an exponent only from 1e21 on and below
-/// 1e-6.
-fn number(value: f64) -> String {
-    if value == 0.0 {
-        // Negative zero is written as 0.
-        return "0".to_owned();
-    }
-
-    let sign = if value < 0.0 { "-" } else { "" };
-    // If two shortest spellings are equally close, ECMAScript takes the even one. serde_json does too, but Rust's
-    // `Display` does not.
-    let shortest = Json::from_serialize(&value.abs());
-
-    let (mantissa, power) = shortest.text().split_once('e').unwrap_or((shortest.text(), "0"));
-    let (integer, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all = format!("{integer}{fraction}");
-    let significant = all.trim_start_matches('0');
-    let length = |text: &str| i32::try_from(text.len()).unwrap_or(i32::MAX);
-    // Number of digits before the decimal point; negative if zeros follow it.
-    let point = length(integer) + power.parse().unwrap_or(0) - (length(&all) - length(significant));
-
-    let digits = significant.trim_end_matches('0');
-    let (power, count) = (point - 1, length(digits));
-
-    let zeros = |count: i32| "0".repeat(usize::try_from(count).unwrap_or(0));
-    let plain = if point > 21 || point <= -6 {
-        let mantissa = if count == 1 { digits.to_owned() } else { format!("{}.{}", &digits[..1], &digits[1..]) };
-        format!("{mantissa}e{}{}", if power < 0 { '-' } else { '+' }, power.abs())
-    } else if point >= count {
-        format!("{digits}{}", zeros(point - count))
-    } else if point > 0 {
-        let (integer, rest) = digits.split_at(usize::try_from(point).unwrap_or(0));
-        format!("{integer}.{rest}")
-    } else {
-        format!("0.{}{digits}", zeros(-point))
     };
-
-    format!("{sign}{plain}")
+    (empty == Empty::Kept || !is_empty).then_some(value)
 }
 
 #[cfg(test)]
@@ -175,5 +136,13 @@ mod tests {
         assert_eq!(of(value, Empty::Kept), kept);
         assert_eq!(of(value, Empty::Dropped), r#"{"e":[1,false,0],"i":" "}"#);
         assert_eq!(of(r#"{"a":{"b":[]}}"#, Empty::Dropped), "{}");
+    }
+
+    #[test]
+    fn values_that_no_parser_agrees_on_do_not_empty_a_card() {
+        assert_eq!(of(r#"{"b":1e400,"a":"\ud800"}"#, Empty::Kept), "{\"a\":\"\u{fffd}\",\"b\":null}");
+        assert_eq!(of(r#"{"a":1,"b":2,"a":3}"#, Empty::Kept), r#"{"a":3,"b":2}"#);
+        let deep = format!("{}1{}", "{\"a\":".repeat(128), "}".repeat(128));
+        assert_eq!(of(&deep, Empty::Dropped), deep);
     }
 }
