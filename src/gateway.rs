@@ -245,6 +245,9 @@ impl Gateway {
             if is_first && endpoint.at_root && !base.is_empty() {
                 listed.push(format!("{method} {}", endpoint.path));
             }
+            if endpoint.before_mount && !base.is_empty() {
+                listed.push(format!("{method} {}{base}", endpoint.path));
+            }
         }
         listed
     }

@@ -319,6 +319,9 @@ pub struct Endpoint {
     pub path: &'static str,
     /// Also serve the path at the root of the host if the route is the first of its protocol: well-known paths.
     pub at_root: bool,
+    /// Also serve the path in front of the mount point, at the root of the host: `/.well-known/x` of a route at `/mcp` is
+    /// also `/.well-known/x/mcp` (as in RFC 9728, section 3.1).
+    pub before_mount: bool,
     /// Tells requests of this protocol from those of another protocol that is mounted at the same path and has the same
     /// endpoint. `None`: it cannot tell, so the first route in the configuration answers.
     pub recognizes: Option<Recognizes>,
@@ -344,6 +347,7 @@ impl Endpoint {
             method,
             path,
             at_root: false,
+            before_mount: false,
             recognizes: None,
             common: None,
             public: false,
@@ -530,12 +534,18 @@ pub enum Flow {
 /// assert_eq!(flows.last(), Some(&Flow::Close));
 /// ```
 pub trait Exchange: Send + 'static {
-    /// Decodes the request and stores whatever the response has to echo. Called first, exactly once. If the body could
-    /// not be read because it is too large or was cut off, it is empty here; the result is ignored and `fail` follows.
+    /// Decodes the request and stores whatever the response has to echo. Called first, once, unless `read_head` is called.
     ///
     /// # Errors
     /// The problem with the request; it is passed to `fail`.
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault>;
+
+    /// Reads the head of a request that is refused before its body is read, so that `fail`, which follows, writes the
+    /// refusal in the form that the client expects. The body of `request` is empty. By default decodes it and ignores the
+    /// result.
+    fn read_head(&mut self, request: &Request<'_>) {
+        let _ = self.decode(request);
+    }
 
     /// Writes a complete reply.
     ///
@@ -550,7 +560,8 @@ pub trait Exchange: Send + 'static {
         None
     }
 
-    /// Writes an error response: status, headers and body.
+    /// Writes an error response: status, headers and body. For [`crate::FaultKind::Unauthenticated`] it may set
+    /// `www-authenticate`; otherwise the gateway sets that header.
     fn fail(&mut self, fault: &Fault, out: &mut Out);
 
     /// Sets the head of a streamed response. The default is an SSE stream.

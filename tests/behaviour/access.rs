@@ -37,6 +37,31 @@ async fn raw(gateway: &Gateway, bytes: &str) -> Response {
 }
 
 #[tokio::test]
+async fn a_protocol_can_write_the_challenge_for_requests_without_credentials() {
+    let folder = tempfile::tempdir().expect("a folder");
+    new_key(folder.path());
+    let route = "[[routes]]\nprotocol = \"resender\"\npath = \"/resent/{agent}\"\n";
+    let source = format!("[store]\nkind = \"memory\"\n[auth]\nkeys = \"keys.toml\"\n{DEMO}{route}");
+    let gateway = Gateway::in_folder(&source, folder.path().to_owned()).await;
+    let refused = raw(&gateway, &format!("POST /resent/demo HTTP/1.1\r\nhost: gateway\r\n{BODY}\r\n")).await;
+    assert_eq!(refused.status, 401, "{}", refused.text());
+    let challenge = "Bearer resource_metadata=\"http://gateway/resent/demo/.well-known/metadata\"";
+    assert_eq!(refused.header("www-authenticate"), Some(challenge));
+
+    // The document that it names needs no key, below the mount and in front of it.
+    for path in ["/resent/demo/.well-known/metadata", "/.well-known/metadata/resent/demo"] {
+        let document = raw(&gateway, &format!("GET {path} HTTP/1.1\r\nhost: gateway\r\n\r\n")).await;
+        assert_eq!(
+            (document.status, document.json()),
+            (200, json!({ "resource": "http://gateway/resent/demo" })),
+            "{path}"
+        );
+    }
+    let other = raw(&gateway, "GET /.well-known/metadata/resent/other HTTP/1.1\r\nhost: gateway\r\n\r\n").await;
+    assert_eq!(other.status, 404);
+}
+
+#[tokio::test]
 async fn a_request_without_a_key_gets_no_continue() {
     let folder = tempfile::tempdir().expect("a folder");
     let key = new_key(folder.path()).text;

@@ -275,18 +275,22 @@ impl<'a> RequestParts<'a> {
         body: &[u8],
     ) -> Result<(Call, Scope), Fault> {
         if let Some(fault) = bounds.and_then(|bounds| check(body, bounds).err()) {
-            // The exchange may choose the format of its errors by the head, so it decodes the head.
-            let _ = self.decode(route, exchange, b"");
+            self.read_head(exchange);
             return Err(fault);
         }
         self.decode(route, exchange, body)
     }
 
-    fn decode(&self, route: &ServedRoute, exchange: &mut dyn Exchange, body: &[u8]) -> Result<(Call, Scope), Fault> {
+    /// Lets the exchange choose the form of a refusal by the head of the request.
+    fn read_head(&self, exchange: &mut dyn Exchange) {
+        self.with_body(b"", |request| exchange.read_head(request));
+    }
+
+    fn with_body<T>(&self, body: &[u8], read: impl FnOnce(&Request<'_>) -> T) -> T {
         let headers: Vec<(&str, &str)> =
             self.headers.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
         let caller = Caller { owner: self.caller.owner.clone(), authenticated: self.caller.is_authenticated() };
-        let decoded = exchange.decode(&Request {
+        read(&Request {
             method: &self.method,
             path: &self.path,
             params: &self.params,
@@ -297,15 +301,21 @@ impl<'a> RequestParts<'a> {
             caller: &caller,
             now: clock::now(),
             new_id: clock::new_id(),
+        })
+    }
+
+    fn decode(&self, route: &ServedRoute, exchange: &mut dyn Exchange, body: &[u8]) -> Result<(Call, Scope), Fault> {
+        let (decoded, forwarded) = self.with_body(body, |request| {
+            (exchange.decode(request), route.scope.forwarded.read(request.headers.iter().copied()))
         });
 
         let mut scope = route.scope.clone();
-        scope.owner = caller.owner;
+        scope.owner = self.caller.owner.clone();
         scope.caller = Arc::clone(&self.caller);
         scope.request.clone_from(&self.log);
         restrict(&mut scope);
         scope.trace.clone_from(&self.trace);
-        scope.forwarded = scope.forwarded.read(headers.iter().copied());
+        scope.forwarded = forwarded;
         if let Some(path) = &route.partition {
             scope.owner = scope.owner.on_route(path);
         }
@@ -431,9 +441,8 @@ pub(super) fn refuse(gateway: &Gateway, head: &RequestHead, refusal: &RefusedReq
         Reporter::Gateway => return gateway_fault(head, &refusal.fault),
     };
 
-    // The exchange may choose the format of its errors by the head, so it decodes the head.
     let parts = RequestParts::new(gateway, route, params, head, head.method.as_str());
-    let _ = parts.decode(route, &mut *exchange, b"");
+    parts.read_head(&mut *exchange);
     fail(route, head, &mut *exchange, &refusal.fault)
 }
 
@@ -462,7 +471,7 @@ pub(super) fn fail(
     out.head.status = fault.kind.status();
     exchange.fail(fault, &mut out);
     out.fault_headers(fault);
-    if fault.kind == FaultKind::Unauthenticated {
+    if fault.kind == FaultKind::Unauthenticated && out.head.get("www-authenticate").is_none() {
         // Missing and wrong credentials have the same challenge (RFC 6750, section 3).
         out.head.set("www-authenticate", CHALLENGE);
     }

@@ -39,8 +39,14 @@ impl ProtocolAdapter for Resender {
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
         let agent: Arc<str> = mount.agents[0].name.as_str().into();
-        let open = move || CapturedRequest { agent: Arc::clone(&agent), times: Vec::new() };
-        let mounted = Mounted::new(vec![Endpoint::post("", open.clone())], Box::new(move || Box::new(open())));
+        let open = move || CapturedRequest { agent: Arc::clone(&agent), base_url: String::new(), times: Vec::new() };
+        let metadata = Endpoint {
+            public: true,
+            before_mount: true,
+            ..Endpoint::get("/.well-known/metadata", || Metadata { base_url: String::new() })
+        };
+        let endpoints = vec![Endpoint::post("", open.clone()), metadata];
+        let mounted = Mounted::new(endpoints, Box::new(move || Box::new(open())));
         Ok(Mounted { detaches: options.detaches, ..mounted })
     }
 }
@@ -107,12 +113,14 @@ fn messages(values: &[Value]) -> Result<Vec<Message>, Fault> {
 
 struct CapturedRequest {
     agent: Arc<str>,
+    base_url: String,
     /// When the stream gets a line, the next one last.
     times: Vec<Millis>,
 }
 
 impl Exchange for CapturedRequest {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        request.base_url.clone_into(&mut self.base_url);
         let body: Body = serde_json::from_slice(request.body)
             .map_err(|error| Fault::new(FaultKind::Invalid, format!("the body is not valid: {error}")))?;
         self.times = body.times.iter().rev().map(|after| request.now + after).collect();
@@ -155,6 +163,12 @@ impl Exchange for CapturedRequest {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         out.status(fault.kind.status());
+        if fault.kind == FaultKind::Unauthenticated {
+            out.header(
+                "www-authenticate",
+                format!("Bearer resource_metadata=\"{}/.well-known/metadata\"", self.base_url),
+            );
+        }
         out.json(&json!({ "code": fault.code(), "message": fault.message }));
     }
 
@@ -179,5 +193,30 @@ impl Exchange for CapturedRequest {
         let due = self.times.pop().is_some_and(|time| time <= now);
         out.write_raw(format!("data: {{\"is_due\":{due},\"left\":{}}}\n\n", self.times.len()).as_bytes());
         if self.times.is_empty() { Flow::Close } else { Flow::More }
+    }
+}
+
+/// A public document about the mount.
+struct Metadata {
+    base_url: String,
+}
+
+impl Exchange for Metadata {
+    fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        request.base_url.clone_into(&mut self.base_url);
+        Ok(Call::Nothing)
+    }
+
+    fn reply(&mut self, _: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        out.json(&json!({ "resource": self.base_url }));
+        Ok(Next::Done)
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut Out) {
+        out.status(fault.kind.status());
+    }
+
+    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
+        Flow::Close
     }
 }

@@ -21,6 +21,8 @@ pub struct EndpointPattern {
     pub path: String,
     /// Also serve the path at the root of the host if the mount is the first of its protocol.
     pub at_root: bool,
+    /// Also serve the path in front of the mount point: the mount point is its end.
+    pub before_mount: bool,
     /// Tells the requests of this protocol from those of another protocol at the same mount point. `None`: it cannot.
     pub recognizes: Option<Recognizes>,
     /// Endpoints of several protocols with the same word here answer the same.
@@ -30,7 +32,7 @@ pub struct EndpointPattern {
 impl EndpointPattern {
     /// An endpoint below its mount only, whose requests cannot be told from those of another protocol.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), at_root: false, recognizes: None, common: None }
+        Self { method, path: path.into(), at_root: false, before_mount: false, recognizes: None, common: None }
     }
 }
 
@@ -40,6 +42,7 @@ impl From<&Endpoint> for EndpointPattern {
             method: endpoint.method,
             path: endpoint.path.to_owned(),
             at_root: endpoint.at_root,
+            before_mount: endpoint.before_mount,
             recognizes: endpoint.recognizes,
             common: endpoint.common,
         }

@@ -95,6 +95,9 @@ impl Paths {
             if endpoint.at_root && is_first && !mount.path.is_empty() {
                 paths.at_root.push((index, parse(&endpoint.path)?));
             }
+            if endpoint.before_mount && !mount.path.is_empty() {
+                paths.at_root.push((index, parse(&format!("{}{}", endpoint.path, mount.path))?));
+            }
         }
         Ok(paths)
     }

@@ -290,6 +290,27 @@ fn a_protocol_that_recognizes_its_requests_answers_them() {
 }
 
 #[test]
+fn every_route_serves_paths_in_front_of_its_mount_point() {
+    const METADATA: &str = "/.well-known/metadata";
+    let mut mounts = mounts(&[("/a/x", "p", &[(Get, METADATA)]), ("/b", "p", &[(Get, METADATA)]), ("", "q", &[])]);
+    for mount in &mut mounts[..2] {
+        mount.endpoints[0].before_mount = true;
+    }
+    let (table, overlaps) = Table::build(&mounts).expect("a valid table");
+    check(
+        &table,
+        &[
+            ("GET /.well-known/metadata/a/x", "0.0"),
+            ("GET /.well-known/metadata/b", "1.0"),
+            ("GET /b/.well-known/metadata", "1.0"),
+            ("GET /.well-known/metadata", "fallback of 2"),
+            ("GET /.well-known/metadata/a", "fallback of 2"),
+        ],
+    );
+    assert!(overlaps.is_empty(), "{overlaps:?}");
+}
+
+#[test]
 fn the_first_route_of_a_protocol_serves_its_well_known_paths_at_the_root() {
     const CARD: &str = "/.well-known/card";
 
