@@ -178,4 +178,135 @@ mod tests {
         assert_eq!(segment("a/b?c:é"), "a%2Fb%3Fc%3A%C3%A9");
         assert_eq!((segment(".."), segment(".")), ("%252E%252E".into(), "%252E".into()));
     }
+
+    #[test]
+    fn the_text_of_a_url_is_kept_and_only_ambiguous_ones_are_refused() {
+        // Origin, host, port and path.
+        type Parts = (&'static str, &'static str, Option<u16>, &'static str);
+        let cases: &[(&str, Option<Parts>)] = &[
+            ("http://a", Some(("http://a", "a", Some(80), ""))),
+            ("https://a", Some(("https://a", "a", Some(443), ""))),
+            ("HTTPS://A", Some(("HTTPS://A", "a", Some(443), ""))),
+            ("hTTp://a/", Some(("hTTp://a", "a", Some(80), ""))),
+            ("https://a/b/", Some(("https://a", "a", Some(443), "/b"))),
+            ("https://a//b//", Some(("https://a", "a", Some(443), "//b"))),
+            ("https://a/b/../c", Some(("https://a", "a", Some(443), "/b/../c"))),
+            ("https://a/%7Eb%2f/é", Some(("https://a", "a", Some(443), "/%7Eb%2f/é"))),
+            ("https://a/b c", Some(("https://a", "a", Some(443), "/b c"))),
+            ("https://a/b\\c", Some(("https://a", "a", Some(443), "/b\\c"))),
+            ("https://a/@b", Some(("https://a", "a", Some(443), "/@b"))),
+            ("https://a?b=c/d", Some(("https://a", "a", Some(443), ""))),
+            ("https://a/b/?c#d", Some(("https://a", "a", Some(443), "/b"))),
+            ("https://a#b", Some(("https://a", "a", Some(443), ""))),
+            ("https://a:443/b", Some(("https://a:443", "a", Some(443), "/b"))),
+            ("http://a:08080/", Some(("http://a:08080", "a", Some(8080), ""))),
+            ("http://a:/", Some(("http://a:", "a", None, ""))),
+            ("http://a:x/", Some(("http://a:x", "a", None, ""))),
+            ("http://a:65536/", Some(("http://a:65536", "a", None, ""))),
+            ("http://:80/", Some(("http://:80", "", Some(80), ""))),
+            ("http://a.../", Some(("http://a...", "a", Some(80), ""))),
+            ("http://A.Example.:1/", Some(("http://A.Example.:1", "a.example", Some(1), ""))),
+            ("http://bücher.example/", Some(("http://bücher.example", "bücher.example", Some(80), ""))),
+            ("http://%61/", Some(("http://%61", "%61", Some(80), ""))),
+            ("http://127.1/", Some(("http://127.1", "127.1", Some(80), ""))),
+            ("http://0x7f.0.0.1/", Some(("http://0x7f.0.0.1", "0x7f.0.0.1", Some(80), ""))),
+            ("http://a<b>/", Some(("http://a<b>", "a<b>", Some(80), ""))),
+            ("http://[::1]/", Some(("http://[::1]", "::1", Some(80), ""))),
+            ("http://[::1]:9/", Some(("http://[::1]:9", "::1", Some(9), ""))),
+            ("http://[0:0::A]:9/", Some(("http://[0:0::A]:9", "0:0::a", Some(9), ""))),
+            ("http://[::1/", Some(("http://[::1", "::1", Some(80), ""))),
+            ("http://::1/", Some(("http://::1", "", Some(80), ""))),
+            ("", None),
+            ("a", None),
+            ("//a/b", None),
+            ("/a", None),
+            ("http:a", None),
+            ("http:/a", None),
+            (" http://a", None),
+            ("http ://a", None),
+            ("http://", None),
+            ("http:///a", None),
+            ("http://?a", None),
+            ("ws://a", None),
+            ("file:///a", None),
+            ("data:http://a", None),
+            ("http://a@b", None),
+            ("http://a:b@c/", None),
+            ("http://a\\b", None),
+            ("http://a\u{a0}b", None),
+            ("http://a\tb/", None),
+            ("http://a/b\r\nc", None),
+            ("http://a/b\u{85}", None),
+        ];
+        for (text, parts) in cases {
+            let url = Url::parse(text);
+            let found = url.map(|url| (url.origin, url.host(), url.port(), url.path()));
+            assert_eq!(
+                found,
+                parts.map(|(origin, host, port, path)| (origin, host.to_owned(), port, path)),
+                "{text:?}"
+            );
+            assert!(url.is_none_or(|url| format!("{}{}", url.origin, url.rest) == *text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn origins_are_compared_as_they_are_written() {
+        let is_same = |one: &str, other: &str| {
+            let (one, other) = (Url::parse(one).expect("a URL"), Url::parse(other).expect("a URL"));
+            one.is_same_origin(&other)
+        };
+        for (one, other) in [
+            ("http://a/b", "http://a/c?d#e"),
+            ("https://A.b.", "HTTPS://a.B:443/"),
+            ("http://[::1]", "http://[::1]:80/x"),
+            ("http://[FE80::A]", "http://[fe80::a]"),
+            ("http://a:x", "http://a:y"),
+        ] {
+            assert!(is_same(one, other) && is_same(other, one), "{one} {other}");
+        }
+        for (one, other) in [
+            ("http://a", "https://a"),
+            ("http://a", "http://a:443"),
+            ("http://a:80", "https://a:80"),
+            ("http://a", "http://b.a"),
+            ("http://127.1", "http://127.0.0.1"),
+            ("http://[::1]", "http://[0::1]"),
+            ("http://a", "http://%61"),
+            ("http://bücher.example", "http://xn--bcher-kva.example"),
+        ] {
+            assert!(!is_same(one, other) && !is_same(other, one), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn paths_are_joined_and_segments_escaped_without_changing_the_rest() {
+        for (url, path, expected) in [
+            ("http://a", "/x", "http://a/x"),
+            ("http://a///", "/x", "http://a/x"),
+            ("http://A:80/b%2f/../c", "/x", "http://A:80/b%2f/../c/x"),
+            ("http://a/b/?c=/d/", "/x?e", "http://a/b/x?e?c=/d/"),
+            ("http://a/#b?c", "/x", "http://a/x"),
+            ("http://a/b?", "", "http://a/b?"),
+            ("", "/x", "/x"),
+        ] {
+            assert_eq!(below(url, path), expected);
+        }
+
+        for (text, expected) in [
+            ("", ""),
+            ("aZ09-._~", "aZ09-._~"),
+            ("...", "..."),
+            (".a", ".a"),
+            ("./", ".%2F"),
+            ("%2e", "%252e"),
+            ("a b+c", "a%20b%2Bc"),
+            ("!*'();:@&=$,[]|", "%21%2A%27%28%29%3B%3A%40%26%3D%24%2C%5B%5D%7C"),
+            ("\\\"<>`{}^\u{7f}\0\n", "%5C%22%3C%3E%60%7B%7D%5E%7F%00%0A"),
+            ("\u{1f600}", "%F0%9F%98%80"),
+        ] {
+            assert_eq!(segment(text), expected);
+        }
+        assert!(matches!(segment("plain"), Cow::Borrowed("plain")));
+    }
 }
