@@ -74,8 +74,19 @@ const IMPURE: &[&str] = &[
 ];
 
 /// The allowed dependencies of core.
-const CORE_DEPENDENCIES: &[&str] =
-    &["bytes", "form_urlencoded", "ipnet", "jiff", "memchr", "schemars", "serde", "serde_json", "thiserror", "uuid"];
+const CORE_DEPENDENCIES: &[&str] = &[
+    "bytes",
+    "form_urlencoded",
+    "ipnet",
+    "jiff",
+    "memchr",
+    "percent-encoding",
+    "schemars",
+    "serde",
+    "serde_json",
+    "thiserror",
+    "uuid",
+];
 
 /// The allowed dependencies of adapters. Small crates without I/O can be added.
 const ADAPTER_DEPENDENCIES: &[&str] = &[

@@ -1,7 +1,11 @@
 //! The parts of a URL that determine the destination of a request.
+//!
+//! Not the crate `url`: it normalizes the text that an agent receives, refuses hosts and ports that are accepted here,
+//! and accepts forms such as `http:a` that are refused here.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// An `http` or `https` URL without user information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,26 +107,17 @@ pub fn below(url: &str, path: &str) -> String {
     format!("{}{path}{query}", base.trim_end_matches('/'))
 }
 
-/// One segment of a path: everything but unreserved characters is escaped (RFC 3986, section 2.3). What no URL can name,
-/// `.` and `..`, is escaped twice: once, parsers of URLs would still take it for a way out of the
-/// folder.
-pub fn segment(text: &str) -> Cow<'_, str> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    if text.bytes().all(is_plain) && !matches!(text, "." | "..") {
-        return Cow::Borrowed(text);
-    }
+/// Every byte but the unreserved characters (RFC 3986, section 2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-    let mut escaped = String::with_capacity(text.len() + 8);
-    for byte in text.bytes() {
-        if matches!(text, "." | "..") {
-            escaped.push_str("%252E");
-        } else if is_plain(byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
+/// One segment of a path: everything but unreserved characters is escaped. `.` and `..` are escaped twice: URL parsers
+/// resolve them even if they are escaped once.
+pub fn segment(text: &str) -> Cow<'_, str> {
+    match text {
+        "." => Cow::Borrowed("%252E"),
+        ".." => Cow::Borrowed("%252E%252E"),
+        _ => utf8_percent_encode(text, RESERVED).into(),
     }
-    Cow::Owned(escaped)
 }
 
 #[cfg(test)]
