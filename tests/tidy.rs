@@ -81,6 +81,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "jiff",
     "memchr",
     "percent-encoding",
+    "regex",
     "schemars",
     "serde",
     "serde_json",

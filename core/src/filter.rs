@@ -6,9 +6,16 @@
 //! secrets in the configuration, which the gateway masks literally before this filter.
 
 mod looks;
+mod patterns;
 mod places;
 mod shapes;
 
+use std::borrow::Cow;
+
+use patterns::{
+    ANGLE_BRACKETS, CLASS, CLASS_CALL, DROPPED_LINE, INTERPRETER_ERROR, RUNTIME_PREFIX, SOURCE_PATH, VALIDATION_TITLE,
+};
+use regex::Captures;
 pub use shapes::{Redaction, redact};
 
 /// Longest text for a client, in bytes.
@@ -56,7 +63,7 @@ pub fn client_text(code: &str, text: &str) -> String {
 #[must_use]
 pub fn client_code(code: &str) -> &str {
     let word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
-    let is_word = (1..=64).contains(&code.len()) && code.chars().all(word) && !is_class(code);
+    let is_word = (1..=64).contains(&code.len()) && code.chars().all(word) && !CLASS.is_match(code);
     if is_word && redact(code, Redaction::SecretsAndLocations) == code { code } else { "AGENT_ERROR" }
 }
 
@@ -102,13 +109,10 @@ impl Mode {
             append(output, " ", &sentence(&text[..at]));
             return Self::Stack;
         }
-        if text.is_empty() || is_stack_frame(text) || text.contains("For further information visit") {
+        if text.is_empty() || DROPPED_LINE.is_match(text) {
             return self;
         }
-        if text.starts_with("During handling of the above") || text.starts_with("The above exception was") {
-            return self;
-        }
-        if is_validation_title(text) {
+        if VALIDATION_TITLE.is_match(text) {
             return Self::Validation { field: String::new() };
         }
 
@@ -142,27 +146,17 @@ fn append(output: &mut String, separator: &str, text: &str) {
 
 /// One line, without internals.
 fn sentence(line: &str) -> String {
-    // The runtime's prefix is followed by a class name, which may not look like one.
-    let line = match line.strip_prefix("Unknown agent error:") {
-        Some(rest) => {
-            let rest = rest.trim_start();
-            match rest.split_once(':') {
-                Some((class, text)) if is_identifier(class) => text,
-                None if is_identifier(rest) => "",
-                _ => rest,
-            }
-        }
-        None => line,
-    };
-
-    if is_interpreter_error(line) {
+    let line = RUNTIME_PREFIX.replace(line, "");
+    if INTERPRETER_ERROR.is_match(&line) {
         return String::new();
     }
     // Validators end their messages with [type=…, input_value=…, input_type=…].
-    let line = line.find("[type=").map_or(line, |at| &line[..at]);
-    let line = without_objects(line);
-    let mut words: Vec<&str> = Vec::new();
+    let line = line.find("[type=").map_or(&*line, |at| &line[..at]);
+    let line = ANGLE_BRACKETS.replace_all(line, |found: &Captures<'_>| {
+        found.get(1).map_or_else(|| Cow::Owned(found[0].to_owned()), |_| Cow::Borrowed("an object"))
+    });
 
+    let mut words: Vec<&str> = Vec::new();
     let mut opened = 0_usize;
     for word in line.split_whitespace() {
         let (word, calls) = without_class(word);
@@ -189,100 +183,21 @@ fn sentence(line: &str) -> String {
 
 /// Removes an exception class that the word is or starts with. Returns the rest and the number of opened brackets.
 fn without_class(word: &str) -> (&str, usize) {
-    if let Some((class, rest)) = word.split_once('(')
-        && is_class(class)
-    {
-        return (rest.trim_start_matches(['\'', '"']), 1);
+    if let Some(call) = CLASS_CALL.find(word) {
+        return (&word[call.end()..], 1);
     }
-
     let bare = word.trim_matches(['\'', '"', '`', ',', '.', ';', '(', ')', '[', ']']);
-    if let Some(class) = bare.strip_suffix(':') {
-        return (if is_class(class) { "" } else { word }, 0);
+    match bare.strip_suffix(':') {
+        Some(class) if CLASS.is_match(class) => ("", 0),
+        None if CLASS.is_match(bare) => ("an error", 0),
+        _ => (word, 0),
     }
-    (if is_class(bare) { "an error" } else { word }, 0)
-}
-
-/// True for `RuntimeError`, `openai.BadRequestError`, `java.lang.IllegalStateException`.
-fn is_class(word: &str) -> bool {
-    const SUFFIXES: &[&str] = &["Error", "Exception", "Interrupt", "Exit", "Warning"];
-    let name = word.rsplit(['.', '$']).next().unwrap_or(word);
-    is_identifier(word)
-        && name.starts_with(|letter: char| letter.is_ascii_uppercase())
-        && SUFFIXES.iter().any(|suffix| name.len() > suffix.len() && name.ends_with(suffix))
-}
-
-fn is_identifier(word: &str) -> bool {
-    !word.is_empty()
-        && word.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
-        && word.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '$'))
-}
-
-/// True for `  File "agent.py", line 3, in act`, `at com.example.Agent.act(Agent.java:3)` and
-/// `at act (/srv/agent.js:3:7)`.
-fn is_stack_frame(text: &str) -> bool {
-    text.starts_with("File \"")
-        || (!text.is_empty() && text.chars().all(|letter| matches!(letter, '^' | '~' | ' ')))
-        || (text.starts_with("at ")
-            && text.contains([':', '('])
-            && text.ends_with([')', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']))
-        || text.starts_with("... ") && text.ends_with(" more")
-}
-
-/// True for `2 validation errors for AgentRequest`.
-fn is_validation_title(text: &str) -> bool {
-    let mut words = text.split(' ');
-    words.next().is_some_and(|count| !count.is_empty() && count.bytes().all(|digit| digit.is_ascii_digit()))
-        && words.next() == Some("validation")
-        && words.next().is_some_and(|word| word.starts_with("error"))
-}
-
-/// True for type and name errors of an interpreter, which mean nothing to a client.
-fn is_interpreter_error(line: &str) -> bool {
-    const PHRASES: &[&str] = &[
-        "' object is not ",
-        "' object has no attribute ",
-        "' object does not support ",
-        " positional argument",
-        "unexpected keyword argument",
-        "unsupported operand type",
-        "is not a function",
-        "Cannot read properties of ",
-        "NoneType",
-    ];
-    PHRASES.iter().any(|phrase| line.contains(phrase))
-}
-
-/// Replaces representations such as `<agent.Model object at 0x7f…>` and `<class 'agent.Model'>`.
-fn without_objects(line: &str) -> String {
-    let mut text = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(from) = rest.find('<') {
-        let Some(length) = rest[from..].find('>') else { break };
-        let span = &rest[from..=from + length];
-        text.push_str(&rest[..from]);
-        let object = span.starts_with("<class ") || span.contains(" object") || span.contains(" at 0x");
-        text.push_str(if object { "an object" } else { span });
-        rest = &rest[from + length + 1..];
-    }
-    text.push_str(rest);
-    text
 }
 
 /// True for an absolute path and for any path to a source file. URLs are not paths.
 fn is_source_path(word: &str) -> bool {
-    const FOLDERS: &[&str] = &["home", "root", "usr", "opt", "srv", "app", "var", "tmp", "Users"];
-    const SOURCES: &[&str] = &[".py", ".js", ".ts", ".java", ".kt", ".rs", ".go", ".rb", ".so"];
     let word = word.trim_matches(['\'', '"', '`', ',', ';', '(', ')', '[', ']', ':']);
-    if !word.contains(['/', '\\']) || word.contains("://") {
-        return false;
-    }
-
-    let path = word.split(':').next().unwrap_or(word);
-    let drive = word.as_bytes().get(1) == Some(&b':') && word.contains('\\');
-
-    drive
-        || SOURCES.iter().any(|end| path.ends_with(end))
-        || path.strip_prefix('/').and_then(|path| path.split_once('/')).is_some_and(|(top, _)| FOLDERS.contains(&top))
+    word.contains(['/', '\\']) && !word.contains("://") && SOURCE_PATH.is_match(word)
 }
 
 /// A prefix of at most `length` bytes, cut between characters.

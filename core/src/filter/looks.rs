@@ -1,64 +1,24 @@
 //! Recognizes secrets by their name, by a vendor's prefix, or by their mix of characters.
 //!
-//! Not here: splitting texts into words ([`super::shapes`]).
+//! Not here: splitting texts into words ([`super::shapes`]), and the names and prefixes ([`super::patterns`]).
 
+use super::patterns::{ID, JWT, KEY_KINDS, KeyKind, OWN_KEY, POSSIBLE_SECRET_NAME, SECRET_NAME, SHORT_SECRET_NAME};
 use super::places::find_path;
 
 /// Classifies the name of a value: `Some(true)` if it surely names a secret, `Some(false)` if it may, `None` otherwise.
 pub(super) fn secret_name(name: &str) -> Option<bool> {
-    const CERTAIN: &[&str] = &[
-        "password",
-        "passwd",
-        "pwd",
-        "passphrase",
-        "secret",
-        "apikey",
-        "accesskey",
-        "secretkey",
-        "privatekey",
-        "signingkey",
-        "authorization",
-        "credential",
-        "credentials",
-        "accesstoken",
-        "refreshtoken",
-        "authtoken",
-        "clientsecret",
-        "cookie",
-        "connectionstring",
-        "accountkey",
-        "passcode",
-    ];
-    // Too short for the end of any word: Kansas is no signature.
-    const CERTAIN_WORDS: &[&str] = &["sas", "dsn", "otp"];
-    const POSSIBLE: &[&str] = &["token", "signature", "auth", "sig", "jwt", "session", "key"];
-
-    let last = name.rsplit(['_', '-']).next().unwrap_or(name);
-    let hump = |word: &&str| {
-        let (before, end) = last.split_at_checked(last.len().saturating_sub(word.len())).unwrap_or(("", last));
-        let starts = end.starts_with(|letter: char| letter.is_ascii_uppercase());
-        end.eq_ignore_ascii_case(word)
-            && (before.is_empty() || starts && before.ends_with(|letter: char| letter.is_ascii_lowercase()))
-    };
-    if CERTAIN_WORDS.iter().any(hump) {
+    let joined = name.replace(['_', '-'], "");
+    if SHORT_SECRET_NAME.is_match(name) || SECRET_NAME.is_match(&joined) {
         return Some(true);
     }
-
-    let name: String = name.chars().filter(|letter| !"_-".contains(*letter)).collect::<String>().to_ascii_lowercase();
-
-    if CERTAIN.iter().any(|end| name.ends_with(end)) {
-        return Some(true);
-    }
-    POSSIBLE.iter().any(|end| name.ends_with(end)).then_some(false)
+    POSSIBLE_SECRET_NAME.is_match(&joined).then_some(false)
 }
 
 /// True if the word looks generated: long, or with mixed letters, digits or cases.
 pub(super) fn looks_generated(word: &str) -> bool {
-    let digits = word.bytes().any(|letter| letter.is_ascii_digit());
-    let letters = word.bytes().any(|letter| letter.is_ascii_alphabetic());
-    let mixed = word.bytes().skip(1).any(|letter| letter.is_ascii_uppercase())
-        && word.bytes().any(|letter| letter.is_ascii_lowercase());
-    word.len() >= 8 && ((digits && letters) || mixed || word.len() >= 20)
+    let has = |of: fn(&u8) -> bool| word.bytes().any(|letter| of(&letter));
+    let mixed = word.bytes().skip(1).any(|letter| letter.is_ascii_uppercase()) && has(u8::is_ascii_lowercase);
+    word.len() >= 8 && (has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) || mixed || word.len() >= 20)
 }
 
 /// True for a number or a short word, as in `key=3` and `session=none`.
@@ -68,99 +28,26 @@ pub(super) fn is_small(value: &str) -> bool {
 
 /// True for a key, a token or a digest.
 pub(super) fn is_secret(piece: &str) -> bool {
-    is_jwt(piece) || has_known_prefix(piece) || is_random(piece)
+    // The kind of key with the shortest ones.
+    const MIN_LEN: usize = 10;
+    if piece.len() < MIN_LEN {
+        return false;
+    }
+    piece.find("eyJ").is_some_and(|at| JWT.is_match(&piece[at..]))
+        || KEY_KINDS.iter().any(|kind| kind.prefix.find_iter(piece).any(|prefix| kind.is_key(piece, prefix.range())))
+        || OWN_KEY.is_match(piece)
+        || is_random(piece)
 }
 
-/// True if the text contains a JWT, `eyJ….….…`, even a truncated one.
-fn is_jwt(piece: &str) -> bool {
-    piece.find("eyJ").is_some_and(|at| {
-        let token = &piece[at..];
-        token.len() >= 20 && token.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_-.+/".contains(&letter))
-    })
-}
-
-/// A prefix that a vendor chose to make keys recognizable.
-struct Prefix {
-    text: &'static str,
-    /// Minimum length of the whole key, in bytes.
-    min_len: usize,
-    /// True if the prefix counts within a word, too: it is rare enough, and the rest of the key has a fixed alphabet.
-    anywhere: bool,
-}
-
-const fn at_start(text: &'static str, min_len: usize) -> Prefix {
-    Prefix { text, min_len, anywhere: false }
-}
-
-const fn anywhere(text: &'static str, min_len: usize) -> Prefix {
-    Prefix { text, min_len, anywhere: true }
-}
-
-const PREFIXES: &[Prefix] = &[
-    at_start("sk-", 12),
-    at_start("pk-", 12),
-    at_start("rk-", 12),
-    at_start("sk_", 16),
-    at_start("pk_", 16),
-    at_start("rk_", 16),
-    at_start("whsec_", 12),
-    anywhere("ghp_", 12),
-    anywhere("gho_", 12),
-    anywhere("ghu_", 12),
-    anywhere("ghs_", 12),
-    anywhere("ghr_", 12),
-    anywhere("github_pat_", 16),
-    anywhere("glpat-", 12),
-    anywhere("xoxa-", 10),
-    anywhere("xoxb-", 10),
-    anywhere("xoxp-", 10),
-    anywhere("xoxr-", 10),
-    anywhere("xoxs-", 10),
-    at_start("xoxe-", 10),
-    at_start("xoxe.", 10),
-    at_start("xapp-", 10),
-    anywhere("AKIA", 16),
-    anywhere("ASIA", 16),
-    anywhere("AIza", 20),
-    at_start("ya29.", 16),
-    at_start("hf_", 16),
-    at_start("npm_", 16),
-    at_start("pypi-", 16),
-    at_start("dop_v1_", 16),
-    at_start("SG.", 20),
-    at_start("AGE-SECRET-KEY-", 20),
-    at_start("tvly-", 12),
-    at_start("gsk_", 16),
-    at_start("nvapi-", 12),
-    at_start("LTAI", 16),
-    // Names of models begin so, too, and are shorter.
-    at_start("xai-", 40),
-    at_start("pplx-", 40),
-    at_start("r8_", 24),
-    at_start("lsv2_", 16),
-    at_start("hvs.", 24),
-    at_start("dapi", 36),
-    at_start("ATATT3", 20),
-    at_start("shpat_", 16),
-    at_start("dckr_pat_", 16),
-    at_start("sntrys_", 16),
-];
-
-/// True if the text contains a key with a known prefix, or one of our own.
-fn has_known_prefix(piece: &str) -> bool {
-    let known = PREFIXES.iter().any(|prefix| piece.match_indices(prefix.text).any(|(at, _)| prefix.is_key(piece, at)));
-    known || piece.match_indices("il_").any(|(at, _)| is_own_key(&piece[at..]))
-}
-
-impl Prefix {
-    /// True if the key that begins at this position is one.
-    fn is_key(&self, piece: &str, at: usize) -> bool {
-        let key = &piece[at..];
-        let rest = &key[self.text.len()..];
+impl KeyKind {
+    /// True if the key with the prefix at this range is one.
+    fn is_key(&self, piece: &str, prefix: core::ops::Range<usize>) -> bool {
+        let (key, rest) = (&piece[prefix.start..], &piece[prefix.end..]);
         let digits = |text: &str| text.bytes().any(|letter| letter.is_ascii_digit());
-        if piece[..at].ends_with(|before: char| before.is_ascii_alphanumeric()) {
-            let end = rest.find(|letter: char| !self.is_part(letter)).unwrap_or(rest.len());
-            return self.anywhere && digits(&rest[..end]) && self.text.len() + end >= self.min_len.max(20);
+        if piece[..prefix.start].ends_with(|before: char| before.is_ascii_alphanumeric()) {
+            let Some(inside) = self.inside else { return false };
+            let end = rest.find(|letter| !inside(letter)).unwrap_or(rest.len());
+            return digits(&rest[..end]) && prefix.len() + end >= self.min_len.max(20);
         }
 
         let generated = digits(rest) || key.len() >= 16;
@@ -168,70 +55,21 @@ impl Prefix {
         let words = rest.split('-').filter(|part| part.len() > 2).count() > 2 && !digits(key);
         generated && !words && key.len() >= self.min_len
     }
-
-    /// True for what stands behind the prefix in a key of a fixed alphabet.
-    fn is_part(&self, letter: char) -> bool {
-        // Access key ids are in base32.
-        let upper_only = matches!(self.text, "AKIA" | "ASIA");
-        letter.is_ascii_uppercase()
-            || letter.is_ascii_digit()
-            || !upper_only && (letter.is_ascii_lowercase() || letter == '_' || letter == '-')
-    }
 }
 
-/// True for the beginning of a key of the gateway: `il_`, its id of 12 letters and digits, and as much of its secret as
-/// no one could guess the rest of.
-fn is_own_key(text: &str) -> bool {
-    const ID_LEN: usize = 12;
-    const MIN_SECRET_LEN: usize = 8;
-    let mut parts = text.splitn(3, '_').skip(1);
-    let id = parts.next().unwrap_or_default();
-    let secret = parts.next().unwrap_or_default().bytes();
-    id.len() == ID_LEN
-        && id.bytes().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit())
-        && secret.take_while(u8::is_ascii_hexdigit).count() >= MIN_SECRET_LEN
+/// The number of upper case letters, lower case letters and digits.
+fn counts(text: &str) -> (usize, usize, usize) {
+    let count = |of: fn(&u8) -> bool| text.bytes().filter(of).count();
+    (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase), count(u8::is_ascii_digit))
 }
 
 /// True for long mixed text that cannot be a name. UUIDs with dashes and ids with a known prefix do not count.
 fn is_random(piece: &str) -> bool {
-    const ID_PREFIXES: &[&str] = &[
-        "resp_",
-        "response_",
-        "msg_",
-        "message_",
-        "run_",
-        "call_",
-        "task_",
-        "conv_",
-        "req_",
-        "request_",
-        "item_",
-        "fc_",
-        "rs_",
-        "appr_",
-        "session_",
-        "thread_",
-        "chatcmpl-",
-        "trace_",
-    ];
-    if ID_PREFIXES.iter().any(|id| piece.starts_with(id)) {
+    if piece.len() < 32 || ID.is_match(piece) {
         return false;
     }
-
-    let is_hex = |part: &str| {
-        part.len() >= 32
-            && part.bytes().all(|letter| letter.is_ascii_hexdigit())
-            && part.bytes().any(|letter| letter.is_ascii_digit())
-            && part.bytes().any(|letter| letter.is_ascii_alphabetic())
-    };
-    if piece.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_hex) {
-        return true;
-    }
-
-    if piece.len() < 32 {
-        return false;
-    }
-    if piece.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_random_in_one_case) {
+    let parts = || piece.split(|letter: char| !letter.is_ascii_alphanumeric());
+    if parts().any(|part| is_random_hex(part) || is_random_in_one_case(part)) {
         return true;
     }
 
@@ -242,23 +80,23 @@ fn is_random(piece: &str) -> bool {
     }
 
     // Names of models consist of short parts; in base64 punctuation is rare.
-    let longest = piece.split(|letter: char| !letter.is_ascii_alphanumeric()).map(str::len).max();
-    if longest.unwrap_or_default() < if may_be_place { 16 } else { 12 } {
-        return false;
-    }
+    let longest = parts().map(str::len).max().unwrap_or_default();
+    let (upper, lower, digits) = counts(piece);
+    longest >= if may_be_place { 16 } else { 12 }
+        && upper >= 3
+        && lower >= 3
+        && digits >= 2
+        && class_changes(piece) * 4 >= piece.len()
+}
 
-    let count = |of: fn(&u8) -> bool| piece.bytes().filter(of).count();
-    let (upper, lower, digits) =
-        (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase), count(u8::is_ascii_digit));
-
-    upper >= 3 && lower >= 3 && digits >= 2 && class_changes(piece) * 4 >= piece.len()
+fn is_random_hex(part: &str) -> bool {
+    let (upper, lower, digits) = counts(part);
+    part.len() >= 32 && digits > 0 && upper + lower > 0 && part.bytes().all(|letter| letter.is_ascii_hexdigit())
 }
 
 /// True for long text of letters in one case and digits, such as base32 and base36.
 fn is_random_in_one_case(part: &str) -> bool {
-    let count = |of: fn(&u8) -> bool| part.bytes().filter(of).count();
-    let (upper, lower, digits) =
-        (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase), count(u8::is_ascii_digit));
+    let (upper, lower, digits) = counts(part);
     part.len() >= 32
         && (upper == 0 || lower == 0)
         && upper + lower >= 8

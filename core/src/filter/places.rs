@@ -1,19 +1,19 @@
 //! Recognizes private locations: private hosts and addresses, and absolute file paths.
 //!
-//! Not here: splitting texts into words ([`super::shapes`]), and the stricter check of push receivers
-//! ([`crate::public_address`]).
+//! Not here: splitting texts into words ([`super::shapes`]), names of hosts and folders ([`super::patterns`]), and the
+//! stricter check of push receivers ([`crate::public_address`]).
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
+
+use super::patterns::{PATH, PRIVATE_HOST};
 
 /// The range of a private IPv6 address with its zone. Its colons otherwise separate words.
 pub(super) fn private_ipv6(word: &str) -> Option<Range<usize>> {
     // Dots occur in an embedded IPv4 address, such as in `::ffff:10.0.0.5`.
     let is_part = |letter: char| letter.is_ascii_hexdigit() || letter == ':' || letter == '.';
     let from = word.find("::").or_else(|| word.find(':'))?;
-    let start = word[..from]
-        .rfind(|letter| !is_part(letter))
-        .map_or(0, |at| at + word[at..].chars().next().map_or(1, char::len_utf8));
+    let start = word[..from].trim_end_matches(is_part).len();
     let end = word[start..].find(|letter| !is_part(letter)).map_or(word.len(), |end| start + end);
 
     // The sentence may continue or end after the address.
@@ -31,99 +31,22 @@ fn zone_len(text: &str) -> usize {
     1 + zone.find(|letter| !is_part(letter)).unwrap_or(zone.len())
 }
 
-/// The start of an absolute file path. URLs and routes do not count.
+/// The start of an absolute file path.
 pub(super) fn find_path(word: &str) -> Option<usize> {
-    const FOLDERS: &[&str] = &[
-        "home",
-        "root",
-        "usr",
-        "opt",
-        "srv",
-        "app",
-        "var",
-        "tmp",
-        "Users",
-        "etc",
-        "mnt",
-        "data",
-        "private",
-        "Library",
-        "proc",
-        "run",
-        "lib",
-        "sys",
-        "dev",
-        "media",
-        "workspace",
-        "workspaces",
-        "code",
-        "nix",
-        "Applications",
-        "Volumes",
-        "bin",
-        "sbin",
-        "secrets",
-    ];
-
-    if word.starts_with("\\\\") {
-        return Some(0);
-    }
-
-    // `C:\` or `C:/`. For the latter more conditions apply, because slashes also separate words.
-    let drive = |at: usize| match word.as_bytes().get(at + 1..) {
-        Some([b':', b'\\', ..]) => true,
-        Some([b':', b'/', first, second, ..]) => first.is_ascii_alphanumeric() && second.is_ascii_alphanumeric(),
-        _ => false,
-    };
-
-    word.char_indices().find_map(|(at, letter)| {
-        let begins =
-            word[..at].chars().next_back().is_none_or(|before| !before.is_alphanumeric() && !"/.-_~".contains(before));
-        let top = |at: usize| {
-            let (top, rest) = word[at + 1..].split_once('/')?;
-            (FOLDERS.contains(&top) && !rest.is_empty()).then_some(())
-        };
-        let is_path = match letter {
-            '/' => top(at).is_some(),
-            '~' => word[at + 1..].starts_with('/'),
-            'A'..='Z' | 'a'..='z' => drive(at),
-            _ => false,
-        };
-        (begins && is_path).then_some(at)
-    })
+    PATH.captures(word).map(|found| found.name("path").map_or(0, |path| path.start()))
 }
 
 /// True for a host that is only meaningful inside a private network. A port and a path may follow.
 pub(super) fn is_private(name: &str) -> bool {
-    const SUFFIXES: &[&str] = &[
-        ".internal",
-        ".local",
-        ".localdomain",
-        ".localhost",
-        ".lan",
-        ".corp",
-        ".intranet",
-        ".private",
-        ".home.arpa",
-        ".svc",
-        ".cluster.local",
-        ".consul",
-    ];
-
     let name = name.split('/').next().unwrap_or(name);
     let inner = name.strip_prefix('[').and_then(|name| name.split(']').next());
-    let host = inner.unwrap_or_else(|| name.rsplit_once(':').map_or(name, |(host, _)| host));
+    let host = inner.unwrap_or_else(|| without_port(name));
 
     let without_zone = host.split('%').next().unwrap_or(host);
     if let Ok(address) = without_zone.parse::<Ipv6Addr>() {
         return is_private_v6(address);
     }
-    if let Ok(address) = host.parse::<Ipv4Addr>() {
-        return is_private_v4(address);
-    }
-
-    let host = host.to_ascii_lowercase();
-    host == "localhost" || SUFFIXES.iter().any(|suffix| host.len() > suffix.len() && host.ends_with(suffix))
+    host.parse::<Ipv4Addr>().map_or_else(|_| PRIVATE_HOST.is_match(host), is_private_v4)
 }
 
 fn is_private_v4(address: Ipv4Addr) -> bool {
@@ -146,6 +69,10 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
 
 /// True for a host name without a dot: a machine in the agent's network.
 pub(super) fn is_single(name: &str) -> bool {
-    let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
+    let host = without_port(name);
     !host.is_empty() && !host.contains(['.', '[', '*', '{', '$']) && host.is_ascii()
+}
+
+fn without_port(name: &str) -> &str {
+    name.rsplit_once(':').map_or(name, |(host, _)| host)
 }
