@@ -1,4 +1,4 @@
-//! How the operator's console shows a protocol. Not here: the sample request ([`crate::sample`]), and the console (the
+//! Support of a protocol in the operator's console. Not here: the sample request ([`crate::sample`]), and the console (the
 //! crate `interlingua-admin`).
 
 use crate::id::RunId;
@@ -7,7 +7,7 @@ use crate::sample::Sample;
 /// The support of a protocol in the operator's console. By default the protocol is not shown there.
 #[derive(Default)]
 pub struct ConsoleSupport {
-    /// How a client learns of a decision that someone else made.
+    /// The way in which a client is informed of a decision that someone else made.
     pub decision_notice: DecisionNotice,
     /// Formats the id of a run as the protocol does. `None`: the protocol uses the id as it is, or clients choose ids.
     pub run_id: Option<fn(RunId) -> String>,
@@ -40,10 +40,10 @@ pub struct ClientSnippets {
     pub typescript: Option<&'static str>,
 }
 
-/// How a client learns of a decision about its pending item that was not its own.
+/// The way in which a client is informed of a decision about its pending item that someone else made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DecisionNotice {
-    /// Its stream goes on, or it is notified by push.
+    /// Its stream continues, or it receives a push notification.
     Notified,
     /// It can follow the session, whose next run it sees.
     Follows,

@@ -191,7 +191,7 @@ pub struct Mounted {
     pub retention: Option<RunRetention>,
     /// Warnings for the operator at startup: settings that cannot take effect.
     pub warnings: Vec<String>,
-    /// How the operator's console shows the protocol.
+    /// Support of the protocol in the operator's console.
     pub console: ConsoleSupport,
 }
 

@@ -24,7 +24,7 @@ const COVERED_BY: &[(&str, &[&str])] = &[
     ("src/reload", &["behaviour reload"]),
 ];
 
-/// What to run for one or more paths.
+/// The tests that belong to one or more paths.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Selection {
     /// Packages, all tests of which run. With a name: only tests whose path contains it.

@@ -11,7 +11,7 @@ use super::table::{MountPoint, OWN_PATHS, Paths, RouteEndpoints, Table};
 /// Requests that two routes would answer, or that are for the gateway itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// Which routes overlap, and who answers.
+    /// The kind of the overlap.
     pub kind: OverlapKind,
     /// The index of the mount that comes first in the file.
     pub first: usize,
