@@ -358,9 +358,6 @@ impl<'a> ErrorReport<'a> {
 
     /// Sets the headers that some rows require.
     pub(crate) fn headers(&self, out: &mut Out) {
-        if self.problem == Problem::Unauthenticated {
-            out.header("www-authenticate", "Bearer");
-        }
         if let Some(after) = self.fault.retry_after {
             out.header("retry-after", after.as_secs().max(1).to_string());
         } else if self.problem == Problem::Exhausted && self.fault.kind.retry_helps() {

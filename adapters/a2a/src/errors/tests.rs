@@ -78,9 +78,6 @@ fn some_rows_set_response_headers() {
         ErrorReport::new(fault, None, BOTH).headers(&mut out);
         out.head.get(name).map(str::to_owned)
     };
-    let unknown = Fault::new(FaultKind::Unauthenticated, "no credentials");
-    assert_eq!(header(&unknown, "www-authenticate").as_deref(), Some("Bearer"));
-
     let mut often = Fault::new(FaultKind::RateLimited, "too often");
     assert_eq!(header(&often, "retry-after").as_deref(), Some("1"));
     often.retry_after = Some(Duration::from_secs(7));

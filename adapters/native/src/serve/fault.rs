@@ -31,12 +31,7 @@ fn status_and_body(fault: &Fault) -> (u16, ErrorBody<'_>) {
 pub(crate) fn write(fault: &Fault, out: &mut Out) {
     let (status, body) = status_and_body(fault);
     out.status(status);
-
     out.fault_headers(fault);
-    if fault.kind == FaultKind::Unauthenticated {
-        out.header("www-authenticate", "Bearer");
-    }
-
     out.json(&body);
 }
 
