@@ -78,7 +78,7 @@ fn check_source(name: &WithSpan<String>, table: &CallerTable, auth: &AuthTable, 
     if matches!(name.value.as_str(), DEFAULT | ANONYMOUS) {
         let diagnostic = Diagnostic::error(format!("[callers.{}] cannot have kind or issuer", name.value)).at(first);
         return validator
-            .report(diagnostic.label("this table is for callers of every kind: give the table another name"));
+            .report(diagnostic.label("this table is not for one kind of callers: give the table another name"));
     }
 
     if let Some(kind) = &table.kind {

@@ -184,7 +184,7 @@ impl Follows {
             Ok(())
         });
         if let Err(error) = noted.await {
-            tracing::debug!(%error, "cannot register followers of runs");
+            tracing::debug!(%error, "cannot register that this gateway follows runs of other replicas");
         }
     }
 

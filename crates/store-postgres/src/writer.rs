@@ -332,7 +332,9 @@ impl Writer {
         };
         match forgotten.await {
             Ok(forgotten) => self.inner.handed_out.set_forgotten(forgotten),
-            Err(error) => tracing::debug!(error = describe(&error), "cannot read held runs"),
+            Err(error) => {
+                tracing::debug!(error = describe(&error), "cannot read which runs this gateway has leases for")
+            }
         }
         self.compared = Instant::now();
     }

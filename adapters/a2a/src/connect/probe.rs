@@ -91,7 +91,7 @@ impl A2aProbe {
             if !self.options.extensions.contains(&extension.uri) {
                 let uri = &extension.uri;
                 self.findings.push(Finding::problem(format!(
-                    "the agent requires the extension {uri}: add it to options.extensions if the agent's clients may"
+                    "the agent requires the extension {uri}: add it to options.extensions if clients may use it"
                 )));
             }
         }
