@@ -14,6 +14,7 @@ use interlingua_chat_completions::ChatCompletions;
 use interlingua_core::call::{AgentCard, Call};
 use interlingua_core::exchange::{Caller, Mount, Request};
 use interlingua_core::owner::Owner;
+use interlingua_core::seal::Sealer;
 use interlingua_core::tree::{self, Bounds};
 use interlingua_core::{Fault, FaultKind, ProtocolAdapter, RunId};
 use interlingua_hitl::Hitl;
@@ -71,6 +72,7 @@ fn decode_with<P: ProtocolAdapter>(path: &str, params: &[(String, String)], body
         caller: &caller,
         now: 0,
         new_id: RunId(uuid::Uuid::nil()),
+        sealer: &Sealer::default(),
     })
 }
 

@@ -75,8 +75,10 @@ const IMPURE: &[&str] = &[
 
 /// The allowed dependencies of core.
 const CORE_DEPENDENCIES: &[&str] = &[
+    "base64",
     "bytes",
     "form_urlencoded",
+    "hmac",
     "ipnet",
     "jiff",
     "memchr",
@@ -85,6 +87,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "schemars",
     "serde",
     "serde_json",
+    "sha2",
     "thiserror",
     "uuid",
 ];

@@ -40,6 +40,8 @@ pub enum Call {
     Tag(Target, Tags),
     /// List the caller's runs. Answered by [`Reply::Runs`].
     List(Filter),
+    /// Open a stream that follows no run. Answered by a stream of [`Notice`]s, which ends when the exchange closes it.
+    Listen(Listen),
     /// Describe the route's agents. Answered by [`Reply::Agents`].
     Describe,
     /// Read or change a session. Answered by [`Reply::Session`] or [`Reply::Done`].
@@ -163,6 +165,40 @@ pub enum Target {
     Run(RunId),
     /// The latest run of a session.
     Latest(String),
+}
+
+/// Selects the notices of a stream that follows no run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listen {
+    /// The session whose new runs are reported. `None`: no runs are reported.
+    pub session: Option<ListenSession>,
+    /// Report that the gateway's configuration was replaced, so that the agents of the route may be other ones.
+    pub agents: bool,
+}
+
+/// The session of a [`Listen`] call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenSession {
+    /// The agent's name in the configuration.
+    pub agent: String,
+    /// Session id. The session need not exist yet.
+    pub session: String,
+    /// The end user, as in the requests of the session.
+    pub user: Option<String>,
+    /// The latest run of the session that the client knows. If another run is the latest one, the notice is sent at once.
+    pub after: Option<RunId>,
+}
+
+/// An event of a stream that follows no run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The stream has begun. Always the first notice.
+    Begin,
+    /// This run is now the latest one of the session. Of runs that start in quick succession, only the last may be
+    /// reported; each names the run before it ([`RunInfo::previous`]) if its request did.
+    Run(RunId),
+    /// The gateway's configuration was replaced: the agents of the route may be other ones.
+    Agents,
 }
 
 /// Selects runs, and a page of them.
@@ -370,8 +406,8 @@ pub enum SessionCall {
         /// Return at least this many items, oldest first, or all if there are fewer. Turns are never split.
         least: usize,
     },
-    /// List all sessions of the caller.
-    List,
+    /// List sessions of the caller. Answered by [`Reply::Sessions`].
+    List(SessionFilter),
     /// Append items. Answered by [`Reply::Session`] that ends with the new items. Fails with
     /// [`crate::FaultKind::TooLarge`] once a session holds about ten megabytes of appended items.
     Append {
@@ -399,6 +435,43 @@ pub enum SessionCall {
         /// Session id.
         session: String,
     },
+}
+
+/// Selects sessions, and a page of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionFilter {
+    /// Only sessions with this agent. `None`: with any agent of the route.
+    pub agent: Option<String>,
+    /// Only sessions with all of these labels.
+    pub labels: Extra,
+    /// How the list is sorted; [`Order::LatestChange`] sorts by [`SessionView::updated_at`].
+    pub order: Order,
+    /// Page size. 0: all sessions.
+    pub limit: usize,
+    /// Where the page starts; `None` for the first page.
+    pub cursor: Option<SessionCursor>,
+}
+
+/// A position in a list of sessions, stable while sessions are added and removed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionCursor {
+    /// The time by which the list is sorted, of the last session on the page.
+    pub at: Millis,
+    /// The agent of that session.
+    pub agent: String,
+    /// Id of that session.
+    pub id: String,
+}
+
+/// A page of sessions.
+#[derive(Clone, Debug)]
+pub struct SessionPage {
+    /// The sessions, sorted as [`SessionFilter::order`] says, without items.
+    pub sessions: Vec<SessionView>,
+    /// Number of matching sessions on all pages.
+    pub total: usize,
+    /// Where the next page starts. `None`: this is the last page.
+    pub next: Option<SessionCursor>,
 }
 
 /// A session in its current state.
@@ -513,8 +586,10 @@ pub enum Reply<'a> {
     Runs(Page<'a>),
     /// The route's agents.
     Agents(&'a [std::sync::Arc<AgentCard>]),
-    /// One session, or a list.
+    /// One session.
     Session(&'a [SessionView]),
+    /// A page of sessions.
+    Sessions(&'a SessionPage),
     /// Documents as key and value.
     Documents(&'a [(String, Json)]),
     /// What an agent's server publishes about the agent. `None`: it publishes nothing, or it is not known yet.

@@ -52,15 +52,16 @@ use crate::sse;
 ///     AgentTurn, Connector, EventSink, HttpRequest, Next, TurnRequest, UpstreamAdapter,
 /// };
 /// use interlingua_core::event::Millis;
+/// use interlingua_core::options::NoOptions;
 /// use interlingua_core::{Fault, sse};
 ///
 /// struct Echo;
 ///
 /// impl UpstreamAdapter for Echo {
 ///     const NAME: &'static str = "echo";
-///     type Options = ();
+///     type Options = NoOptions;
 ///
-///     fn connect(url: &str, (): ()) -> Result<Box<dyn Connector>, String> {
+///     fn connect(url: &str, _: NoOptions) -> Result<Box<dyn Connector>, String> {
 ///         Ok(Box::new(EchoConnector { url: url.to_owned() }))
 ///     }
 /// }
@@ -99,7 +100,7 @@ use crate::sse;
 ///     }
 /// }
 ///
-/// let connector = Echo::connect("http://agent/", ()).unwrap();
+/// let connector = Echo::connect("http://agent/", NoOptions {}).unwrap();
 /// assert!(connector.capabilities().streaming);
 /// ```
 pub trait UpstreamAdapter: 'static {

@@ -19,17 +19,19 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::call::{AgentCard, Call, Reply, RunView};
+use crate::call::{AgentCard, Call, Notice, Reply, RunView};
 use crate::capability::ClientCapabilities;
 use crate::console::ConsoleSupport;
 use crate::event::Millis;
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultKind};
 use crate::id::RunId;
 use crate::loss::Loss;
+pub use crate::media_types::{MediaTypes, is_json};
 pub use crate::method::Method;
 use crate::out::{Head, Out};
 use crate::owner::Owner;
 use crate::push::PushNotifiers;
+use crate::seal::Sealer;
 use crate::step::Step;
 
 /// One client-facing protocol.
@@ -40,7 +42,7 @@ use crate::step::Step;
 /// ```
 /// use interlingua_core::exchange::{MediaTypes, Mounted};
 /// use interlingua_core::{Endpoint, Exchange, Mount, ProtocolAdapter};
-/// # use interlingua_core::{Call, Fault, Flow, Next, Out, Reply, Request, Step};
+/// # use interlingua_core::{Call, Fault, Out, Request};
 ///
 /// /// `POST /ask`; see [`Exchange`] for an implementation.
 /// struct Ask {
@@ -51,13 +53,7 @@ use crate::step::Step;
 /// #     fn decode(&mut self, _: &Request<'_>) -> Result<Call, Fault> {
 /// #         Ok(Call::Nothing)
 /// #     }
-/// #     fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-/// #         Ok(Next::Done)
-/// #     }
 /// #     fn fail(&mut self, _: &Fault, _: &mut Out) {}
-/// #     fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-/// #         Flow::More
-/// #     }
 /// # }
 ///
 /// /// `options = { prefix = "> " }` in `gateway.toml`. Unknown keys are reported with their line and column.
@@ -260,36 +256,6 @@ impl Default for Cors {
     }
 }
 
-/// The request media types an endpoint accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MediaTypes {
-    /// In lower case, without parameters. Errors about another or a missing type name the first one.
-    pub exact: &'static [&'static str],
-    /// Also accept every `application/…+json`.
-    pub json_suffix: bool,
-}
-
-impl MediaTypes {
-    /// `application/json` and every `application/…+json`.
-    pub const JSON: Self = Self { exact: &["application/json"], json_suffix: true };
-
-    /// True if the endpoint accepts this media type, given in lower case and without parameters.
-    #[must_use]
-    pub fn include(&self, media_type: &str) -> bool {
-        self.exact.contains(&media_type) || (self.json_suffix && is_json_suffixed(media_type))
-    }
-}
-
-/// True if the media type is JSON.
-#[must_use]
-pub fn is_json(media_type: &str) -> bool {
-    media_type == "application/json" || is_json_suffixed(media_type)
-}
-
-fn is_json_suffixed(media_type: &str) -> bool {
-    media_type.starts_with("application/") && media_type.ends_with("+json")
-}
-
 /// The value of a request header; its name is in lower case.
 pub type ReadHeader<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 
@@ -332,8 +298,10 @@ pub struct Endpoint {
     pub public: bool,
     /// Creates the exchange for a request.
     pub open: Open,
-    /// Accept WebSocket upgrades: each text frame is a request, each written frame a message.
-    pub websocket: bool,
+    /// Accept WebSocket upgrades under these rules. `None`: the endpoint serves no WebSockets.
+    pub websocket: Option<WebSocketRules>,
+    /// Refuse requests over HTTP/1.1 with 505, for protocols whose responses need trailers.
+    pub http2_only: bool,
     /// Accepted body types. A body of another type, or of none, is refused unread, because web pages can send such
     /// requests to any address without a CORS preflight. A request without a body needs no type.
     pub reads: MediaTypes,
@@ -352,7 +320,8 @@ impl Endpoint {
             common: None,
             public: false,
             open: Box::new(move || Box::new(open())),
-            websocket: false,
+            websocket: None,
+            http2_only: false,
             reads: MediaTypes::JSON,
         }
     }
@@ -373,6 +342,37 @@ impl Endpoint {
     #[must_use]
     pub fn delete<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
         Self::new(Method::Delete, path, open)
+    }
+}
+
+/// The rules for the WebSockets of an endpoint.
+pub struct WebSocketRules {
+    /// The maximum number of messages that are answered at the same time. One more is queued; further ones fail with
+    /// [`crate::FaultKind::RateLimited`]. 1: messages are answered in order.
+    pub parallel: usize,
+    /// The gateway closes a connection that is older. `None`: connections have no maximum age.
+    pub max_lifetime: Option<Duration>,
+    /// Makes the state of a new connection. `None`: connections have none, and [`Endpoint::open`] opens each
+    /// exchange.
+    pub connect: Option<Connect>,
+}
+
+/// Makes the state of a new connection.
+pub type Connect = Box<dyn Fn() -> Box<dyn Connection> + Send + Sync>;
+
+/// The state of one connection, which the exchanges of its messages share: what the client has negotiated, and the
+/// requests of the gateway that the client has not answered yet. Exists until the connection is closed.
+pub trait Connection: Send + 'static {
+    /// Opens the exchange of the next message. Exchanges of one connection run at the same time, up to
+    /// [`WebSocketRules::parallel`]; their lines are not mixed. Messages are opened in the order in which they arrive, except
+    /// that a queued message is opened when another answer ends, and so after messages that were refused meanwhile.
+    fn open(&self) -> Box<dyn Exchange>;
+}
+
+impl Default for WebSocketRules {
+    /// One message after the other, for at most an hour.
+    fn default() -> Self {
+        Self { parallel: 1, max_lifetime: Some(Duration::from_secs(60 * 60)), connect: None }
     }
 }
 
@@ -409,6 +409,8 @@ pub struct Request<'a> {
     pub now: Millis,
     /// An unused id, different for every request.
     pub new_id: RunId,
+    /// Seals data that the client keeps and sends back.
+    pub sealer: &'a Sealer,
 }
 
 impl<'a> Request<'a> {
@@ -461,9 +463,28 @@ pub enum Flow {
     Close,
     /// The response is complete and so is the run: it was sent in full, and it need not be found again.
     Forget,
+    /// The response continues with the call that [`Exchange::next_call`] returns: with the run that answers this one, with the
+    /// next run of a session, or with [`Call::Listen`].
+    Next,
 }
 
 /// One request and its response, in the client's protocol.
+///
+/// Each exchange implements `decode` and `fail`. Further methods, by what it does:
+///
+/// | the exchange | implements |
+/// |---|---|
+/// | answers with a whole reply | `reply`, and `on_not_found` if a lookup may find nothing |
+/// | streams a run | `encode`, and `head` unless it is an event stream |
+/// | streams runs that wait for answers | `pause` |
+/// | shows a run from its current state on ([`Call::Attach`]) | `begin` |
+/// | ends a broken stream with an error of the protocol | `interrupt` |
+/// | keeps quiet streams alive otherwise than with SSE comments | `heartbeat` |
+/// | has deadlines, or delays output | `wake_at`, `on_time` |
+/// | streams several runs, or events of a session | `next_call`, `on_notice` |
+/// | can be resumed by a browser's `EventSource` | `resumes` |
+/// | refuses requests in another form than `decode` would choose | `read_head` |
+/// | cannot express everything | `losses` |
 ///
 /// The following exchange runs an agent and writes each delta as one line of JSON. It needs no server to be tested:
 ///
@@ -472,8 +493,7 @@ pub enum Flow {
 /// use interlingua_core::out::Head;
 /// use interlingua_core::run::MessageStart;
 /// use interlingua_core::{
-///     Call, End, Event, Exchange, Fault, FaultKind, Flow, Next, Out, Record, Reply, Request, Run, RunCall, RunId,
-///     Step,
+///     Call, End, Event, Exchange, Fault, FaultKind, Flow, Out, Record, Request, Run, RunCall, RunId, Step,
 /// };
 ///
 /// struct Ask {
@@ -504,11 +524,6 @@ pub enum Flow {
 ///             _ => {}
 ///         }
 ///         Flow::More
-///     }
-///
-///     fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-///         // The answer is streamed, so the only possible reply is `Reply::Waiting`.
-///         Err(Fault::new(FaultKind::Waiting, "the session waits for an answer to a pending item"))
 ///     }
 ///
 ///     fn fail(&mut self, fault: &Fault, out: &mut Out) {
@@ -547,11 +562,18 @@ pub trait Exchange: Send + 'static {
         let _ = self.decode(request);
     }
 
-    /// Writes a complete reply.
+    /// Writes a complete reply. Needed by exchanges whose calls have replies: all but those that stream every answer. By
+    /// default fails: with [`crate::FaultKind::Waiting`] if the session waits for answers, as an internal error otherwise.
     ///
     /// # Errors
     /// The reply cannot be expressed. The fault is passed to `fail`; anything written is dropped.
-    fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault>;
+    fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
+        let _ = out;
+        Err(match reply {
+            Reply::Waiting(..) => Fault::new(FaultKind::Waiting, "the session waits for an answer to a pending item"),
+            _ => Fault::unexpected_reply(),
+        })
+    }
 
     /// Called when a call fails with [`crate::FaultKind::NotFound`], for lookups that may find nothing. `Some`: the
     /// call to make instead. `None`: the fault is passed to `fail`.
@@ -580,8 +602,25 @@ pub trait Exchange: Send + 'static {
         let _ = (run, out);
     }
 
-    /// Writes one step of a streamed response.
-    fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow;
+    /// Writes one step of a streamed response. Needed by exchanges whose calls open streams ([`crate::Delivery::Stream`],
+    /// [`Call::Follow`], [`Call::Attach`]). By default ends the response without content.
+    fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
+        let _ = (step, out);
+        Flow::Close
+    }
+
+    /// The call with which a streamed response continues, after [`Flow::Next`]. A stream begins as in the first place, with
+    /// [`Exchange::begin`]; another reply is passed to [`Exchange::reply`] and written into the stream; a fault is passed to
+    /// [`Exchange::interrupt`] and ends it. `None` ends the stream.
+    fn next_call(&mut self) -> Option<Call> {
+        None
+    }
+
+    /// Writes a notice into a stream that follows no run ([`Call::Listen`]).
+    fn on_notice(&mut self, notice: Notice, out: &mut Out) -> Flow {
+        let _ = (notice, out);
+        Flow::More
+    }
 
     /// Called when all steps are written and the run is between two turns: the next turn may come in an hour, or never.
     /// Protocols in which a run does not wait write the end of the last turn and close.

@@ -7,8 +7,8 @@ use std::fmt;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, Visitor};
-use serde::{Serialize, Serializer};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 /// The settings of every JSON Schema of configuration: draft 7, which TOML editors support, without null, which TOML
@@ -17,6 +17,11 @@ use serde_json::Value;
 pub fn schema_settings() -> SchemaSettings {
     SchemaSettings::draft07().with_transform(RecursiveTransform(remove_null))
 }
+
+/// The options of an adapter that has none: every key is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoOptions {}
 
 /// The JSON Schema of an options type, without references, so that it can become part of another schema.
 ///

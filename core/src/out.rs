@@ -51,6 +51,10 @@ pub struct Out {
     pub head: Head,
     /// Bytes written but not yet sent.
     pub body: BytesMut,
+    /// Trailers, in order, names in lower case. Sent behind the body over HTTP/2, and only if the response ends as the
+    /// exchange intends; dropped over HTTP/1.1. If the body is empty, they are part of the head. Written by `reply`, `fail`
+    /// and `interrupt`, and by a call that ends a stream.
+    pub trailers: Vec<(Cow<'static, str>, String)>,
 }
 
 impl Out {
@@ -68,6 +72,13 @@ impl Out {
     /// Sets a header, replacing one of the same name.
     pub fn header(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         self.head.set(name, value);
+    }
+
+    /// Sets a trailer, replacing one of the same name.
+    pub fn trailer(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
+        let name = name.into();
+        self.trailers.retain(|(known, _)| *known != name);
+        self.trailers.push((name, value.into()));
     }
 
     /// Sets what a fault says in headers, whatever the protocol: `allow`, and `retry-after` in seconds. Headers that are

@@ -201,8 +201,12 @@ pub enum Delivery {
 /// Handling of a turn for a busy session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// Wait for its turn.
+    /// Wait until the earlier turns have ended.
     Queue,
-    /// Say so.
+    /// Fail with [`crate::FaultKind::Busy`].
     Refuse,
+    /// Cancel all runs that work or are queued in the session, then start. Runs that wait for answers continue to wait.
+    Interrupt,
+    /// As [`Busy::Interrupt`], and delete the canceled runs.
+    Rollback,
 }

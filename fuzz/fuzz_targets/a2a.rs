@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use interlingua_a2a::{A2a, Options};
 use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Caller, Mount, Mounted, ProtocolAdapter};
+use interlingua_core::seal::Sealer;
 use interlingua_core::{Out, Request};
 use interlingua_core_testkit as testkit;
 use interlingua_fuzz::edited;
@@ -45,6 +46,7 @@ fuzz_target!(|input: &[u8]| {
             caller: &caller,
             now: testkit::NOW,
             new_id: testkit::RUN,
+            sealer: &Sealer::new([7; 32]),
         });
         if let Err(fault) = read {
             let mut out = Out::new();

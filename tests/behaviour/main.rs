@@ -37,6 +37,7 @@ mod chat_agents;
 mod chat_stored;
 mod checks;
 mod connectors;
+mod contract;
 mod conversations;
 mod credentials;
 mod cuts;

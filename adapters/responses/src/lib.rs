@@ -23,7 +23,7 @@ use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_adapter_kit::openai_api::{self, ResponseHeaders};
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
 use interlingua_core::console::{ClientSnippets, ConsoleSupport};
-use interlingua_core::exchange::{Endpoint, Method, Mount, Mounted, ProtocolAdapter, sharing};
+use interlingua_core::exchange::{Endpoint, Method, Mount, Mounted, ProtocolAdapter, WebSocketRules, sharing};
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::size::Size;
@@ -125,7 +125,7 @@ fn endpoints(shared: &Arc<MountedRoute>) -> Vec<Endpoint> {
 
     if options.websocket.0 {
         let socket = Endpoint::new(Method::Get, "/responses", sharing(shared, Create::new));
-        table.push(Endpoint { websocket: true, ..socket });
+        table.push(Endpoint { websocket: Some(WebSocketRules::default()), ..socket });
     }
     if options.conversations.0 {
         table.extend([

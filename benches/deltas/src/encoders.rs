@@ -49,7 +49,9 @@ impl StreamedRequest {
     fn open(&self) -> Box<dyn Exchange> {
         let (listed, method) = if self.is_websocket { ("GET", "WEBSOCKET") } else { ("POST", "POST") };
         let is_asked = |endpoint: &&Endpoint| {
-            endpoint.path == self.path && endpoint.method.as_str() == listed && endpoint.websocket == self.is_websocket
+            endpoint.path == self.path
+                && endpoint.method.as_str() == listed
+                && endpoint.websocket.is_some() == self.is_websocket
         };
         let endpoint = self.mounted.endpoints.iter().find(is_asked).expect("an endpoint");
         let mut exchange = (endpoint.open)();

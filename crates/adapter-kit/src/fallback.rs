@@ -2,11 +2,10 @@
 //!
 //! Not here: how a protocol writes an error, which is its [`ErrorWriter`], and which requests match (the server's routing).
 
-use interlingua_core::call::{Call, Reply};
-use interlingua_core::exchange::{Exchange, Flow, Next, Open, Request};
+use interlingua_core::call::Call;
+use interlingua_core::exchange::{Exchange, Open, Request};
 use interlingua_core::fault::{Fault, FaultKind};
 use interlingua_core::out::Out;
-use interlingua_core::step::Step;
 
 /// Writes the error responses of one request in the form of a protocol.
 pub trait ErrorWriter: Default + Send + 'static {
@@ -46,15 +45,7 @@ impl<W: ErrorWriter> Exchange for Fallback<W> {
         Err(Fault::new(FaultKind::NoSuchPath, W::no_such_path(request)))
     }
 
-    fn reply(&mut self, _: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(Fault::unexpected_reply())
-    }
-
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         self.writer.write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

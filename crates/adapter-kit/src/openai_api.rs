@@ -8,10 +8,9 @@ use crate::fallback::ErrorWriter;
 use crate::model_list::{ModelList, ModelNames};
 use crate::openai_error::ErrorObject;
 use interlingua_core::call::{Call, Reply};
-use interlingua_core::exchange::{Cors, Endpoint, Exchange, Flow, Next, Request};
+use interlingua_core::exchange::{Cors, Endpoint, Exchange, Next, Request};
 use interlingua_core::fault::Fault;
 use interlingua_core::out::{Head, Out};
-use interlingua_core::step::Step;
 
 /// The headers of every response to one request.
 #[derive(Debug, Default)]
@@ -118,9 +117,5 @@ impl Exchange for Models {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         self.headers.write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

@@ -10,6 +10,7 @@ use interlingua_core::call::{Delivery, DocumentCall, Reply, RunView};
 use interlingua_core::exchange::{Caller, Mounted, Request};
 use interlingua_core::model::Message;
 use interlingua_core::sample::{SampleInput, SampleThread};
+use interlingua_core::seal::Sealer;
 use interlingua_core::{Call, Endpoint, Exchange, Fault, Flow, Next, Out, Owner, RunId, Step};
 
 use uuid::Uuid;
@@ -199,6 +200,7 @@ fn decoded(mounted: &Mounted, input: &SampleInput<'_>) -> Option<(Box<dyn Exchan
         caller: &caller,
         now: clock::now(),
         new_id: id,
+        sealer: &Sealer::default(),
     });
 
     let mut call = decoded.ok()?;

@@ -226,7 +226,7 @@ async fn session_at(
 ) -> Result<SessionView, Fault> {
     let scope = state.admin.engine.operator().in_scope_of(run, pending::scope_of(state, run)?);
     let call = Call::Session(SessionCall::Get { session: session.to_owned() });
-    let Answer::Sessions(views) = state.admin.engine.answer(call, &scope).await? else {
+    let Answer::Session(views) = state.admin.engine.answer(call, &scope).await? else {
         return Err(Fault::unexpected_reply());
     };
     let mut view = views.into_iter().next().ok_or_else(|| Fault::not_found("the session"))?;

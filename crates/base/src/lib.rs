@@ -4,6 +4,7 @@ pub mod clock;
 pub mod files;
 pub mod identity;
 pub mod ports;
+pub mod random;
 pub mod rate;
 pub mod secrets;
 pub mod tls;

@@ -11,6 +11,7 @@ use interlingua_core::exchange::{Caller, Endpoint, Exchange, Mount, Mounted, Req
 use interlingua_core::fault::Fault;
 use interlingua_core::id::RunId;
 use interlingua_core::out::{Head, Out};
+use interlingua_core::seal::Sealer;
 
 /// A route without authentication, for agents with these names.
 #[must_use]
@@ -127,6 +128,7 @@ impl<'a> ClientRequest<'a> {
             caller: &caller,
             now: self.now,
             new_id: self.new_id,
+            sealer: &Sealer::new([7; 32]),
         })
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use interlingua_core::call::AgentCard;
 use interlingua_core::{Fault, FaultKind};
+use tokio::sync::watch;
 
 use interlingua_callers::Usage;
 use interlingua_observe::metrics::AgentMetrics;
@@ -75,6 +76,8 @@ pub(super) struct Agents {
     by_name: ArcSwap<HashMap<String, Arc<Agent>>>,
     /// The names of those that take no new runs. Apart from the agents, because it outlives what a reload replaces.
     draining: Mutex<HashSet<String>>,
+    /// The number of reloads.
+    reloads: watch::Sender<u64>,
 }
 
 fn by_name(agents: Vec<Arc<Agent>>) -> HashMap<String, Arc<Agent>> {
@@ -83,7 +86,11 @@ fn by_name(agents: Vec<Arc<Agent>>) -> HashMap<String, Arc<Agent>> {
 
 impl Agents {
     pub(super) fn new(agents: Vec<Arc<Agent>>) -> Self {
-        Self { by_name: ArcSwap::from_pointee(by_name(agents)), draining: Mutex::default() }
+        Self {
+            by_name: ArcSwap::from_pointee(by_name(agents)),
+            draining: Mutex::default(),
+            reloads: watch::Sender::new(0),
+        }
     }
 
     /// Replaces all agents at once. One that stays goes on draining; one that is gone, and comes back later, does not.
@@ -92,6 +99,13 @@ impl Agents {
         let mut draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
         draining.retain(|name| agents.contains_key(name));
         self.by_name.store(Arc::new(agents));
+        drop(draining);
+        self.reloads.send_modify(|reloads| *reloads += 1);
+    }
+
+    /// Changes with each reload.
+    pub(super) fn reloads(&self) -> watch::Receiver<u64> {
+        self.reloads.subscribe()
     }
 
     /// Lets an agent take no new runs, or take them again. False: there is no such agent.

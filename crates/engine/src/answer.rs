@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use interlingua_core::Json;
-use interlingua_core::call::{Cursor, SessionView};
+use interlingua_core::call::{Cursor, SessionPage, SessionView};
 use interlingua_core::well_known::FetchedDocument;
 
 use super::follow::Follower;
+use super::listener::Listener;
 use super::lists::ListedRun;
 use super::run_handle::RunHandle;
 
@@ -32,8 +33,12 @@ pub enum Answer {
     },
     /// The agents of the route.
     Agents,
-    /// Sessions.
-    Sessions(Vec<SessionView>),
+    /// One session.
+    Session(Vec<SessionView>),
+    /// A page of sessions.
+    Sessions(SessionPage),
+    /// Notices that belong to no run.
+    Notices(Listener),
     /// Documents of an adapter: key and value.
     Documents(Vec<(String, Json)>),
     /// What an agent's own server publishes about it. `None`: nothing that is known.

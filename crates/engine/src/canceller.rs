@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::call::{ATTACHMENTS, RunInfo, RunState, Target, attachment_key};
+use interlingua_core::call::{ATTACHMENTS, Filter, RunInfo, RunState, Target, attachment_key};
 use interlingua_core::{End, Event, Fault, FaultKind, RunId, Step};
 use tokio::time::Instant;
 
@@ -14,17 +14,22 @@ use super::commit;
 use super::deliveries::{Deliveries, StartReason};
 use super::faults::{self, store_fault};
 use super::follow::{self, Follower, settled};
+use super::lists::list;
 use super::retention::SharedRules;
 use super::run_access::RunAccess;
 use super::run_handle::RunHandle;
 use super::run_table::{HeldRun, RunTable};
 use super::scope::Scope;
+use super::session::Session;
 use interlingua_store::{Expect, Signal};
 
 /// How long a caller waits for a run to end that it has canceled. After that the run is shown as it stands.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the process that drives a run is given to stop it before it is asked again.
 const SIGNAL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The maximum number of runs of a session that are canceled at once.
+const MAX_CANCELED: usize = 100;
 
 /// More attachments than any adapter gives a run.
 const MAX_ATTACHMENTS: usize = 100;
@@ -131,6 +136,53 @@ impl Canceller {
 
     async fn find_again(&self, run: RunHandle) -> Result<RunHandle, Fault> {
         Ok(self.runs.find(run.id()).await?.unwrap_or(run))
+    }
+
+    /// Cancels all runs of a session that have not ended.
+    pub(super) async fn cancel_all(&self, session: &Arc<Session>, scope: &Scope) -> Result<(), Fault> {
+        let states = vec![RunState::Queued, RunState::Running, RunState::Waiting, RunState::WaitingForAuth];
+        for id in self.runs_of(session, states, scope).await? {
+            self.cancel(&Target::Run(id), scope).await?;
+        }
+        Ok(())
+    }
+
+    /// Cancels the runs of a session that work or are queued. `deletes`: and deletes them.
+    pub(super) async fn interrupt(&self, session: &Arc<Session>, deletes: bool, scope: &Scope) -> Result<(), Fault> {
+        for id in self.runs_of(session, vec![RunState::Queued, RunState::Running], scope).await? {
+            let canceled = match deletes {
+                true => self.delete(&Target::Run(id), scope).await,
+                false => self.cancel(&Target::Run(id), scope).await.map(drop),
+            };
+            match canceled {
+                // Its client may have deleted it meanwhile.
+                Err(fault) if fault.kind == FaultKind::NotFound => {}
+                canceled => canceled?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs of a session in these states, queued ones first: none shall start when the one under way ends.
+    async fn runs_of(&self, session: &Arc<Session>, states: Vec<RunState>, scope: &Scope) -> Result<Vec<RunId>, Fault> {
+        let session_id = Some(session.id.clone());
+        let filter = Filter { session: session_id, states, limit: MAX_CANCELED, heads: true, ..Filter::default() };
+        let page = list(&self.runs, &self.rules, u64::MAX, filter, scope).await?;
+
+        let (mut queued, mut others) = (Vec::new(), Vec::new());
+        for run in &page.runs {
+            let view = run.view();
+            let user = view.info.request.user_id.clone();
+            // Another user's session may have the same id.
+            let sessions = self.runs.sessions();
+            let its_session = sessions.of_user(&view.run().agent, &scope.owner, &session.id, user.as_deref()).await?;
+            if Arc::ptr_eq(&its_session, session) {
+                let order = if view.info.state == RunState::Queued { &mut queued } else { &mut others };
+                order.push(view.run().id);
+            }
+        }
+        queued.append(&mut others);
+        Ok(queued)
     }
 
     /// Ends a run, in a turn or between two. It may go from one to the other meanwhile, by what another client sends.

@@ -16,6 +16,7 @@ use super::abort_guard::AbortGuard;
 use super::active_run::ActiveRun;
 use super::agent::{Agent, Agents};
 use super::answer::Answer;
+use super::canceller::Canceller;
 use super::claims::HeldClaim;
 use super::complete::complete;
 use super::context::Outcome;
@@ -45,6 +46,7 @@ pub(super) struct FirstTurns {
     pub(super) agents: Arc<Agents>,
     pub(super) runs: Arc<RunTable>,
     pub(super) sessions: SessionChooser,
+    pub(super) canceller: Arc<Canceller>,
     pub(super) driver: Arc<Driver>,
     pub(super) later_turns: LaterTurns,
     pub(super) limits: Limits,
@@ -104,7 +106,7 @@ impl FirstTurns {
         let chosen = self.sessions.choose(thread, &mut spoken, &policy, &agent, scope).await?;
         let Chosen { session, previous, guard, named } = chosen;
         let remembered = named.map(|named| (named, Arc::clone(&session)));
-        let place = match self.place(&session, guard, &agent, &spoken, policy.busy).await? {
+        let place = match self.place(&session, guard, &agent, &spoken, policy.busy, scope).await? {
             Placed::At(place) => place,
             Placed::Waiting(run, reason) => return Ok(Answer::Waiting(run, reason)),
         };
@@ -156,6 +158,7 @@ impl FirstTurns {
         agent: &Agent,
         spoken: &Spoken,
         busy: Option<Busy>,
+        scope: &Scope,
     ) -> Result<Placed, Fault> {
         let sessions = self.runs.sessions();
         let guard = match guard {
@@ -174,12 +177,16 @@ impl FirstTurns {
             return Err(faults::draining(&agent.name));
         }
         let Some(guard) = guard else {
-            let queues = busy.map_or(agent.queue_turns, |busy| busy == Busy::Queue);
-            return if queues {
-                Ok(Placed::At(Place::Behind(sessions.enqueue(session, None, self.limits.queued_turns).await?)))
-            } else {
-                Err(faults::busy(&session.id))
-            };
+            match busy {
+                Some(Busy::Queue) => {}
+                Some(interrupts @ (Busy::Interrupt | Busy::Rollback)) => {
+                    self.canceller.interrupt(session, interrupts == Busy::Rollback, scope).await?;
+                }
+                None if agent.queue_turns => {}
+                Some(Busy::Refuse) | None => return Err(faults::busy(&session.id)),
+            }
+            let queued = sessions.enqueue(session, None, self.limits.queued_turns).await?;
+            return Ok(Placed::At(Place::Behind(queued)));
         };
 
         match self.driver.turns().context.prepare(session, agent, spoken).await? {
@@ -215,7 +222,7 @@ impl FirstTurns {
         let abort_guard = AbortGuard::new(&self.runs, run);
         self.runs.insert(run);
         // A caller that reads the session, or deletes it, finds this run under way.
-        turn.session.doc().latest = Some(run.id());
+        turn.session.note_started(run.id());
 
         let is_background = run.view(|view| view.info.delivery == Delivery::Background);
         let (saved, saved_receiver) = if is_background { Some(oneshot::channel()).unzip() } else { (None, None) };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use interlingua_core::run::RunError;
+use interlingua_core::seal::Sealer;
 use interlingua_core::{End, Fault, FaultKind, RunId};
 use tokio::time::{Instant, sleep};
 
@@ -18,6 +19,7 @@ use super::left_deliveries::LeftDeliveries;
 use super::retention::SharedRules;
 use super::run_handle::RunHandle;
 use super::run_table::RunTable;
+use super::seal_key;
 use super::stopper::stop_lost;
 use interlingua_base::clock;
 use interlingua_store::{Claim, Signal, StoreError, StoredRun};
@@ -54,6 +56,7 @@ pub(super) struct Housekeeping {
     pub(super) left_deliveries: LeftDeliveries,
     pub(super) canceller: Arc<Canceller>,
     pub(super) rules: Arc<SharedRules>,
+    pub(super) sealer: Sealer,
 }
 
 impl Housekeeping {
@@ -205,6 +208,7 @@ impl Housekeeping {
     /// Closes the runs that were under way when the last process died: they fail, with a code of their own. Returns how
     /// many there were.
     pub(super) async fn recover(&self) -> Result<usize, StoreError> {
+        seal_key::load(self.runs.store(), &self.sealer).await?;
         let left = self.runs.store().recover().await?;
         let count = left.len();
         // Each waits for the store several times: one after the other, many runs would take minutes.

@@ -39,6 +39,7 @@ mod left_deliveries;
 mod limits;
 mod linked_runs;
 mod listen;
+mod listener;
 mod lists;
 mod loaded;
 mod message_ids;
@@ -53,12 +54,14 @@ mod run_access;
 mod run_handle;
 mod run_table;
 mod scope;
+mod seal_key;
 mod session;
 mod session_calls;
 mod session_choice;
 mod session_doc;
 mod session_entries;
 mod session_merge;
+mod session_page;
 mod session_table;
 mod sizes;
 mod sole_sender;
@@ -82,7 +85,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::call::{DocumentCall, SessionCall};
+use interlingua_core::call::{DocumentCall, Listen, SessionCall};
+use interlingua_core::seal::Sealer;
 use interlingua_core::{Call, Fault};
 
 pub use self::active_run::{ActiveRun, Take};
@@ -91,6 +95,7 @@ pub use self::answer::Answer;
 pub use self::connection::ConnectionCache;
 pub use self::follow::Follower;
 pub use self::limits::Limits;
+pub use self::listener::Listener;
 pub use self::lists::ListedRun;
 pub use self::loaded::Loaded;
 pub use self::open_items::COLLECTION as OPEN_ITEMS;
@@ -151,6 +156,7 @@ struct Inner {
     documents: Arc<Documents>,
     housekeeping: Housekeeping,
     limits: Limits,
+    sealer: Sealer,
 }
 
 impl Engine {
@@ -175,9 +181,9 @@ impl Engine {
         let canceller =
             Canceller::new(Arc::clone(&runs), Arc::clone(&access), Arc::clone(&deliveries), Arc::clone(&rules));
         let canceller = Arc::new(canceller);
-        let first_turns = first_turns(&agents, &runs, &rules, &access, &deliveries, &transcripts, limits);
-        let session_calls =
-            SessionCalls::new(Arc::clone(&runs), transcripts, Arc::clone(&canceller), Arc::clone(&rules));
+        let first_turns = first_turns(&agents, &runs, &rules, &access, &deliveries, &transcripts, &canceller, limits);
+        let session_calls = SessionCalls::new(Arc::clone(&runs), transcripts, Arc::clone(&canceller));
+        let sealer = Sealer::default();
 
         Self(Arc::new(Inner {
             documents: Arc::new(Documents::new(store, Arc::clone(&deliveries), limits.receivers)),
@@ -188,7 +194,9 @@ impl Engine {
                 deliveries,
                 canceller: Arc::clone(&canceller),
                 rules: Arc::clone(&rules),
+                sealer: sealer.clone(),
             },
+            sealer,
             agents,
             runs,
             rules,
@@ -233,6 +241,13 @@ impl Engine {
                 let page = lists::list(runs, rules, self.0.limits.page, filter, scope).await?;
                 Ok(Answer::Runs { runs: page.runs, total: page.total, next: page.next })
             }
+            Call::Listen(Listen { session, agents: reports_agents }) => {
+                if let Some(session) = &session {
+                    agents.offered(&session.agent, &scope.agents, &scope.denied)?;
+                }
+                let reloads = reports_agents.then(|| agents.reloads());
+                Listener::new(Arc::clone(runs), session, &scope.owner, reloads).await.map(Answer::Notices)
+            }
             Call::Describe => Ok(Answer::Agents),
             Call::Session(call) => self.session_call(call, scope).await,
             Call::Document(call) => self.document_call(call, scope).await,
@@ -253,9 +268,12 @@ impl Engine {
     }
 
     async fn session_call(&self, call: SessionCall, scope: &Scope) -> Result<Answer, Fault> {
-        let answer = |views: Option<_>| views.map_or(Answer::Done, Answer::Sessions);
+        let answer = |views: Option<_>| views.map_or(Answer::Done, Answer::Session);
         let calls = Arc::clone(&self.0.session_calls);
-        if matches!(call, SessionCall::Get { .. } | SessionCall::GetPart { .. } | SessionCall::List) {
+        if let SessionCall::List(filter) = &call {
+            return calls.list(filter, scope).await.map(Answer::Sessions);
+        }
+        if matches!(call, SessionCall::Get { .. } | SessionCall::GetPart { .. }) {
             return calls.serve(call, scope).await.map(answer);
         }
         if matches!(call, SessionCall::Create { .. } | SessionCall::Append { .. }) {
@@ -381,6 +399,12 @@ impl Engine {
         self.0.agents.is_draining(agent)
     }
 
+    /// Seals data that clients keep. Has its key once [`Engine::recover`] succeeded.
+    #[must_use]
+    pub fn sealer(&self) -> &Sealer {
+        &self.0.sealer
+    }
+
     /// Closes the runs that were under way when the last process died. Returns how many there were.
     ///
     /// # Errors
@@ -412,6 +436,7 @@ fn first_turns(
     access: &Arc<RunAccess>,
     deliveries: &Arc<Deliveries>,
     transcripts: &Arc<Transcripts>,
+    canceller: &Arc<Canceller>,
     limits: Limits,
 ) -> FirstTurns {
     let sessions = runs.sessions();
@@ -436,6 +461,7 @@ fn first_turns(
             pending_index: Arc::clone(&pending_index),
             resent: Arc::new(ResentChooser { runs: Arc::clone(runs), pending_index }),
         },
+        canceller: Arc::clone(canceller),
         driver: Arc::clone(&driver),
         later_turns: LaterTurns {
             runs: Arc::clone(runs),

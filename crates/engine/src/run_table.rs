@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use interlingua_core::call::RunState;
 use interlingua_core::pending::Pending;
 use interlingua_core::{Fault, Owner, RunId};
+use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::active_run::{ActiveRun, PinnedRun, Publish};
@@ -49,7 +50,7 @@ pub(super) struct RunTable {
     /// True: the gateway closes soon.
     is_stopping: AtomicBool,
     /// True: the gateway is closed. No run has another step.
-    is_closed: AtomicBool,
+    closed: watch::Sender<bool>,
 }
 
 /// The runs in memory.
@@ -107,7 +108,7 @@ impl RunTable {
             driven: AtomicUsize::new(0),
             is_accepting: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
-            is_closed: AtomicBool::new(false),
+            closed: watch::Sender::new(false),
         }
     }
 
@@ -453,12 +454,18 @@ impl RunTable {
 
     /// True once no run has another step.
     pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        *self.closed.borrow()
+    }
+
+    /// Resolves once no run has another step.
+    pub(super) async fn wait_closed(&self) {
+        // The sender lives as long as the table.
+        let _ = self.closed.subscribe().wait_for(|is_closed| *is_closed).await;
     }
 
     /// No run has another step from now on: followers of waiting runs leave.
     pub(super) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
+        self.closed.send_replace(true);
         for run in self.active().into_iter().chain(self.elsewhere.all()) {
             run.wake_followers();
         }

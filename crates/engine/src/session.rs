@@ -64,6 +64,8 @@ pub(super) struct Session {
     held: AtomicBool,
     /// Held while it is written to a shared store, or read again.
     pub(super) saving: Arc<tokio::sync::Mutex<()>>,
+    /// Notified when this process starts a run in the session.
+    run_started: tokio::sync::Notify,
 }
 
 /// A session as a shared store has it.
@@ -148,6 +150,7 @@ impl Session {
             unanswered: Mutex::new(None),
             held: AtomicBool::new(false),
             saving: Arc::default(),
+            run_started: tokio::sync::Notify::new(),
         }
     }
 
@@ -208,6 +211,17 @@ impl Session {
 
     pub(super) const fn key(&self) -> &SessionKey {
         &self.key
+    }
+
+    /// Notes the run that this process starts, and notifies the listeners of the session.
+    pub(super) fn note_started(&self, run: RunId) {
+        self.doc().latest = Some(run);
+        self.run_started.notify_waiters();
+    }
+
+    /// Resolves when this process starts a run in the session.
+    pub(super) fn run_started(&self) -> tokio::sync::futures::Notified<'_> {
+        self.run_started.notified()
     }
 
     /// The document. A panic under the lock left it whole: it changes by single calls.

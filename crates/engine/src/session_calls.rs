@@ -4,22 +4,19 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use interlingua_core::call::{Filter, RunState, SessionCall, SessionItem, SessionView, Target};
+use interlingua_core::call::{RunState, SessionCall, SessionFilter, SessionItem, SessionPage, SessionView};
 use interlingua_core::model::Message;
 use interlingua_core::{Extra, Fault, FaultKind, RunId};
 
 use super::canceller::Canceller;
-use super::lists::list;
-use super::retention::SharedRules;
 use super::run_table::RunTable;
 use super::scope::Scope;
 use super::session::Session;
 use super::session_doc::SessionDoc;
+use super::session_page::{PageSelection, SelectedPage};
 use super::session_table::SessionTable;
 use super::transcripts::Transcripts;
 
-/// How many runs of a session are stopped when it is deleted.
-const MAX_STOPPED: usize = 100;
 /// How often a list is read in which sessions go on meanwhile.
 const MAX_LIST_ROUNDS: usize = 4;
 
@@ -28,17 +25,11 @@ pub(super) struct SessionCalls {
     runs: Arc<RunTable>,
     transcripts: Arc<Transcripts>,
     canceller: Arc<Canceller>,
-    rules: Arc<SharedRules>,
 }
 
 impl SessionCalls {
-    pub(super) const fn new(
-        runs: Arc<RunTable>,
-        transcripts: Arc<Transcripts>,
-        canceller: Arc<Canceller>,
-        rules: Arc<SharedRules>,
-    ) -> Self {
-        Self { runs, transcripts, canceller, rules }
+    pub(super) const fn new(runs: Arc<RunTable>, transcripts: Arc<Transcripts>, canceller: Arc<Canceller>) -> Self {
+        Self { runs, transcripts, canceller }
     }
 
     fn sessions(&self) -> &SessionTable {
@@ -55,7 +46,7 @@ impl SessionCalls {
             SessionCall::GetPart { session, newest, least } => {
                 self.view(&*self.find(&session, scope).await?, newest, least).await
             }
-            SessionCall::List => return self.list(scope).await.map(Some),
+            SessionCall::List(_) => return Err(Fault::new(FaultKind::Internal, "a list is no single session")),
             SessionCall::Append { session, items } => {
                 let session = self.find(&session, scope).await?;
                 session.doc().append(&items)?;
@@ -75,7 +66,7 @@ impl SessionCalls {
             }
             SessionCall::Delete { session } => {
                 let session = self.find(&session, scope).await?;
-                self.stop_runs(&session, scope).await?;
+                self.canceller.cancel_all(&session, scope).await?;
                 self.sessions().delete(&session).await?;
                 return Ok(None);
             }
@@ -107,58 +98,37 @@ impl SessionCalls {
         self.save_and_view(&session, 0).await
     }
 
-    async fn list(&self, scope: &Scope) -> Result<Vec<SessionView>, Fault> {
-        let mut views = Vec::new();
-        for card in scope.agents.iter() {
-            let mut docs = self.sessions().list(&card.name, &scope.owner).await?;
-            let mut states: HashMap<RunId, Option<RunState>> = HashMap::new();
-            for _ in 0..MAX_LIST_ROUNDS {
-                let mut is_changed = false;
-                for run in docs.iter().filter_map(|doc| doc.latest) {
-                    if let Entry::Vacant(unknown) = states.entry(run) {
-                        unknown.insert(self.state_of(Some(run)).await?);
-                        is_changed = true;
-                    }
+    /// Lists the sessions of the caller.
+    pub(super) async fn list(&self, filter: &SessionFilter, scope: &Scope) -> Result<SessionPage, Fault> {
+        let mut page = self.select(filter, scope).await?;
+        let mut states: HashMap<RunId, Option<RunState>> = HashMap::new();
+        for _ in 0..MAX_LIST_ROUNDS {
+            let mut is_changed = false;
+            for run in page.docs.iter().filter_map(|doc| doc.latest) {
+                if let Entry::Vacant(unknown) = states.entry(run) {
+                    unknown.insert(self.state_of(Some(run)).await?);
+                    is_changed = true;
                 }
-                if !is_changed {
-                    break;
-                }
-                // As in `view`: what a run asks is read after the state of the run.
-                docs = self.sessions().list(&card.name, &scope.owner).await?;
             }
-
-            let state = |doc: &SessionDoc| doc.latest.and_then(|run| states.get(&run).copied().flatten());
-            views.extend(docs.iter().map(|doc| view_of(doc, state(doc), Vec::new())));
+            if !is_changed {
+                break;
+            }
+            // As in `view`: what a run asks is read after the state of the run.
+            page = self.select(filter, scope).await?;
         }
-        Ok(views)
+
+        let state = |doc: &SessionDoc| doc.latest.and_then(|run| states.get(&run).copied().flatten());
+        let sessions = page.docs.iter().map(|doc| view_of(doc, state(doc), Vec::new())).collect();
+        Ok(SessionPage { sessions, total: page.total, next: page.next })
     }
 
-    /// Stops what works in a session, and what waits in it.
-    async fn stop_runs(&self, session: &Arc<Session>, scope: &Scope) -> Result<(), Fault> {
-        let states = vec![RunState::Queued, RunState::Running, RunState::Waiting, RunState::WaitingForAuth];
-        let session_id = Some(session.id.clone());
-        let filter = Filter { session: session_id, states, limit: MAX_STOPPED, heads: true, ..Filter::default() };
-        let page = list(&self.runs, &self.rules, u64::MAX, filter, scope).await?;
-
-        let (mut queued, mut others) = (Vec::new(), Vec::new());
-        for run in &page.runs {
-            let view = run.view();
-            let user = view.info.request.user_id.clone();
-            // Another user's session may have the same id.
-            let its_session =
-                self.sessions().of_user(&view.run().agent, &scope.owner, &session.id, user.as_deref()).await?;
-            if Arc::ptr_eq(&its_session, session) {
-                let order = if view.info.state == RunState::Queued { &mut queued } else { &mut others };
-                order.push(view.run().id);
-            }
+    async fn select(&self, filter: &SessionFilter, scope: &Scope) -> Result<SelectedPage, Fault> {
+        let mut selection = PageSelection::new(filter);
+        let is_selected = |agent: &str| filter.agent.as_ref().is_none_or(|only| only == agent);
+        for card in scope.agents.iter().filter(|card| is_selected(&card.name)) {
+            self.sessions().visit(&card.name, &scope.owner, |doc| selection.add(doc)).await?;
         }
-
-        // Those that wait for their turn first: none shall get it when the one under way ends.
-        for id in queued.into_iter().chain(others) {
-            self.canceller.cancel(&Target::Run(id), scope).await?;
-        }
-
-        Ok(())
+        Ok(selection.finish())
     }
 
     async fn find(&self, id: &str, scope: &Scope) -> Result<Arc<Session>, Fault> {

@@ -161,6 +161,11 @@ impl SessionTable {
         self.has_tickets(session) && session.stored_version().is_none()
     }
 
+    /// Reads what other replicas have written, unless this replica has the session's turn.
+    pub(super) async fn refresh_if_outdated(&self, session: &Session) -> Result<(), Fault> {
+        if session.may_be_outdated() { self.refresh(session).await } else { Ok(()) }
+    }
+
     /// Reads what other replicas have written. What was changed here and is not written yet is kept.
     async fn refresh(&self, session: &Session) -> Result<(), Fault> {
         let _saving = session.saving.lock().await;
@@ -316,21 +321,25 @@ impl SessionTable {
         Ok(())
     }
 
-    /// The documents of all sessions that an owner has with an agent.
-    pub(super) async fn list(&self, agent: &str, owner: &Owner) -> Result<Vec<SessionDoc>, Fault> {
+    /// Reads the documents of all sessions that an owner has with an agent, one after the other.
+    pub(super) async fn visit(
+        &self,
+        agent: &str,
+        owner: &Owner,
+        mut read: impl FnMut(SessionDoc),
+    ) -> Result<(), Fault> {
         let prefix = SessionKey::prefix(agent, owner);
-        let mut docs = Vec::new();
         let mut after: Option<String> = None;
         loop {
             let page = self.store.list(COLLECTION, &prefix, after.as_deref(), PAGE);
             let page = page.await.map_err(|error| store_fault(&error))?;
             for entry in &page {
-                docs.push(SessionDoc::parse(&entry.document.value)?);
+                read(SessionDoc::parse(&entry.document.value)?);
             }
 
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.key.clone()),
-                _ => return Ok(docs),
+                _ => return Ok(()),
             }
         }
     }

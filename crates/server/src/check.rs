@@ -106,6 +106,7 @@ pub(super) async fn check_request(
 
     match destination {
         Destination::Endpoint(routed) => {
+            guard::check_version(&routed, head).map_err(refused)?;
             let admitted = access::admit(gateway, &routed, head, connection).await.map_err(refused)?;
             let body = guard::check_body(gateway, &routed, head).map_err(refused)?;
             Ok(CheckedRequest::Endpoint(routed, admitted, body))

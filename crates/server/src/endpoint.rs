@@ -69,10 +69,10 @@ async fn answer(
             let (route, rate) = (Arc::clone(&routed.route), admitted.rate.take());
             request_log::record_route(&request, &route, routed.endpoint().path);
             request_log::record_caller(&request, &admitted.caller);
-            let mut response = if routed.endpoint().websocket && request.headers().contains_key("upgrade") {
-                websocket::serve(&gateway, &routed, admitted, &request, payload).await
-            } else {
-                handle::answer(gateway, routed, admitted, body, request, payload).await
+            let websocket = routed.endpoint().websocket.as_ref();
+            let mut response = match websocket.filter(|_| request.headers().contains_key("upgrade")) {
+                Some(rules) => websocket::serve(&gateway, &routed, rules, admitted, &request, payload).await,
+                None => handle::answer(gateway, routed, admitted, body, request, payload).await,
             };
             access::add_headers(&route, rate.as_ref(), response.headers_mut());
             response

@@ -139,6 +139,14 @@ pub fn check_origin(
     Ok(())
 }
 
+/// Checks that a request to an endpoint for HTTP/2 was sent over HTTP/2. Otherwise it is refused with 505.
+pub(super) fn check_version(routed: &RoutedEndpoint, head: &RequestHead) -> Result<(), Fault> {
+    if routed.endpoint().http2_only && head.version < Version::HTTP_2 {
+        return Err(Fault::new(FaultKind::Unsupported, "this endpoint needs HTTP/2"));
+    }
+    Ok(())
+}
+
 /// Replaces the fault of a preflight request for a route without `cors`: the new fault names the page instead of the
 /// method. Other faults are returned unchanged.
 pub(super) fn check_no_preflight(head: &RequestHead, fault: Fault) -> Fault {

@@ -10,9 +10,9 @@ use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::StreamExt;
-use interlingua_core::call::{Page, Reply};
 use interlingua_core::exchange::Caller;
 use interlingua_core::out::Head;
+use interlingua_core::seal::Sealer;
 use interlingua_core::tree::{Bounds, check};
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Next, Out, Request, RunId};
 use tokio::time::Instant;
@@ -23,13 +23,15 @@ use super::check::{RefusedRequest, Reporter};
 use super::clock::BodyClock;
 use super::connection::info_of;
 use super::guard;
+use super::replies::{ReplyOutcome, StreamSource, reply};
 use super::routes::RoutedEndpoint;
 use super::stream::Steps;
+use super::trailers::Trailers;
 use super::unsent::{CompleteBody, StreamBody};
 use super::{Gateway, ServedRoute, request_log};
 use interlingua_base::clock;
 use interlingua_callers as callers;
-use interlingua_engine::{Answer, Follower, ListedRun, Scope};
+use interlingua_engine::Scope;
 use interlingua_observe::RequestLog;
 use interlingua_observe::metrics::OpenStream;
 use interlingua_upstream::Trace;
@@ -81,7 +83,11 @@ pub(super) async fn answer(
     match run_exchange(&gateway, &mut *exchange, call, &scope).await {
         Ok(ExchangeOutcome::Complete(out)) if out.body.is_empty() => complete(route, request.head(), out),
         Ok(ExchangeOutcome::Complete(out)) => match CompleteBody::new(out.body.freeze(), &gateway.unsent) {
-            Some(body) => builder(route, request.head(), &out.head).body(body),
+            Some(body) => {
+                let mut response = builder(route, request.head(), &out.head).body(body);
+                add_trailers(&mut response, out.trailers);
+                response
+            }
             None => {
                 let mut fault =
                     Fault::new(FaultKind::Overloaded, "too many responses are waiting for clients to read them");
@@ -89,14 +95,14 @@ pub(super) async fn answer(
                 fail(route, request.head(), &mut *exchange, &fault)
             }
         },
-        Ok(ExchangeOutcome::Stream { follower, attach }) => {
-            stream(&gateway, route, &request, exchange, (follower, attach), admitted).await
+        Ok(ExchangeOutcome::Stream(source)) => {
+            stream(&gateway, route, &request, exchange, (source, scope), admitted).await
         }
         Err(fault) => fail(route, request.head(), &mut *exchange, &fault),
     }
 }
 
-/// A response extension: the run that the response streams, or would stream if it were not 204.
+/// A response extension: the run that the response streams first, or would stream if it were not 204.
 pub struct StreamedRun(pub RunId);
 
 /// Streams a response, or answers 204 if a resuming client already has all events.
@@ -105,27 +111,30 @@ async fn stream(
     route: &ServedRoute,
     request: &HttpRequest,
     mut exchange: Box<dyn Exchange>,
-    (mut follower, attach): (Follower, bool),
+    (source, scope): (StreamSource, Scope),
     admitted: AdmittedRequest,
 ) -> HttpResponse {
     let mut head = Head::default();
     exchange.head(&mut head);
     let resumes = exchange.resumes();
-    let (mut out, run) = (Out::new(), follower.run().id());
-    follower.begin(attach, |view| exchange.begin(view, &mut out));
+    let run = source.run();
     let open = open_stream(gateway, route);
-    let revoked = access::revoked(gateway, route, &admitted.caller, Some(&follower.run()));
-    let steps = Steps::new(follower, exchange, out, route.heartbeat, open);
-    let mut steps = steps.until_revoked(revoked).with_request_log(request_log::get(request));
+    let revoked = access::revoked(gateway, route, &admitted.caller, run.as_ref());
+    let run = run.map(|run| StreamedRun(run.id()));
+    let steps = Steps::new((source, gateway.engine.clone(), scope), exchange, route.heartbeat, open);
+    let trailers = Trailers::default();
+    let mut steps =
+        steps.until_revoked(revoked).with_request_log(request_log::get(request)).with_trailers(trailers.clone());
     if resumes && steps.wait_exhausted().await {
         let mut response = builder(route, request.head(), &Head { status: 204, ..Head::default() }).finish();
-        response.extensions_mut().insert(StreamedRun(run));
+        run.map(|run| response.extensions_mut().insert(run));
         return response;
     }
 
     let body = StreamBody::new(steps, &gateway.unsent, admitted.permits);
     let mut response = builder(route, request.head(), &head).body(body);
-    response.extensions_mut().insert(StreamedRun(run));
+    run.map(|run| response.extensions_mut().insert(run));
+    response.extensions_mut().insert(trailers);
     if request.version() < Version::HTTP_11 {
         // HTTP/1.0 has no chunked encoding: the stream ends with the connection.
         response.head_mut().no_chunking(true);
@@ -143,8 +152,8 @@ pub(super) fn open_stream(gateway: &Gateway, route: &ServedRoute) -> OpenStream 
 pub(super) enum ExchangeOutcome {
     /// A complete response.
     Complete(Out),
-    /// A response that is streamed step by step.
-    Stream { follower: Follower, attach: bool },
+    /// A response that is streamed.
+    Stream(StreamSource),
 }
 
 /// The limits on a JSON body, checked before decoding. `None` if the body is not JSON.
@@ -210,6 +219,7 @@ struct RequestParts<'a> {
     query: Cow<'a, str>,
     headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     base_url: String,
+    sealer: Sealer,
     caller: Arc<callers::Caller>,
     log: Option<Arc<RequestLog>>,
     /// The trace context for requests to agents.
@@ -234,6 +244,7 @@ impl<'a> RequestParts<'a> {
                 .map(|(name, value)| (name.as_str().into(), String::from_utf8_lossy(value.as_bytes())))
                 .collect(),
             base_url: super::base_url::of_mount(gateway, route, head),
+            sealer: gateway.engine.sealer().clone(),
             caller: gateway.callers.anonymous(),
             log: None,
             trace: None,
@@ -260,6 +271,7 @@ impl<'a> RequestParts<'a> {
             query: owned(self.query),
             headers: self.headers.into_iter().map(|(name, value)| (owned(name), owned(value))).collect(),
             base_url: self.base_url,
+            sealer: self.sealer,
             caller: self.caller,
             log: self.log,
             trace: self.trace,
@@ -301,6 +313,7 @@ impl<'a> RequestParts<'a> {
             caller: &caller,
             now: clock::now(),
             new_id: clock::new_id(),
+            sealer: &self.sealer,
         })
     }
 
@@ -373,26 +386,10 @@ async fn call_engine(
             },
         };
         let mut out = Out::new();
-        let next = match answer {
-            Answer::Steps { follower, attach } => return Ok(ExchangeOutcome::Stream { follower, attach }),
-            Answer::Run(run) => run.view_safe(|view| exchange.reply(Reply::Run(view), &mut out)),
-            Answer::Waiting(run, reason) => {
-                run.view_safe(|view| exchange.reply(Reply::Waiting(view, reason.as_deref()), &mut out))
-            }
-            Answer::Runs { runs, total, next } => {
-                let runs = runs.iter().map(ListedRun::view).collect();
-                exchange.reply(Reply::Runs(Page { runs, total, next }), &mut out)
-            }
-            Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), &mut out),
-            Answer::Sessions(sessions) => exchange.reply(Reply::Session(&sessions), &mut out),
-            Answer::Documents(documents) => exchange.reply(Reply::Documents(&documents), &mut out),
-            Answer::FetchedDocument(found) => exchange.reply(Reply::FetchedDocument(found.as_deref()), &mut out),
-            Answer::Done => exchange.reply(Reply::Done, &mut out),
-        };
-
-        match next? {
-            Next::Done => return Ok(ExchangeOutcome::Complete(out)),
-            Next::Call(next_call) => call = next_call,
+        match reply(exchange, answer, scope, &mut out)? {
+            ReplyOutcome::Stream(source) => return Ok(ExchangeOutcome::Stream(source)),
+            ReplyOutcome::Next(Next::Done) => return Ok(ExchangeOutcome::Complete(out)),
+            ReplyOutcome::Next(Next::Call(next_call)) => call = next_call,
         }
     }
 
@@ -443,7 +440,13 @@ pub(super) fn refuse(gateway: &Gateway, head: &RequestHead, refusal: &RefusedReq
 
     let parts = RequestParts::new(gateway, route, params, head, head.method.as_str());
     parts.read_head(&mut *exchange);
-    fail(route, head, &mut *exchange, &refusal.fault)
+    let mut response = fail(route, head, &mut *exchange, &refusal.fault);
+    if let Reporter::Endpoint(routed) = &refusal.reporter
+        && guard::check_version(routed, head).is_err()
+    {
+        *response.status_mut() = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
+    }
+    response
 }
 
 /// Logs a fault and writes it as the response.
@@ -526,7 +529,15 @@ pub(super) fn preflight(route: &ServedRoute, request: &HttpRequest, allow: &[&'s
 }
 
 fn complete(route: &ServedRoute, request: &RequestHead, out: Out) -> HttpResponse {
-    builder(route, request, &out.head).body(out.body.freeze())
+    let mut response = builder(route, request, &out.head).body(out.body.freeze());
+    add_trailers(&mut response, out.trailers);
+    response
+}
+
+fn add_trailers(response: &mut HttpResponse, trailers: Vec<(Cow<'static, str>, String)>) {
+    if !trailers.is_empty() {
+        response.extensions_mut().insert(Trailers::new(trailers));
+    }
 }
 
 fn builder(route: &ServedRoute, request: &RequestHead, head: &Head) -> HttpResponseBuilder {

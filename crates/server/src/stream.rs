@@ -13,11 +13,14 @@ use std::time::Duration;
 use actix_web::web::Bytes;
 use futures_util::future::LocalBoxFuture;
 use interlingua_base::clock;
+use interlingua_core::call::Notice;
 use interlingua_core::event::Millis;
-use interlingua_core::{Exchange, Fault, Flow, Out};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Flow, Next, Out};
 use tokio::time::{Instant, Sleep};
 
-use interlingua_engine::{Follower, Take};
+use super::replies::{ReplyOutcome, StreamSource, reply};
+use super::trailers::Trailers;
+use interlingua_engine::{Answer, Engine, Follower, Listener, Scope, Take};
 use interlingua_observe::RequestLog;
 use interlingua_observe::metrics::OpenStream;
 
@@ -33,7 +36,9 @@ const EXHAUSTED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The chunks of a streamed response.
 pub(super) struct Steps {
-    follower: Follower,
+    source: Source,
+    engine: Engine,
+    scope: Scope,
     exchange: Box<dyn Exchange>,
     out: Out,
     heartbeat: Heartbeat,
@@ -48,31 +53,74 @@ pub(super) struct Steps {
     revoked: Option<LocalBoxFuture<'static, Fault>>,
     /// The log that receives the losses at the end of the stream. `None`: they are not recorded.
     log: Option<Arc<RequestLog>>,
+    /// Receives the trailers at the end of the stream. `None`: they are dropped.
+    trailers: Option<Trailers>,
+}
+
+/// What a stream waits for.
+enum Source {
+    Run(Follower),
+    /// The next notice, and the listener for those after it.
+    Notices(LocalBoxFuture<'static, (Listener, Result<Notice, Fault>)>),
+    /// The answer to a call with which the stream continues.
+    Answer(LocalBoxFuture<'static, Result<Answer, Fault>>),
+    /// Nothing: the stream has ended.
+    Nothing,
+}
+
+impl Source {
+    fn notices(mut listener: Listener) -> Self {
+        Self::Notices(Box::pin(async move {
+            let notice = listener.next().await;
+            (listener, notice)
+        }))
+    }
+
+    fn call(call: Call, engine: &Engine, scope: &Scope) -> Self {
+        let (engine, scope) = (engine.clone(), scope.clone());
+        Self::Answer(Box::pin(async move { engine.answer(call, &scope).await }))
+    }
+
+    fn keep_alives(&self) -> u64 {
+        match self {
+            Self::Run(follower) => follower.keep_alives(),
+            Self::Notices(_) | Self::Answer(_) | Self::Nothing => 0,
+        }
+    }
 }
 
 impl Steps {
     pub(super) fn new(
-        follower: Follower,
+        (source, engine, scope): (StreamSource, Engine, Scope),
         exchange: Box<dyn Exchange>,
-        out: Out,
         heartbeat: Duration,
         open: OpenStream,
     ) -> Self {
-        let keep_alives = follower.keep_alives();
-        let heartbeat = Heartbeat::new(heartbeat);
-        Self {
-            follower,
+        let mut steps = Self {
+            source: Source::Nothing,
+            engine,
+            scope,
             exchange,
-            out,
-            heartbeat,
+            out: Out::new(),
+            heartbeat: Heartbeat::new(heartbeat),
             alarm: Alarm::default(),
-            keep_alives,
+            keep_alives: 0,
             opening_chunks: 4,
             ended: false,
             revoked: None,
             log: None,
+            trailers: None,
             _open: open,
-        }
+        };
+        steps.begin(source);
+        steps.keep_alives = steps.source.keep_alives();
+        steps
+    }
+
+    /// Sets where the trailers of the stream go.
+    pub(super) fn with_trailers(mut self, trailers: Trailers) -> Self {
+        self.trailers = Some(trailers);
+        self
     }
 
     /// Records the losses of the stream in this log when the stream is dropped.
@@ -90,8 +138,9 @@ impl Steps {
     /// True if the run has ended or waits for its next turn, and the client has all its events. Waits for at most
     /// [`EXHAUSTED_TIMEOUT`] while events are being read or written.
     pub(super) async fn wait_exhausted(&mut self) -> bool {
-        if !self.follower.is_at_rest() {
-            return false;
+        match &self.source {
+            Source::Run(follower) if follower.is_at_rest() => {}
+            _ => return false,
         }
         let encoded = poll_fn(|context| {
             if !self.ended && self.out.body.is_empty() {
@@ -115,13 +164,16 @@ impl Steps {
             self.check_time(context);
         }
 
-        let keep_alives = std::mem::replace(&mut self.keep_alives, self.follower.keep_alives());
+        let keep_alives = std::mem::replace(&mut self.keep_alives, self.source.keep_alives());
         if !self.out.body.is_empty() {
             self.heartbeat.on_write();
             return Poll::Ready(Some(self.take_chunk()));
         }
 
         if self.ended {
+            if let Some(trailers) = self.trailers.take() {
+                trailers.set(std::mem::take(&mut self.out.trailers));
+            }
             return Poll::Ready(None);
         }
         let has_keep_alive = self.keep_alives != keep_alives && self.heartbeat.is_enabled();
@@ -148,19 +200,93 @@ impl Steps {
             return;
         }
 
-        let (exchange, out) = (&mut self.exchange, &mut self.out);
-        let mut forget = false;
-        let more = self.follower.poll_steps(context, &mut |_, step| match exchange.encode(step, out) {
-            Flow::Close => Take::Close,
-            Flow::Forget => {
-                forget = true;
-                Take::Close
+        match &mut self.source {
+            Source::Run(_) => self.take_steps_of_run(context),
+            Source::Notices(notice) => {
+                let Poll::Ready((listener, notice)) = notice.as_mut().poll(context) else { return };
+                match notice {
+                    Ok(notice) => {
+                        self.source = Source::notices(listener);
+                        let flow = self.exchange.on_notice(notice, &mut self.out);
+                        self.follow(flow);
+                    }
+                    Err(fault) => self.fail(&fault),
+                }
+                // The new source has not been polled yet.
+                context.waker().wake_by_ref();
             }
+            Source::Answer(answer) => {
+                let Poll::Ready(answer) = answer.as_mut().poll(context) else { return };
+                self.take_answer(answer);
+                context.waker().wake_by_ref();
+            }
+            Source::Nothing => self.ended = true,
+        }
+    }
+
+    /// Begins to stream from a source.
+    fn begin(&mut self, source: StreamSource) {
+        self.source = match source {
+            StreamSource::Run { mut follower, attach } => {
+                follower.begin(attach, |view| self.exchange.begin(view, &mut self.out));
+                Source::Run(follower)
+            }
+            StreamSource::Notices(listener) => Source::notices(listener),
+        };
+    }
+
+    /// Reads the answer to a call with which the stream continues.
+    fn take_answer(&mut self, answer: Result<Answer, Fault>) {
+        let replied = match answer {
+            Ok(answer) => reply(&mut *self.exchange, answer, &self.scope, &mut self.out),
+            Err(fault) => {
+                match (fault.kind == FaultKind::NotFound).then(|| self.exchange.on_not_found(&fault)).flatten() {
+                    Some(call) => Ok(ReplyOutcome::Next(Next::Call(call))),
+                    None => Err(fault),
+                }
+            }
+        };
+        match replied {
+            Ok(ReplyOutcome::Stream(source)) => self.begin(source),
+            Ok(ReplyOutcome::Next(Next::Call(call))) => self.source = Source::call(call, &self.engine, &self.scope),
+            Ok(ReplyOutcome::Next(Next::Done)) => self.ended = true,
+            Err(fault) => self.fail(&fault),
+        }
+    }
+
+    /// Does what the exchange has decided.
+    fn follow(&mut self, flow: Flow) {
+        match flow {
+            Flow::More => {}
+            Flow::Close | Flow::Forget => self.ended = true,
+            Flow::Next => match self.exchange.next_call() {
+                Some(call) => self.source = Source::call(call, &self.engine, &self.scope),
+                None => self.ended = true,
+            },
+        }
+    }
+
+    /// Ends the stream with a fault in its protocol.
+    fn fail(&mut self, fault: &Fault) {
+        self.exchange.interrupt(fault, &mut self.out);
+        self.ended = true;
+    }
+
+    /// Encodes the available steps of the run up to the size of a chunk, or the end of the run.
+    fn take_steps_of_run(&mut self, context: &mut Context<'_>) {
+        let Source::Run(follower) = &mut self.source else { return };
+        let (exchange, out) = (&mut self.exchange, &mut self.out);
+        let mut end = None;
+        let more = follower.poll_steps(context, &mut |_, step| match exchange.encode(step, out) {
             Flow::More if out.body.len() >= CHUNK_BYTES => Take::Enough,
             Flow::More => Take::More,
+            flow @ (Flow::Close | Flow::Forget | Flow::Next) => {
+                end = Some(flow);
+                Take::Close
+            }
         });
-        if forget {
-            self.follower.forget();
+        if end == Some(Flow::Forget) {
+            follower.forget();
         }
         match more {
             Poll::Ready(true) if self.out.body.is_empty() => {
@@ -169,22 +295,32 @@ impl Steps {
             }
             Poll::Ready(true) => {}
             Poll::Pending => {
-                if let Some(fault) = self.follower.broken_off() {
-                    if !self.follower.is_elsewhere() {
+                if let Some(fault) = follower.broken_off() {
+                    if !follower.is_elsewhere() {
                         self.exchange.interrupt(&fault, &mut self.out);
                     }
                     self.ended = true;
                 } else {
                     let (exchange, out) = (&mut self.exchange, &mut self.out);
-                    self.ended = self.follower.if_paused(|run| exchange.pause(run, out)) == Some(Flow::Close);
+                    let paused = follower.if_paused(|run| exchange.pause(run, out));
+                    self.follow_from(paused.unwrap_or(Flow::More), context);
                 }
             }
             Poll::Ready(false) => {
-                if let Some(fault) = self.follower.broken() {
-                    self.exchange.interrupt(&fault, &mut self.out);
+                if let Some(fault) = follower.broken() {
+                    self.fail(&fault);
+                } else {
+                    self.follow_from(end.unwrap_or(Flow::Close), context);
                 }
-                self.ended = true;
             }
+        }
+    }
+
+    /// As [`Self::follow`], and polls again if the stream has another source now.
+    fn follow_from(&mut self, flow: Flow, context: &Context<'_>) {
+        self.follow(flow);
+        if flow == Flow::Next {
+            context.waker().wake_by_ref();
         }
     }
 
@@ -193,7 +329,8 @@ impl Steps {
         while let Some(at) = self.exchange.wake_at()
             && self.alarm.poll_due(at, context).is_ready()
         {
-            self.ended = self.exchange.on_time(clock::now().max(at), &mut self.out) != Flow::More;
+            let flow = self.exchange.on_time(clock::now().max(at), &mut self.out);
+            self.follow_from(flow, context);
             self.alarm.on_call();
             if self.ended {
                 return;
@@ -206,8 +343,12 @@ impl Steps {
     fn take_chunk(&mut self) -> Bytes {
         // A chunk ends after the event that fills it, so a chunk this large contains an event about this large.
         if self.out.body.len() > LARGE_EVENT + CHUNK_BYTES {
-            let run = self.follower.run().id();
-            tracing::warn!(%run, bytes = self.out.body.len(), "an event is larger than some client libraries accept");
+            let run = match &self.source {
+                Source::Run(follower) => Some(follower.run().id()),
+                _ => None,
+            };
+            let run = run.map(tracing::field::display);
+            tracing::warn!(run, bytes = self.out.body.len(), "an event is larger than some client libraries accept");
         }
 
         // Move the buffer after a large event too: otherwise it would stay that large.

@@ -1,10 +1,11 @@
 //! Endpoints over WebSocket: every text message is a request, and every line written by the exchange is one message.
 //!
-//! Requests of a connection are answered one after the other, and one more can be queued. The connection caches the
-//! results of requests that are not stored, for later requests. Closing the connection has the same effect on a run as
-//! closing a stream. Not here: the parsing of frames ([`super::messages`]).
+//! As many messages of a connection are answered at the same time as [`WebSocketRules::parallel`] says, and one more can be
+//! queued. The connection caches the results of requests that are not stored, for later requests. Closing the connection
+//! has the same effect on a run as closing a stream. Not here: the parsing of frames ([`super::messages`]).
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,10 @@ use actix_web::http::{StatusCode, Version};
 use actix_web::web::{Bytes, Payload};
 use actix_web::{FromRequest as _, HttpRequest, HttpResponse};
 use actix_ws::{CloseCode, CloseReason, MessageStream, Session};
+use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+use interlingua_core::exchange::WebSocketRules;
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Out};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -42,13 +46,11 @@ const VERSION: HeaderName = HeaderName::from_static("sec-websocket-version");
 const KNOWN_VERSION: HeaderValue = HeaderValue::from_static("13");
 /// The close reason if the caller may no longer use the connection.
 const REVOKED: &str = "credentials are no longer valid";
-/// The maximum lifetime of a connection.
-const MAX_LIFETIME: Duration = Duration::from_secs(60 * 60);
-
 /// Serves a WebSocket connection.
 pub(super) async fn serve(
     gateway: &Arc<Gateway>,
     routed: &Arc<RoutedEndpoint>,
+    rules: &WebSocketRules,
     admitted: AdmittedRequest,
     request: &HttpRequest,
     payload: Payload,
@@ -68,30 +70,46 @@ pub(super) async fn serve(
             let interval = gateway.settings().timeouts.ping;
             let mut ping = tokio::time::interval_at(Instant::now() + interval, interval);
             ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let connection = Connection {
+            let shared = SharedConnection {
                 gateway: Arc::clone(gateway),
                 routed: Arc::clone(routed),
-                revoked: access::revoked(gateway, route, &admitted.caller, None),
-                caller: admitted.caller,
+                caller: Arc::clone(&admitted.caller),
                 request: request.clone(),
+                open: opener(routed, rules),
                 cache: gateway.engine.connection_cache(),
                 session: session.clone(),
+            };
+            let connection = Connection {
+                shared: Rc::new(shared),
+                revoked: access::revoked(gateway, route, &admitted.caller, None),
                 messages: MessageReader::new(payload, limit, gateway.settings().timeouts.message).with_budget({
                     let gateway = Arc::clone(gateway);
                     move || gateway.bodies.begin(0)
                 }),
                 lost,
                 phase: gateway.phase.clone(),
-                log: None,
                 ping,
                 is_silent: false,
+                parallel: rules.parallel.max(1),
+                answering: FuturesUnordered::new(),
                 queued: None,
             };
+            let max_lifetime = rules.max_lifetime;
             let write_timeout = gateway.settings().timeouts.write;
             actix_web::rt::spawn(async move {
-                let closed = tokio::time::timeout(MAX_LIFETIME, connection.run()).await;
-                let closed = closed
-                    .unwrap_or(ReceiveEnd::ByGateway(CloseCode::Policy.into(), "websocket_connection_limit_reached"));
+                let lifetime = async {
+                    match max_lifetime {
+                        Some(lifetime) => tokio::time::sleep(lifetime).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let closed = tokio::select! {
+                    biased;
+                    closed = connection.run() => closed,
+                    () = lifetime => {
+                        ReceiveEnd::ByGateway(CloseCode::Policy.into(), "websocket_connection_limit_reached")
+                    }
+                };
                 tracing::debug!(reason = ?closed, "WebSocket closed");
                 // Errors are ignored: the connection may be closed already, or the client may not read.
                 if let Some(reason) = close_reason(closed) {
@@ -179,7 +197,21 @@ fn is_final(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::Unauthenticated | FaultKind::Forbidden)
 }
 
-async fn revoked(revoked: &mut Option<LocalBoxFuture<'static, Fault>>) -> Fault {
+/// The function that opens the exchanges of a connection.
+fn opener(routed: &Arc<RoutedEndpoint>, rules: &WebSocketRules) -> OpenExchange {
+    match &rules.connect {
+        Some(connect) => {
+            let connection = connect();
+            Box::new(move || connection.open())
+        }
+        None => {
+            let routed = Arc::clone(routed);
+            Box::new(move || (routed.endpoint().open)())
+        }
+    }
+}
+
+async fn resolved(revoked: &mut Option<LocalBoxFuture<'static, Fault>>) -> Fault {
     match revoked {
         Some(revoked) => revoked.await,
         None => std::future::pending().await,
@@ -199,127 +231,183 @@ struct Incoming {
     reservation: Option<BodyReservation>,
 }
 
-struct Connection {
+/// A connection, as the answers to its messages share it.
+struct SharedConnection {
     gateway: Arc<Gateway>,
     routed: Arc<RoutedEndpoint>,
     caller: Arc<Caller>,
-    /// Resolves when the caller's credentials or rights end. `None`: open connections outlive them, and each later
-    /// message is refused.
-    revoked: Option<LocalBoxFuture<'static, Fault>>,
     request: HttpRequest,
+    /// Opens the exchanges of the connection.
+    open: OpenExchange,
     /// Results of earlier requests of the connection that are not stored.
     cache: Arc<ConnectionCache>,
     session: Session,
+}
+
+/// Opens the exchange of the next message.
+type OpenExchange = Box<dyn Fn() -> Box<dyn Exchange>>;
+
+/// The answer to one message.
+type Answering = LocalBoxFuture<'static, Result<(), ReceiveEnd>>;
+
+struct Connection {
+    shared: Rc<SharedConnection>,
+    /// Resolves when the caller's credentials or rights end. `None`: open connections outlive them, and each later
+    /// message is refused.
+    revoked: Option<LocalBoxFuture<'static, Fault>>,
     messages: MessageReader,
     /// Ends when the connection is lost.
     lost: MessageStream,
     phase: watch::Receiver<ServerPhase>,
-    /// The log of the current request. `None` between requests.
-    log: Option<Arc<RequestLog>>,
     ping: Interval,
     /// True if the client has sent nothing since the last ping.
     is_silent: bool,
-    /// The next request, received during the current one.
+    /// The maximum number of messages that are answered at the same time.
+    parallel: usize,
+    /// The answers under way.
+    answering: FuturesUnordered<Answering>,
+    /// The next message, received while as many as allowed are answered.
     queued: Option<Incoming>,
 }
 
 impl Connection {
-    /// Answers requests until the connection closes.
+    /// Answers messages until the connection closes.
     async fn run(mut self) -> ReceiveEnd {
         loop {
-            let incoming = match self.queued.take() {
-                Some(incoming) => Ok(incoming),
-                None => self.next().await,
+            let is_busy = !self.answering.is_empty();
+            let step = tokio::select! {
+                biased;
+                Some(answered) = self.answering.next() => answered.map(|()| None),
+                incoming = next_message(
+                    &self.shared,
+                    Receiving {
+                        messages: &mut self.messages,
+                        lost: &mut self.lost,
+                        phase: &mut self.phase,
+                        revoked: &mut self.revoked,
+                        ping: &mut self.ping,
+                        is_silent: &mut self.is_silent,
+                        is_busy,
+                    },
+                ) => incoming.map(Some),
             };
-            let answered = match incoming {
-                Ok(incoming) => {
-                    // During the request, its stream reports the end of the credentials in the protocol's format.
-                    let revoked = self.revoked.take();
-                    let answered = self.answer(incoming, revoked).await;
-                    self.revoked = access::revoked(&self.gateway, &self.routed.route, &self.caller, None);
-                    answered
-                }
-                Err(closed) => return closed,
+            let begun = match step {
+                Ok(None) => self.begin_queued(),
+                Ok(Some(incoming)) => self.begin(incoming).await,
+                Err(closed) => Err(closed),
             };
-            if let Err(closed) = answered {
+            if let Err(closed) = begun {
                 return closed;
             }
         }
     }
 
-    /// The next request. Cancel-safe.
-    async fn next(&mut self) -> Result<Incoming, ReceiveEnd> {
-        let is_busy = self.log.is_some();
-        // Draining lets the current request end first.
-        let must_close =
-            |phase: &ServerPhase| *phase == ServerPhase::Stopping || (*phase == ServerPhase::Draining && !is_busy);
-        loop {
-            let received = tokio::select! {
-                biased;
-                received = self.messages.next() => Some(received?),
-                _ = self.lost.recv() => return Err(ReceiveEnd::Lost),
-                Ok(_) = self.phase.wait_for(must_close) => {
-                    return Err(ReceiveEnd::ByGateway(CloseCode::Away.into(), "the gateway is shutting down"));
-                }
-                _ = revoked(&mut self.revoked) => {
-                    return Err(ReceiveEnd::ByGateway(CloseCode::Policy.into(), REVOKED));
-                }
-                _ = self.ping.tick() => None,
-            };
-            let Some(received) = received else {
-                if std::mem::replace(&mut self.is_silent, true) {
-                    return Err(ReceiveEnd::ByGateway(CloseCode::Policy.into(), "pings are not answered"));
-                }
-                self.write(OutgoingMessage::Ping).await?;
-                continue;
-            };
+    /// Begins to answer the queued message, if there is one and an answer has ended.
+    fn begin_queued(&mut self) -> Result<(), ReceiveEnd> {
+        if let Some(incoming) = self.queued.take() {
+            self.answering.push(Box::pin(answer(Rc::clone(&self.shared), incoming)));
+        }
+        Ok(())
+    }
 
-            self.is_silent = false;
-            match received {
-                ReceivedMessage::Text(text) => {
-                    return Ok(Incoming { text, reservation: self.messages.take_reservation() });
-                }
-                ReceivedMessage::Ping(bytes) => self.write(OutgoingMessage::Pong(bytes)).await?,
-                ReceivedMessage::Pong => {}
+    /// Begins to answer a message. If as many as allowed are answered, one more is queued, and further ones are rejected
+    /// while the others continue.
+    async fn begin(&mut self, incoming: Incoming) -> Result<(), ReceiveEnd> {
+        if self.answering.len() < self.parallel {
+            self.answering.push(Box::pin(answer(Rc::clone(&self.shared), incoming)));
+            return Ok(());
+        }
+        if self.queued.is_none() {
+            self.queued = Some(incoming);
+            return Ok(());
+        }
+
+        // Decode it anyway, since the error may have to refer to the id of the request.
+        let (mut exchange, _) = self.shared.decode(incoming).await;
+        let message = match self.parallel {
+            1 => "one request is running and another one is queued: wait for them to be answered".to_owned(),
+            most => format!("{most} requests are running and another one is queued: wait for them to be answered"),
+        };
+        self.shared.reject(&mut *exchange, &Fault::new(FaultKind::RateLimited, message), None).await
+    }
+}
+
+/// The parts of a connection that receive messages.
+struct Receiving<'a> {
+    messages: &'a mut MessageReader,
+    lost: &'a mut MessageStream,
+    phase: &'a mut watch::Receiver<ServerPhase>,
+    revoked: &'a mut Option<LocalBoxFuture<'static, Fault>>,
+    ping: &'a mut Interval,
+    is_silent: &'a mut bool,
+    /// True while a message is answered.
+    is_busy: bool,
+}
+
+/// The next message. Cancel-safe.
+async fn next_message(shared: &SharedConnection, receiving: Receiving<'_>) -> Result<Incoming, ReceiveEnd> {
+    let Receiving { messages, lost, phase, revoked, ping, is_silent, is_busy } = receiving;
+    // Draining lets the current answers end first.
+    let must_close =
+        |phase: &ServerPhase| *phase == ServerPhase::Stopping || (*phase == ServerPhase::Draining && !is_busy);
+    loop {
+        let received = tokio::select! {
+            biased;
+            received = messages.next() => Some(received?),
+            _ = lost.recv() => return Err(ReceiveEnd::Lost),
+            Ok(_) = phase.wait_for(must_close) => {
+                return Err(ReceiveEnd::ByGateway(CloseCode::Away.into(), "the gateway is shutting down"));
             }
+            // During an answer, its stream reports the end of the credentials in the protocol's format.
+            _ = resolved(revoked), if !is_busy => {
+                return Err(ReceiveEnd::ByGateway(CloseCode::Policy.into(), REVOKED));
+            }
+            _ = ping.tick() => None,
+        };
+        let Some(received) = received else {
+            if *is_silent {
+                return Err(ReceiveEnd::ByGateway(CloseCode::Policy.into(), "pings are not answered"));
+            }
+            shared.write(OutgoingMessage::Ping).await?;
+            *is_silent = true;
+            continue;
+        };
+
+        *is_silent = false;
+        match received {
+            ReceivedMessage::Text(text) => {
+                return Ok(Incoming { text, reservation: messages.take_reservation() });
+            }
+            ReceivedMessage::Ping(bytes) => shared.write(OutgoingMessage::Pong(bytes)).await?,
+            ReceivedMessage::Pong => {}
         }
     }
+}
 
-    /// Answers one request and logs it. Receives messages meanwhile.
-    async fn answer(
-        &mut self,
-        incoming: Incoming,
-        revoked: Option<LocalBoxFuture<'static, Fault>>,
-    ) -> Result<(), ReceiveEnd> {
-        self.begin_log(incoming.text.len());
-        let answered = self.answer_one(incoming, revoked).await;
-        if let Some(log) = self.log.take() {
-            log.set_status(SWITCHING_PROTOCOLS);
-            log.record_end(0, answered.is_ok());
-        }
-        answered
+/// Answers one message and logs it.
+async fn answer(shared: Rc<SharedConnection>, incoming: Incoming) -> Result<(), ReceiveEnd> {
+    let log = request_log::get(&shared.request).map(|log| log.message(METHOD));
+    if let Some(log) = &log {
+        log.received(incoming.text.len() as u64);
     }
-
-    /// Starts the log of a request.
-    fn begin_log(&mut self, bytes: usize) {
-        self.log = request_log::get(&self.request).map(|log| log.message(METHOD));
-        if let Some(log) = &self.log {
-            log.received(bytes as u64);
-        }
+    let answered = shared.answer(incoming, log.as_ref()).await;
+    if let Some(log) = log {
+        log.set_status(SWITCHING_PROTOCOLS);
+        log.record_end(0, answered.is_ok());
     }
+    answered
+}
 
-    async fn answer_one(
-        &mut self,
-        incoming: Incoming,
-        revoked: Option<LocalBoxFuture<'static, Fault>>,
-    ) -> Result<(), ReceiveEnd> {
-        let admitted = access::admit_message(&self.gateway, &self.routed.route, &self.caller);
+impl SharedConnection {
+    async fn answer(&self, incoming: Incoming, log: Option<&Arc<RequestLog>>) -> Result<(), ReceiveEnd> {
+        let (gateway, route) = (&self.gateway, &self.routed.route);
+        let admitted = access::admit_message(gateway, route, &self.caller);
         // Decode it anyway, since the error may have to refer to the id of the request.
         let (mut exchange, decoded) = self.decode(incoming).await;
         let _permits = match admitted {
             Ok(permits) => permits,
             Err(fault) => {
-                self.reject(&mut *exchange, &fault).await?;
+                self.reject(&mut *exchange, &fault, log).await?;
                 return if is_final(&fault) {
                     Err(ReceiveEnd::ByGateway(CloseCode::Policy.into(), REVOKED))
                 } else {
@@ -329,78 +417,44 @@ impl Connection {
         };
         let (call, mut scope) = match decoded {
             Ok(decoded) => decoded,
-            Err(fault) => return self.reject(&mut *exchange, &fault).await,
+            Err(fault) => return self.reject(&mut *exchange, &fault, log).await,
         };
         scope.connection = Some(Arc::clone(&self.cache));
-        scope.request.clone_from(&self.log);
-        scope.trace = request_log::trace_of(self.log.as_deref(), self.request.headers());
-        let gateway = Arc::clone(&self.gateway);
-        let outcome = {
-            let running = handle::run_exchange(&gateway, &mut *exchange, call, &scope);
-            tokio::pin!(running);
-            loop {
-                tokio::select! {
-                    biased;
-                    outcome = &mut running => break outcome,
-                    incoming = self.next() => self.enqueue(incoming?).await?,
-                }
-            }
-        };
+        scope.request = log.cloned();
+        scope.trace = request_log::trace_of(log.map(Arc::as_ref), self.request.headers());
 
-        match outcome {
-            Ok(ExchangeOutcome::Complete(out)) => self.send(&out.body).await,
-            Ok(ExchangeOutcome::Stream { mut follower, attach }) => {
-                let mut out = Out::new();
-                follower.begin(attach, |view| exchange.begin(view, &mut out));
+        match handle::run_exchange(gateway, &mut *exchange, call, &scope).await {
+            Ok(ExchangeOutcome::Complete(out)) => self.send(&out.body, log).await,
+            Ok(ExchangeOutcome::Stream(source)) => {
                 // No heartbeat: WebSocket pings keep the connection alive, and WebSocket has no comments.
-                let open = handle::open_stream(&gateway, &self.routed.route);
+                let open = handle::open_stream(gateway, route);
                 // On a route with several agents, the agent is known only now.
-                let of_run = access::revoked(&gateway, &self.routed.route, &self.caller, Some(&follower.run()));
-                let revoked = of_run.or(revoked);
-                let steps = Steps::new(follower, exchange, out, Duration::ZERO, open);
-                self.stream(steps.until_revoked(revoked).with_request_log(self.log.clone())).await
+                let of_run = access::revoked(gateway, route, &self.caller, source.run().as_ref());
+                let revoked = of_run.or_else(|| access::revoked(gateway, route, &self.caller, None));
+                let steps = Steps::new((source, gateway.engine.clone(), scope), exchange, Duration::ZERO, open);
+                self.stream(steps.until_revoked(revoked).with_request_log(log.cloned()), log).await
             }
             Err(fault) => {
                 if let Some(run) = exchange.builds_on() {
                     self.cache.evict(run);
                 }
-                self.reject(&mut *exchange, &fault).await
+                self.reject(&mut *exchange, &fault, log).await
             }
         }
     }
 
-    /// Sends a stream to its end. Receives messages meanwhile.
-    async fn stream(&mut self, mut steps: Steps) -> Result<(), ReceiveEnd> {
-        loop {
-            tokio::select! {
-                biased;
-                chunk = poll_fn(|context| steps.poll_chunk(context)) => match chunk {
-                    Some(chunk) => self.send(&chunk).await?,
-                    None => return Ok(()),
-                },
-                incoming = self.next() => self.enqueue(incoming?).await?,
-            }
+    /// Sends a stream to its end.
+    async fn stream(&self, mut steps: Steps, log: Option<&Arc<RequestLog>>) -> Result<(), ReceiveEnd> {
+        while let Some(chunk) = poll_fn(|context| steps.poll_chunk(context)).await {
+            self.send(&chunk, log).await?;
         }
+        Ok(())
     }
 
-    /// Queues a request that arrives during the current one. The queue has one place: further requests are rejected,
-    /// and the current one continues.
-    async fn enqueue(&mut self, incoming: Incoming) -> Result<(), ReceiveEnd> {
-        if self.queued.is_none() {
-            self.queued = Some(incoming);
-            return Ok(());
-        }
-
-        // Decode it anyway, since the error may have to refer to the id of the request.
-        let (mut exchange, _) = self.decode(incoming).await;
-        let message = "one request is running and another one is queued: wait for them to be answered";
-        self.reject(&mut *exchange, &Fault::new(FaultKind::RateLimited, message)).await
-    }
-
-    /// Decodes a request and frees its text.
+    /// Decodes a message and frees its text.
     async fn decode(&self, incoming: Incoming) -> (Box<dyn Exchange>, Result<(Call, Scope), Fault>) {
         let (gateway, routed) = (&self.gateway, &self.routed);
-        let mut exchange = (routed.endpoint().open)();
+        let mut exchange = (self.open)();
         let Incoming { text, reservation } = incoming;
         if let Some(reservation) = reservation
             && text.len() > LARGE_BODY
@@ -415,21 +469,26 @@ impl Connection {
         (exchange, decoded)
     }
 
-    async fn reject(&mut self, exchange: &mut dyn Exchange, fault: &Fault) -> Result<(), ReceiveEnd> {
-        if let Some(log) = &self.log {
+    async fn reject(
+        &self,
+        exchange: &mut dyn Exchange,
+        fault: &Fault,
+        log: Option<&Arc<RequestLog>>,
+    ) -> Result<(), ReceiveEnd> {
+        if let Some(log) = log {
             log.set_fault(fault.code(), fault.kind.blame().as_str());
         }
         let mut out = Out::new();
         exchange.fail(fault, &mut out);
-        self.send(&out.body).await
+        self.send(&out.body, log).await
     }
 
     /// Sends encoded output, one message per line.
-    async fn send(&mut self, lines: &[u8]) -> Result<(), ReceiveEnd> {
+    async fn send(&self, lines: &[u8], log: Option<&Arc<RequestLog>>) -> Result<(), ReceiveEnd> {
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             // Exchanges write JSON, so this is UTF-8.
             let text = String::from_utf8_lossy(line).into_owned();
-            if let Some(log) = &self.log {
+            if let Some(log) = log {
                 log.sent(text.len() as u64);
             }
             self.write(OutgoingMessage::Text(text)).await?;
@@ -438,12 +497,13 @@ impl Connection {
     }
 
     /// Sends a message. If the client does not read it within the write timeout, the connection counts as lost.
-    async fn write(&mut self, message: OutgoingMessage) -> Result<(), ReceiveEnd> {
+    async fn write(&self, message: OutgoingMessage) -> Result<(), ReceiveEnd> {
+        let mut session = self.session.clone();
         let writing = async {
             match message {
-                OutgoingMessage::Text(text) => self.session.text(text).await,
-                OutgoingMessage::Ping => self.session.ping(b"").await,
-                OutgoingMessage::Pong(bytes) => self.session.pong(&bytes).await,
+                OutgoingMessage::Text(text) => session.text(text).await,
+                OutgoingMessage::Ping => session.ping(b"").await,
+                OutgoingMessage::Pong(bytes) => session.pong(&bytes).await,
             }
         };
 

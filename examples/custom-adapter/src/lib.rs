@@ -186,10 +186,6 @@ impl Exchange for FetchAnswer {
         Ok(Next::Done)
     }
 
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
-    }
-
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         write_fault(fault, out);
     }

@@ -61,7 +61,7 @@ fn declared<P: ProtocolAdapter>() -> Vec<Endpoint> {
     let endpoints = mounted.endpoints.iter().map(|endpoint| Endpoint {
         method: endpoint.method.as_str(),
         path: format!("{path}{}", endpoint.path),
-        websocket: endpoint.websocket,
+        websocket: endpoint.websocket.is_some(),
     });
     endpoints.collect()
 }

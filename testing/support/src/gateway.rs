@@ -5,14 +5,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Once;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use interlingua::config::{self, Env};
+use interlingua::engine::{Engine, RetentionRules};
 use interlingua::server::SharedRoutes;
+use interlingua::store::{OwnerBoundsOf, Retention};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::alternating::{self, SharedStoreKind};
 use super::callers::key_of;
+use super::contract::Contract;
 use super::http::{Exchange, Response, request, with_timeout};
 use super::puppet::{PuppetApi, PuppetUpstream};
 use super::resender::Resender;
@@ -26,6 +30,7 @@ pub struct Gateway {
     stop: Option<oneshot::Sender<()>>,
     stopped: Option<oneshot::Receiver<()>>,
     thread: Option<JoinHandle<()>>,
+    engine: Engine,
     routes: SharedRoutes,
     folder: PathBuf,
     _temporary: Option<tempfile::TempDir>,
@@ -35,7 +40,11 @@ pub struct Gateway {
 
 /// All protocols, and those of the tests.
 fn builder() -> interlingua::Gateway {
-    interlingua::Gateway::builtin().serve::<PuppetApi>().serve::<Resender>().upstream::<PuppetUpstream>()
+    interlingua::Gateway::builtin()
+        .serve::<PuppetApi>()
+        .serve::<Resender>()
+        .serve::<Contract>()
+        .upstream::<PuppetUpstream>()
 }
 
 /// Configuration of an agent that speaks the Agent API. `own` and `upstream` are further lines of the two tables.
@@ -97,7 +106,7 @@ impl Gateway {
             let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
             actix_web::rt::System::new().block_on(async move {
                 let running = gateway.start(&settings).await.expect("the gateway starts");
-                let _ = ready.send((running.address, running.routes()));
+                let _ = ready.send((running.address, running.routes(), running.engine().clone()));
                 let until = async move {
                     let _ = stop_requested.await;
                 };
@@ -105,9 +114,10 @@ impl Gateway {
             });
             let _ = finished.send(());
         });
-        let (address, routes) = with_timeout("the gateway to start", started).await.expect("the gateway started");
+        let (address, routes, engine) =
+            with_timeout("the gateway to start", started).await.expect("the gateway started");
         let (stop, stopped, thread) = (Some(stop), Some(stopped), Some(thread));
-        Self { address, key: None, stop, stopped, thread, routes, folder, _temporary: None, other: None }
+        Self { address, key: None, stop, stopped, thread, routes, engine, folder, _temporary: None, other: None }
     }
 
     /// The same gateway as this caller sees it. See [`super::callers`].
@@ -118,8 +128,19 @@ impl Gateway {
     /// The same gateway for requests with this key. It does not stop when it is dropped.
     pub fn with_key(&self, key: Option<String>) -> Self {
         let (routes, folder) = (self.routes.clone(), self.folder.clone());
-        let address = self.address;
-        Self { address, key, stop: None, stopped: None, thread: None, routes, folder, _temporary: None, other: None }
+        let (address, engine) = (self.address, self.engine.clone());
+        Self {
+            address,
+            key,
+            stop: None,
+            stopped: None,
+            thread: None,
+            routes,
+            engine,
+            folder,
+            _temporary: None,
+            other: None,
+        }
     }
 
     /// The header line that requests prove the caller by. Empty for the gateway itself.
@@ -135,6 +156,25 @@ impl Gateway {
         self.routes.replace(gateway.build_routes(&settings).expect("the routes can be served"));
         if let Some((other, _)) = &self.other {
             other.replace_routes(source);
+        }
+    }
+
+    /// Replaces the agents by the same agents, as a reload of the configuration does, and keeps all runs from now on.
+    pub fn replace_agents(&self) {
+        let retention = Retention {
+            age: Duration::MAX,
+            runs: u64::MAX,
+            documents: u64::MAX,
+            bytes: u64::MAX,
+            collections: Vec::new(),
+            parts: Vec::new(),
+            routes: Vec::new(),
+            attached: Vec::new(),
+            bounds: OwnerBoundsOf::default(),
+        };
+        self.engine.replace(self.engine.agents(), RetentionRules { retention, scopes: Vec::new() });
+        if let Some((other, _)) = &self.other {
+            other.replace_agents();
         }
     }
 

@@ -121,8 +121,18 @@ impl Stream {
     }
 }
 
+/// Reads a body to its end, and the trailers behind it.
+pub async fn read_with_trailers(mut body: RecvStream) -> Result<(Vec<u8>, Option<http::HeaderMap>), h2::Error> {
+    let whole = read_data(&mut body).await?;
+    Ok((whole, with_timeout("the trailers", body.trailers()).await?))
+}
+
 /// Reads a body to its end.
 pub async fn read(mut body: RecvStream) -> Result<Vec<u8>, h2::Error> {
+    read_data(&mut body).await
+}
+
+async fn read_data(body: &mut RecvStream) -> Result<Vec<u8>, h2::Error> {
     let mut whole = Vec::new();
     while let Some(part) = with_timeout("a part of a body", body.data()).await {
         let part = part?;

@@ -8,6 +8,7 @@ pub mod agent;
 pub mod alternating;
 pub mod callers;
 pub mod collector;
+pub mod contract;
 pub mod endings;
 pub mod endpoints;
 pub mod framing;

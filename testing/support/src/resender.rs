@@ -215,8 +215,4 @@ impl Exchange for Metadata {
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         out.status(fault.kind.status());
     }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
-    }
 }

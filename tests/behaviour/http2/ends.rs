@@ -6,10 +6,10 @@ use h2::Reason;
 use h2::client::Builder;
 
 use super::{PROCESS, Setup, config, post, set_up};
-use crate::support::agent::{text_reply_then_hang, text_reply_until};
+use crate::support::agent::{text_reply, text_reply_then_hang, text_reply_until};
 use crate::support::gateway::{DEMO, JSON, agent, user_turn};
 use crate::support::http2::{
-    CANCEL, END_STREAM, Http2, Raw, fields, frame, get, kind, read, read_until, request_fields,
+    CANCEL, END_STREAM, Http2, Raw, fields, frame, get, kind, read, read_until, read_with_trailers, request_fields,
 };
 use crate::support::poll_until;
 use crate::support::process::Process;
@@ -229,4 +229,33 @@ async fn idle_connections_delay_a_stop_only_for_a_moment() {
     assert_eq!(process.wait().await.code(), Some(0));
     assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
     drop(connection);
+}
+
+#[tokio::test]
+async fn trailers_end_a_reply_a_stream_and_a_refusal() {
+    let upstream = Upstream::always(text_reply(&["hello"]));
+    let route = "[[routes]]\nprotocol = \"contract\"\npath = \"/contract\"\nagents = [\"demo\"]\n";
+    let agents = format!("{}{route}", agent("demo", &upstream.url("/process"), "", ""));
+    let setup = set_up("", &agents).await;
+    let connection = setup.connect().await;
+    let post = async |body: &str| {
+        let stream = connection.begin("POST", "/contract/trailers", JSON, body.as_bytes()).await;
+        let (status, headers, body) = stream.head().await;
+        let head = headers.into_iter().find_map(|(name, value)| (name == "status").then_some(value));
+        let (body, trailers) = read_with_trailers(body).await.expect("a whole response");
+        let trailer = trailers.and_then(|trailers| Some(trailers.get("status")?.to_str().ok()?.to_owned()));
+        (status, String::from_utf8(body).expect("text"), head, trailer)
+    };
+
+    let (status, body, head, trailer) = post(r#"{"text":"hi"}"#).await;
+    assert!(body.contains("\"run\""), "{body}");
+    assert_eq!((status, head, trailer.as_deref()), (200, None, Some("replied")));
+
+    let (status, body, head, trailer) = post(r#"{"text":"hi","stream":true}"#).await;
+    assert!(body.contains("hello"), "{body}");
+    assert_eq!((status, head, trailer.as_deref()), (200, None, Some("streamed")));
+
+    // Without a body, the trailers are part of the head.
+    let refused = post(r#"{"texts":"hi"}"#).await;
+    assert_eq!(refused, (400, String::new(), Some("INVALID_PARAMETER".to_owned()), None));
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use interlingua_core::call::{Call, Reply};
 use interlingua_core::event::Millis;
-use interlingua_core::exchange::{Exchange, Flow, Next};
-use interlingua_core::step::Step;
+use interlingua_core::exchange::{Exchange, Next};
 use interlingua_core::time::{format_http_date, parse_http_date};
 use interlingua_core::well_known::FetchedDocument;
 use interlingua_core::{Extra, Fault, Json, Out, Request};
@@ -171,10 +170,6 @@ impl Exchange for Card {
         report.headers(out);
         out.status(report.http(dialect));
         out.json(&RestError(&report, dialect));
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Reply};
-use interlingua_core::exchange::{Exchange, Flow, Next};
-use interlingua_core::step::Step;
+use interlingua_core::exchange::{Exchange, Next};
 use interlingua_core::{Fault, FaultKind, Out, Request};
 
 use super::writer::Writer;
@@ -59,9 +58,5 @@ impl Exchange for Fallback {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         self.writer.fail(fault, &self.route.options.versions, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

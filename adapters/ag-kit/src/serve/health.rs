@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use interlingua_core::event::Millis;
-use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::exchange::Next;
 use interlingua_core::time;
-use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request, Step};
+use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request};
 
 use crate::serve::fault;
 use crate::{Route, wire};
@@ -42,9 +42,5 @@ impl Exchange for Health {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         fault::fail(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

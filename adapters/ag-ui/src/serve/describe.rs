@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::exchange::Next;
 use interlingua_core::pending::Decision;
-use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, Step};
+use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request};
 use serde_json::{Value, json};
 
 use super::options::{Media, Options, ReasoningForm};
@@ -78,9 +78,5 @@ impl Exchange for Describe {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         fault::write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

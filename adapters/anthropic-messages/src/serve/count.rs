@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use interlingua_adapter_kit::fallback::ErrorWriter as _;
 use interlingua_adapter_kit::token_estimate;
-use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::exchange::Exchange;
 use interlingua_core::tree::Node;
-use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
+use interlingua_core::{Call, Fault, Next, Out, Reply, Request};
 
 use super::{MountedRoute, ResponseHeaders};
 use crate::decode::{MessagesRequest, Purpose};
@@ -51,9 +51,5 @@ impl Exchange for Count {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         self.headers.write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

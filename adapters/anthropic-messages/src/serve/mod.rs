@@ -10,10 +10,10 @@ use interlingua_adapter_kit::fallback::ErrorWriter;
 use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_core::answer::chat::ApprovalForm;
 use interlingua_core::answer::offer;
-use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::exchange::Exchange;
 use interlingua_core::out::Head;
 use interlingua_core::pending::Pending;
-use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
+use interlingua_core::{Call, Fault, Next, Out, Reply, Request};
 
 use crate::echo::Thinking;
 use crate::fault::ApiError;
@@ -107,9 +107,5 @@ impl Exchange for Hello {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         self.headers.write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

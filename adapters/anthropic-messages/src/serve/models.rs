@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use interlingua_adapter_kit::fallback::ErrorWriter as _;
 use interlingua_adapter_kit::model_list::ModelList;
-use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::{Call, Fault, Next, Out, Reply, Request, Step};
+use interlingua_core::exchange::Exchange;
+use interlingua_core::{Call, Fault, Next, Out, Reply, Request};
 
 use super::{MountedRoute, ResponseHeaders};
 
@@ -75,9 +75,5 @@ impl Exchange for Models {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         self.headers.write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

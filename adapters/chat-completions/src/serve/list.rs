@@ -8,8 +8,8 @@ use std::sync::Arc;
 use interlingua_adapter_kit::openai_api::ResponseHeaders;
 use interlingua_adapter_kit::openai_list::{List as ListPage, PageQuery};
 use interlingua_core::call::{Cursor, Filter, Order, Page, Tags, Target};
-use interlingua_core::exchange::{Exchange, Flow};
-use interlingua_core::{Call, Fault, FaultKind, Json, Next, Out, Reply, Request, Step};
+use interlingua_core::exchange::Exchange;
+use interlingua_core::{Call, Fault, FaultKind, Json, Next, Out, Reply, Request};
 
 use super::MountedRoute;
 use crate::encode::Encoder;
@@ -91,10 +91,6 @@ impl Exchange for List {
             _ => fault.clone(),
         };
         self.headers.write_error(&error(&fault), &fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 

@@ -10,10 +10,10 @@ use interlingua_adapter_kit::openai_api::ResponseHeaders;
 use interlingua_adapter_kit::openai_error::missing;
 use interlingua_adapter_kit::openai_list::{List, PageQuery};
 use interlingua_core::call::{RunView, Target, attachment};
-use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::exchange::Exchange;
 use interlingua_core::tree::Node;
 use interlingua_core::tree::fields::metadata;
-use interlingua_core::{Call, Extra, Fault, FaultKind, Json, Next, Out, Reply, Request, RunId, Step};
+use interlingua_core::{Call, Extra, Fault, FaultKind, Json, Next, Out, Reply, Request, RunId};
 use serde::Serialize;
 
 use super::MountedRoute;
@@ -146,10 +146,6 @@ impl Exchange for StoredCompletion {
         let is_missing = fault.kind == FaultKind::NotFound && fault.field.is_none();
         let worded = if is_missing { not_found(&self.id) } else { fault.clone() };
         self.headers.write_error(&error(&worded), &worded, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 

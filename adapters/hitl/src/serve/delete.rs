@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use interlingua_core::call::SessionCall;
-use interlingua_core::exchange::{Flow, Next};
-use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request, Step};
+use interlingua_core::exchange::Next;
+use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request};
 
 use crate::serve::fault;
 use crate::serve::names::Names;
@@ -141,9 +141,5 @@ impl Exchange for Delete {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         fault::write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use interlingua_core::call::{RunState, SessionCall, SessionView};
 use interlingua_core::event::Millis;
-use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::exchange::Next;
 use interlingua_core::loss::Loss;
 use interlingua_core::model::{AgentRequest, Message};
-use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request, Step};
+use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request};
 
 use crate::Route;
 use crate::decode::body::{BadBody, Body};
@@ -174,10 +174,6 @@ impl Exchange for Invoke {
             Some(bad) => fault::write_bad_fields(&bad.0, out),
             None => self.turn.fail(fault, out),
         }
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 
     fn losses(&self) -> &[Loss] {

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use interlingua_core::call::{SessionCall, SessionView};
-use interlingua_core::exchange::{Flow, Next};
-use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request, Step};
+use interlingua_core::call::{SessionCall, SessionFilter, SessionView};
+use interlingua_core::exchange::Next;
+use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request};
 
 use crate::serve::fault;
 use crate::serve::names::Names;
@@ -83,10 +83,10 @@ impl Exchange for Overview {
             Reply::Documents(documents) => {
                 let names = documents.iter().map(|(user, names)| (user.clone(), names.decode().unwrap_or_default()));
                 self.users = names.collect();
-                Ok(Next::Call(Call::Session(SessionCall::List)))
+                Ok(Next::Call(Call::Session(SessionCall::List(SessionFilter::default()))))
             }
-            Reply::Session(views) => {
-                self.write(views, out);
+            Reply::Sessions(page) => {
+                self.write(&page.sessions, out);
                 Ok(Next::Done)
             }
             _ => Err(Fault::unexpected_reply()),
@@ -95,9 +95,5 @@ impl Exchange for Overview {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         fault::write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

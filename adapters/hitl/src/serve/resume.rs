@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use interlingua_core::answer::{Answer, AnswerBody, NOT_TAKEN, NOT_WAITING, UNDECIDED, decision_word};
 use interlingua_core::call::{RunState, SessionCall, SessionView};
-use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::exchange::Next;
 use interlingua_core::json::Json;
 use interlingua_core::loss::Loss;
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::Decision;
-use interlingua_core::{Call, Exchange, Extra, Fault, FaultKind, Out, Reply, Request, Step};
+use interlingua_core::{Call, Exchange, Extra, Fault, FaultKind, Out, Reply, Request};
 
 use crate::Route;
 use crate::decode::body::{BadBody, Body};
@@ -157,10 +157,6 @@ impl Exchange for Resume {
             _ if is_bad_answer => fault::write_as(400, fault, out),
             _ => self.turn.fail(fault, out),
         }
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 
     fn losses(&self) -> &[Loss] {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{RunState, RunView, SessionCall, SessionView, Target};
-use interlingua_core::exchange::{Flow, Next};
+use interlingua_core::exchange::Next;
 use interlingua_core::model::{Message, MessageType, Role};
-use interlingua_core::{Call, End, Exchange, Fault, Out, Reply, Request, Step};
+use interlingua_core::{Call, End, Exchange, Fault, Out, Reply, Request};
 
 use crate::encode::turn::{conversation, response};
 use crate::serve::fault;
@@ -144,9 +144,5 @@ impl Exchange for Status {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         fault::write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

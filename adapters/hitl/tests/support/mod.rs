@@ -9,7 +9,7 @@ use std::sync::Arc;
 use interlingua_core::answer::{ALL_DECISIONS, AskContext, Outcome, Waiting};
 use interlingua_core::call::{
     AgentCard, Busy, Delivery, DocumentCall, Replaces, Reply, RunInfo, RunState, RunView, SessionCall, SessionItem,
-    SessionView, Target, Thread,
+    SessionPage, SessionView, Target, Thread,
 };
 use interlingua_core::capability::ToolOutputs;
 use interlingua_core::exchange::{Mounted, Next};
@@ -185,9 +185,10 @@ impl Gateway {
                 let found = found.ok_or_else(|| Fault::not_found("the session"))?;
                 exchange.reply(Reply::Session(&[found]), out)
             }
-            Call::Session(SessionCall::List) => {
-                let views: Vec<SessionView> = self.sessions.iter().map(|(id, known)| view(id, known, false)).collect();
-                exchange.reply(Reply::Session(&views), out)
+            Call::Session(SessionCall::List(_)) => {
+                let sessions: Vec<SessionView> =
+                    self.sessions.iter().map(|(id, known)| view(id, known, false)).collect();
+                exchange.reply(Reply::Sessions(&SessionPage { total: sessions.len(), sessions, next: None }), out)
             }
             Call::Session(SessionCall::Delete { session }) => {
                 self.sessions.remove(&session).ok_or_else(|| Fault::not_found("the session"))?;

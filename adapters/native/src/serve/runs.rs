@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Cursor, Filter, Page, Reply, Target};
-use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::exchange::{Exchange, Next};
 use interlingua_core::run::RunError;
-use interlingua_core::step::Step;
 use interlingua_core::{Fault, Out, Request, RunId};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -65,10 +64,6 @@ impl Exchange for OneRun {
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         fault::write(fault, out);
     }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
-    }
 }
 
 #[derive(Serialize)]
@@ -121,10 +116,6 @@ impl Exchange for AllRuns {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         fault::write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 
@@ -180,9 +171,5 @@ impl Exchange for Health {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         fault::write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use interlingua_core::call::{Call, Delivery, Filter, Reply, RunState, RunView, Target};
-use interlingua_core::exchange::{Exchange, Flow, Next};
+use interlingua_core::exchange::{Exchange, Next};
 use interlingua_core::model::AgentRequest;
-use interlingua_core::step::Step;
 use interlingua_core::{Fault, FaultKind, Out, Request, RunId};
 use serde::{Serialize, Serializer};
 
@@ -55,10 +54,6 @@ impl Exchange for Submit {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         fault::write(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 
@@ -117,10 +112,6 @@ impl Exchange for Poll {
         // The runtime answers an unknown task with 200, and its clients expect that.
         out.status(200);
         out.json(&Unknown { error: format!("Task {} not found", self.id) });
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 
@@ -228,10 +219,6 @@ impl Exchange for Stop {
         // The last target does not exist, so nothing is left to stop.
         *self = Self::default();
         self.next(out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use interlingua_adapter_kit::openai_api::ResponseHeaders;
 use interlingua_adapter_kit::openai_error::missing;
 use interlingua_core::call::{SessionCall, SessionView};
-use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::exchange::Exchange;
 use interlingua_core::model::Message;
 use interlingua_core::tree::Node;
-use interlingua_core::{Call, Extra, Fault, Json, Next, Out, Reply, Request, Step};
+use interlingua_core::{Call, Extra, Fault, Json, Next, Out, Reply, Request};
 use serde::{Deserialize, Serialize};
 
 use super::context::conversation_label;
@@ -300,9 +300,5 @@ impl Exchange for Conversations {
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         let fault = with_openai_wording(fault, "Conversation", &self.id);
         self.headers.write_error(&fault::error(&fault), &fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use interlingua_adapter_kit::openai_api::ResponseHeaders;
 use interlingua_adapter_kit::token_estimate;
-use interlingua_core::exchange::{Exchange, Flow};
+use interlingua_core::exchange::Exchange;
 use interlingua_core::tree::Node;
-use interlingua_core::{Call, Fault, Next, Out, Reply, Request, RunId, Step};
+use interlingua_core::{Call, Fault, Next, Out, Reply, Request, RunId};
 
 use super::MountedRoute;
 use super::context::{Context, ResolvedRequest};
@@ -118,9 +118,5 @@ impl Exchange for ContextReport {
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         let fault = self.context.as_ref().map_or_else(|| fault.clone(), |context| context.map_fault(fault));
         self.headers.write_error(&fault::error(&fault), &fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

@@ -166,10 +166,6 @@ impl Exchange for Delete {
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         self.lookup.write_error(fault, out);
     }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
-    }
 }
 
 /// `POST /responses/{id}/cancel`
@@ -226,10 +222,6 @@ impl Exchange for Cancel {
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         self.lookup.write_error(fault, out);
     }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
-    }
 }
 
 /// `GET /responses/{id}/input_items`
@@ -275,9 +267,5 @@ impl Exchange for InputItems {
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         self.lookup.write_error(fault, out);
-    }
-
-    fn encode(&mut self, _: Step<'_>, _: &mut Out) -> Flow {
-        Flow::Close
     }
 }

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::super::admission::StreamPermit;
 use super::super::connection::{ConnectionInfo, TimedBody};
+use super::super::trailers::Trailers;
 use super::super::{Gateway, endpoint};
 use super::convert;
 use super::floods::FloodGuard;
@@ -73,14 +74,19 @@ pub(super) async fn serve<S>(
     let is_head = request.method() == Method::HEAD;
 
     let Ok(response) = respond_to(&shared, request, &mut respond).await else { return };
-    let (head, body) = response.into_parts();
-    let (head, is_last) = convert::response(head.head(), body.size(), is_head);
+    let (mut head, body) = response.into_parts();
+    let trailers = head.extensions_mut().remove::<Trailers>().filter(|_| !is_head);
+    let (mut head, is_last) = convert::response(head.head(), body.size(), is_head);
+    if is_last && let Some(trailers) = trailers.as_ref().and_then(Trailers::take) {
+        // Without a body, the trailers are part of the head: one frame is the whole response.
+        head.headers_mut().extend(trailers);
+    }
     // Errors mean that the client has disconnected.
     if let Ok(mut stream) = respond.send_response(head, is_last)
         && !is_last
     {
         let timeout = shared.gateway.settings().timeouts.write;
-        let _ = send(&mut stream, body, timeout, &shared.guard).await;
+        let _ = send(&mut stream, body, trailers, timeout, &shared.guard).await;
     }
 }
 
@@ -126,10 +132,11 @@ async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, future: F) -
     .await
 }
 
-/// Sends a body. Each piece has its own timeout.
+/// Sends a body and its trailers. Each piece has its own timeout.
 async fn send(
     stream: &mut SendStream<Bytes>,
     body: BoxBody,
+    trailers: Option<Trailers>,
     timeout: Duration,
     guard: &FloodGuard,
 ) -> Result<(), StreamAborted> {
@@ -148,7 +155,13 @@ async fn send(
                 stream.send_reset(Reason::INTERNAL_ERROR);
                 return Err(StreamAborted);
             }
-            None => return stream.send_data(Bytes::new(), true).map_err(|_| StreamAborted),
+            None => {
+                let sent = match trailers.as_ref().and_then(Trailers::take) {
+                    Some(trailers) => stream.send_trailers(trailers),
+                    None => stream.send_data(Bytes::new(), true),
+                };
+                return sent.map_err(|_| StreamAborted);
+            }
         };
 
         while !chunk.is_empty() {
