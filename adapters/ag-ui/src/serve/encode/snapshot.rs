@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use interlingua_adapter_kit::answer_parts::derived_id;
 use interlingua_adapter_kit::call_output;
 use interlingua_adapter_kit::markdown;
 use interlingua_core::call::SessionItem;
@@ -287,9 +288,4 @@ impl<'o> Snapshot<'o> {
         let text = (!text.is_empty()).then(|| contents::text_part(&text));
         Json::from_serialize(&text.into_iter().chain(parts.iter().cloned()).collect::<Vec<_>>())
     }
-}
-
-/// An id derived from the message's id, for a call that has none.
-fn derived_id(message: &str, slot: usize) -> String {
-    if slot == 0 { message.to_owned() } else { format!("{message}_{slot}") }
 }
