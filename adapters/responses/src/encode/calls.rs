@@ -4,12 +4,13 @@
 //! A call of an undeclared function is deferred. If its output follows in the same run, the agent ran it; if the run
 //! ends before an output, the client has to run it.
 
-use interlingua_adapter_kit::shown_text;
+use interlingua_adapter_kit::answer_parts::whole_call;
+use interlingua_adapter_kit::{call_output, shown_text};
 use interlingua_core::Out;
 use interlingua_core::event::End;
-use interlingua_core::model::{MessageType, ToolCall, ToolOutput};
+use interlingua_core::model::{MessageType, ToolOutput};
 use interlingua_core::run::{CallHead, Message, Run, Slot};
-use interlingua_core::{Extra, Json, RunId, client_tool};
+use interlingua_core::{Json, RunId, client_tool};
 use serde::Serialize;
 
 use super::text_stream::TextStream;
@@ -148,9 +149,7 @@ impl Encoder {
         slot: &Slot,
         out: &mut Out,
     ) {
-        let Some(data) = slot.data() else { return };
-        let call: ToolCall = data.decode().unwrap_or_default();
-        let has_arguments = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
+        let Some(call) = whole_call(slot) else { return };
         let name = if call.name.is_empty() {
             message.announced.as_str().trim_end_matches("_call").to_owned()
         } else {
@@ -159,12 +158,11 @@ impl Encoder {
 
         let head = CallHead { call_id: call.call_id, name, server_label: call.server_label };
         self.call_started(run, index, message, content, &head, out);
-        let arguments = if has_arguments { call.arguments } else { data.text().to_owned() };
         if let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) {
             open.stream = None;
         }
         if let Some(number) = self.calls.len().checked_sub(1) {
-            self.emit_arguments(number, arguments, true, out);
+            self.emit_arguments(number, call.arguments, true, out);
         }
     }
 
@@ -214,19 +212,9 @@ impl Encoder {
 
     /// Tool outputs, once their message is final.
     pub(super) fn emit_outputs(&mut self, run: RunId, index: usize, message: &Message, out: &mut Out) {
-        let failed = message.end == Some(End::Failed) || message.code.is_some();
-        for (content, slot) in message.slots.iter().enumerate() {
-            let output = slot.output().filter(|output| !output.call_id.is_empty() || !output.output.is_empty());
-            let output = output.unwrap_or_else(|| ToolOutput {
-                output: slot.data().map_or_else(|| slot.text().to_owned(), |data| data.text().to_owned()),
-                ..ToolOutput::default()
-            });
+        let failed = call_output::has_failed(message);
+        for (content, output) in call_output::of_message(message) {
             self.emit_output(run, (index, content), message, &output, failed, out);
-        }
-        // A failed tool may have no content at all.
-        if message.slots.is_empty() && failed {
-            let output = ToolOutput { output: message.message.clone().unwrap_or_default(), ..ToolOutput::default() };
-            self.emit_output(run, (index, 0), message, &output, failed, out);
         }
     }
 

@@ -1,14 +1,15 @@
 //! Encodes messages and reasoning: items that consist of texts (docs/protocols/responses.md#sequences).
 
+use interlingua_adapter_kit::answer_parts::{MessageShape, late_annotations};
+use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_adapter_kit::shown_text;
-use interlingua_core::event::{End, Event};
+use interlingua_core::event::End;
 use interlingua_core::model::ContentType;
 use interlingua_core::run::{Message, Slot};
 use interlingua_core::{Extra, Json, Out, RunId, Step};
 
+use super::Encoder;
 use super::text_item::{Form, PartLocation, PartText, TextItem, annotation_event, part_event, part_of, with_location};
-use super::text_stream::SentText;
-use super::{Encoder, Shape};
 use crate::ids;
 use crate::options::{DataDisplay, Reasoning};
 use crate::wire::{Empty, Item};
@@ -41,43 +42,28 @@ pub(super) const fn status_of(end: Option<End>) -> &'static str {
     }
 }
 
-/// A list in the metadata of a message; empty if it is absent.
-fn metadata_list(fields: Option<&Json>, name: &str) -> Vec<Json> {
-    let fields: Option<Extra> = fields.and_then(Json::decode);
-    fields.and_then(|fields| fields.get(name)?.decode()).unwrap_or_default()
-}
-
 impl Encoder {
     /// Handles the first text of a slot: opens its item and its part.
     pub(super) fn first_delta(&mut self, step: Step<'_>, out: &mut Out) {
         let (Some((index, message)), Some((content, slot))) = (step.message(), step.slot()) else { return };
 
         let shape = self.shape(message);
-        let is_text = match (shape, &slot.kind) {
-            _ if slot.call.is_some() => false,
-            (Shape::Message, kind) => matches!(kind, ContentType::Text | ContentType::Refusal),
-            (Shape::Reasoning, kind) => matches!(kind, ContentType::Text | ContentType::Refusal),
-            _ => false,
-        };
+        let is_text = slot.call.is_none()
+            && matches!(shape, MessageShape::Text | MessageShape::Reasoning)
+            && matches!(slot.kind, ContentType::Text | ContentType::Refusal);
         // An empty replacement opens nothing.
         if !is_text || step.delta().is_empty() {
             return;
         }
 
         self.open_item(step.id(), index, message, out);
-        let refusal = shape == Shape::Message && slot.kind == ContentType::Refusal;
+        let refusal = shape == MessageShape::Text && slot.kind == ContentType::Refusal;
         let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) else { return };
         let Some(item) = open.item.as_mut() else { return };
-        let text = PartText::Slot { content, sent: SentText::default() };
+        let text = PartText::Slot { content, sent: EmittedText::default() };
         let mut stream = item.open_part(refusal, text, &mut self.frames, out);
 
-        match step.event {
-            Event::ContentReplaced { version, .. } => {
-                stream.replaced(slot, version, step.delta(), &mut self.frames, out);
-            }
-            Event::ContentDelta { span, .. } => stream.delta(slot, span, &mut self.frames, out),
-            _ => {}
-        }
+        stream.extend(&step, slot, &mut self.frames, out);
         open.stream = Some(stream);
     }
 
@@ -87,7 +73,7 @@ impl Encoder {
             return;
         }
 
-        let (prefix, form) = if self.shape(message) == Shape::Reasoning {
+        let (prefix, form) = if self.shape(message) == MessageShape::Reasoning {
             let form = self.shared.options.reasoning;
             let summary = matches!(form, Reasoning::Summary | Reasoning::Both);
             let text = matches!(form, Reasoning::Text | Reasoning::Both);
@@ -124,7 +110,7 @@ impl Encoder {
             }
             return item.close_part(message, &mut self.frames, out);
         }
-        if self.shape(message) == Shape::Reasoning {
+        if self.shape(message) == MessageShape::Reasoning {
             return;
         }
 
@@ -172,7 +158,7 @@ impl Encoder {
     /// Annotations that arrive with the end of the message belong to its last text.
     fn late_annotations(&mut self, item: &mut TextItem, message: &Message, out: &mut Out) {
         let content_index = item.parts.len().saturating_sub(1);
-        let late = metadata_list(message.metadata.as_ref(), "annotations");
+        let late = late_annotations(message);
         let output_index = item.output_index;
         let Some(part) = item.parts.last_mut().filter(|part| !part.refusal && part.annotations.is_empty()) else {
             return;

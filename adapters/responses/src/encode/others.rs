@@ -1,6 +1,7 @@
 //! Encodes everything except text and calls: approvals, tool lists, images, errors, unknown messages
 //! (docs/protocols/responses.md#what-a-client-receives).
 
+use interlingua_adapter_kit::answer_parts::error_text;
 use interlingua_adapter_kit::shown_text;
 use interlingua_core::event::End;
 use interlingua_core::model::{Body, Content};
@@ -155,9 +156,7 @@ impl Encoder {
 
     /// Encodes an error after which the run continues, as text.
     pub(super) fn emit_error(&mut self, run: RunId, message_index: usize, message: &Message, out: &mut Out) {
-        let error = message.message.clone().filter(|text| !text.is_empty());
-        let error = error.or_else(|| Some(message.text()).filter(|text| !text.is_empty()));
-        let text = error.unwrap_or_else(|| "the agent reported an error".to_owned());
+        let text = error_text(message);
         messages::emit_message(self, &ids::output_item_id("msg_", run, message_index, 0), &text, "incomplete", out);
     }
 

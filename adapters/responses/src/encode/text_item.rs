@@ -1,11 +1,12 @@
 //! An item that consists of texts, and the events of its parts (docs/protocols/responses.md#sequences).
 
+use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_core::run::Message;
 use interlingua_core::{Json, Out};
 use serde::Serialize;
 
 use super::frames::{Frame, Frames};
-use super::text_stream::{SentText, TextStream};
+use super::text_stream::TextStream;
 use crate::wire::{Empty, Item, Part, ReasoningText, SummaryText};
 
 /// An open item that consists of texts.
@@ -35,7 +36,7 @@ pub(super) struct TextPart {
 #[derive(Debug)]
 pub(super) enum PartText {
     /// Streamed from a slot.
-    Slot { content: usize, sent: SentText },
+    Slot { content: usize, sent: EmittedText },
     /// Rendered from a content that has no part type of its own.
     Rendered(String),
 }
