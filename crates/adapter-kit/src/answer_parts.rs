@@ -6,7 +6,8 @@
 
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{MessageType, Role, ToolCall};
-use interlingua_core::run::{Message, Slot};
+use interlingua_core::run::{Message, Run, Slot};
+use interlingua_core::step::Step;
 
 /// The part of an answer that a message is. It depends on the announced type and role, which never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,18 +58,47 @@ impl MessageShape {
     }
 }
 
-/// The call in a finished content. A content without a fixed form, such as a component call, is its own arguments unless
-/// it has a field for them. `None`: the content is neither a call nor data.
+/// The content that a step concerns, with its place in the run.
+#[derive(Clone, Copy, Debug)]
+pub struct ContentStep<'r> {
+    /// The run, which may already be ahead of the step.
+    pub run: &'r Run,
+    /// The message of the content.
+    pub message: &'r Message,
+    /// Index in [`Run::messages`].
+    pub message_index: usize,
+    /// The content.
+    pub slot: &'r Slot,
+    /// Index in [`Message::slots`].
+    pub index: usize,
+}
+
+impl<'r> ContentStep<'r> {
+    /// The content of a step. `None`: the step concerns a message, a turn or the run as a whole.
+    #[must_use]
+    pub fn from_step(step: &Step<'r>) -> Option<Self> {
+        let ((message_index, message), (index, slot)) = (step.message()?, step.slot()?);
+        Some(Self { run: step.run, message, message_index, slot, index })
+    }
+}
+
+/// The call in a finished content. `None`: the content is neither a call nor data.
 #[must_use]
 pub fn whole_call(slot: &Slot) -> Option<ToolCall> {
     if let Some(head) = slot.call.clone() {
         let arguments = slot.text().to_owned();
         return Some(ToolCall { call_id: head.call_id, name: head.name, arguments, server_label: head.server_label });
     }
-    let data = slot.data()?;
+    slot.data().map(call_in_data)
+}
+
+/// The call in the data of a content. Data without a fixed form, such as those of a component call, are the arguments
+/// unless they have a field for them.
+#[must_use]
+pub fn call_in_data(data: &Json) -> ToolCall {
     let call: ToolCall = data.decode().unwrap_or_default();
     let has_arguments = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
-    Some(if has_arguments { call } else { ToolCall { arguments: data.text().to_owned(), ..call } })
+    if has_arguments { call } else { ToolCall { arguments: data.text().to_owned(), ..call } }
 }
 
 /// An id for a call or an output without one, derived from the id of its message and the index of its content.
@@ -90,4 +120,12 @@ pub fn error_text(message: &Message) -> String {
 pub fn late_annotations(message: &Message) -> Vec<Json> {
     let metadata: Option<Extra> = message.metadata.as_ref().and_then(Json::decode);
     metadata.and_then(|fields| fields.get("annotations")?.decode()).unwrap_or_default()
+}
+
+/// True if an answer was truncated by a filter of contents.
+#[must_use]
+pub fn is_filtered(run: &Run) -> bool {
+    run.error().is_some_and(|error| {
+        error.code.to_ascii_lowercase().contains("content_filter") || error.message == "content_filter"
+    })
 }

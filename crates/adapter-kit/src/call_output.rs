@@ -47,6 +47,13 @@ pub const fn has_failed(message: &Message) -> bool {
     matches!(message.end, Some(End::Failed)) || message.code.is_some()
 }
 
+/// The text of a failed tool's output: the output, or else the error of the message.
+#[must_use]
+pub fn failure_text(message: &Message, output: String) -> String {
+    let error = Some(output).filter(|text| !text.is_empty()).or_else(|| message.message.clone());
+    error.unwrap_or_else(|| "the tool failed".to_owned())
+}
+
 /// The text of a JSON list of text blocks, which some frameworks return. `None`: the output is anything else.
 #[must_use]
 pub fn text_of_blocks(output: &str) -> Option<String> {
