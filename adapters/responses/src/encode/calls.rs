@@ -4,12 +4,12 @@
 //! A call of an undeclared function is deferred. If its output follows in the same run, the agent ran it; if the run
 //! ends before an output, the client has to run it.
 
-use interlingua_adapter_kit::answer_parts::whole_call;
+use interlingua_adapter_kit::answer_parts::{ContentStep, whole_call};
 use interlingua_adapter_kit::{call_output, shown_text};
 use interlingua_core::Out;
 use interlingua_core::event::End;
 use interlingua_core::model::{MessageType, ToolOutput};
-use interlingua_core::run::{CallHead, Message, Run, Slot};
+use interlingua_core::run::{CallHead, Message, Run};
 use interlingua_core::{Json, RunId, client_tool};
 use serde::Serialize;
 
@@ -29,15 +29,8 @@ struct CallLocation<'a> {
 
 impl Encoder {
     /// A call begins. Its head is known, its arguments follow.
-    pub(super) fn call_started(
-        &mut self,
-        run: RunId,
-        index: usize,
-        message: &Message,
-        content: usize,
-        head: &CallHead,
-        out: &mut Out,
-    ) {
+    pub(super) fn call_started(&mut self, step: ContentStep<'_>, head: &CallHead, out: &mut Out) {
+        let ContentStep { run, message, message_index: index, index: content, .. } = step;
         let label = head.server_label.clone().unwrap_or_else(|| self.server_label.clone());
         let tools = self.shared.options.tool_items;
         let mut name = head.name.clone();
@@ -58,7 +51,7 @@ impl Encoder {
             message: index,
             content,
             output_index: None,
-            id: ids::output_item_id(prefix, run, index, content),
+            id: ids::output_item_id(prefix, run.id, index, content),
             call_id: head.call_id.clone(),
             name,
             form,
@@ -95,8 +88,9 @@ impl Encoder {
     }
 
     /// The arguments of the message's open call are final.
-    pub(super) fn arguments_finished(&mut self, run: RunId, index: usize, slot: &Slot, out: &mut Out) {
-        let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) else { return };
+    pub(super) fn arguments_finished(&mut self, step: ContentStep<'_>, out: &mut Out) {
+        let slot = step.slot;
+        let Some(open) = self.open_messages.get_mut(step.message_index).and_then(Option::as_deref_mut) else { return };
         let stream = open.stream.take();
         let Some(&number) = open.calls.last() else { return };
 
@@ -105,7 +99,7 @@ impl Encoder {
             None => self.emit_arguments(number, slot.text().to_owned(), true, out),
         }
         if let Some(result) = self.calls.get_mut(number).and_then(|call| call.result.take()) {
-            self.set_result(run, number, result, out);
+            self.set_result(step.run.id, number, result, out);
         }
     }
 
@@ -140,25 +134,17 @@ impl Encoder {
     }
 
     /// A call whose content has no fixed form, such as a component call. It is known only once it is complete.
-    pub(super) fn call_without_head(
-        &mut self,
-        run: RunId,
-        index: usize,
-        message: &Message,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
-        let Some(call) = whole_call(slot) else { return };
+    pub(super) fn call_without_head(&mut self, step: ContentStep<'_>, out: &mut Out) {
+        let Some(call) = whole_call(step.slot) else { return };
         let name = if call.name.is_empty() {
-            message.announced.as_str().trim_end_matches("_call").to_owned()
+            step.message.announced.as_str().trim_end_matches("_call").to_owned()
         } else {
             call.name
         };
 
         let head = CallHead { call_id: call.call_id, name, server_label: call.server_label };
-        self.call_started(run, index, message, content, &head, out);
-        if let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) {
+        self.call_started(step, &head, out);
+        if let Some(open) = self.open_messages.get_mut(step.message_index).and_then(Option::as_deref_mut) {
             open.stream = None;
         }
         if let Some(number) = self.calls.len().checked_sub(1) {
@@ -232,8 +218,7 @@ impl Encoder {
             options::ToolOutput::Raw => output.output.clone(),
         };
         let result = if failed {
-            let error = Some(text).filter(|text| !text.is_empty()).or_else(|| message.message.clone());
-            ToolResult::Failure(error.unwrap_or_else(|| "the tool failed".to_owned()))
+            ToolResult::Failure(call_output::failure_text(message, text))
         } else {
             ToolResult::Success(text)
         };
@@ -328,23 +313,14 @@ impl Encoder {
 
     /// Sends a deferred call, now that it is known who runs it.
     fn release(&mut self, number: usize, form: Form, prefix: &str, run: RunId, out: &mut Out) {
-        let call = &mut self.calls[number];
+        // The item is added without its arguments.
+        let mut calls = std::mem::take(&mut self.calls);
+        let call = &mut calls[number];
         call.form = form;
         call.id = ids::output_item_id(prefix, run, call.message, call.content);
         let arguments = call.arguments.take();
-
-        // The item is added without its arguments.
-        let index = self.items.len();
-        self.items.push(None);
-        let call = &mut self.calls[number];
-        call.output_index = Some(index);
-        if let Some(frame) = self.frames.event("response.output_item.added", out) {
-            frame.with("output_index", &index).with("item", &call.item("in_progress", None)).end();
-        }
-        if matches!(call.form, Form::Mcp { .. }) {
-            let id = call.id.clone();
-            self.stage("response.mcp_call.in_progress", &id, index, out);
-        }
+        self.open_call(call, out);
+        self.calls = calls;
 
         if let Some(arguments) = arguments {
             self.emit_arguments(number, arguments, true, out);

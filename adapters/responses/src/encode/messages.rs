@@ -1,11 +1,11 @@
 //! Encodes messages and reasoning: items that consist of texts (docs/protocols/responses.md#sequences).
 
-use interlingua_adapter_kit::answer_parts::{MessageShape, late_annotations};
+use interlingua_adapter_kit::answer_parts::{ContentStep, MessageShape, late_annotations};
 use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_adapter_kit::shown_text;
 use interlingua_core::event::End;
 use interlingua_core::model::ContentType;
-use interlingua_core::run::{Message, Slot};
+use interlingua_core::run::Message;
 use interlingua_core::{Extra, Json, Out, RunId, Step};
 
 use super::Encoder;
@@ -45,7 +45,8 @@ pub(super) const fn status_of(end: Option<End>) -> &'static str {
 impl Encoder {
     /// Handles the first text of a slot: opens its item and its part.
     pub(super) fn first_delta(&mut self, step: Step<'_>, out: &mut Out) {
-        let (Some((index, message)), Some((content, slot))) = (step.message(), step.slot()) else { return };
+        let Some(place) = ContentStep::from_step(&step) else { return };
+        let ContentStep { message, message_index: index, slot, index: content, .. } = place;
 
         let shape = self.shape(message);
         let is_text = slot.call.is_none()
@@ -91,15 +92,8 @@ impl Encoder {
     }
 
     /// A content of a message or of reasoning is final: closes its part, or writes it in full.
-    pub(super) fn text_content_finished(
-        &mut self,
-        run: RunId,
-        index: usize,
-        message: &Message,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
+    pub(super) fn text_content_finished(&mut self, step: ContentStep<'_>, out: &mut Out) {
+        let ContentStep { run, message, message_index: index, slot, index: content } = step;
         if matches!(slot.kind, ContentType::Text | ContentType::Refusal) {
             // Without a stream nothing of it was sent: an empty text has no part.
             let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) else { return };
@@ -123,7 +117,7 @@ impl Encoder {
         }
         let show = super::show(self.shared.options.data == DataDisplay::Text);
         if let Some(text) = shown_text::content_text(&value, show) {
-            self.write_part(run, index, message, text, out);
+            self.write_part(run.id, index, message, text, out);
         }
     }
 

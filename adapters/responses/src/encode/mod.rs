@@ -17,7 +17,7 @@ mod tracked_call;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use interlingua_adapter_kit::answer_parts::MessageShape;
+use interlingua_adapter_kit::answer_parts::{ContentStep, MessageShape, is_filtered};
 use interlingua_adapter_kit::shown_text::Show;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::{End, Event};
@@ -170,11 +170,10 @@ impl Encoder {
                 }
             }
             Event::ContentStarted { .. } => {
-                let (Some((index, message)), Some((content, slot))) = (step.message(), step.slot()) else {
-                    return Flow::More;
-                };
-                if let Some(head) = &slot.call {
-                    self.call_started(run.id, index, message, content, head, out);
+                let content = ContentStep::from_step(&step);
+                if let Some((content, head)) = content.and_then(|content| Some((content, content.slot.call.as_ref()?)))
+                {
+                    self.call_started(content, head, out);
                 }
             }
             Event::ContentReplaced { message, .. } => {
@@ -195,21 +194,16 @@ impl Encoder {
     }
 
     fn content_finished(&mut self, step: Step<'_>, out: &mut Out) {
-        let (Some((index, message)), Some((content, slot))) = (step.message(), step.slot()) else { return };
-        let run = step.run.id;
-        if slot.call.is_some() {
-            return self.arguments_finished(run, index, slot, out);
+        let Some(content) = ContentStep::from_step(&step) else { return };
+        if content.slot.call.is_some() {
+            return self.arguments_finished(content, out);
         }
 
-        match self.shape(message) {
-            MessageShape::Text | MessageShape::Reasoning => {
-                self.text_content_finished(run, index, message, content, slot, out);
-            }
-            MessageShape::FunctionCall | MessageShape::AgentCall => {
-                self.call_without_head(run, index, message, content, slot, out);
-            }
-            MessageShape::ToolList => self.emit_tool_list(run, index, content, slot, out),
-            MessageShape::Approval => self.emit_pending(run, index, content, slot, out),
+        match self.shape(content.message) {
+            MessageShape::Text | MessageShape::Reasoning => self.text_content_finished(content, out),
+            MessageShape::FunctionCall | MessageShape::AgentCall => self.call_without_head(content, out),
+            MessageShape::ToolList => self.emit_tool_list(content, out),
+            MessageShape::Approval => self.emit_pending(content, out),
             MessageShape::Output | MessageShape::Error | MessageShape::Custom | MessageShape::Hidden => {}
         }
     }
@@ -363,9 +357,5 @@ impl Encoder {
 
 /// Why a response is incomplete: a closed set of two (docs/protocols/responses.md#response-object).
 fn incomplete_reason(run: &Run) -> &'static str {
-    let filtered = |error: &interlingua_core::run::RunError| {
-        let code = error.code.to_ascii_lowercase();
-        code.contains("content_filter") || error.message == "content_filter"
-    };
-    if run.error().is_some_and(filtered) { "content_filter" } else { "max_output_tokens" }
+    if is_filtered(run) { "content_filter" } else { "max_output_tokens" }
 }

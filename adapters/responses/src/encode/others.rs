@@ -1,7 +1,7 @@
 //! Encodes everything except text and calls: approvals, tool lists, images, errors, unknown messages
 //! (docs/protocols/responses.md#what-a-client-receives).
 
-use interlingua_adapter_kit::answer_parts::error_text;
+use interlingua_adapter_kit::answer_parts::{ContentStep, error_text};
 use interlingua_adapter_kit::shown_text;
 use interlingua_core::event::End;
 use interlingua_core::model::{Body, Content};
@@ -24,15 +24,9 @@ struct Question<'a> {
 
 impl Encoder {
     /// Encodes a pending item: an approval, a question, a login or a client tool.
-    pub(super) fn emit_pending(
-        &mut self,
-        run: RunId,
-        message_index: usize,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
-        let Some(pending) = slot.data().and_then(Pending::parse) else { return };
+    pub(super) fn emit_pending(&mut self, step: ContentStep<'_>, out: &mut Out) {
+        let item_id = |prefix| ids::output_item_id(prefix, step.run.id, step.message_index, step.index);
+        let Some(pending) = step.slot.data().and_then(Pending::parse) else { return };
         // The agent repeats a pending item: its id is sent only once.
         if !self.sent_pending.insert(pending.id.clone()) {
             return;
@@ -52,13 +46,7 @@ impl Encoder {
             }
             PendingKind::Input | PendingKind::Auth => {
                 if let Some(prompt) = &pending.message {
-                    messages::emit_message(
-                        self,
-                        &ids::output_item_id("msg_", run, message_index, content),
-                        prompt,
-                        "completed",
-                        out,
-                    );
+                    messages::emit_message(self, &item_id("msg_"), prompt, "completed", out);
                 }
                 let question = Question {
                     message: pending.message.as_deref(),
@@ -66,12 +54,16 @@ impl Encoder {
                     response_schema: pending.response_schema.as_ref(),
                 };
                 let name = self.shared.options.request_input.clone();
-                let id = ids::output_item_id("fc_", run, message_index, content);
-                self.emit_function_call(&id, &pending.id, &name, Json::from_serialize(&question).text(), out);
+                self.emit_function_call(
+                    &item_id("fc_"),
+                    &pending.id,
+                    &name,
+                    Json::from_serialize(&question).text(),
+                    out,
+                );
             }
             PendingKind::Tool => {
-                let id = ids::output_item_id("fc_", run, message_index, content);
-                self.emit_function_call(&id, &pending.id, &pending.name, &pending.arguments, out);
+                self.emit_function_call(&item_id("fc_"), &pending.id, &pending.name, &pending.arguments, out);
             }
         }
     }
@@ -94,22 +86,15 @@ impl Encoder {
     }
 
     /// Encodes the tools of a server. Optional keys that are null are left out, because the AI SDK rejects them.
-    pub(super) fn emit_tool_list(
-        &mut self,
-        run: RunId,
-        message_index: usize,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
-        let Some(fields) = slot.data().and_then(Json::decode::<Extra>) else { return };
+    pub(super) fn emit_tool_list(&mut self, step: ContentStep<'_>, out: &mut Out) {
+        let Some(fields) = step.slot.data().and_then(Json::decode::<Extra>) else { return };
         let tools: Vec<Extra> = fields.get("tools").and_then(Json::decode).unwrap_or_default();
         let tools: Vec<Json> = tools.into_iter().map(|tool| Json::from_serialize(&without_nulls(&tool))).collect();
         let error = fields.get("error").filter(|error| !error.is_null());
         let label = fields.get("server_label").and_then(Json::decode::<String>);
         let label = label.unwrap_or_else(|| self.server_label.clone());
 
-        let id = ids::output_item_id("mcpl_", run, message_index, content);
+        let id = ids::output_item_id("mcpl_", step.run.id, step.message_index, step.index);
         let index = self.add(&Item::McpListTools { id: &id, server_label: &label, tools: &[], error: None }, out);
         self.stage("response.mcp_list_tools.in_progress", &id, index, out);
 
