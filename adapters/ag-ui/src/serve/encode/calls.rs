@@ -2,7 +2,7 @@
 //!
 //! Not here: which calls wait for the client ([`super::finish`]).
 
-use interlingua_adapter_kit::answer_parts::{derived_id, whole_call};
+use interlingua_adapter_kit::answer_parts::{ContentStep, derived_id, whole_call};
 use interlingua_adapter_kit::call_ledger::CallLedger;
 use interlingua_adapter_kit::call_output;
 use interlingua_core::model::ToolOutput;
@@ -50,11 +50,11 @@ impl Calls {
     pub(super) fn encode_call(&mut self, step: &Step<'_>, scene: &mut Scene<'_>) {
         match step.event {
             RunEvent::ContentStarted { .. } => {
-                let (Some((_, message)), Some((slot_at, slot))) = (step.message(), step.slot()) else { return };
-                let Some(head) = &slot.call else { return };
-                let id = if head.call_id.is_empty() { derived_id(&message.id, slot_at) } else { head.call_id.clone() };
+                let Some(content) = ContentStep::from_step(step) else { return };
+                let Some(head) = &content.slot.call else { return };
+                let id = id_of_call(&head.call_id, content);
                 if !self.is_known(&id, scene.labels) {
-                    let call = self.announce(&id, &head.name, message, step.run, scene, head.server_label.as_deref());
+                    let call = self.announce(&id, &head.name, content, scene);
                     self.ledger.open(step, call, Template::new("TOOL_CALL_ARGS", Some("toolCallId"), &id));
                 }
             }
@@ -73,19 +73,17 @@ impl Calls {
     }
 
     /// Writes a step of a call without a call head: its body is undefined or malformed.
-    pub(super) fn encode_bare_call(&mut self, step: &Step<'_>, slot: &Slot, scene: &mut Scene<'_>) {
-        let (Some((_, message)), Some((slot_at, _))) = (step.message(), step.slot()) else { return };
+    pub(super) fn encode_bare_call(&mut self, step: &Step<'_>, scene: &mut Scene<'_>) {
         if !matches!(step.event, RunEvent::ContentFinished { .. }) {
             return;
         }
-        let Some(call) = whole_call(slot) else { return };
-        let id = if call.call_id.is_empty() { derived_id(&message.id, slot_at) } else { call.call_id };
-        if self.is_known(&id, scene.labels) {
-            return;
+        let Some(content) = ContentStep::from_step(step) else { return };
+        let Some(call) = whole_call(content.slot) else { return };
+        let id = id_of_call(&call.call_id, content);
+        if !self.is_known(&id, scene.labels) {
+            let announced = self.announce(&id, &call.name, content, scene);
+            self.write_whole(announced, &call.arguments, scene);
         }
-
-        let announced = self.announce(&id, &call.name, message, step.run, scene, None);
-        self.write_whole(announced, &call.arguments, scene);
     }
 
     /// Announces a whole call that no message of the agent is: one that a person has to approve, or that has an output.
@@ -104,17 +102,10 @@ impl Calls {
         self.end(call, scene);
     }
 
-    fn announce(
-        &mut self,
-        id: &str,
-        name: &str,
-        message: &Message,
-        run: &Run,
-        scene: &mut Scene<'_>,
-        server: Option<&str>,
-    ) -> usize {
+    fn announce(&mut self, id: &str, name: &str, step: ContentStep<'_>, scene: &mut Scene<'_>) -> usize {
+        let ContentStep { run, message, slot, .. } = step;
         let mut origin = origin_of(message, scene.labels.is_v1());
-        if let Some(server) = server {
+        if let Some(server) = slot.call.as_ref().and_then(|head| head.server_label.as_deref()) {
             let mut metadata: Extra = origin.metadata.as_ref().and_then(Json::decode).unwrap_or_default();
             metadata.set("server_label", Json::from_serialize(server));
             origin.metadata = Some(Json::from_serialize(&metadata));
@@ -257,4 +248,9 @@ impl Calls {
         let tool_call_id = &self.ledger.calls()[call].id;
         scene.writer.event(&Event::ToolCallResult { message_id, tool_call_id, content, role: "tool" }, scene.out);
     }
+}
+
+/// The id of a call in this content, which may have none.
+fn id_of_call(call_id: &str, step: ContentStep<'_>) -> String {
+    if call_id.is_empty() { derived_id(&step.message.id, step.index) } else { call_id.to_owned() }
 }
