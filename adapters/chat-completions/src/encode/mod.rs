@@ -18,7 +18,7 @@ mod texts;
 
 use std::sync::Arc;
 
-use interlingua_adapter_kit::answer_parts::MessageShape;
+use interlingua_adapter_kit::answer_parts::{MessageShape, is_filtered};
 use interlingua_adapter_kit::contents::LossScope;
 use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_adapter_kit::openai_error::ErrorObject;
@@ -417,10 +417,7 @@ fn indexed(index: usize, entry: &Json) -> Json {
 
 /// Why an answer is not whole: a closed set of two.
 fn incomplete_reason(run: &Run) -> &'static str {
-    let filtered = |error: &interlingua_core::run::RunError| {
-        error.code.to_ascii_lowercase().contains("content_filter") || error.message == "content_filter"
-    };
-    if run.error().is_some_and(filtered) { "content_filter" } else { "length" }
+    if is_filtered(run) { "content_filter" } else { "length" }
 }
 
 /// Usage under the names of this protocol.
