@@ -139,11 +139,7 @@ impl EncoderState {
         }
 
         let text = unwrap_output(&output.output);
-        let text = if failed && text.is_empty() {
-            message.message.clone().unwrap_or_else(|| "the tool failed".to_owned())
-        } else {
-            text
-        };
+        let text = if failed { call_output::failure_text(message, text) } else { text };
         match self.shared.options.tool_items {
             ToolItems::Hide => {}
             ToolItems::Text => self.blocks.words(cut(&text), out),
