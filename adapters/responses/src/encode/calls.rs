@@ -47,18 +47,8 @@ impl Encoder {
         };
 
         let prefix = if matches!(form, Form::Mcp { .. } | Form::Hidden) { "mcp_" } else { "fc_" };
-        let mut call = TrackedCall {
-            message: index,
-            content,
-            output_index: None,
-            id: ids::output_item_id(prefix, run.id, index, content),
-            call_id: head.call_id.clone(),
-            name,
-            form,
-            arguments: None,
-            result: None,
-            done: false,
-        };
+        let id = ids::output_item_id(prefix, run.id, index, content);
+        let mut call = TrackedCall::new((index, content), id, head.call_id.clone(), name, form);
         if !matches!(call.form, Form::Deferred { .. } | Form::Hidden) {
             self.open_call(&mut call, out);
         }
@@ -150,6 +140,25 @@ impl Encoder {
         if let Some(number) = self.calls.len().checked_sub(1) {
             self.emit_arguments(number, call.arguments, true, out);
         }
+    }
+
+    /// Sends a complete call that the client answers.
+    pub(super) fn emit_function_call(
+        &mut self,
+        step: ContentStep<'_>,
+        call_id: String,
+        name: String,
+        arguments: String,
+        out: &mut Out,
+    ) {
+        let place = (step.message_index, step.index);
+        let id = ids::output_item_id("fc_", step.run.id, place.0, place.1);
+        let mut call = TrackedCall::new(place, id, call_id, name, Form::Function { namespace: None });
+        self.open_call(&mut call, out);
+        let number = self.calls.len();
+        self.calls.push(call);
+        self.emit_arguments(number, arguments, true, out);
+        self.close_call(number, "completed", None, out);
     }
 
     /// The message is final: finishes the calls in it that the client runs.
@@ -278,7 +287,7 @@ impl Encoder {
     fn track_earlier_call(
         &mut self,
         run: RunId,
-        (message, content): (usize, usize),
+        place: (usize, usize),
         output: &ToolOutput,
         out: &mut Out,
     ) -> Option<usize> {
@@ -290,19 +299,9 @@ impl Encoder {
         };
 
         let name = output.name.clone().unwrap_or_else(|| "tool".to_owned());
-
-        let mut call = TrackedCall {
-            message,
-            content,
-            output_index: None,
-            id: ids::output_item_id("mcp_", run, message, content),
-            call_id: output.call_id.clone(),
-            name,
-            form,
-            arguments: Some(String::new()),
-            result: None,
-            done: false,
-        };
+        let id = ids::output_item_id("mcp_", run, place.0, place.1);
+        let mut call = TrackedCall::new(place, id, output.call_id.clone(), name, form);
+        call.arguments = Some(String::new());
         if matches!(call.form, Form::Mcp { .. }) {
             self.open_call(&mut call, out);
         }

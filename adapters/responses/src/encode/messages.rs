@@ -9,30 +9,9 @@ use interlingua_core::run::Message;
 use interlingua_core::{Extra, Json, Out, RunId, Step};
 
 use super::Encoder;
-use super::text_item::{Form, PartLocation, PartText, TextItem, annotation_event, part_event, part_of, with_location};
+use super::text_item::{Form, PartLocation, PartText, TextItem, annotation_event};
 use crate::ids;
 use crate::options::{DataDisplay, Reasoning};
-use crate::wire::{Empty, Item};
-
-/// Sends a complete message with one text.
-pub(super) fn emit_message(encoder: &mut Encoder, id: &str, text: &str, status: &'static str, out: &mut Out) {
-    let item = |status, content| Item::Message { id, status, role: "assistant", content, phase: None };
-    let index = encoder.add(&item("in_progress", &[]), out);
-
-    let frames = &mut encoder.frames;
-    let location = PartLocation { item_id: id, output_index: index, content_index: 0 };
-    part_event(frames, "response.content_part.added", &location, &part_of(false, "", &[]), out);
-    if !text.is_empty() {
-        let template = frames.template("response.output_text.delta", &location, "logprobs");
-        frames.delta(&template, text, out);
-    }
-    if let Some(frame) = frames.event("response.output_text.done", out) {
-        with_location(frame, &location).with("text", text).with("logprobs", &Empty).end();
-    }
-    part_event(frames, "response.content_part.done", &location, &part_of(false, text, &[]), out);
-
-    encoder.done(index, &item(status, &[part_of(false, text, &[])]), out);
-}
 
 /// The item status for the end of a message.
 pub(super) const fn status_of(end: Option<End>) -> &'static str {
@@ -124,17 +103,25 @@ impl Encoder {
     /// Writes a complete part.
     fn write_part(&mut self, run: RunId, index: usize, message: &Message, text: String, out: &mut Out) {
         self.open_item(run, index, message, out);
-        let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) else { return };
-        let Some(item) = open.item.as_mut() else { return };
-
-        let stream = item.open_part(false, PartText::Rendered(text), &mut self.frames, out);
-        if let Some(part) = item.parts.last() {
-            let text = part.text.as_str(message);
-            if !text.is_empty() {
-                stream.write(text, &mut self.frames, out);
-            }
+        let open = self.open_messages.get_mut(index).and_then(Option::as_deref_mut);
+        if let Some(item) = open.and_then(|open| open.item.as_mut()) {
+            item.write_part(text, message, &mut self.frames, out);
         }
-        item.close_part(message, &mut self.frames, out);
+    }
+
+    /// Sends a complete item with one text that no content of the message is.
+    pub(super) fn emit_text(
+        &mut self,
+        id: String,
+        message: &Message,
+        text: String,
+        status: &'static str,
+        out: &mut Out,
+    ) {
+        let mut item = TextItem { output_index: 0, id, form: Form::Message { phase: None }, parts: Vec::new() };
+        item.output_index = item.with_item(message, "in_progress", |item| self.add(item, out));
+        item.write_part(text, message, &mut self.frames, out);
+        item.with_item(message, status, |wire| self.done(item.output_index, wire, out));
     }
 
     /// A message or reasoning is final.
@@ -145,7 +132,9 @@ impl Encoder {
             item.with_item(message, status_of(message.end), |wire| self.done(item.output_index, wire, out));
         }
         for content in open.images {
-            self.emit_image(run, index, message, content, out);
+            if let Some(slot) = message.slots.get(content) {
+                self.emit_image(&ids::output_item_id("ig_", run, index, content), slot, out);
+            }
         }
     }
 

@@ -143,6 +143,16 @@ impl TextItem {
         }
     }
 
+    /// Writes a complete part.
+    pub(super) fn write_part(&mut self, text: String, message: &Message, frames: &mut Frames, out: &mut Out) {
+        let stream = self.open_part(false, PartText::Rendered(text), frames, out);
+        let text = self.parts.last().map_or("", |part| part.text.as_str(message));
+        if !text.is_empty() {
+            stream.write(text, frames, out);
+        }
+        self.close_part(message, frames, out);
+    }
+
     /// Closes the last part.
     pub(super) fn close_part(&self, message: &Message, frames: &mut Frames, out: &mut Out) {
         let Some(part) = self.parts.last() else { return };
@@ -184,30 +194,24 @@ impl TextItem {
     }
 }
 
-pub(super) const fn part_of<'a>(refusal: bool, text: &'a str, annotations: &'a [Json]) -> Part<'a> {
+const fn part_of<'a>(refusal: bool, text: &'a str, annotations: &'a [Json]) -> Part<'a> {
     if refusal { Part::Refusal { refusal: text } } else { Part::OutputText { text, annotations, logprobs: Empty } }
 }
 
-pub(super) fn with_location<'o>(frame: Frame<'o>, location: &PartLocation<'_>) -> Frame<'o> {
+fn with_location<'o>(frame: Frame<'o>, location: &PartLocation<'_>) -> Frame<'o> {
     frame
         .with("item_id", location.item_id)
         .with("output_index", &location.output_index)
         .with("content_index", &location.content_index)
 }
 
-pub(super) fn part_event<T: Serialize>(
-    frames: &mut Frames,
-    name: &str,
-    location: &PartLocation<'_>,
-    part: &T,
-    out: &mut Out,
-) {
+fn part_event<T: Serialize>(frames: &mut Frames, name: &str, location: &PartLocation<'_>, part: &T, out: &mut Out) {
     if let Some(frame) = frames.event(name, out) {
         with_location(frame, location).with("part", part).end();
     }
 }
 
-pub(super) fn summary_event<T: Serialize + ?Sized>(
+fn summary_event<T: Serialize + ?Sized>(
     frames: &mut Frames,
     name: &str,
     location: &SummaryLocation<'_>,
