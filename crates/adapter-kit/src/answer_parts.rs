@@ -129,3 +129,20 @@ pub fn is_filtered(run: &Run) -> bool {
         error.code.to_ascii_lowercase().contains("content_filter") || error.message == "content_filter"
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_without_a_field_for_arguments_are_the_arguments() {
+        for (data, name, arguments) in [
+            (r#"{"call_id":"a","name":"f","arguments":"{}"}"#, "f", "{}"),
+            (r#"{"component":"Card"}"#, "", r#"{"component":"Card"}"#),
+            ("[1]", "", "[1]"),
+        ] {
+            let call = call_in_data(&Json::parse(data).expect("JSON"));
+            assert_eq!((call.name.as_str(), call.arguments.as_str()), (name, arguments));
+        }
+    }
+}
