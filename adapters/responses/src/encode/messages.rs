@@ -24,8 +24,8 @@ pub(super) const fn status_of(end: Option<End>) -> &'static str {
 impl Encoder {
     /// Handles the first text of a slot: opens its item and its part.
     pub(super) fn first_delta(&mut self, step: Step<'_>, out: &mut Out) {
-        let Some(place) = ContentStep::from_step(&step) else { return };
-        let ContentStep { message, message_index: index, slot, index: content, .. } = place;
+        let Some(content) = ContentStep::from_step(&step) else { return };
+        let ContentStep { message, message_index: index, slot, index: content, .. } = content;
 
         let shape = self.shape(message);
         let is_text = slot.call.is_none()

@@ -170,8 +170,8 @@ impl Encoder {
                 }
             }
             Event::ContentStarted { .. } => {
-                let content = ContentStep::from_step(&step);
-                if let Some((content, head)) = content.and_then(|content| Some((content, content.slot.call.as_ref()?)))
+                if let Some(content) = ContentStep::from_step(&step)
+                    && let Some(head) = &content.slot.call
                 {
                     self.call_started(content, head, out);
                 }
