@@ -4,11 +4,13 @@
 //! Not here: the display of a protocol. Content that was evicted from the run keeps its kind.
 
 use interlingua_core::event::End;
-use interlingua_core::json::{Extra, Json};
+use interlingua_core::json::Json;
 use interlingua_core::loss::{Change, ContentKind, Losses};
 use interlingua_core::model::{Body, ContentType, MessageType, Role};
 use interlingua_core::pending::PendingKind;
 use interlingua_core::run::{Message, Run, Slot};
+
+use crate::answer_parts::late_annotations;
 
 /// The change of a kind of content in a protocol, with its description. `None`: it is shown unchanged.
 pub type ContentChange = Option<(Change, &'static str)>;
@@ -155,9 +157,5 @@ fn has_annotations(slot: &Slot, message: &Message) -> bool {
     let is_full = |list: &Json| list.decode::<Vec<serde::de::IgnoredAny>>().is_some_and(|list| !list.is_empty());
     let own = slot.extra.get("annotations").is_some_and(is_full);
     let is_last = message.slots.last().is_some_and(|last| std::ptr::eq(last, slot));
-    let of_message = || {
-        let metadata: Option<Extra> = message.metadata.as_ref().and_then(Json::decode);
-        metadata.is_some_and(|metadata| metadata.get("annotations").is_some_and(is_full))
-    };
-    slot.kind == ContentType::Text && (own || (is_last && of_message()))
+    slot.kind == ContentType::Text && (own || (is_last && !late_annotations(message).is_empty()))
 }

@@ -9,7 +9,7 @@ use interlingua_core::step::Step;
 ///
 /// Text that was sent cannot be withdrawn. A replaced text adds to the output once it is seen to continue what was sent;
 /// one that contradicts it adds nothing, but a later replacement may.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct EmittedText {
     version: u32,
     end: u32,
@@ -19,34 +19,48 @@ pub struct EmittedText {
 
 impl EmittedText {
     /// The text that a step adds to what was sent. May be empty.
+    #[inline]
     pub fn extend<'a>(&mut self, step: &Step<'a>, slot: &'a Slot) -> &'a str {
+        self.advance(step, slot).unwrap_or("")
+    }
+
+    /// The text that a step adds to what was sent. `None`: it adds nothing. The text of a delta is empty if it was
+    /// evicted, which protocols that number their deltas have to count.
+    #[inline]
+    pub fn advance<'a>(&mut self, step: &Step<'a>, slot: &'a Slot) -> Option<&'a str> {
         match step.event {
             Event::ContentDelta { span, .. } if span.version == self.version => {
                 self.end = span.end;
-                step.delta()
+                Some(slot.span(span))
             }
             Event::ContentDelta { span, .. } => self.extend_to(Span { start: 0, ..span }, slot),
             Event::ContentReplaced { version, .. } => {
                 let end = u32::try_from(step.delta().len()).unwrap_or(u32::MAX);
                 self.extend_to(Span { version, start: 0, end }, slot)
             }
-            _ => "",
+            _ => None,
         }
     }
 
-    /// The arrived part of the text that a replacement adds. Compared once, when it is long enough.
-    fn extend_to<'a>(&mut self, span: Span, slot: &'a Slot) -> &'a str {
-        if self.contradicts == Some(span.version) || span.end < self.end {
-            return "";
-        }
-        let sent = slot.span(Span { version: self.version, start: 0, end: self.end });
+    /// The text that was sent.
+    #[must_use]
+    pub fn text<'a>(&self, slot: &'a Slot) -> &'a str {
+        slot.span(Span { version: self.version, start: 0, end: self.end })
+    }
 
-        let Some(rest) = slot.span(span).strip_prefix(sent) else {
+    /// The arrived part of the text that a replacement adds. Compared once, when it is long enough.
+    #[cold]
+    fn extend_to<'a>(&mut self, span: Span, slot: &'a Slot) -> Option<&'a str> {
+        if self.contradicts == Some(span.version) || span.end < self.end {
+            return None;
+        }
+
+        let Some(rest) = slot.span(span).strip_prefix(self.text(slot)) else {
             self.contradicts = Some(span.version);
-            return "";
+            return None;
         };
 
         (self.version, self.end) = (span.version, span.end);
-        rest
+        Some(rest).filter(|rest| !rest.is_empty())
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! No I/O. Not here: the canonical model and the contracts (`interlingua-core`).
 
+pub mod answer_parts;
 pub mod call_ids;
+pub mod call_ledger;
 pub mod call_output;
 pub mod contents;
 pub mod data_url;

@@ -9,6 +9,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use interlingua_adapter_kit::answer_parts::MessageShape;
 use interlingua_core::RunId;
 use interlingua_core::event::{End, Event, Span};
 use interlingua_core::model::{MessageType, Role};
@@ -204,9 +205,7 @@ impl Updates {
 
     /// True if a message is streamed as an artifact.
     fn is_answer(&self, index: u32, message: &Message) -> bool {
-        message.announced == MessageType::Message
-            && matches!(message.role, Role::Assistant | Role::Tool | Role::Other(_))
-            && self.turn.question != Some(index)
+        MessageShape::from_message(message) == MessageShape::Text && self.turn.question != Some(index)
     }
 
     fn delta<'r>(&mut self, step: Step<'r>, message: u32, content: u32, span: Span, emit: Emit<'_, 'r>) {

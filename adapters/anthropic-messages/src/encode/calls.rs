@@ -4,14 +4,13 @@
 //! A call of a function that the client did not declare is held. If its output follows in the same run, the agent ran
 //! it; if the run ends before an output, the client has to run it.
 
+use interlingua_adapter_kit::call_output;
 use interlingua_adapter_kit::shown_text::unwrap_output;
-use interlingua_core::event::End;
 use interlingua_core::model::{MessageType, ToolCall, ToolOutput};
 use interlingua_core::run::{Message, Slot};
 use interlingua_core::{Extra, Json, Out};
 use serde::Serialize;
 
-use super::held::HeldCall;
 use super::{EncoderState, arguments};
 use crate::options::ToolItems;
 
@@ -68,7 +67,7 @@ impl EncoderState {
     pub(super) fn function_call_finished(&mut self, message: &Message) {
         for call in calls_of(message) {
             if !self.is_clients(&call.name) {
-                self.held.push(HeldCall { call });
+                self.held.push(call);
             }
         }
     }
@@ -117,26 +116,15 @@ impl EncoderState {
 
     /// Outputs of tools.
     pub(super) fn outputs(&mut self, message: &Message, out: &mut Out) {
-        let failed = message.end == Some(End::Failed) || message.code.is_some();
-        for slot in &message.slots {
-            let output = slot.output().filter(|output| !output.call_id.is_empty() || !output.output.is_empty());
-            let output = output.unwrap_or_else(|| ToolOutput {
-                output: slot.data().map_or_else(|| slot.text().to_owned(), |data| data.text().to_owned()),
-                ..ToolOutput::default()
-            });
-            self.output(message, output, failed, out);
-        }
-        // A failed tool may have no content at all.
-        if message.slots.is_empty() && failed {
-            let output = ToolOutput { output: message.message.clone().unwrap_or_default(), ..ToolOutput::default() };
-            self.output(message, output, failed, out);
+        for (_, output) in call_output::of_message(message) {
+            self.output(message, output, out);
         }
     }
 
-    fn output(&mut self, message: &Message, mut output: ToolOutput, failed: bool, out: &mut Out) {
-        let held = self.held.iter().position(|held| held.call.call_id == output.call_id);
-        if let Some(place) = held {
-            let HeldCall { call } = self.held.remove(place);
+    fn output(&mut self, message: &Message, mut output: ToolOutput, out: &mut Out) {
+        let failed = call_output::has_failed(message);
+        if let Some(place) = self.held.iter().position(|call| call.call_id == output.call_id) {
+            let call = self.held.remove(place);
             self.agent_call(&call, out);
         } else if message.announced == MessageType::FunctionCallOutput {
             // The client's own outputs are not sent back to it.
@@ -151,11 +139,7 @@ impl EncoderState {
         }
 
         let text = unwrap_output(&output.output);
-        let text = if failed && text.is_empty() {
-            message.message.clone().unwrap_or_else(|| "the tool failed".to_owned())
-        } else {
-            text
-        };
+        let text = if failed { call_output::failure_text(message, text) } else { text };
         match self.shared.options.tool_items {
             ToolItems::Hide => {}
             ToolItems::Text => self.blocks.words(cut(&text), out),
@@ -173,7 +157,7 @@ impl EncoderState {
 
     /// The calls that no one answered: someone has to run them.
     pub(super) fn release_held(&mut self, out: &mut Out) {
-        for HeldCall { call } in std::mem::take(&mut self.held) {
+        for call in std::mem::take(&mut self.held) {
             self.tool_use(&call, out);
         }
     }

@@ -9,18 +9,18 @@ mod arguments;
 mod blocks;
 mod calls;
 mod finish;
-mod held;
 mod others;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::answer_parts::{MessageShape, error_text, late_annotations};
 use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_adapter_kit::sequencer::MessageSequencer;
 use interlingua_core::call::RunView;
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{Loss, Losses};
-use interlingua_core::model::{ContentType, MessageType, Role};
+use interlingua_core::model::{ContentType, ToolCall};
 use interlingua_core::run::{Message, Run, Slot};
 use interlingua_core::step::Step;
 use interlingua_core::{Extra, Json, Out};
@@ -31,7 +31,6 @@ use crate::serve::MountedRoute;
 use crate::wire::{Answer, MESSAGE_PREFIX};
 use arguments::CallStream;
 use blocks::{BlockKind, Blocks};
-use held::HeldCall;
 
 pub(crate) use arguments::ARGUMENTS;
 pub(crate) use blocks::BlockTarget;
@@ -60,27 +59,13 @@ struct EncoderState {
     /// The open call of the client.
     call: CallStream,
     /// Calls of functions that the client did not declare: the one that answers them runs them.
-    held: Vec<HeldCall>,
+    held: Vec<ToolCall>,
     /// Ids of the agent's calls that were shown.
     shown_calls: Vec<String>,
     refusal: String,
     has_started: bool,
     has_ended: bool,
     losses: Losses,
-}
-
-/// The display of a message. It depends on the announced type, which never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    Text,
-    Thinking,
-    /// A call of a function, which the client runs if it declared that.
-    FunctionCall,
-    /// A call that the agent runs.
-    AgentCall,
-    Output,
-    Error,
-    Hidden,
 }
 
 impl Encoder {
@@ -238,8 +223,8 @@ impl EncoderState {
     fn first_piece(&mut self, step: Step<'_>, slot: &Slot, piece: &str, out: &mut Out) {
         let Some((_, message)) = step.message() else { return };
         let is_text = slot.call.is_none() && matches!(slot.kind, ContentType::Text | ContentType::Refusal);
-        match self.shape(message) {
-            Shape::Text if is_text => {
+        match MessageShape::from_message(message) {
+            MessageShape::Text if is_text => {
                 if slot.kind == ContentType::Refusal && self.refusal.len() + piece.len() <= MAX_REFUSAL {
                     self.refusal.push_str(piece);
                 }
@@ -247,7 +232,7 @@ impl EncoderState {
                     self.blocks.begin_text(out);
                 }
             }
-            Shape::Thinking if is_text && self.thinking() == Thinking::Shown => self.blocks.begin_thinking(out),
+            MessageShape::Reasoning if is_text && self.thinking() == Thinking::Shown => self.blocks.begin_thinking(out),
             _ => return,
         }
         self.blocks.push(piece, out);
@@ -259,7 +244,7 @@ impl EncoderState {
             self.blocks.end(out);
         }
         if let (Some((_, message)), Some((_, slot))) = (step.message(), step.slot())
-            && self.shape(message) == Shape::FunctionCall
+            && MessageShape::from_message(message) == MessageShape::FunctionCall
             && let Some(head) = slot.call.as_ref().filter(|head| self.is_clients(&head.name))
         {
             self.call = CallStream::default();
@@ -274,13 +259,16 @@ impl EncoderState {
             self.blocks.end(out);
             return;
         }
-        if self.shape(message) != Shape::Text {
+        if MessageShape::from_message(message) != MessageShape::Text {
             return;
         }
 
         match slot.kind {
             // The block stays open: its sources may come with the end of the message.
-            ContentType::Text | ContentType::Refusal => self.cite(slot.extra.get("annotations"), out),
+            ContentType::Text | ContentType::Refusal => {
+                let annotations: Option<Vec<Json>> = slot.extra.get("annotations").and_then(Json::decode);
+                self.cite(&annotations.unwrap_or_default(), out);
+            }
             _ => {
                 if let Some(words) = others::in_words(&slot.content(), &self.shared.options) {
                     self.blocks.words(&words, out);
@@ -291,17 +279,15 @@ impl EncoderState {
 
     fn message_finished(&mut self, step: Step<'_>, out: &mut Out) {
         let Some((_, message)) = step.message() else { return };
-        match self.shape(message) {
-            Shape::Text => {
-                let metadata: Extra = message.metadata.as_ref().and_then(Json::decode).unwrap_or_default();
-                self.cite(metadata.get("annotations"), out);
-            }
-            Shape::Thinking => self.thought_finished(message, out),
-            Shape::FunctionCall => self.function_call_finished(message),
-            Shape::AgentCall => self.agent_call_finished(message, out),
-            Shape::Output => self.outputs(message, out),
-            Shape::Error => self.blocks.words(&others::error_in_words(message), out),
-            Shape::Hidden => {}
+        match MessageShape::from_message(message) {
+            MessageShape::Text => self.cite(&late_annotations(message), out),
+            MessageShape::Reasoning => self.thought_finished(message, out),
+            MessageShape::FunctionCall => self.function_call_finished(message),
+            MessageShape::AgentCall => self.agent_call_finished(message, out),
+            MessageShape::Output => self.outputs(message, out),
+            MessageShape::Error => self.blocks.words(&error_text(message), out),
+            // Approvals are asked at the end, when it is known which of them are open.
+            _ => {}
         }
         self.blocks.end(out);
     }
@@ -323,31 +309,12 @@ impl EncoderState {
         }
     }
 
-    fn cite(&mut self, annotations: Option<&Json>, out: &mut Out) {
+    fn cite(&mut self, annotations: &[Json], out: &mut Out) {
         if !self.shared.options.citations.0 || self.blocks.open() != Some(BlockKind::Text) {
             return;
         }
-        let annotations: Vec<Json> = annotations.and_then(Json::decode).unwrap_or_default();
         for citation in annotations.iter().filter_map(others::citation) {
             self.blocks.cite(citation, out);
-        }
-    }
-
-    /// The display of a message.
-    fn shape(&self, message: &Message) -> Shape {
-        match &message.announced {
-            MessageType::Message => match message.role {
-                // An echo of the client's own input must not look like an answer.
-                Role::User | Role::System => Shape::Hidden,
-                Role::Assistant | Role::Tool | Role::Other(_) => Shape::Text,
-            },
-            MessageType::Reasoning => Shape::Thinking,
-            MessageType::FunctionCall => Shape::FunctionCall,
-            MessageType::Error => Shape::Error,
-            kind if kind.is_call() => Shape::AgentCall,
-            kind if kind.is_output() => Shape::Output,
-            // Approvals are asked at the end, when it is known what is open.
-            _ => Shape::Hidden,
         }
     }
 

@@ -4,7 +4,6 @@
 use interlingua_adapter_kit::data_url::normal;
 use interlingua_adapter_kit::shown_text::{Show, content_text, inline_image};
 use interlingua_core::model::{Body, Content};
-use interlingua_core::run::Message;
 use interlingua_core::{Extra, Json};
 use serde_json::json;
 
@@ -33,13 +32,6 @@ pub(super) fn in_words(content: &Content, options: &Options) -> Option<String> {
     }
     let max_inline = if options.inline_images == InlineImages::Markdown { MAX_INLINE } else { 0 };
     content_text(content, Show { data: options.data == DataDisplay::Text, max_inline })
-}
-
-/// An error after which the run continues.
-pub(super) fn error_in_words(message: &Message) -> String {
-    let error = message.message.clone().filter(|text| !text.is_empty());
-    let error = error.or_else(|| Some(message.text()).filter(|text| !text.is_empty()));
-    error.unwrap_or_else(|| "the agent reported an error".to_owned())
 }
 
 /// A source with a URL, in the form that clients know without a search of their own.

@@ -6,10 +6,11 @@
 
 use std::io::Write as _;
 
+use interlingua_adapter_kit::answer_parts::whole_call;
 use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_core::event::Event;
 use interlingua_core::loss::ContentKind;
-use interlingua_core::model::{MessageType, ToolCall};
+use interlingua_core::model::MessageType;
 use interlingua_core::run::{CallHead, Message, Slot};
 use interlingua_core::{Extra, Json, Out, Step, client_tool};
 use serde_json::json;
@@ -250,22 +251,4 @@ impl Encoder {
 /// (docs/protocols/chat-completions.md#what-a-client-receives).
 fn extra_content(metadata: Option<&Json>) -> Option<Json> {
     metadata.and_then(Json::decode::<Extra>)?.get("extra_content").cloned()
-}
-
-/// The call in a content, once that is final.
-fn whole_call(slot: &Slot) -> Option<ToolCall> {
-    if let Some(head) = &slot.call {
-        let arguments = slot.text().to_owned();
-        return Some(ToolCall {
-            call_id: head.call_id.clone(),
-            name: head.name.clone(),
-            arguments,
-            server_label: None,
-        });
-    }
-    // A content of no fixed form: without arguments, all of it is the arguments.
-    let data = slot.data()?;
-    let call: ToolCall = data.decode().unwrap_or_default();
-    let has_arguments = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
-    Some(if has_arguments { call } else { ToolCall { arguments: Json::text(data).to_owned(), ..call } })
 }

@@ -18,6 +18,7 @@ mod texts;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::answer_parts::{MessageShape, is_filtered};
 use interlingua_adapter_kit::contents::LossScope;
 use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_adapter_kit::openai_error::ErrorObject;
@@ -27,7 +28,6 @@ use interlingua_core::call::RunView;
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{ContentKind, Loss, Losses};
-use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::Pending;
 use interlingua_core::run::{Message, Run};
 use interlingua_core::step::Step;
@@ -264,17 +264,12 @@ impl Encoder {
             ToolItems::Reasoning if self.shared.options.reasoning != Reasoning::Hide => Lane::Reasoning,
             ToolItems::Reasoning | ToolItems::Hide => Lane::Calls,
         };
-        match &message.announced {
-            MessageType::Message => match message.role {
-                // An echo of the client's own input must not look like an answer.
-                Role::User | Role::System => Lane::Hidden,
-                Role::Assistant | Role::Tool | Role::Other(_) => Lane::Text,
-            },
-            MessageType::Error => Lane::Text,
-            MessageType::Reasoning if self.shared.options.reasoning == Reasoning::Hide => Lane::Hidden,
-            MessageType::Reasoning => Lane::Reasoning,
-            MessageType::FunctionCall => Lane::Calls,
-            kind if kind.is_call() || kind.is_output() => of_tools,
+        match MessageShape::from_message(message) {
+            MessageShape::Text | MessageShape::Error => Lane::Text,
+            MessageShape::Reasoning if self.shared.options.reasoning == Reasoning::Hide => Lane::Hidden,
+            MessageShape::Reasoning => Lane::Reasoning,
+            MessageShape::FunctionCall => Lane::Calls,
+            MessageShape::AgentCall | MessageShape::Output => of_tools,
             _ => Lane::Hidden,
         }
     }
@@ -422,10 +417,7 @@ fn indexed(index: usize, entry: &Json) -> Json {
 
 /// Why an answer is not whole: a closed set of two.
 fn incomplete_reason(run: &Run) -> &'static str {
-    let filtered = |error: &interlingua_core::run::RunError| {
-        error.code.to_ascii_lowercase().contains("content_filter") || error.message == "content_filter"
-    };
-    if run.error().is_some_and(filtered) { "content_filter" } else { "length" }
+    if is_filtered(run) { "content_filter" } else { "length" }
 }
 
 /// Usage under the names of this protocol.

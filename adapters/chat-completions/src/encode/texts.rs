@@ -1,6 +1,7 @@
 //! Encodes messages and reasoning, and lines about the agent's own tools
 //! (docs/protocols/chat-completions.md#what-a-client-receives).
 
+use interlingua_adapter_kit::answer_parts::{error_text, late_annotations};
 use interlingua_adapter_kit::data_url::{is_data_url, normal};
 use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_adapter_kit::model_options::DataDisplay;
@@ -103,17 +104,10 @@ impl Encoder {
         match &message.announced {
             MessageType::Message => {
                 // Annotations that arrive with the end of the message belong to its last text.
-                let metadata: Option<Extra> = message.metadata.as_ref().and_then(Json::decode);
-                let notes = metadata.and_then(|fields| fields.get("annotations")?.decode()).unwrap_or_default();
                 let last = message.slots.len().saturating_sub(1);
-                self.annotate((index, u32::try_from(last).unwrap_or(u32::MAX)), notes);
+                self.annotate((index, u32::try_from(last).unwrap_or(u32::MAX)), late_annotations(message));
             }
-            MessageType::Error => {
-                let error = message.message.clone().filter(|text| !text.is_empty());
-                let error = error.or_else(|| Some(message.text()).filter(|text| !text.is_empty()));
-                let text = error.unwrap_or_else(|| "the agent reported an error".to_owned());
-                self.write(Field::Content, (index, 0), &text, out);
-            }
+            MessageType::Error => self.write(Field::Content, (index, 0), &error_text(message), out),
             kind if kind.is_output() => {
                 for (content, slot) in message.slots.iter().enumerate() {
                     let Some(output) = slot.output() else { continue };

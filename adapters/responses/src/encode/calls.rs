@@ -4,12 +4,13 @@
 //! A call of an undeclared function is deferred. If its output follows in the same run, the agent ran it; if the run
 //! ends before an output, the client has to run it.
 
-use interlingua_adapter_kit::shown_text;
+use interlingua_adapter_kit::answer_parts::{ContentStep, whole_call};
+use interlingua_adapter_kit::{call_output, shown_text};
 use interlingua_core::Out;
 use interlingua_core::event::End;
-use interlingua_core::model::{MessageType, ToolCall, ToolOutput};
-use interlingua_core::run::{CallHead, Message, Run, Slot};
-use interlingua_core::{Extra, Json, RunId, client_tool};
+use interlingua_core::model::{MessageType, ToolOutput};
+use interlingua_core::run::{CallHead, Message, Run};
+use interlingua_core::{Json, RunId, client_tool};
 use serde::Serialize;
 
 use super::text_stream::TextStream;
@@ -28,15 +29,8 @@ struct CallLocation<'a> {
 
 impl Encoder {
     /// A call begins. Its head is known, its arguments follow.
-    pub(super) fn call_started(
-        &mut self,
-        run: RunId,
-        index: usize,
-        message: &Message,
-        content: usize,
-        head: &CallHead,
-        out: &mut Out,
-    ) {
+    pub(super) fn call_started(&mut self, step: ContentStep<'_>, head: &CallHead, out: &mut Out) {
+        let ContentStep { run, message, message_index: index, index: content, .. } = step;
         let label = head.server_label.clone().unwrap_or_else(|| self.server_label.clone());
         let tools = self.shared.options.tool_items;
         let mut name = head.name.clone();
@@ -53,18 +47,8 @@ impl Encoder {
         };
 
         let prefix = if matches!(form, Form::Mcp { .. } | Form::Hidden) { "mcp_" } else { "fc_" };
-        let mut call = TrackedCall {
-            message: index,
-            content,
-            output_index: None,
-            id: ids::output_item_id(prefix, run, index, content),
-            call_id: head.call_id.clone(),
-            name,
-            form,
-            arguments: None,
-            result: None,
-            done: false,
-        };
+        let id = ids::output_item_id(prefix, run.id, index, content);
+        let mut call = TrackedCall::new((index, content), id, head.call_id.clone(), name, form);
         if !matches!(call.form, Form::Deferred { .. } | Form::Hidden) {
             self.open_call(&mut call, out);
         }
@@ -94,8 +78,9 @@ impl Encoder {
     }
 
     /// The arguments of the message's open call are final.
-    pub(super) fn arguments_finished(&mut self, run: RunId, index: usize, slot: &Slot, out: &mut Out) {
-        let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) else { return };
+    pub(super) fn arguments_finished(&mut self, step: ContentStep<'_>, out: &mut Out) {
+        let slot = step.slot;
+        let Some(open) = self.open_messages.get_mut(step.message_index).and_then(Option::as_deref_mut) else { return };
         let stream = open.stream.take();
         let Some(&number) = open.calls.last() else { return };
 
@@ -104,7 +89,7 @@ impl Encoder {
             None => self.emit_arguments(number, slot.text().to_owned(), true, out),
         }
         if let Some(result) = self.calls.get_mut(number).and_then(|call| call.result.take()) {
-            self.set_result(run, number, result, out);
+            self.set_result(step.run.id, number, result, out);
         }
     }
 
@@ -139,33 +124,41 @@ impl Encoder {
     }
 
     /// A call whose content has no fixed form, such as a component call. It is known only once it is complete.
-    pub(super) fn call_without_head(
-        &mut self,
-        run: RunId,
-        index: usize,
-        message: &Message,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
-        let Some(data) = slot.data() else { return };
-        let call: ToolCall = data.decode().unwrap_or_default();
-        let has_arguments = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
+    pub(super) fn call_without_head(&mut self, step: ContentStep<'_>, out: &mut Out) {
+        let Some(call) = whole_call(step.slot) else { return };
         let name = if call.name.is_empty() {
-            message.announced.as_str().trim_end_matches("_call").to_owned()
+            step.message.announced.as_str().trim_end_matches("_call").to_owned()
         } else {
             call.name
         };
 
         let head = CallHead { call_id: call.call_id, name, server_label: call.server_label };
-        self.call_started(run, index, message, content, &head, out);
-        let arguments = if has_arguments { call.arguments } else { data.text().to_owned() };
-        if let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) {
+        self.call_started(step, &head, out);
+        if let Some(open) = self.open_messages.get_mut(step.message_index).and_then(Option::as_deref_mut) {
             open.stream = None;
         }
         if let Some(number) = self.calls.len().checked_sub(1) {
-            self.emit_arguments(number, arguments, true, out);
+            self.emit_arguments(number, call.arguments, true, out);
         }
+    }
+
+    /// Sends a complete call that the client answers.
+    pub(super) fn emit_function_call(
+        &mut self,
+        step: ContentStep<'_>,
+        call_id: String,
+        name: String,
+        arguments: String,
+        out: &mut Out,
+    ) {
+        let place = (step.message_index, step.index);
+        let id = ids::output_item_id("fc_", step.run.id, place.0, place.1);
+        let mut call = TrackedCall::new(place, id, call_id, name, Form::Function { namespace: None });
+        self.open_call(&mut call, out);
+        let number = self.calls.len();
+        self.calls.push(call);
+        self.emit_arguments(number, arguments, true, out);
+        self.close_call(number, "completed", None, out);
     }
 
     /// The message is final: finishes the calls in it that the client runs.
@@ -214,19 +207,9 @@ impl Encoder {
 
     /// Tool outputs, once their message is final.
     pub(super) fn emit_outputs(&mut self, run: RunId, index: usize, message: &Message, out: &mut Out) {
-        let failed = message.end == Some(End::Failed) || message.code.is_some();
-        for (content, slot) in message.slots.iter().enumerate() {
-            let output = slot.output().filter(|output| !output.call_id.is_empty() || !output.output.is_empty());
-            let output = output.unwrap_or_else(|| ToolOutput {
-                output: slot.data().map_or_else(|| slot.text().to_owned(), |data| data.text().to_owned()),
-                ..ToolOutput::default()
-            });
+        let failed = call_output::has_failed(message);
+        for (content, output) in call_output::of_message(message) {
             self.emit_output(run, (index, content), message, &output, failed, out);
-        }
-        // A failed tool may have no content at all.
-        if message.slots.is_empty() && failed {
-            let output = ToolOutput { output: message.message.clone().unwrap_or_default(), ..ToolOutput::default() };
-            self.emit_output(run, (index, 0), message, &output, failed, out);
         }
     }
 
@@ -244,8 +227,7 @@ impl Encoder {
             options::ToolOutput::Raw => output.output.clone(),
         };
         let result = if failed {
-            let error = Some(text).filter(|text| !text.is_empty()).or_else(|| message.message.clone());
-            ToolResult::Failure(error.unwrap_or_else(|| "the tool failed".to_owned()))
+            ToolResult::Failure(call_output::failure_text(message, text))
         } else {
             ToolResult::Success(text)
         };
@@ -305,7 +287,7 @@ impl Encoder {
     fn track_earlier_call(
         &mut self,
         run: RunId,
-        (message, content): (usize, usize),
+        place: (usize, usize),
         output: &ToolOutput,
         out: &mut Out,
     ) -> Option<usize> {
@@ -317,19 +299,9 @@ impl Encoder {
         };
 
         let name = output.name.clone().unwrap_or_else(|| "tool".to_owned());
-
-        let mut call = TrackedCall {
-            message,
-            content,
-            output_index: None,
-            id: ids::output_item_id("mcp_", run, message, content),
-            call_id: output.call_id.clone(),
-            name,
-            form,
-            arguments: Some(String::new()),
-            result: None,
-            done: false,
-        };
+        let id = ids::output_item_id("mcp_", run, place.0, place.1);
+        let mut call = TrackedCall::new(place, id, output.call_id.clone(), name, form);
+        call.arguments = Some(String::new());
         if matches!(call.form, Form::Mcp { .. }) {
             self.open_call(&mut call, out);
         }
@@ -340,23 +312,14 @@ impl Encoder {
 
     /// Sends a deferred call, now that it is known who runs it.
     fn release(&mut self, number: usize, form: Form, prefix: &str, run: RunId, out: &mut Out) {
-        let call = &mut self.calls[number];
+        // The item is added without its arguments.
+        let mut calls = std::mem::take(&mut self.calls);
+        let call = &mut calls[number];
         call.form = form;
         call.id = ids::output_item_id(prefix, run, call.message, call.content);
         let arguments = call.arguments.take();
-
-        // The item is added without its arguments.
-        let index = self.items.len();
-        self.items.push(None);
-        let call = &mut self.calls[number];
-        call.output_index = Some(index);
-        if let Some(frame) = self.frames.event("response.output_item.added", out) {
-            frame.with("output_index", &index).with("item", &call.item("in_progress", None)).end();
-        }
-        if matches!(call.form, Form::Mcp { .. }) {
-            let id = call.id.clone();
-            self.stage("response.mcp_call.in_progress", &id, index, out);
-        }
+        self.open_call(call, out);
+        self.calls = calls;
 
         if let Some(arguments) = arguments {
             self.emit_arguments(number, arguments, true, out);

@@ -17,12 +17,12 @@ mod tracked_call;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use interlingua_adapter_kit::answer_parts::{ContentStep, MessageShape, is_filtered};
 use interlingua_adapter_kit::shown_text::Show;
 use interlingua_core::call::{RunState, RunView};
 use interlingua_core::event::{End, Event};
 use interlingua_core::exchange::Flow;
 use interlingua_core::loss::{Loss, Losses};
-use interlingua_core::model::{MessageType, Role};
 use interlingua_core::run::{Message, Run};
 use interlingua_core::step::Step;
 use interlingua_core::{Json, Out};
@@ -82,20 +82,6 @@ struct OpenMessage {
     images: Vec<usize>,
 }
 
-/// The encoding of a message. It depends on the announced type, which never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    Message,
-    Reasoning,
-    Call,
-    Output,
-    ToolList,
-    Approval,
-    Error,
-    Custom,
-    Hidden,
-}
-
 impl Encoder {
     pub(crate) fn new(shared: Arc<MountedRoute>, echo: Echo, run: &Run, frames: Frames) -> Self {
         let declared = echo.declared();
@@ -143,14 +129,14 @@ impl Encoder {
 
     #[inline]
     pub(crate) fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
-        if let Event::ContentDelta { message, content, span } = step.event {
+        if let Event::ContentDelta { message, content, .. } = step.event {
             let open = self.open_messages.get_mut(message as usize).and_then(Option::as_deref_mut);
             match open.and_then(|open| open.stream.as_mut()) {
                 Some(stream) => {
                     let slot =
                         step.run.messages.get(message as usize).and_then(|message| message.slots.get(content as usize));
                     if let Some(slot) = slot {
-                        stream.delta(slot, span, &mut self.frames, out);
+                        stream.extend(&step, slot, &mut self.frames, out);
                     }
                 }
                 None => self.first_delta(step, out),
@@ -184,19 +170,16 @@ impl Encoder {
                 }
             }
             Event::ContentStarted { .. } => {
-                let (Some((index, message)), Some((content, slot))) = (step.message(), step.slot()) else {
-                    return Flow::More;
-                };
-                if let Some(head) = &slot.call {
-                    self.call_started(run.id, index, message, content, head, out);
+                if let Some(content) = ContentStep::from_step(&step)
+                    && let Some(head) = &content.slot.call
+                {
+                    self.call_started(content, head, out);
                 }
             }
-            Event::ContentReplaced { message, version, .. } => {
+            Event::ContentReplaced { message, .. } => {
                 let open = self.open_messages.get_mut(message as usize).and_then(Option::as_deref_mut);
                 match (open.and_then(|open| open.stream.as_mut()), step.slot()) {
-                    (Some(stream), Some((_, slot))) => {
-                        stream.replaced(slot, version, step.delta(), &mut self.frames, out);
-                    }
+                    (Some(stream), Some((_, slot))) => stream.extend(&step, slot, &mut self.frames, out),
                     _ => self.first_delta(step, out),
                 }
             }
@@ -211,18 +194,17 @@ impl Encoder {
     }
 
     fn content_finished(&mut self, step: Step<'_>, out: &mut Out) {
-        let (Some((index, message)), Some((content, slot))) = (step.message(), step.slot()) else { return };
-        let run = step.run.id;
-        if slot.call.is_some() {
-            return self.arguments_finished(run, index, slot, out);
+        let Some(content) = ContentStep::from_step(&step) else { return };
+        if content.slot.call.is_some() {
+            return self.arguments_finished(content, out);
         }
 
-        match self.shape(message) {
-            Shape::Message | Shape::Reasoning => self.text_content_finished(run, index, message, content, slot, out),
-            Shape::Call => self.call_without_head(run, index, message, content, slot, out),
-            Shape::ToolList => self.emit_tool_list(run, index, content, slot, out),
-            Shape::Approval => self.emit_pending(run, index, content, slot, out),
-            Shape::Output | Shape::Error | Shape::Custom | Shape::Hidden => {}
+        match self.shape(content.message) {
+            MessageShape::Text | MessageShape::Reasoning => self.text_content_finished(content, out),
+            MessageShape::FunctionCall | MessageShape::AgentCall => self.call_without_head(content, out),
+            MessageShape::ToolList => self.emit_tool_list(content, out),
+            MessageShape::Approval => self.emit_pending(content, out),
+            MessageShape::Output | MessageShape::Error | MessageShape::Custom | MessageShape::Hidden => {}
         }
     }
 
@@ -233,11 +215,11 @@ impl Encoder {
         self.calls_finished(run, index, message, out);
 
         match self.shape(message) {
-            Shape::Message | Shape::Reasoning => self.text_finished(run, index, message, out),
-            Shape::Output => self.emit_outputs(run, index, message, out),
-            Shape::Error => self.emit_error(run, index, message, out),
-            Shape::Custom => self.emit_custom(run, index, message, out),
-            Shape::Call | Shape::ToolList | Shape::Approval | Shape::Hidden => {}
+            MessageShape::Text | MessageShape::Reasoning => self.text_finished(run, index, message, out),
+            MessageShape::Output => self.emit_outputs(run, index, message, out),
+            MessageShape::Error => self.emit_error(run, index, message, out),
+            MessageShape::Custom => self.emit_custom(run, index, message, out),
+            _ => {}
         }
         if let Some(open) = self.open_messages.get_mut(index) {
             *open = None;
@@ -245,23 +227,12 @@ impl Encoder {
     }
 
     /// The encoding of a message (docs/protocols/responses.md#what-a-client-receives).
-    fn shape(&self, message: &Message) -> Shape {
-        match &message.announced {
-            MessageType::Message => match message.role {
-                // An echo of the client's own input must not look like an answer.
-                Role::User | Role::System => Shape::Hidden,
-                Role::Assistant | Role::Tool | Role::Other(_) => Shape::Message,
-            },
-            MessageType::Reasoning if self.shared.options.reasoning == Reasoning::Hide => Shape::Hidden,
-            MessageType::Reasoning => Shape::Reasoning,
-            kind if kind.is_call() => Shape::Call,
-            kind if kind.is_output() => Shape::Output,
-            MessageType::McpListTools => Shape::ToolList,
-            MessageType::McpApprovalRequest => Shape::Approval,
-            MessageType::Error => Shape::Error,
-            MessageType::McpApprovalResponse | MessageType::Heartbeat | MessageType::ProtocolEvent => Shape::Hidden,
-            _ if self.shared.options.custom_items == CustomItems::Extension => Shape::Custom,
-            _ => Shape::Hidden,
+    fn shape(&self, message: &Message) -> MessageShape {
+        let options = &self.shared.options;
+        match MessageShape::from_message(message) {
+            MessageShape::Reasoning if options.reasoning == Reasoning::Hide => MessageShape::Hidden,
+            MessageShape::Custom if options.custom_items != CustomItems::Extension => MessageShape::Hidden,
+            shape => shape,
         }
     }
 
@@ -386,9 +357,5 @@ impl Encoder {
 
 /// Why a response is incomplete: a closed set of two (docs/protocols/responses.md#response-object).
 fn incomplete_reason(run: &Run) -> &'static str {
-    let filtered = |error: &interlingua_core::run::RunError| {
-        let code = error.code.to_ascii_lowercase();
-        code.contains("content_filter") || error.message == "content_filter"
-    };
-    if run.error().is_some_and(filtered) { "content_filter" } else { "max_output_tokens" }
+    if is_filtered(run) { "content_filter" } else { "max_output_tokens" }
 }

@@ -1,6 +1,7 @@
 //! Encodes everything except text and calls: approvals, tool lists, images, errors, unknown messages
 //! (docs/protocols/responses.md#what-a-client-receives).
 
+use interlingua_adapter_kit::answer_parts::{ContentStep, error_text};
 use interlingua_adapter_kit::shown_text;
 use interlingua_core::event::End;
 use interlingua_core::model::{Body, Content};
@@ -9,7 +10,7 @@ use interlingua_core::run::{Message, Slot};
 use interlingua_core::{Extra, Json, Out, RunId};
 use serde::Serialize;
 
-use super::{Encoder, messages};
+use super::Encoder;
 use crate::ids;
 use crate::wire::Item;
 
@@ -23,15 +24,8 @@ struct Question<'a> {
 
 impl Encoder {
     /// Encodes a pending item: an approval, a question, a login or a client tool.
-    pub(super) fn emit_pending(
-        &mut self,
-        run: RunId,
-        message_index: usize,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
-        let Some(pending) = slot.data().and_then(Pending::parse) else { return };
+    pub(super) fn emit_pending(&mut self, step: ContentStep<'_>, out: &mut Out) {
+        let Some(pending) = step.slot.data().and_then(Pending::parse) else { return };
         // The agent repeats a pending item: its id is sent only once.
         if !self.sent_pending.insert(pending.id.clone()) {
             return;
@@ -51,13 +45,8 @@ impl Encoder {
             }
             PendingKind::Input | PendingKind::Auth => {
                 if let Some(prompt) = &pending.message {
-                    messages::emit_message(
-                        self,
-                        &ids::output_item_id("msg_", run, message_index, content),
-                        prompt,
-                        "completed",
-                        out,
-                    );
+                    let id = ids::output_item_id("msg_", step.run.id, step.message_index, step.index);
+                    self.emit_text(id, step.message, prompt.clone(), "completed", out);
                 }
                 let question = Question {
                     message: pending.message.as_deref(),
@@ -65,50 +54,23 @@ impl Encoder {
                     response_schema: pending.response_schema.as_ref(),
                 };
                 let name = self.shared.options.request_input.clone();
-                let id = ids::output_item_id("fc_", run, message_index, content);
-                self.emit_function_call(&id, &pending.id, &name, Json::from_serialize(&question).text(), out);
+                let arguments = Json::from_serialize(&question).text().to_owned();
+                self.emit_function_call(step, pending.id, name, arguments, out);
             }
-            PendingKind::Tool => {
-                let id = ids::output_item_id("fc_", run, message_index, content);
-                self.emit_function_call(&id, &pending.id, &pending.name, &pending.arguments, out);
-            }
+            PendingKind::Tool => self.emit_function_call(step, pending.id, pending.name, pending.arguments, out),
         }
-    }
-
-    /// Sends a complete function call.
-    fn emit_function_call(&mut self, id: &str, call_id: &str, name: &str, arguments: &str, out: &mut Out) {
-        let item = |status, arguments| Item::FunctionCall { id, status, call_id, name, arguments, namespace: None };
-
-        let index = self.add(&item("in_progress", ""), out);
-        if !arguments.is_empty()
-            && let Some(frame) = self.frames.event("response.function_call_arguments.delta", out)
-        {
-            frame.with("item_id", id).with("output_index", &index).with("delta", arguments).end();
-        }
-        if let Some(frame) = self.frames.event("response.function_call_arguments.done", out) {
-            let frame = frame.with("item_id", id).with("output_index", &index);
-            frame.with("name", name).with("arguments", arguments).end();
-        }
-        self.done(index, &item("completed", arguments), out);
     }
 
     /// Encodes the tools of a server. Optional keys that are null are left out, because the AI SDK rejects them.
-    pub(super) fn emit_tool_list(
-        &mut self,
-        run: RunId,
-        message_index: usize,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
-        let Some(fields) = slot.data().and_then(Json::decode::<Extra>) else { return };
+    pub(super) fn emit_tool_list(&mut self, step: ContentStep<'_>, out: &mut Out) {
+        let Some(fields) = step.slot.data().and_then(Json::decode::<Extra>) else { return };
         let tools: Vec<Extra> = fields.get("tools").and_then(Json::decode).unwrap_or_default();
         let tools: Vec<Json> = tools.into_iter().map(|tool| Json::from_serialize(&without_nulls(&tool))).collect();
         let error = fields.get("error").filter(|error| !error.is_null());
         let label = fields.get("server_label").and_then(Json::decode::<String>);
         let label = label.unwrap_or_else(|| self.server_label.clone());
 
-        let id = ids::output_item_id("mcpl_", run, message_index, content);
+        let id = ids::output_item_id("mcpl_", step.run.id, step.message_index, step.index);
         let index = self.add(&Item::McpListTools { id: &id, server_label: &label, tools: &[], error: None }, out);
         self.stage("response.mcp_list_tools.in_progress", &id, index, out);
 
@@ -118,34 +80,24 @@ impl Encoder {
     }
 
     /// Encodes an inline image as an item after its message.
-    pub(super) fn emit_image(
-        &mut self,
-        run: RunId,
-        message_index: usize,
-        message: &Message,
-        content: usize,
-        out: &mut Out,
-    ) {
-        let Some(Content { body: Body::Image(Some(url)), .. }) = message.slots.get(content).map(Slot::content) else {
-            return;
-        };
+    pub(super) fn emit_image(&mut self, id: &str, slot: &Slot, out: &mut Out) {
+        let Content { body: Body::Image(Some(url)), .. } = slot.content() else { return };
         let Some(image) = shown_text::inline_image(&url) else { return };
-        let id = ids::output_item_id("ig_", run, message_index, content);
 
         let shell = Item::ImageGenerationCall {
-            id: &id,
+            id,
             status: "in_progress",
             result: None,
             output_format: image.format.as_deref(),
         };
         let index = self.add(&shell, out);
 
-        self.stage("response.image_generation_call.in_progress", &id, index, out);
-        self.stage("response.image_generation_call.generating", &id, index, out);
-        self.stage("response.image_generation_call.completed", &id, index, out);
+        self.stage("response.image_generation_call.in_progress", id, index, out);
+        self.stage("response.image_generation_call.generating", id, index, out);
+        self.stage("response.image_generation_call.completed", id, index, out);
 
         let complete = Item::ImageGenerationCall {
-            id: &id,
+            id,
             status: "completed",
             result: Some(&image.data),
             output_format: image.format.as_deref(),
@@ -155,10 +107,8 @@ impl Encoder {
 
     /// Encodes an error after which the run continues, as text.
     pub(super) fn emit_error(&mut self, run: RunId, message_index: usize, message: &Message, out: &mut Out) {
-        let error = message.message.clone().filter(|text| !text.is_empty());
-        let error = error.or_else(|| Some(message.text()).filter(|text| !text.is_empty()));
-        let text = error.unwrap_or_else(|| "the agent reported an error".to_owned());
-        messages::emit_message(self, &ids::output_item_id("msg_", run, message_index, 0), &text, "incomplete", out);
+        let id = ids::output_item_id("msg_", run, message_index, 0);
+        self.emit_text(id, message, error_text(message), "incomplete", out);
     }
 
     /// Encodes a message of an unknown type, if the options say so.

@@ -1,11 +1,12 @@
 //! An item that consists of texts, and the events of its parts (docs/protocols/responses.md#sequences).
 
+use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_core::run::Message;
 use interlingua_core::{Json, Out};
 use serde::Serialize;
 
 use super::frames::{Frame, Frames};
-use super::text_stream::{SentText, TextStream};
+use super::text_stream::TextStream;
 use crate::wire::{Empty, Item, Part, ReasoningText, SummaryText};
 
 /// An open item that consists of texts.
@@ -35,7 +36,7 @@ pub(super) struct TextPart {
 #[derive(Debug)]
 pub(super) enum PartText {
     /// Streamed from a slot.
-    Slot { content: usize, sent: SentText },
+    Slot { content: usize, sent: EmittedText },
     /// Rendered from a content that has no part type of its own.
     Rendered(String),
 }
@@ -142,6 +143,16 @@ impl TextItem {
         }
     }
 
+    /// Writes a complete part.
+    pub(super) fn write_part(&mut self, text: String, message: &Message, frames: &mut Frames, out: &mut Out) {
+        let stream = self.open_part(false, PartText::Rendered(text), frames, out);
+        let text = self.parts.last().map_or("", |part| part.text.as_str(message));
+        if !text.is_empty() {
+            stream.write(text, frames, out);
+        }
+        self.close_part(message, frames, out);
+    }
+
     /// Closes the last part.
     pub(super) fn close_part(&self, message: &Message, frames: &mut Frames, out: &mut Out) {
         let Some(part) = self.parts.last() else { return };
@@ -183,30 +194,24 @@ impl TextItem {
     }
 }
 
-pub(super) const fn part_of<'a>(refusal: bool, text: &'a str, annotations: &'a [Json]) -> Part<'a> {
+const fn part_of<'a>(refusal: bool, text: &'a str, annotations: &'a [Json]) -> Part<'a> {
     if refusal { Part::Refusal { refusal: text } } else { Part::OutputText { text, annotations, logprobs: Empty } }
 }
 
-pub(super) fn with_location<'o>(frame: Frame<'o>, location: &PartLocation<'_>) -> Frame<'o> {
+fn with_location<'o>(frame: Frame<'o>, location: &PartLocation<'_>) -> Frame<'o> {
     frame
         .with("item_id", location.item_id)
         .with("output_index", &location.output_index)
         .with("content_index", &location.content_index)
 }
 
-pub(super) fn part_event<T: Serialize>(
-    frames: &mut Frames,
-    name: &str,
-    location: &PartLocation<'_>,
-    part: &T,
-    out: &mut Out,
-) {
+fn part_event<T: Serialize>(frames: &mut Frames, name: &str, location: &PartLocation<'_>, part: &T, out: &mut Out) {
     if let Some(frame) = frames.event(name, out) {
         with_location(frame, location).with("part", part).end();
     }
 }
 
-pub(super) fn summary_event<T: Serialize + ?Sized>(
+fn summary_event<T: Serialize + ?Sized>(
     frames: &mut Frames,
     name: &str,
     location: &SummaryLocation<'_>,

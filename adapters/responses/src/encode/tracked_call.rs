@@ -52,6 +52,22 @@ pub(super) enum ToolResult {
 }
 
 impl TrackedCall {
+    /// A call that has not been sent. `place`: the indexes of its message and of the content.
+    pub(super) const fn new(place: (usize, usize), id: String, call_id: String, name: String, form: Form) -> Self {
+        Self {
+            message: place.0,
+            content: place.1,
+            output_index: None,
+            id,
+            call_id,
+            name,
+            form,
+            arguments: None,
+            result: None,
+            done: false,
+        }
+    }
+
     /// The item. A deferred call has the form it will have if the agent runs it.
     pub(super) fn item<'a>(&'a self, status: &'static str, result: Option<&'a ToolResult>) -> Item<'a> {
         let arguments = self.arguments.as_deref().unwrap_or("");

@@ -2,11 +2,10 @@
 //!
 //! Not here: which calls wait for the client ([`super::finish`]).
 
-use std::collections::HashMap;
-
+use interlingua_adapter_kit::answer_parts::{ContentStep, derived_id, whole_call};
+use interlingua_adapter_kit::call_ledger::CallLedger;
 use interlingua_adapter_kit::call_output;
-use interlingua_adapter_kit::emitted_text::EmittedText;
-use interlingua_core::model::{ToolCall, ToolOutput};
+use interlingua_core::model::ToolOutput;
 use interlingua_core::run::{Message, Run, Slot};
 use interlingua_core::{Event as RunEvent, Extra, Json, Out, Step};
 
@@ -20,31 +19,11 @@ use super::texts::Texts;
 /// The calls of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// Calls of this run by their id.
-    announced: HashMap<String, AnnouncedCall>,
-    /// Their ids in order.
-    order: Vec<String>,
-    /// Calls in progress, by message and content.
-    open: HashMap<(u32, u32), OpenCall>,
+    /// The calls of this run, and calls of earlier runs with a result in this one. A result that waits for the end of its
+    /// call is the id of the result's message, and its text.
+    ledger: CallLedger<Template, (String, String)>,
     /// The message that the next call belongs to, if only calls have arrived since.
     group: Option<String>,
-}
-
-#[derive(Debug, Default)]
-struct AnnouncedCall {
-    name: String,
-    has_ended: bool,
-    has_result: bool,
-    /// Results that came before the call was complete: the message's id, and the text.
-    early: Option<(String, String)>,
-}
-
-#[derive(Debug)]
-struct OpenCall {
-    /// `None`: the client knows the call already.
-    template: Option<Template>,
-    id: String,
-    emitted: EmittedText,
 }
 
 /// State that the parts of the encoder share during one step.
@@ -63,36 +42,30 @@ impl Calls {
 
     /// True if the client knows the call.
     pub(super) fn is_known(&self, id: &str, labels: &Labels) -> bool {
-        self.announced.contains_key(id) || labels.known.has_call(id)
+        self.ledger.index_of(id).is_some() || labels.known.has_call(id)
     }
 
     /// Writes a step of a content that is a call.
     #[inline]
     pub(super) fn encode_call(&mut self, step: &Step<'_>, scene: &mut Scene<'_>) {
-        let (Some((message_at, message)), Some((slot_at, slot))) = (step.message(), step.slot()) else { return };
-        let Some(head) = &slot.call else { return };
-        let key = content_key(message_at, slot_at);
         match step.event {
             RunEvent::ContentStarted { .. } => {
-                let id = if head.call_id.is_empty() { derived_id(message, slot_at) } else { head.call_id.clone() };
-                let is_new = !self.is_known(&id, scene.labels);
-                if is_new {
-                    self.announce(&id, &head.name, message, step.run, scene, head.server_label.as_deref());
+                let Some(content) = ContentStep::from_step(step) else { return };
+                let Some(head) = &content.slot.call else { return };
+                let id = id_of_call(&head.call_id, content);
+                if !self.is_known(&id, scene.labels) {
+                    let call = self.announce(&id, &head.name, content, scene);
+                    self.ledger.open(step, call, Template::new("TOOL_CALL_ARGS", Some("toolCallId"), &id));
                 }
-                let template = is_new.then(|| Template::new("TOOL_CALL_ARGS", Some("toolCallId"), &id));
-                self.open.insert(key, OpenCall { template, id, emitted: EmittedText::default() });
             }
             RunEvent::ContentDelta { .. } | RunEvent::ContentReplaced { .. } => {
-                let Some(open) = self.open.get_mut(&key) else { return };
-                let delta = open.emitted.extend(step, slot);
-                if let Some(template) = open.template.as_ref().filter(|_| !delta.is_empty()) {
+                if let Some((_, template, delta)) = self.ledger.grow(step) {
                     scene.writer.delta(template, delta, scene.out);
                 }
             }
             RunEvent::ContentFinished { .. } => {
-                let Some(open) = self.open.remove(&key) else { return };
-                if open.template.is_some() {
-                    self.end(&open.id, scene);
+                if let Some((call, _)) = self.ledger.close(step) {
+                    self.end(call, scene);
                 }
             }
             _ => {}
@@ -100,58 +73,49 @@ impl Calls {
     }
 
     /// Writes a step of a call without a call head: its body is undefined or malformed.
-    pub(super) fn encode_bare_call(&mut self, step: &Step<'_>, slot: &Slot, scene: &mut Scene<'_>) {
-        let (Some((_, message)), Some((slot_at, _))) = (step.message(), step.slot()) else { return };
-        let Some(data) = slot.data().filter(|_| matches!(step.event, RunEvent::ContentFinished { .. })) else {
-            return;
-        };
-        let call: ToolCall = data.decode().unwrap_or_default();
-        let id = if call.call_id.is_empty() { derived_id(message, slot_at) } else { call.call_id };
-        if self.is_known(&id, scene.labels) {
+    pub(super) fn encode_bare_call(&mut self, step: &Step<'_>, scene: &mut Scene<'_>) {
+        if !matches!(step.event, RunEvent::ContentFinished { .. }) {
             return;
         }
-
-        let has_arguments_field = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
-        let arguments = if has_arguments_field { call.arguments.as_str() } else { data.text() };
-        self.announce(&id, &call.name, message, step.run, scene, None);
-        self.write_arguments(&id, arguments, scene);
-        self.end(&id, scene);
+        let Some(content) = ContentStep::from_step(step) else { return };
+        let Some(call) = whole_call(content.slot) else { return };
+        let id = id_of_call(&call.call_id, content);
+        if !self.is_known(&id, scene.labels) {
+            let announced = self.announce(&id, &call.name, content, scene);
+            self.write_whole(announced, &call.arguments, scene);
+        }
     }
 
     /// Announces a whole call that no message of the agent is: one that a person has to approve, or that has an output.
-    pub(super) fn add(&mut self, id: &str, name: &str, arguments: &str, parent: &str, scene: &mut Scene<'_>) {
-        self.start(id, name, parent, &Origin::default(), scene);
-        self.write_arguments(id, arguments, scene);
-        self.end(id, scene);
+    pub(super) fn add(&mut self, id: &str, name: &str, arguments: &str, parent: &str, scene: &mut Scene<'_>) -> usize {
+        let call = self.start(id, name, parent, &Origin::default(), scene);
+        self.write_whole(call, arguments, scene);
+        call
     }
 
-    fn write_arguments(&self, id: &str, arguments: &str, scene: &mut Scene<'_>) {
-        if !arguments.is_empty() {
-            scene.writer.event(&Event::ToolCallArgs { tool_call_id: id, delta: arguments }, scene.out);
+    /// Writes the arguments and the end of a call that was just announced.
+    fn write_whole(&mut self, call: usize, delta: &str, scene: &mut Scene<'_>) {
+        if !delta.is_empty() {
+            let tool_call_id = &self.ledger.calls()[call].id;
+            scene.writer.event(&Event::ToolCallArgs { tool_call_id, delta }, scene.out);
         }
+        self.end(call, scene);
     }
 
-    fn announce(
-        &mut self,
-        id: &str,
-        name: &str,
-        message: &Message,
-        run: &Run,
-        scene: &mut Scene<'_>,
-        server: Option<&str>,
-    ) {
+    fn announce(&mut self, id: &str, name: &str, step: ContentStep<'_>, scene: &mut Scene<'_>) -> usize {
+        let ContentStep { run, message, slot, .. } = step;
         let mut origin = origin_of(message, scene.labels.is_v1());
-        if let Some(server) = server {
+        if let Some(server) = slot.call.as_ref().and_then(|head| head.server_label.as_deref()) {
             let mut metadata: Extra = origin.metadata.as_ref().and_then(Json::decode).unwrap_or_default();
             metadata.set("server_label", Json::from_serialize(server));
             origin.metadata = Some(Json::from_serialize(&metadata));
         }
         let parent = scene.labels.known.shown_id(&message.id, run);
-        self.start(id, name, &parent, &origin, scene);
+        self.start(id, name, &parent, &origin, scene)
     }
 
     /// `parent`: the message that the call belongs to, if it is the first of its group.
-    fn start(&mut self, id: &str, name: &str, parent: &str, origin: &Origin, scene: &mut Scene<'_>) {
+    fn start(&mut self, id: &str, name: &str, parent: &str, origin: &Origin, scene: &mut Scene<'_>) -> usize {
         let latest = scene.texts.latest().map(str::to_owned);
         let group = self.group.get_or_insert_with(|| latest.unwrap_or_else(|| parent.to_owned()));
         let event = Event::ToolCallStart {
@@ -161,16 +125,14 @@ impl Calls {
             origin,
         };
         scene.writer.event(&event, scene.out);
-        self.order.push(id.to_owned());
-        self.announced.insert(id.to_owned(), AnnouncedCall { name: name.to_owned(), ..AnnouncedCall::default() });
+        self.ledger.announce(id, name, true)
     }
 
-    fn end(&mut self, id: &str, scene: &mut Scene<'_>) {
-        scene.writer.event(&Event::ToolCallEnd { tool_call_id: id }, scene.out);
-        let Some(call) = self.announced.get_mut(id) else { return };
-        call.has_ended = true;
-        if let Some((message, output)) = call.early.take() {
-            self.result(id, &message, ResultContent::Text(&output), scene);
+    fn end(&mut self, call: usize, scene: &mut Scene<'_>) {
+        let tool_call_id = &self.ledger.calls()[call].id;
+        scene.writer.event(&Event::ToolCallEnd { tool_call_id }, scene.out);
+        if let Some((message, output)) = self.ledger.end(call) {
+            self.result(call, &message, ResultContent::Text(&output), scene);
         }
     }
 
@@ -178,7 +140,7 @@ impl Calls {
     pub(super) fn seal(&self, message: &Message, scene: &mut Scene<'_>) {
         let Some(value) = sealed(message).filter(|_| scene.texts.shows_sealed()) else { return };
         let calls = message.slots.iter().filter_map(|slot| slot.call.as_ref());
-        for call in calls.filter(|call| self.announced.contains_key(&call.call_id)) {
+        for call in calls.filter(|call| self.ledger.index_of(&call.call_id).is_some()) {
             let entity_id = call.call_id.as_str();
             let event = Event::ReasoningEncryptedValue { subtype: "tool-call", entity_id, encrypted_value: &value };
             scene.writer.event(&event, scene.out);
@@ -216,8 +178,8 @@ impl Calls {
     fn seal_output(&self, message: &Message, run: &Run, scene: &mut Scene<'_>) {
         let Some(encrypted_value) = &sealed(message).filter(|_| scene.texts.shows_sealed()) else { return };
         let is_written = |slot: &Slot| {
-            let call = call_output::parse(slot).map(|output| output.call_id);
-            call.and_then(|call| self.announced.get(&call)).is_some_and(|call| call.has_result)
+            let call = call_output::parse(slot).and_then(|output| self.ledger.index_of(&output.call_id));
+            call.is_some_and(|call| self.ledger.calls()[call].has_result)
         };
         if message.slots.iter().any(is_written) {
             let entity_id: &str = &scene.labels.known.shown_id(&message.id, run);
@@ -232,77 +194,63 @@ impl Calls {
             slots.iter().enumerate().filter_map(|(place, slot)| Some((place, call_output::parse(slot)?))).collect();
         let parts: Vec<Json> = slots.iter().filter_map(contents::part).collect();
         let is_only = outputs.len() == 1;
+        // Older clients have no place for parts in a result.
+        let joins_parts = is_only && !parts.is_empty() && scene.labels.is_v1();
         for (place, mut output) in outputs {
             if is_unwrapped && let Some(text) = call_output::text_of_blocks(&output.output) {
                 output.output = text;
             }
             let name = output.name.as_deref().unwrap_or_default();
-            let call = self.find(&output.call_id, name).unwrap_or_else(|| {
-                if output.call_id.is_empty() { derived_id(message, place) } else { output.call_id.clone() }
+            let call = self.ledger.find(&output.call_id, name).or_else(|| {
+                let id = if output.call_id.is_empty() { derived_id(&message.id, place) } else { output.call_id };
+                self.add_for_output(id, name, scene)
             });
-            if !self.is_known(&call, scene.labels) {
-                self.add(&call, name, "{}", &format!("{call}_call"), scene);
-            }
+            let Some(call) = call else { continue };
 
             let id = if is_only { id.clone() } else { format!("{id}_{place}") };
-            if is_only && !parts.is_empty() && scene.labels.is_v1() {
+            if joins_parts {
                 let text = contents::text_part(&output.output);
                 let all: Vec<Json> =
                     std::iter::once(text).filter(|_| !output.output.is_empty()).chain(parts.iter().cloned()).collect();
-                self.result(&call, &id, ResultContent::Parts(&all), scene);
-                return;
+                self.result(call, &id, ResultContent::Parts(&all), scene);
+            } else {
+                self.result(call, &id, ResultContent::Text(&output.output), scene);
             }
-            self.result(&call, &id, ResultContent::Text(&output.output), scene);
         }
-        // Older clients have no place for parts in a result.
-        for (index, part) in parts.into_iter().enumerate() {
+        for (index, part) in parts.into_iter().enumerate().filter(|_| !joins_parts) {
             contents::write_part(&id, index, part, scene.writer, scene.out);
         }
     }
 
-    /// The call of an output that does not say which: the oldest of that name without a result.
-    fn find(&self, id: &str, name: &str) -> Option<String> {
-        if !id.is_empty() {
-            return Some(id.to_owned());
+    /// Adds the call of an output that is not in the ledger: one of an earlier run, or one that the client does not know.
+    /// `None`: the client has its result.
+    fn add_for_output(&mut self, id: String, name: &str, scene: &mut Scene<'_>) -> Option<usize> {
+        if let Some(call) = self.ledger.index_of(&id) {
+            return Some(call);
         }
-        let fits = |call: &AnnouncedCall| !call.has_result && (name.is_empty() || call.name == name);
-        self.order.iter().find(|id| self.announced.get(*id).is_some_and(fits)).cloned()
+        if scene.labels.known.has_call(&id) {
+            return (!scene.labels.known.is_answered(&id)).then(|| self.ledger.add_earlier(id, false));
+        }
+        Some(self.add(&id, name, "{}", &format!("{id}_call"), scene))
     }
 
-    fn result(&mut self, call: &str, message_id: &str, content: ResultContent<'_>, scene: &mut Scene<'_>) {
-        // Calls of earlier runs have ended.
-        if let Some(known) = self.announced.get_mut(call) {
-            // Some agents send a result twice.
-            if known.has_result || known.early.is_some() {
-                return;
-            }
-            if !known.has_ended {
-                let text = match content {
-                    ResultContent::Text(text) => text.to_owned(),
-                    ResultContent::Parts(parts) => Json::from_serialize(parts).text().to_owned(),
-                };
-                known.early = Some((message_id.to_owned(), text));
-                return;
-            }
-            known.has_result = true;
-        } else if scene.labels.known.is_answered(call) {
+    fn result(&mut self, call: usize, message_id: &str, content: ResultContent<'_>, scene: &mut Scene<'_>) {
+        let to_text = || match content {
+            ResultContent::Text(text) => text.to_owned(),
+            ResultContent::Parts(parts) => Json::from_serialize(parts).text().to_owned(),
+        };
+        if !self.ledger.answer(call, || (message_id.to_owned(), to_text())) {
             return;
-        } else {
-            let done = AnnouncedCall { has_ended: true, has_result: true, ..AnnouncedCall::default() };
-            self.announced.insert(call.to_owned(), done);
         }
 
         self.group = None;
         scene.texts.forget_latest();
-        scene.writer.event(&Event::ToolCallResult { message_id, tool_call_id: call, content, role: "tool" }, scene.out);
+        let tool_call_id = &self.ledger.calls()[call].id;
+        scene.writer.event(&Event::ToolCallResult { message_id, tool_call_id, content, role: "tool" }, scene.out);
     }
 }
 
-/// An id derived from the message's id, for a call that has none.
-fn derived_id(message: &Message, slot: usize) -> String {
-    if slot == 0 { message.id.clone() } else { format!("{}_{slot}", message.id) }
-}
-
-fn content_key(message: usize, slot: usize) -> (u32, u32) {
-    (u32::try_from(message).unwrap_or(u32::MAX), u32::try_from(slot).unwrap_or(u32::MAX))
+/// The id of a call in this content, which may have none.
+fn id_of_call(call_id: &str, step: ContentStep<'_>) -> String {
+    if call_id.is_empty() { derived_id(&step.message.id, step.index) } else { call_id.to_owned() }
 }

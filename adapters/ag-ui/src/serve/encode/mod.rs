@@ -125,7 +125,7 @@ impl Encoder {
         match slot {
             _ if is_call => calls.encode_call(&step, &mut scene),
             _ if message.announced.is_output() => calls.encode_output(&step, message, is_unwrapped, &mut scene),
-            Some(slot) => calls.encode_bare_call(&step, slot, &mut scene),
+            Some(_) => calls.encode_bare_call(&step, &mut scene),
             None if is_end => calls.seal(message, &mut scene),
             _ => {}
         }

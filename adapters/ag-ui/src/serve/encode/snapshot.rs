@@ -5,10 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use interlingua_adapter_kit::answer_parts::{call_in_data, derived_id};
+use interlingua_adapter_kit::call_ledger::CallLedger;
 use interlingua_adapter_kit::call_output;
 use interlingua_adapter_kit::markdown;
 use interlingua_core::call::SessionItem;
-use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
+use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolOutput};
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::run::Run;
 use interlingua_core::{Extra, Json, RunId};
@@ -60,10 +62,7 @@ struct Snapshot<'o> {
     ids: HashSet<String>,
     /// The number of messages, for generated message ids.
     count: usize,
-    /// Calls by their id, and whether they have a result.
-    calls: HashMap<String, bool>,
-    /// Ids and names of calls in order, for results that do not say of which.
-    order: Vec<(String, String)>,
+    calls: CallLedger<(), ()>,
     /// The calls that the agent requested in this turn.
     asked: Vec<Pending>,
     /// The message that the next call belongs to, if only calls have arrived since.
@@ -105,8 +104,7 @@ impl<'o> Snapshot<'o> {
             written: Vec::new(),
             ids: HashSet::new(),
             count: 0,
-            calls: HashMap::new(),
-            order: Vec::new(),
+            calls: CallLedger::default(),
             asked: Vec::new(),
             group: None,
         }
@@ -203,21 +201,20 @@ impl<'o> Snapshot<'o> {
         let sealed = self.sealed(message);
         for (place, content) in message.content.iter().enumerate() {
             let Some(data) = content.as_data() else { continue };
-            let call: ToolCall = data.decode().unwrap_or_default();
+            let call = call_in_data(data);
             let call_id = if call.call_id.is_empty() { derived_id(id, place) } else { call.call_id };
-            let has_arguments = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());
-            let arguments = if has_arguments { call.arguments.as_str() } else { data.text() };
-            self.call(&call_id, &call.name, arguments, id, sealed.as_ref());
+            self.call(&call_id, &call.name, &call.arguments, id, sealed.as_ref());
         }
     }
 
-    /// Adds a call to the message it belongs to, unless it is known. `parent`: the id of a message of its own.
-    fn call(&mut self, id: &str, name: &str, arguments: &str, parent: &str, sealed: Option<&Json>) {
-        if self.calls.contains_key(id) {
-            return;
+    /// Adds a call to the message it belongs to, unless it is known. `parent`: the id of a message of its own. Returns its
+    /// index in the ledger.
+    fn call(&mut self, id: &str, name: &str, arguments: &str, parent: &str, sealed: Option<&Json>) -> usize {
+        if let Some(known) = self.calls.index_of(id) {
+            return known;
         }
-        self.calls.insert(id.to_owned(), false);
-        self.order.push((id.to_owned(), name.to_owned()));
+        let index = self.calls.announce(id, name, true);
+        self.calls.end(index);
 
         let function = json!({ "name": name, "arguments": arguments });
         let mut call = json!({ "id": id, "type": "function", "function": function });
@@ -229,6 +226,7 @@ impl<'o> Snapshot<'o> {
             self.written.len() - 1
         });
         self.written[group].calls.push(Json::from_serialize(&call));
+        index
     }
 
     fn add_outputs(&mut self, id: &str, message: &Message) {
@@ -241,16 +239,19 @@ impl<'o> Snapshot<'o> {
         let parts: Vec<Json> = message.content.iter().filter_map(media_part).collect();
         let is_only = outputs.len() == 1;
         for (place, output) in outputs {
-            let call = self.call_of(&output, id, place);
             let name = output.name.as_deref().unwrap_or_default();
-            self.call(&call, name, "{}", &format!("{call}_call"), None);
-            if self.calls.insert(call.clone(), true) == Some(true) {
+            let call = self.calls.find(&output.call_id, name).unwrap_or_else(|| {
+                let call = if output.call_id.is_empty() { derived_id(id, place) } else { output.call_id };
+                self.call(&call, name, "{}", &format!("{call}_call"), None)
+            });
+            if !self.calls.answer(call, || ()) {
                 continue;
             }
 
             let id = if is_only { id.to_owned() } else { format!("{id}_{place}") };
             let content = self.result(output.output, if is_only { &parts } else { &[] });
-            let mut written = MessageDraft::new(&id, "tool").with("toolCallId", Json::from_serialize(&call));
+            let mut written =
+                MessageDraft::new(&id, "tool").with("toolCallId", Json::from_serialize(&self.calls.calls()[call].id));
             written = written.with("content", content);
             if let Some(sealed) = self.sealed(message).filter(|_| is_only) {
                 written = written.with("encryptedValue", sealed);
@@ -267,16 +268,6 @@ impl<'o> Snapshot<'o> {
         metadata.get("encrypted_content").filter(|value| value.text().starts_with('"')).cloned()
     }
 
-    /// The call of an output: if it does not say which, the oldest of its name without a result.
-    fn call_of(&self, output: &ToolOutput, id: &str, place: usize) -> String {
-        if !output.call_id.is_empty() {
-            return output.call_id.clone();
-        }
-        let name = output.name.as_deref().unwrap_or_default();
-        let fits = |(id, of): &&(String, String)| self.calls.get(id) == Some(&false) && (name.is_empty() || of == name);
-        self.order.iter().find(fits).map_or_else(|| derived_id(id, place), |(id, _)| id.clone())
-    }
-
     fn result(&self, output: String, parts: &[Json]) -> Json {
         let is_unwrapped = self.options.unwrap_tool_output.0;
         let text = if is_unwrapped { call_output::text_of_blocks(&output).unwrap_or(output) } else { output };
@@ -287,9 +278,4 @@ impl<'o> Snapshot<'o> {
         let text = (!text.is_empty()).then(|| contents::text_part(&text));
         Json::from_serialize(&text.into_iter().chain(parts.iter().cloned()).collect::<Vec<_>>())
     }
-}
-
-/// An id derived from the message's id, for a call that has none.
-fn derived_id(message: &str, slot: usize) -> String {
-    if slot == 0 { message.to_owned() } else { format!("{message}_{slot}") }
 }
