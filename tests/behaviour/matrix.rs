@@ -257,7 +257,7 @@ fn table() -> String {
 
     text.push_str(
         "\n## Pairs\n\n\
-        ✓: tested. Otherwise the side without the feature. [The matrix](matrix.md) has the pairs with all other agents.\n\n",
+        A ✓ marks a tested feature. Any other cell names the side that lacks the feature: the client, the agent, or both. [The matrix](matrix.md) has the pairs with all other agents.\n\n",
     );
     let names: Vec<String> = FEATURES.iter().map(|feature| feature.name()).collect();
     let _ = writeln!(text, "| client | agent | {} |", names.join(" | "));
