@@ -4,6 +4,7 @@
 //! about, so that the same steps produce the same text live and on every replay.
 
 use interlingua_adapter_kit::sequencer::MessageSequencer;
+use interlingua_core::call::RunView;
 use interlingua_core::event::{End, Event};
 use interlingua_core::model::{ContentType, MessageType};
 use interlingua_core::{Fault, Flow, Out, Step};
@@ -31,6 +32,19 @@ impl Encoder {
         // One step may release others that were held back.
         self.sequencer.push(step, |step| text.write(step, out));
         if matches!(step.event, Event::RunFinished { .. }) { Flow::Close } else { Flow::More }
+    }
+
+    /// Writes the questions of the agent that are still open, each with what its answer needs.
+    pub(crate) fn questions(&mut self, run: RunView<'_>, out: &mut Out) {
+        let session = &run.run().session_id;
+        for item in run.pending {
+            let question = item.message.as_deref().unwrap_or(&item.name);
+            let remark = format!("{question} {} — answer with session={session} answers={}", item.arguments, item.id);
+            self.text.remark(&remark, out);
+        }
+        if !run.pending.is_empty() {
+            out.write_raw(b"\n");
+        }
     }
 
     /// Interrupts the text: the run continues, and its answer can be fetched.

@@ -1,7 +1,8 @@
 //! `plain`: an invented text protocol for terminals, served from a separate crate. Meant to be copied.
 //!
 //! ```text
-//! POST /ask            a question as text, or as {"question": …, "session": …}; the answer is streamed as text
+//! POST /ask            a question as text, or as {"question": …, "session": …}; the answer is streamed as text.
+//!                      With "answers": ID it answers what the agent has asked
 //! GET  /answers/{id}   the answer again; 202 while it is incomplete
 //! ```
 //!
@@ -14,7 +15,8 @@
 
 mod encoder;
 
-use interlingua_core::call::Target;
+use interlingua_core::answer::{Answer, AnswerBody};
+use interlingua_core::call::{RunView, Target};
 use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::exchange::{MediaTypes, Mounted};
 use interlingua_core::model::{AgentRequest, Message};
@@ -22,7 +24,7 @@ use interlingua_core::out::Head;
 use interlingua_core::tree::Node;
 use interlingua_core::{
     Call, Endpoint, Exchange, Fault, FaultKind, Flow, Mount, Next, Out, ProtocolAdapter, Reply, Request, RunCall,
-    RunId, Step, Thread,
+    RunId, RunPolicy, Step, Thread,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -86,17 +88,20 @@ struct Ask {
 
 impl Exchange for Ask {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        let (question, session) = question(request)?;
+        let Question { text, session, answers } = question(request)?;
         // The run uses the request's new id. An id chosen by the engine would not be known when the head is written.
         self.id = Some(request.new_id);
-        Ok(Call::Run(Box::new(RunCall {
-            id: self.id,
-            thread: session.map_or(Thread::New, Thread::Session),
-            ..RunCall::new(
-                self.agent.clone(),
-                AgentRequest { input: vec![Message::user(question)].into(), ..AgentRequest::default() },
-            )
-        })))
+        let mut call = RunCall::new(self.agent.clone(), AgentRequest::default());
+        call.id = self.id;
+        call.thread = session.map_or(Thread::New, Thread::Session);
+        // A turn that leaves questions does not end the run: the stream ends in `pause`.
+        call.policy = RunPolicy::attached().pausing_on(&[]);
+        match answers {
+            // The gateway decides what the words mean for the item: "yes" accepts an approval.
+            Some(item) => call.answers = vec![Answer::new(item, AnswerBody::Text(text))],
+            None => call.request.input = vec![Message::user(text)].into(),
+        }
+        Ok(Call::Run(Box::new(call)))
     }
 
     fn head(&mut self, head: &mut Head) {
@@ -110,6 +115,11 @@ impl Exchange for Ask {
         self.encoder.step(step, out)
     }
 
+    fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
+        self.encoder.questions(run, out);
+        Flow::Close
+    }
+
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         self.encoder.interrupt(fault, out);
     }
@@ -118,34 +128,33 @@ impl Exchange for Ask {
         // Plain text has no comments: every byte would be part of the answer.
     }
 
-    fn reply(&mut self, reply: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        Err(match reply {
-            // The agent has asked a question that cannot be answered over this protocol (see the README).
-            Reply::Waiting(..) => {
-                Fault::new(FaultKind::Waiting, "the session is waiting for an answer to the agent's question")
-            }
-            reply => unexpected(&reply),
-        })
-    }
-
     fn fail(&mut self, fault: &Fault, out: &mut Out) {
         write_fault(fault, out);
     }
 }
 
-/// Parses a request into the question and the session.
-fn question(request: &Request<'_>) -> Result<(String, Option<String>), Fault> {
-    let (question, session) = match request.media_type().as_str() {
+/// A request to `POST /ask`.
+struct Question {
+    text: String,
+    session: Option<String>,
+    /// The id of the agent's question that the text answers.
+    answers: Option<String>,
+}
+
+/// Parses a request.
+fn question(request: &Request<'_>) -> Result<Question, Fault> {
+    let (text, session, answers) = match request.media_type().as_str() {
         "text/plain" => {
             let text = std::str::from_utf8(request.body);
             let text =
                 text.map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not UTF-8: {error}")))?;
-            (text.to_owned(), request.query("session"))
+            (text.to_owned(), request.query("session"), request.query("answers"))
         }
         "application/json" => {
             // Parsed field by field, so that a fault names the invalid one.
             let object = Node::parse_object(request.body)?;
-            (object.required("question")?.string()?.into_owned(), object.string("session")?)
+            let text = object.required("question")?.string()?.into_owned();
+            (text, object.string("session")?, object.string("answers")?)
         }
         other => {
             let message = format!("content-type must be 'text/plain' or 'application/json', not '{other}'");
@@ -153,10 +162,13 @@ fn question(request: &Request<'_>) -> Result<(String, Option<String>), Fault> {
         }
     };
 
-    if question.trim().is_empty() {
+    if text.trim().is_empty() {
         return Err(Fault::invalid("question", "must not be empty"));
     }
-    Ok((question, session.map(Into::into)))
+    if answers.is_some() && session.is_none() {
+        return Err(Fault::invalid("session", "an answer needs the session of the question"));
+    }
+    Ok(Question { text, session: session.map(Into::into), answers: answers.map(Into::into) })
 }
 
 /// The exchange of `GET /answers/{id}`.
@@ -173,7 +185,7 @@ impl Exchange for FetchAnswer {
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
-        let Reply::Run(view) = reply else { return Err(unexpected(&reply)) };
+        let Reply::Run(view) = reply else { return Err(Fault::unexpected_reply()) };
 
         out.status(if view.run().end.is_some() { 200 } else { 202 });
         plain_text(&mut out.head);
@@ -182,6 +194,7 @@ impl Exchange for FetchAnswer {
         for step in view.record.steps(0) {
             encoder.step(step, out);
         }
+        encoder.questions(view, out);
 
         Ok(Next::Done)
     }
@@ -210,9 +223,4 @@ fn write_fault(fault: &Fault, out: &mut Out) {
 
     let field = fault.field.as_ref().map(|field| format!(" (at {field})")).unwrap_or_default();
     out.write_raw(format!("error: {}: {}{field}\n", fault.code(), fault.message).as_bytes());
-}
-
-/// The fault for a reply to a call that this adapter never makes: a bug in the gateway.
-fn unexpected(reply: &Reply<'_>) -> Fault {
-    Fault::unexpected_reply().with_detail(format!("{reply:?}"))
 }

@@ -125,6 +125,32 @@ fn a_session_keeps_its_history() {
     );
 }
 
+/// The id behind `answers=` in the question of the demo agent.
+fn asked(answer: &str) -> &str {
+    let (_, id) = answer.split_once(" — answer with session=s1 answers=").expect("the agent asks");
+    id.strip_suffix("]\n").expect("the question ends the answer")
+}
+
+#[test]
+fn a_question_of_the_agent_is_answered_with_a_word() {
+    let server = Server::start();
+    for (word, outcome) in [("yes", "approved"), ("no", "rejected")] {
+        let (_, question) = server.ask("POST", "/plain/demo/ask?session=s1", "approval");
+        let id = asked(&question).to_owned();
+        let (head, line) = server.ask("POST", "/plain/demo/ask?session=s1", "something else");
+        assert_eq!(status(&head), "409");
+        assert!(line.starts_with("error: SESSION_WAITING"), "{line}");
+
+        let (head, answer) = server.ask("POST", &format!("/plain/demo/ask?session=s1&answers={id}"), word);
+        assert_eq!(status(&head), "200", "{answer}");
+        assert!(answer.contains(outcome), "{word}: {answer}");
+    }
+
+    let (head, line) = server.ask("POST", "/plain/demo/ask?answers=x", "yes");
+    assert_eq!(status(&head), "400");
+    assert!(line.ends_with("(at session)\n"), "{line}");
+}
+
 #[test]
 fn a_failed_answer_ends_with_the_error() {
     let server = Server::start();
