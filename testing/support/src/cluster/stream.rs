@@ -1,22 +1,28 @@
-//! Event streams for scenarios: numbered frames, as far as they arrived. Frames are classified by substrings instead of
-//! parsing the JSON.
+//! Requests over plain blocking sockets, and answers that may be truncated anywhere: numbered frames of event streams, as
+//! far as they arrived. Frames are classified by substrings instead of parsing the JSON.
 
-use std::io::{Read, Write};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 /// A numbered frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
-    pub(crate) number: u64,
-    pub(crate) data: String,
+pub struct Frame {
+    pub number: u64,
+    pub data: String,
 }
 
 impl Frame {
+    /// The data as JSON.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.data).unwrap_or_else(|error| panic!("{error} in {}", self.data))
+    }
+
     /// True for the frame that ends a run, in the Agent API and in Responses.
-    pub(crate) fn is_end(&self) -> bool {
+    pub fn is_end(&self) -> bool {
         let native = self.data.contains("\"object\":\"response\"")
             && !self.data.contains("\"type\":\"response.")
             && !["created", "queued", "in_progress"].iter().any(|state| self.has_status(state));
@@ -26,7 +32,7 @@ impl Frame {
     }
 
     /// True for the end of a run that has completed.
-    pub(crate) fn is_completed(&self) -> bool {
+    pub fn is_completed(&self) -> bool {
         self.is_ag_ui("RUN_FINISHED")
             || self.is_end()
                 && (self.data.starts_with("{\"type\":\"response.completed\"") || self.has_status("completed"))
@@ -44,32 +50,60 @@ impl Frame {
 }
 
 /// The received part of an answer.
-pub(crate) struct Answer {
-    pub(crate) status: u16,
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
     /// The body, as far as it came.
-    pub(crate) text: String,
+    pub text: String,
+    /// True if the whole body arrived.
+    pub is_complete: bool,
 }
 
 impl Answer {
+    /// The whole body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {:?}", self.text))
+    }
+
     /// The complete frames that have a number.
-    pub(crate) fn frames(&self) -> Vec<Frame> {
+    pub fn frames(&self) -> Vec<Frame> {
         events(&self.text).filter_map(frame).collect()
     }
 
     /// The data of all complete events.
-    pub(crate) fn data(&self) -> impl Iterator<Item = &str> {
+    pub fn data(&self) -> impl Iterator<Item = &str> {
         events(&self.text).filter_map(|event| field(event, "data: "))
     }
 }
 
+/// Encodes a request. The connection closes after the answer.
+pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
+    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() {
+        request.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
+    }
+
+    request.push_str("\r\n");
+    request.push_str(body);
+    request.into_bytes()
+}
+
 /// Sends a request and reads until the connection ends in any way. Returns the status and the complete frames.
-pub(crate) fn read(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<Frame>)> {
-    let answer = read_while_active(address, request, Duration::from_secs(30))?;
+pub fn read(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<Frame>)> {
+    let answer = send(address, request)?;
     Ok((answer.status, answer.frames()))
 }
 
+/// Sends a request and reads the answer until the connection ends in any way.
+pub fn send(address: SocketAddr, request: &[u8]) -> Result<Answer> {
+    read_while_active(address, request, Duration::from_secs(30))
+}
+
 /// Sends a request and reads until the connection ends, or no event arrived for this time. Heartbeats do not count.
-pub(crate) fn read_while_active(address: SocketAddr, request: &[u8], silence: Duration) -> Result<Answer> {
+pub fn read_while_active(address: SocketAddr, request: &[u8], silence: Duration) -> Result<Answer> {
     let mut connection = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
     connection.set_read_timeout(Some(silence))?;
     connection.write_all(request)?;
@@ -89,18 +123,18 @@ pub(crate) fn read_while_active(address: SocketAddr, request: &[u8], silence: Du
 }
 
 /// An answer that may be truncated anywhere after its head.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Answer> {
+pub fn parse(bytes: &[u8]) -> Result<Answer> {
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").context("no head")?;
-    let status = String::from_utf8_lossy(&bytes[..head]);
-    let status = status.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
-    let is_chunked = bytes[..head].windows(7).any(|window| window == b"chunked");
-    let rest = &bytes[head + 4..];
-    let text = if is_chunked { body(rest) } else { rest.to_vec() };
-    Ok(Answer { status, text: String::from_utf8_lossy(&text).into_owned() })
+    let (head, rest) = (String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase(), &bytes[head + 4..]);
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse::<usize>().ok());
+    let (text, is_complete) =
+        if head.contains("chunked") { body(rest) } else { (rest.to_vec(), length == Some(rest.len())) };
+    Ok(Answer { status, text: String::from_utf8_lossy(&text).into_owned(), is_complete })
 }
 
-/// Decodes a chunked body that may be truncated anywhere.
-fn body(mut rest: &[u8]) -> Vec<u8> {
+/// Decodes a chunked body that may be truncated anywhere. True if it has its last chunk.
+fn body(mut rest: &[u8]) -> (Vec<u8>, bool) {
     let mut body = Vec::new();
     while let Some(line) = rest.windows(2).position(|window| window == b"\r\n") {
         let size = std::str::from_utf8(&rest[..line]).ok().and_then(|size| usize::from_str_radix(size, 16).ok());
@@ -108,11 +142,12 @@ fn body(mut rest: &[u8]) -> Vec<u8> {
         let chunk = &rest[line + 2..];
         body.extend_from_slice(&chunk[..chunk.len().min(size)]);
         match chunk.get(size + 2..) {
+            Some(_) if size == 0 => return (body, true),
             Some(next) => rest = next,
             None => break,
         }
     }
-    body
+    (body, false)
 }
 
 /// The complete events.
@@ -138,7 +173,7 @@ fn number(data: &str) -> Option<u64> {
 }
 
 /// The first id with this prefix.
-pub(crate) fn id(data: &str, prefix: &str) -> Option<String> {
+pub fn id(data: &str, prefix: &str) -> Option<String> {
     let rest = data.split(&format!("\"id\":\"{prefix}")).nth(1)?;
     Some(format!("{prefix}{}", rest.split('"').next()?))
 }
