@@ -11,42 +11,29 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
+use interlingua_testing_support::cluster::Task;
 use serde_json::{Value, json};
 
 use crate::frames::{EVENTS, closing, data, delta, opening, response};
 use crate::server::{Request, Server, chunk};
 
-/// The task of a request. The text of a request is this, in words.
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    /// The unique key of the task.
-    pub(crate) key: String,
-    /// Number of deltas in the answer.
-    pub(crate) words: usize,
-    /// Time before each delta.
-    pub(crate) pace: Duration,
+/// A task for the agent: the text of the request has its key, the number of deltas in the answer and the time before each
+/// delta.
+pub(crate) fn task(key: String, words: usize, pace: Duration) -> Task {
+    let text = format!("{key} {words} {}", pace.as_millis());
+    let answer = (0..words).map(|number| word(&key, number)).collect();
+    Task { agent: "demo", key, session: None, text, answer }
 }
 
-impl Task {
-    /// The text of the request.
-    pub(crate) fn text(&self) -> String {
-        format!("{} {} {}", self.key, self.words, self.pace.as_millis())
-    }
+/// The key, the words and the pace of a task.
+fn parse(text: &str) -> Option<(&str, usize, Duration)> {
+    let mut parts = text.split(' ');
+    let (key, words, pace) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((key, words.parse().ok()?, Duration::from_millis(pace.parse().ok()?)))
+}
 
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split(' ');
-        let (key, words, pace) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Self { key: key.to_owned(), words: words.parse().ok()?, pace: Duration::from_millis(pace.parse().ok()?) })
-    }
-
-    fn word(&self, number: usize) -> String {
-        format!("{}.{number} ", self.key)
-    }
-
-    /// The whole answer.
-    pub(crate) fn answer(&self) -> String {
-        (0..self.words).map(|number| self.word(number)).collect()
-    }
+fn word(key: &str, number: usize) -> String {
+    format!("{key}.{number} ")
 }
 
 /// The agent. It answers until it is dropped.
@@ -68,7 +55,7 @@ impl Agent {
         self.server.url("/process")
     }
 
-    /// The number of requests for each text, by [`Task::key`].
+    /// The number of requests for each text, by the key of its task.
     pub(crate) fn asked(&self) -> HashMap<String, usize> {
         locked(&self.asked).clone()
     }
@@ -90,13 +77,14 @@ fn answer(
         connection.write_all(b"0\r\n\r\n")?;
         return Ok(true);
     }
-    let Some(task) = last_text(&request.body).and_then(|text| Task::parse(&text)) else { return Ok(false) };
-    *locked(asked).entry(task.key.clone()).or_default() += 1;
+    let text = last_text(&request.body).unwrap_or_default();
+    let Some((key, words, pace)) = parse(&text) else { return Ok(false) };
+    *locked(asked).entry(key.to_owned()).or_default() += 1;
     connection.write_all(EVENTS.as_bytes())?;
     connection.write_all(&chunk(opening().as_bytes()))?;
-    for number in 0..task.words {
-        thread::sleep(task.pace);
-        connection.write_all(&chunk(delta(&task.word(number)).as_bytes()))?;
+    for number in 0..words {
+        thread::sleep(pace);
+        connection.write_all(&chunk(delta(&word(key, number)).as_bytes()))?;
     }
     connection.write_all(&chunk(closing().as_bytes()))?;
     connection.write_all(b"0\r\n\r\n")?;

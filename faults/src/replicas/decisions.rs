@@ -10,10 +10,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use interlingua_testing_support::cluster::may_refuse;
 use serde_json::json;
 
 use super::agent::{asking, decided};
-use super::client::may_refuse;
 use super::cluster::Cluster;
 use super::random::Random;
 use crate::check::Check;

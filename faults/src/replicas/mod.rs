@@ -8,7 +8,6 @@
 //! Not here: the store alone (`tests/store`), and single runs on several gateways (`tests/replicas`).
 
 mod agent;
-mod client;
 pub(crate) mod clock;
 mod cluster;
 pub(crate) mod cut;
@@ -32,8 +31,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use interlingua_testing_support::cluster::RunView;
 
-use self::client::RunView;
 use crate::http;
 
 /// The log line of a gateway whose runs others take over.
