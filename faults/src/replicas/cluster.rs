@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use interlingua_testing_postgres::server::ADMIN;
 use interlingua_testing_postgres::{Options, Proxy, Server};
-use interlingua_testing_support::cluster::{Protocol, RunView};
+use interlingua_testing_support::cluster::{Protocol, RunView, may_refuse};
 
 use super::agent::{Agent, task};
 use crate::Rig;
@@ -167,7 +167,7 @@ impl Cluster {
         for attempt in 0.. {
             let key = format!("serves-{}-{attempt}", self.probes.fetch_add(1, Ordering::Relaxed));
             let task = task(key, 1, Duration::ZERO);
-            let seen = RunView::begin(address, Protocol::AgentApi, task, Duration::from_secs(2));
+            let seen = RunView::begin(address, Protocol::AgentApi, task, Duration::from_secs(2), may_refuse);
             if seen.is_completed() {
                 break;
             }

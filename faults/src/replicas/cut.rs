@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use interlingua_testing_postgres::{Direction, Options, Proxy};
-use interlingua_testing_support::cluster::{Protocol, RunView, count_no_prefixes};
+use interlingua_testing_support::cluster::{Protocol, RunView, count_no_prefixes, may_refuse};
 
 use super::agent::task;
 use super::cluster::{Cluster, LEASE};
@@ -84,7 +84,7 @@ fn cut_off(cluster: &Cluster, cut: CutKind, time: Duration) -> Result<Vec<Check>
         let task = task(format!("{key}-refused"), 1, Duration::ZERO);
         thread::sleep(KNOWN);
         let asked = Instant::now();
-        RunView::begin(replica.gateway.address, Protocol::AgentApi, task, LONG * 2);
+        RunView::begin(replica.gateway.address, Protocol::AgentApi, task, LONG * 2, may_refuse);
         refusal = asked.elapsed();
     }
     thread::sleep(time.saturating_sub(started.elapsed()));

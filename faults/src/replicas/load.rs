@@ -80,7 +80,7 @@ impl Load {
 /// Begins a run on one of these gateways and follows it to its end, on another one whenever its stream breaks.
 fn follow(protocol: Protocol, task: Task, addresses: &[SocketAddr], random: &mut Random) -> RunView {
     let mut at = random.below(addresses.len());
-    let mut seen = RunView::begin(addresses[at], protocol, task, SILENCE);
+    let mut seen = RunView::begin(addresses[at], protocol, task, SILENCE, may_refuse);
     if seen.frames.is_empty() {
         thread::sleep(RETRY_INTERVAL);
     }
@@ -104,7 +104,7 @@ impl Staying {
         let clients = (0..clients).map(|number| {
             let task = task(format!("{key}-{number}"), words, Duration::from_millis(100));
             let protocol = Protocol::ALL[number % Protocol::ALL.len()];
-            thread::spawn(move || RunView::begin(address, protocol, task, Duration::from_secs(60)))
+            thread::spawn(move || RunView::begin(address, protocol, task, Duration::from_secs(60), may_refuse))
         });
         Self(clients.collect())
     }

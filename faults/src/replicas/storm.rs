@@ -40,7 +40,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
         thread::sleep(random.between(Duration::from_millis(500), Duration::from_secs(5)));
         let gateway = &mut cluster.replicas[random.below(REPLICAS)].gateway;
         gateway.kill();
-        killing = gateway.restart().map(drop);
+        killing = gateway.restart();
         kills += 1;
     }
 

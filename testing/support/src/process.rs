@@ -42,7 +42,7 @@ pub struct Process {
     pub address: SocketAddr,
     /// Its standard output up to the end of the start-up message.
     pub startup_output: String,
-    /// From the spawn until the start-up message was complete.
+    /// From the spawn until the start-up message was complete, or the gateway ready.
     pub took: Duration,
     pub(crate) started: Instant,
     child: Child,

@@ -56,25 +56,29 @@ pub struct RunView {
     pub resumed: usize,
     /// Answers that a client must not get.
     pub wrong: Vec<String>,
+    /// True if the last answer ended as answers do, whether or not the run had ended.
+    pub is_complete: bool,
 }
 
 impl RunView {
     /// The view of a client that has not sent its request.
     pub fn new(protocol: Protocol, task: Task) -> Self {
-        Self { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() }
+        Self { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new(), is_complete: false }
     }
 
-    /// Begins a run and reads its stream there, until no frame arrived for this time, without resuming it.
-    pub fn begin(address: SocketAddr, protocol: Protocol, task: Task, silence: Duration) -> Self {
+    /// Begins a run and reads its stream there, until no frame arrived for this time, without resuming it. `may_refuse`:
+    /// answers that are no error.
+    pub fn begin(
+        address: SocketAddr,
+        protocol: Protocol,
+        task: Task,
+        silence: Duration,
+        may_refuse: impl Fn(&Answer) -> bool,
+    ) -> Self {
         let mut seen = Self::new(protocol, task);
-        match stream::read_while_active(address, &seen.start(), silence) {
-            Ok(answer) if answer.status == 200 => seen.take(answer.frames()),
-            // The client does not ask again: this may be about a run that has begun.
-            Ok(answer) if !may_refuse(&answer) => {
-                seen.wrong.push(format!("a run was refused with {}: {}", answer.status, answer.text));
-            }
-            Ok(_) | Err(_) => {}
-        }
+        let request = seen.start();
+        // The client does not ask again if it is refused: this may be about a run that has begun.
+        seen.send(address, &request, silence, may_refuse);
         seen
     }
 
@@ -115,23 +119,34 @@ impl RunView {
     /// Resumes the run after the last frame. Returns the number of new frames. `may_refuse`: answers that are no error.
     pub fn resume(&mut self, address: SocketAddr, silence: Duration, may_refuse: impl Fn(&Answer) -> bool) -> usize {
         let after = self.frames.last().map(|frame| frame.number);
-        let Some(request) = self.events(after) else { return 0 };
-        match stream::read_while_active(address, &request, silence) {
+        let (Some(request), count) = (self.events(after), self.frames.len()) else { return 0 };
+        self.resumed += usize::from(self.send(address, &request, silence, may_refuse));
+        self.frames.len() - count
+    }
+
+    /// Returns true if the gateway answered with a stream.
+    fn send(
+        &mut self,
+        address: SocketAddr,
+        request: &[u8],
+        silence: Duration,
+        may_refuse: impl Fn(&Answer) -> bool,
+    ) -> bool {
+        match stream::read_while_active(address, request, silence) {
             Ok(answer) if answer.status == 200 => {
-                let frames = answer.frames();
-                let count = frames.len();
-                self.resumed += 1;
-                self.take(frames);
-                return count;
+                self.is_complete = answer.is_complete;
+                self.take(answer.frames());
+                return true;
             }
             Ok(answer) if !may_refuse(&answer) => {
-                let (protocol, id, status) = (self.protocol, &self.id, answer.status);
+                let (protocol, status, last) = (self.protocol, answer.status, self.frames.last());
+                let (id, after) = (&self.id, last.map(|frame| frame.number));
                 self.wrong
                     .push(format!("{protocol:?} {id:?} after {after:?} was refused with {status}: {}", answer.text));
             }
             Ok(_) | Err(_) => {}
         }
-        0
+        false
     }
 
     /// The status and the stream of the run at a gateway, from its first frame.

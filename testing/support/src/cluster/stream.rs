@@ -104,6 +104,16 @@ pub fn send(address: SocketAddr, request: &[u8]) -> Result<Answer> {
 
 /// Sends a request and reads until the connection ends, or no event arrived for this time. Heartbeats do not count.
 pub fn read_while_active(address: SocketAddr, request: &[u8], silence: Duration) -> Result<Answer> {
+    read_observed(address, request, silence, |_| {})
+}
+
+/// The same, with a function that is called with everything received so far.
+pub fn read_observed(
+    address: SocketAddr,
+    request: &[u8],
+    silence: Duration,
+    mut on_read: impl FnMut(&[u8]),
+) -> Result<Answer> {
     let mut connection = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
     connection.set_read_timeout(Some(silence))?;
     connection.write_all(request)?;
@@ -111,6 +121,7 @@ pub fn read_while_active(address: SocketAddr, request: &[u8], silence: Duration)
     let mut active = Instant::now();
     while let Ok(count @ 1..) = connection.read(&mut buffer) {
         bytes.extend_from_slice(&buffer[..count]);
+        on_read(&bytes);
         if buffer[..count].windows(5).any(|window| window == b"data:") {
             active = Instant::now();
         }
@@ -123,6 +134,9 @@ pub fn read_while_active(address: SocketAddr, request: &[u8], silence: Duration)
 }
 
 /// An answer that may be truncated anywhere after its head.
+///
+/// # Panics
+/// If it contains bytes that are not UTF-8.
 pub fn parse(bytes: &[u8]) -> Result<Answer> {
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").context("no head")?;
     let (head, rest) = (String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase(), &bytes[head + 4..]);
@@ -130,6 +144,8 @@ pub fn parse(bytes: &[u8]) -> Result<Answer> {
     let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse::<usize>().ok());
     let (text, is_complete) =
         if head.contains("chunked") { body(rest) } else { (rest.to_vec(), length == Some(rest.len())) };
+    let is_utf8 = std::str::from_utf8(&text).map_or_else(|error| error.error_len().is_none(), |_| true);
+    assert!(is_utf8, "the gateway writes UTF-8: {:?}", String::from_utf8_lossy(&text));
     Ok(Answer { status, text: String::from_utf8_lossy(&text).into_owned(), is_complete })
 }
 
