@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::member::{Member, Stand};
+use crate::stand::Stand;
 use crate::support::agent::{
     approval_request, closing_frames, opening_frames, text_delta, text_reply, text_reply_until,
 };
+use crate::support::cluster::Member;
 use crate::support::gateway::{ROUTE, last_input_text, user_turn_in};
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};

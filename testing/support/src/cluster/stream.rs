@@ -16,6 +16,13 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// An event with a number in its data, or else in a line of its own. `None`: it has none.
+    pub fn parse(event: &str) -> Option<Self> {
+        let data = field(event, "data: ")?;
+        let number = number(data).or_else(|| field(event, "id: ")?.parse().ok())?;
+        Some(Self { number, data: data.to_owned() })
+    }
+
     /// The data as JSON.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.data).unwrap_or_else(|error| panic!("{error} in {}", self.data))
@@ -67,7 +74,7 @@ impl Answer {
 
     /// The complete frames that have a number.
     pub fn frames(&self) -> Vec<Frame> {
-        events(&self.text).filter_map(frame).collect()
+        events(&self.text).filter_map(Frame::parse).collect()
     }
 
     /// The data of all complete events.
@@ -174,13 +181,6 @@ fn events(text: &str) -> impl Iterator<Item = &str> {
 
 fn field<'a>(event: &'a str, name: &str) -> Option<&'a str> {
     event.lines().find_map(|line| line.strip_prefix(name))
-}
-
-/// The number is in the data, or else in a line of its own.
-fn frame(event: &str) -> Option<Frame> {
-    let data = field(event, "data: ")?;
-    let number = number(data).or_else(|| field(event, "id: ")?.parse().ok())?;
-    Some(Frame { number, data: data.to_owned() })
 }
 
 fn number(data: &str) -> Option<u64> {
