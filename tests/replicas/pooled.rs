@@ -7,9 +7,10 @@ use interlingua_testing_postgres::{PoolMode, Pooler};
 use serde_json::json;
 
 use super::support::agent::{approval_request, text_reply, text_reply_until};
+use super::support::cluster::GatewayProcess;
 use super::support::gateway::{JSON, user_turn_in};
 use super::support::upstream::Upstream;
-use super::{LEASE, Stand, check, id_of};
+use super::{LEASE, check, cluster, id_of};
 
 #[tokio::test]
 async fn gateways_behind_a_pooler_share_runs_sessions_and_decisions_and_take_over_from_a_killed_one() {
@@ -19,13 +20,13 @@ async fn gateways_behind_a_pooler_share_runs_sessions_and_decisions_and_take_ove
         text_reply(&["done"]),
         text_reply_until(&["last"], "never"),
     ]);
-    let stand = Stand::new(&upstream, "");
-    let pooler = Pooler::start(stand.database.server(), PoolMode::Transaction).unwrap();
-    let url = stand.database.url_at(pooler.address);
-    let ((here, _one), (there, _two)) = (stand.process_through(&url), stand.process_through(&url));
+    let stand = cluster(&upstream, "", "");
+    let pooler = Pooler::start(stand.database().server(), PoolMode::Transaction).unwrap();
+    let url = stand.database().url_at(pooler.address);
+    let (mut here, there) = (stand.process_through(&url), stand.process_through(&url));
     let (code, text) = check::check(&stand, &url);
     assert!(code == Some(0) && text.contains("through a pooler without notifications"), "{text}");
-    let turn = async |gateway: &super::Process, text: &str| {
+    let turn = async |gateway: &GatewayProcess, text: &str| {
         let body = user_turn_in("s", text).to_string();
         gateway.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await
     };

@@ -4,8 +4,9 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Deref;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::stream::{self, Answer, request};
+use crate::http::TEST_TIMEOUT;
 use crate::process::{self, Process};
 
 /// Time that the gateway has to become ready.
@@ -113,6 +115,17 @@ impl GatewayProcess {
         ensure!(self.process.exit_status().is_none(), "the gateway has ended: {}", self.log());
         self.process.terminate();
         Ok(self.process.wait_or_kill(limit))
+    }
+
+    /// Waits for the end of a gateway that was asked to stop.
+    ///
+    /// # Panics
+    /// If it runs for longer than [`TEST_TIMEOUT`].
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
+        self.process.wait_or_kill(TEST_TIMEOUT);
+        let status = self.process.exit_status().expect("it has ended or was killed");
+        assert!(status.signal().is_none(), "the gateway does not end by itself: {}", self.log());
+        status
     }
 
     /// Sends SIGKILL and waits for the end.
