@@ -18,13 +18,13 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::agent::{closing_frames, opening_frames, text_delta};
+use support::agent::paced_reply;
 use support::cluster::stream::{self, Frame};
 use support::cluster::{GatewayProcess, Oracle, Protocol, RunView, Task};
 use support::gateway::{ROUTE, agent, last_input_text, user_turn, user_turn_in};
 use support::http::TEST_TIMEOUT;
 use support::transcript::Transcript;
-use support::upstream::{Reply, Upstream};
+use support::upstream::Upstream;
 
 /// Concurrent streams, in addition to tasks and sessions.
 const STREAMS: usize = 24;
@@ -98,7 +98,10 @@ impl Clients {
             let accepted = self.answer("POST", "/agents/demo/process/task", &user_turn(words).to_string())?;
             let id = text_of(&accepted, "task_id");
             self.records().tasks.push(id.clone());
-            while watched {
+            if !watched {
+                continue;
+            }
+            loop {
                 let status = self.answer("GET", &format!("/agents/demo/process/task/{id}"), "")?;
                 if text_of(&status, "status") == "finished" {
                     self.records().finished.insert(id, status);
@@ -161,14 +164,6 @@ fn words(input: &str) -> Vec<String> {
     (0..WORDS).map(|number| format!("{input}:{number} ")).collect()
 }
 
-fn get(gateway: &GatewayProcess, path: &str) -> stream::Answer {
-    gateway.get(path).expect("the gateway answers")
-}
-
-fn post(gateway: &GatewayProcess, path: &str, body: &Value) -> stream::Answer {
-    gateway.post(path, body).expect("the gateway answers")
-}
-
 fn values(frames: &[Frame]) -> Vec<Value> {
     frames.iter().map(Frame::value).collect()
 }
@@ -185,7 +180,7 @@ fn check_observed(gateway: &GatewayProcess, received: &mut ClientRecords) {
         oracle.compare(seen, gateway.address).expect("the gateway answers");
 
         let id = seen.id.as_deref().expect("it has a frame");
-        let run = get(gateway, &format!("/agents/{}/runs/{id}", seen.task.agent));
+        let run = gateway.get(&format!("/agents/{}/runs/{id}", seen.task.agent));
         assert_eq!(run.status, 200, "run {id} is lost although a client saw it");
         assert_eq!(run.text, seen.frames.last().expect("it has an end").data, "run {id}");
         let transcript = Transcript::parse(&values(&seen.frames));
@@ -196,23 +191,23 @@ fn check_observed(gateway: &GatewayProcess, received: &mut ClientRecords) {
     oracle.expect_none("clients received otherwise");
 
     for (id, answer) in &received.collected {
-        assert_eq!(&get(gateway, &format!("/agents/friday/runs/{id}")).text, answer, "run {id}");
+        assert_eq!(&gateway.get(&format!("/agents/friday/runs/{id}")).text, answer, "run {id}");
     }
     for task in &received.tasks {
-        let status = get(gateway, &format!("/agents/demo/process/task/{task}")).json();
+        let status = gateway.get(&format!("/agents/demo/process/task/{task}")).json();
         assert_eq!(status["status"], "finished", "task {task}: {status}");
         let result = &status["result"];
         let restarted = result["status"] == "failed" && result["error"]["code"] == "GATEWAY_RESTARTED";
         assert!(result["status"] == "completed" || restarted, "{status}");
     }
     for (task, status) in &received.finished {
-        assert_eq!(&get(gateway, &format!("/agents/demo/process/task/{task}")).text, status, "task {task}");
+        assert_eq!(&gateway.get(&format!("/agents/demo/process/task/{task}")).text, status, "task {task}");
     }
 
     for agent in ["demo", "friday"] {
         let mut next = String::new();
         loop {
-            let page = get(gateway, &format!("/agents/{agent}/runs?limit=100{next}")).json();
+            let page = gateway.get(&format!("/agents/{agent}/runs?limit=100{next}")).json();
             for run in page["data"].as_array().expect("a list") {
                 assert!(
                     ["completed", "failed"].contains(&run["status"].as_str().expect("a status")),
@@ -256,11 +251,7 @@ fn expect_fast_start(gateway: &GatewayProcess) {
 #[test]
 fn everything_that_clients_received_survives_kill_9() {
     let upstream = Upstream::with_handler(|exchange| {
-        let words = words(&last_input_text(&exchange.json()));
-        let started = opening_frames().iter().fold(Reply::events(), |reply, frame| reply.frame(frame));
-        let slowly = |answer: Reply, text: &String| answer.frame(&text_delta(text)).pause(Duration::from_millis(2));
-        let received = words.iter().fold(started, slowly);
-        closing_frames(&words.concat()).iter().fold(received, |reply, frame| reply.frame(frame)).done()
+        paced_reply(&words(&last_input_text(&exchange.json())), Duration::from_millis(2))
     });
     let friday = agent("friday", &upstream.url("/process"), "history = \"gateway\"", "");
     let demo = "[agents.demo]\nupstream = { protocol = \"demo\", options = { pace_ms = 1 } }\n";
@@ -270,7 +261,7 @@ fn everything_that_clients_received_survives_kill_9() {
 
     for (round, after) in KILLED_AFTER.into_iter().enumerate() {
         let waiting_session = format!("waits {round}");
-        let asked = post(&gateway, "/agents/demo/process", &user_turn_in(&waiting_session, "approval"));
+        let asked = gateway.post("/agents/demo/process", &user_turn_in(&waiting_session, "approval"));
         let transcript = Transcript::parse(&values(&asked.frames())).expect_completed();
         let clients = Clients { address: gateway.address, round, records: Mutex::new(records) };
         let (finished, first_finished) = mpsc::channel();
@@ -283,7 +274,7 @@ fn everything_that_clients_received_survives_kill_9() {
         });
 
         restart(&mut gateway);
-        assert_eq!(get(&gateway, "/readyz").status, 200);
+        assert_eq!(gateway.get("/readyz").status, 200);
         records = clients.records.into_inner().expect("no client panics");
         let ended = records.streamed.iter().filter(|seen| seen.is_ended()).count();
         assert!(ended > 0 && ended < records.streamed.len(), "the process was killed while it worked");
@@ -291,7 +282,7 @@ fn everything_that_clients_received_survives_kill_9() {
 
         // The conversation continues: the agent receives all completed turns as history.
         let text = format!("after {round}");
-        let answer = post(&gateway, "/agents/friday/process", &user_turn_in("long", &text));
+        let answer = gateway.post("/agents/friday/process", &user_turn_in("long", &text));
         assert_eq!(answer.status, 200, "{}", answer.text);
         let history = history(&upstream);
         let mut seen = history.iter();
@@ -305,7 +296,7 @@ fn everything_that_clients_received_survives_kill_9() {
         for (session, run) in
             [Some((waiting_session.clone(), transcript.id.clone())), pending.take()].into_iter().flatten()
         {
-            let held = post(&gateway, "/agents/demo/process", &user_turn_in(&session, "well?"));
+            let held = gateway.post("/agents/demo/process", &user_turn_in(&session, "well?"));
             assert_eq!((held.status, &held.json()["response_id"]), (409, &json!(run)), "{}", held.text);
             if session != waiting_session {
                 let id = held.json()["pending"][0]["id"].clone();
@@ -313,9 +304,9 @@ fn everything_that_clients_received_survives_kill_9() {
                 let decided = json!({ "session_id": session, "input": [
                     { "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] },
                 ] });
-                let done = post(&gateway, "/agents/demo/process", &decided);
+                let done = gateway.post("/agents/demo/process", &decided);
                 assert!(done.text.contains("The mail was sent"), "{}", done.text);
-                assert_eq!(post(&gateway, "/agents/demo/process", &decided).status, 409);
+                assert_eq!(gateway.post("/agents/demo/process", &decided).status, 409);
             }
         }
         pending = Some((waiting_session, transcript.id));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::support::agent::{approval_request, client_call, closing_frames, opening_frames, text_delta, text_reply};
+use super::support::agent::{approval_request, client_call, paced_reply, text_reply};
 use super::support::cluster::GatewayProcess;
 use super::support::endings::{Ending, TRUNCATED, ending, text_of};
 use super::support::gateway::agent;
@@ -188,10 +188,7 @@ fn scripted(executed: &Arc<Mutex<Vec<String>>>) -> Upstream {
 /// Twenty pieces in 200 milliseconds.
 fn slowly(text: &str) -> Reply {
     let words: Vec<String> = (1..=20).map(|number| format!("{text}:{number} ")).collect();
-    let started = opening_frames().iter().fold(Reply::events(), |reply, frame| reply.frame(frame));
-    let paused = |reply: Reply, word: &String| reply.frame(&text_delta(word)).pause(Duration::from_millis(10));
-    let said = words.iter().fold(started, paused);
-    closing_frames(&words.concat()).iter().fold(said, |reply, frame| reply.frame(frame)).done()
+    paced_reply(&words, Duration::from_millis(10))
 }
 
 /// Starts a gateway. The agent remembers nothing, or everything.

@@ -12,7 +12,7 @@ use crate::stand::Stand;
 use crate::support::agent::{approval_request, text_reply};
 use crate::support::cluster::stream::Frame;
 use crate::support::cluster::{Member, Oracle, Protocol, RunView, Task};
-use crate::support::gateway::{last_input_text, user_turn_in};
+use crate::support::gateway::{approval_in, last_input_text, user_turn_in};
 use crate::support::poll_until;
 use crate::support::replicas::{Fault, StepSelector};
 use crate::support::upstream::Upstream;
@@ -134,12 +134,7 @@ impl Scene {
     async fn accept(&self, member: &Member) -> Client {
         let (run, item) = self.waiting.as_ref().expect("a run that waits");
         let (path, body) = match self.client {
-            Api::Agent => {
-                let data = json!({ "approval_request_id": item, "id": item, "approve": true });
-                let content = json!({ "type": "data", "data": data });
-                let message = json!({ "type": "mcp_approval_response", "role": "user", "content": [content] });
-                ("/agents/demo/process", json!({ "session_id": self.session, "input": [message] }))
-            }
+            Api::Agent => ("/agents/demo/process", approval_in(&self.session, item)),
             Api::Responses => {
                 let previous = run.replace("response_", "resp_").replace('-', "");
                 let input = [json!({ "type": "mcp_approval_response", "approval_request_id": item, "approve": true })];

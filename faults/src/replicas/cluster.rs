@@ -18,6 +18,9 @@ use crate::gateway::{Gateway, answers};
 /// Time without a connection after which other gateways take over the runs of a gateway.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
+/// Time that gateways have to write again after the database is back.
+const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
+
 /// Routes in front of the agent `demo`. A client that leaves does not cancel its run: it comes back elsewhere.
 const ROUTES: &str = r#"
 [[routes]]
@@ -66,7 +69,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a server, and this number of gateways one after the other.
     pub(crate) fn start(rig: &Rig, replicas: usize, options: &Options) -> Result<Self> {
-        let (server, agent) = (Server::start(options)?, Agent::start()?);
+        let (server, agent) = (Server::start(options)?, Agent::start());
         let mut cluster = Self {
             replicas: Vec::new(),
             agent,
@@ -179,6 +182,11 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(started.elapsed())
+    }
+
+    /// Waits until every gateway takes a run and writes it.
+    pub(crate) fn all_serve(&self) -> Result<()> {
+        (0..self.replicas.len()).try_for_each(|replica| self.serves(replica, RECOVERY_LIMIT).map(drop))
     }
 
     /// Lines of all logs that contain this.

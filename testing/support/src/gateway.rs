@@ -260,6 +260,14 @@ pub fn user_turn_in(session: &str, text: &str) -> Value {
     body
 }
 
+/// An Agent API request that approves what the session's run asks under this id.
+pub fn approval_in(session: &str, id: &str) -> Value {
+    let data = json!({ "approval_request_id": id, "id": id, "approve": true });
+    let content = json!({ "type": "data", "data": data });
+    let message = json!({ "type": "mcp_approval_response", "role": "user", "content": [content] });
+    json!({ "session_id": session, "input": [message] })
+}
+
 /// The text of the last message in a request that a scripted agent received.
 pub fn last_input_text(body: &Value) -> String {
     let input = body["input"].as_array().cloned().unwrap_or_default();

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use super::stream::{self, Answer, Frame, request};
@@ -154,7 +154,8 @@ impl RunView {
     /// # Errors
     /// The gateway cannot be reached, or the run has no id.
     pub fn stored(&self, address: SocketAddr) -> Result<(u16, Vec<Frame>)> {
-        stream::read(address, &self.events(None).ok_or_else(|| anyhow::anyhow!("a run without an id"))?)
+        let answer = stream::send(address, &self.events(None).context("a run without an id")?)?;
+        Ok((answer.status, answer.frames()))
     }
 
     /// The request for the stream of the run, after a number if there is one. `None`: the run has no id.

@@ -98,12 +98,6 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -
     request.into_bytes()
 }
 
-/// Sends a request and reads until the connection ends in any way. Returns the status and the complete frames.
-pub fn read(address: SocketAddr, request: &[u8]) -> Result<(u16, Vec<Frame>)> {
-    let answer = send(address, request)?;
-    Ok((answer.status, answer.frames()))
-}
-
 /// Sends a request and reads the answer until the connection ends in any way.
 pub fn send(address: SocketAddr, request: &[u8]) -> Result<Answer> {
     read_while_active(address, request, Duration::from_secs(30))
