@@ -12,34 +12,33 @@ mod resume;
 use interlingua_testing_support as support;
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::agent::{closing_frames, opening_frames, text_delta};
-use support::gateway::{JSON, ROUTE, agent, last_input_text, user_turn, user_turn_in};
-use support::http::{self, data};
-use support::process::Process;
+use support::agent::paced_reply;
+use support::cluster::stream::{self, Frame};
+use support::cluster::{GatewayProcess, Oracle, Protocol, RunView, Task};
+use support::gateway::{ROUTE, agent, last_input_text, user_turn, user_turn_in};
+use support::http::TEST_TIMEOUT;
 use support::transcript::Transcript;
-use support::upstream::{Reply, Upstream};
-use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+use support::upstream::Upstream;
 
-/// Makes the response end with its connection.
-const CLOSE: &[(&str, &str)] = &[("connection", "close")];
 /// Concurrent streams, in addition to tasks and sessions.
 const STREAMS: usize = 24;
 /// Milliseconds from the first finished stream of each process to its kill.
 const KILLED_AFTER: [u64; 4] = [40, 150, 350, 90];
+/// Number of words of the agent's answers.
+const WORDS: usize = 20;
+const SERVER: &str = "[server]\nlisten = \"{{listen}}\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n";
 
 /// Everything that the clients of all processes received.
 #[derive(Default)]
 struct ClientRecords {
-    /// Runs whose end a client saw: agent and frames.
-    ended: BTreeMap<String, (String, Vec<String>)>,
-    /// Runs that were cut off: agent and the frames until then.
-    cut: BTreeMap<String, (String, Vec<String>)>,
+    /// Runs of which a client received a part of the stream, or all of it.
+    streamed: Vec<RunView>,
     /// Runs whose complete response a client received without streaming.
     collected: BTreeMap<String, String>,
     /// Accepted tasks.
@@ -50,163 +49,165 @@ struct ClientRecords {
     completed_turns: Vec<String>,
 }
 
-/// Runs a turn and records its frames until the response or the process ends. True if the response ended.
-async fn stream(process: &Process, received: &Mutex<ClientRecords>, agent: &str, body: &Value) -> bool {
-    let request = http::request("POST", &format!("/agents/{agent}/process"), JSON, body.to_string().as_bytes());
-    let Ok(mut socket) = TcpStream::connect(process.address).await else { return false };
-    if tokio::io::AsyncWriteExt::write_all(&mut socket, &request).await.is_err() {
-        return false;
-    }
-    let mut bytes = Vec::new();
+/// The clients of one process, and everything that they received.
+struct Clients {
+    address: SocketAddr,
+    round: usize,
+    records: Mutex<ClientRecords>,
+}
 
-    // The connection stays open; the last chunk marks the end of the response.
-    let over = loop {
-        match socket.read_buf(&mut bytes).await {
-            Ok(count) if count > 0 => {
-                if bytes.ends_with(b"\r\n0\r\n\r\n") {
-                    break true;
+impl Clients {
+    fn records(&self) -> MutexGuard<'_, ClientRecords> {
+        self.records.lock().expect("no client panics")
+    }
+
+    /// Runs a turn and records its frames until the response or the process ends. True if the run ended.
+    fn stream(&self, agent: &'static str, session: &str, text: &str) -> bool {
+        let answer = if agent == "friday" { words(text).concat() } else { String::new() };
+        let task = Task { session: Some(session.to_owned()), answer, ..Task::new(agent, text) };
+        let seen = RunView::begin(self.address, Protocol::AgentApi, task, TEST_TIMEOUT, |_| false);
+        assert!(seen.wrong.is_empty(), "{:?}", seen.wrong);
+
+        // A terminal frame ends the run, whether or not the chunk after it arrived.
+        let ended = seen.is_ended();
+        assert!(ended || !seen.is_complete, "the response ended without a terminal frame: {seen:?}");
+        if seen.id.is_some() {
+            self.records().streamed.push(seen);
+        }
+        ended
+    }
+
+    /// Runs a turn without streaming and records the response. True if it arrived.
+    fn collect_response(&self, mut body: Value) -> bool {
+        body["stream"] = json!(false);
+        let Some(answer) = self.answer("POST", "/agents/friday/process", &body.to_string()) else { return false };
+        self.records().collected.insert(text_of(&answer, "id"), answer);
+        true
+    }
+
+    /// Sends a request and reads the response body. `None` if the process died.
+    fn answer(&self, method: &str, path: &str, body: &str) -> Option<String> {
+        let answer = stream::send(self.address, &stream::request(method, path, &[], body)).ok()?;
+        answer.is_complete.then_some(answer.text)
+    }
+
+    /// Begins tasks until there are enough. True for `watched`: polls each until it finishes.
+    fn run_tasks(&self, watched: bool) -> Option<()> {
+        while self.records().tasks.len() < 16 * (self.round + 1) {
+            let words = if watched { "long 5 1" } else { "long 40 4" };
+            let accepted = self.answer("POST", "/agents/demo/process/task", &user_turn(words).to_string())?;
+            let id = text_of(&accepted, "task_id");
+            self.records().tasks.push(id.clone());
+            if !watched {
+                continue;
+            }
+            loop {
+                let status = self.answer("GET", &format!("/agents/demo/process/task/{id}"), "")?;
+                if text_of(&status, "status") == "finished" {
+                    self.records().finished.insert(id, status);
+                    break;
                 }
             }
-            _ => break false,
         }
-    };
-    let frames = frames(&bytes);
-    let Some(id) = frames.first().map(|frame| value(frame)["id"].as_str().expect("an id").to_owned()) else {
-        return false;
-    };
-
-    // A terminal frame ends the run, whether or not the chunk after it arrived.
-    let last = value(frames.last().expect("it has a first one"));
-    let ended =
-        last["object"] == "response" && !["created", "in_progress"].contains(&last["status"].as_str().unwrap_or(""));
-    let mut received = received.lock().expect("no client panics");
-    if ended {
-        received.ended.insert(id, (agent.to_owned(), frames));
-    } else {
-        assert!(!over, "the response ended without a terminal frame");
-        received.cut.insert(id, (agent.to_owned(), frames));
-    }
-    ended
-}
-
-/// The complete frames in a chunked response that may be truncated anywhere.
-fn frames(bytes: &[u8]) -> Vec<String> {
-    let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { return Vec::new() };
-    assert!(bytes.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(bytes));
-    let (mut rest, mut body) = (&bytes[head + 4..], Vec::new());
-    while let Some(line) = rest.windows(2).position(|window| window == b"\r\n") {
-        let size = std::str::from_utf8(&rest[..line]).ok().and_then(|size| usize::from_str_radix(size, 16).ok());
-        let size = size.expect("the size of a chunk");
-        let chunk = &rest[line + 2..];
-        body.extend_from_slice(&chunk[..chunk.len().min(size)]);
-        match chunk.get(size + 2..) {
-            Some(next) => rest = next,
-            None => break,
-        }
+        Some(())
     }
 
-    let full = body.windows(2).rposition(|window| window == b"\n\n").map_or(0, |end| end + 2);
-    let text = std::str::from_utf8(&body[..full]).expect("the gateway writes UTF-8");
-    text.split("\n\n").filter_map(data).map(str::to_owned).collect()
-}
+    /// Runs all clients until the process is gone.
+    fn load(&self, finished: &mpsc::Sender<()>) {
+        let round = self.round;
+        thread::scope(|scope| {
+            for client in 0..STREAMS {
+                scope.spawn(move || {
+                    for turn in 0.. {
+                        let (agent, words) = if client % 2 == 0 { ("demo", "long 30 2") } else { ("friday", "slowly") };
+                        let (session, text) = (format!("{round}-{client}"), format!("{words} {turn}"));
+                        let is_alive = if client % 4 == 1 {
+                            self.collect_response(user_turn_in(&session, &text))
+                        } else {
+                            let is_alive = self.stream(agent, &session, &text);
+                            let _ = finished.send(());
+                            is_alive
+                        };
+                        if !is_alive {
+                            return;
+                        }
+                    }
+                });
+            }
 
-fn value(frame: &str) -> Value {
-    serde_json::from_str(frame).expect("a frame is JSON")
-}
+            // One conversation of many turns.
+            scope.spawn(|| {
+                for turn in 0.. {
+                    let text = format!("turn {round}.{turn}");
+                    if !self.stream("friday", "long", &text) {
+                        return;
+                    }
+                    self.records().completed_turns.push(text);
+                }
+            });
 
-/// Runs a turn without streaming and records the response. True if it arrived.
-async fn collect_response(process: &Process, received: &Mutex<ClientRecords>, body: &Value) -> bool {
-    let Some(answer) = answer(process, "/agents/friday/process", body).await else { return false };
-    let id = value(&answer)["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
-    received.lock().expect("no client panics").collected.insert(id, answer);
-    true
-}
-
-/// Posts and reads the response body. `None` if the process died.
-async fn answer(process: &Process, path: &str, body: &Value) -> Option<String> {
-    send_and_read_body(process, &http::request("POST", path, &[JSON, CLOSE].concat(), body.to_string().as_bytes()))
-        .await
-}
-
-/// Sends a request and reads the response body. `None` if the process died.
-async fn send_and_read_body(process: &Process, request: &[u8]) -> Option<String> {
-    let mut socket = TcpStream::connect(process.address).await.ok()?;
-    tokio::io::AsyncWriteExt::write_all(&mut socket, request).await.ok()?;
-    let mut answer = Vec::new();
-    socket.read_to_end(&mut answer).await.ok()?;
-    let text = String::from_utf8(answer).expect("the gateway writes UTF-8");
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    let length: usize = head.to_ascii_lowercase().split("content-length: ").nth(1)?.lines().next()?.parse().ok()?;
-    (body.len() == length).then(|| body.to_owned())
-}
-
-async fn get(process: &Process, path: &str) -> http::Response {
-    process.open("GET", path, &[], b"").await.response().await
-}
-
-async fn post(process: &Process, path: &str, body: &Value) -> http::Response {
-    process.open("POST", path, JSON, body.to_string().as_bytes()).await.response().await
-}
-
-/// The replayed frames of a run.
-async fn replay(process: &Process, agent: &str, id: &str) -> Vec<String> {
-    let mut events = process.open("GET", &format!("/agents/{agent}/runs/{id}/events"), &[], b"").await;
-    assert_eq!(events.status().await, 200, "run {id}");
-    let mut frames = Vec::new();
-    while let Some(event) = events.event().await {
-        frames.extend(data(&event).map(str::to_owned));
+            for watched in [false, true, true, true] {
+                scope.spawn(move || self.run_tasks(watched));
+            }
+        });
     }
-    frames
+}
+
+/// A text in a JSON object.
+fn text_of(object: &str, field: &str) -> String {
+    let value: Value = serde_json::from_str(object).expect("it is JSON");
+    value[field].as_str().unwrap_or_else(|| panic!("no {field}: {object}")).to_owned()
+}
+
+/// The words of the agent's answer.
+fn words(input: &str) -> Vec<String> {
+    (0..WORDS).map(|number| format!("{input}:{number} ")).collect()
+}
+
+fn values(frames: &[Frame]) -> Vec<Value> {
+    frames.iter().map(Frame::value).collect()
 }
 
 /// Checks that everything that clients received is still true.
-async fn check_observed(process: &Process, received: &mut ClientRecords) {
-    for (id, (agent, frames)) in &received.ended {
-        assert_eq!(&replay(process, agent, id).await, frames, "run {id} differs from its stream");
-        let run = get(process, &format!("/agents/{agent}/runs/{id}")).await;
-        assert_eq!(run.text(), frames.last().expect("it has an end"), "run {id}");
+fn check_observed(gateway: &GatewayProcess, received: &mut ClientRecords) {
+    let oracle = Oracle::default();
+    for seen in &mut received.streamed {
+        let is_cut = !seen.is_ended();
+        if is_cut {
+            seen.resume(gateway.address, TEST_TIMEOUT, |_| false);
+        }
+        oracle.check_view(seen);
+        oracle.compare(seen, gateway.address).expect("the gateway answers");
+
+        let id = seen.id.as_deref().expect("it has a frame");
+        let run = gateway.get(&format!("/agents/{}/runs/{id}", seen.task.agent));
+        assert_eq!(run.status, 200, "run {id} is lost although a client saw it");
+        assert_eq!(run.text, seen.frames.last().expect("it has an end").data, "run {id}");
+        let transcript = Transcript::parse(&values(&seen.frames));
+        if is_cut && transcript.status != "completed" {
+            transcript.expect_failed("GATEWAY_RESTARTED");
+        }
     }
+    oracle.expect_none("clients received otherwise");
 
     for (id, answer) in &received.collected {
-        let run = get(process, &format!("/agents/friday/runs/{id}")).await;
-        assert_eq!(run.text(), answer, "run {id}");
-    }
-
-    for (id, (agent, seen)) in std::mem::take(&mut received.cut) {
-        let run = get(process, &format!("/agents/{agent}/runs/{id}")).await;
-        assert_eq!(run.status, 200, "run {id} is lost although a client saw it");
-        let replayed = replay(process, &agent, &id).await;
-        let values: Vec<Value> = replayed.iter().map(|frame| value(frame)).collect();
-        let transcript = Transcript::parse(&values);
-        assert_eq!(run.json(), transcript.last, "run {id}");
-        assert_eq!(replayed[..seen.len()], seen, "run {id} differs from its stream");
-        if transcript.status != "completed" {
-            assert_eq!(
-                (transcript.status.as_str(), transcript.code()),
-                ("failed", "GATEWAY_RESTARTED"),
-                "{}",
-                transcript.last
-            );
-        }
-
-        // From now on it must not change.
-        received.ended.insert(id, (agent, replayed));
+        assert_eq!(&gateway.get(&format!("/agents/friday/runs/{id}")).text, answer, "run {id}");
     }
     for task in &received.tasks {
-        let status = get(process, &format!("/agents/demo/process/task/{task}")).await.json();
+        let status = gateway.get(&format!("/agents/demo/process/task/{task}")).json();
         assert_eq!(status["status"], "finished", "task {task}: {status}");
         let result = &status["result"];
         let restarted = result["status"] == "failed" && result["error"]["code"] == "GATEWAY_RESTARTED";
         assert!(result["status"] == "completed" || restarted, "{status}");
     }
     for (task, status) in &received.finished {
-        assert_eq!(get(process, &format!("/agents/demo/process/task/{task}")).await.text(), status, "task {task}");
+        assert_eq!(&gateway.get(&format!("/agents/demo/process/task/{task}")).text, status, "task {task}");
     }
 
     for agent in ["demo", "friday"] {
         let mut next = String::new();
         loop {
-            let page = get(process, &format!("/agents/{agent}/runs?limit=100{next}")).await.json();
+            let page = gateway.get(&format!("/agents/{agent}/runs?limit=100{next}")).json();
             for run in page["data"].as_array().expect("a list") {
                 assert!(
                     ["completed", "failed"].contains(&run["status"].as_str().expect("a status")),
@@ -229,135 +230,60 @@ fn history(upstream: &Upstream) -> Vec<String> {
     users.map(|message| message["content"][0]["text"].as_str().expect("a text").to_owned()).collect()
 }
 
-fn folder(upstream: &Upstream) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n\
-         [agents.demo]\nupstream = {{ protocol = \"demo\", options = {{ pace_ms = 1 }} }}\n{}{ROUTE}",
-        agent("friday", &upstream.url("/process"), "history = \"gateway\"", "")
-    );
-    std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
-    folder
+/// Starts the built gateway with a store in a file.
+fn start(config: &str) -> GatewayProcess {
+    let gateway = GatewayProcess::start_built(&format!("{SERVER}{config}"));
+    expect_fast_start(&gateway);
+    gateway
 }
 
-fn start(folder: &Path) -> Process {
-    let process = Process::start(folder);
-    assert!(process.took < Duration::from_secs(3), "the start took {:?}", process.took);
-    process
+/// Starts it again on its file.
+fn restart(gateway: &mut GatewayProcess) {
+    gateway.kill();
+    gateway.restart().expect("the gateway starts again");
+    expect_fast_start(gateway);
 }
 
-/// Runs all clients until the process is gone.
-async fn load(
-    process: Arc<Process>,
-    received: Arc<Mutex<ClientRecords>>,
-    round: usize,
-    finished: Arc<tokio::sync::Notify>,
-) {
-    let mut clients = tokio::task::JoinSet::new();
-    for client in 0..STREAMS {
-        let (process, received, finished) = (Arc::clone(&process), Arc::clone(&received), Arc::clone(&finished));
-        clients.spawn(async move {
-            for turn in 0.. {
-                let (agent, words) = if client % 2 == 0 { ("demo", "long 30 2") } else { ("friday", "slowly") };
-                let mut body = user_turn_in(&format!("{round}-{client}"), &format!("{words} {turn}"));
-                let alive = if client % 4 == 1 {
-                    body["stream"] = json!(false);
-                    collect_response(&process, &received, &body).await
-                } else {
-                    let alive = stream(&process, &received, agent, &body).await;
-                    finished.notify_one();
-                    alive
-                };
-                if !alive {
-                    return;
-                }
-            }
-        });
-    }
-
-    // One conversation of many turns.
-    let (conversation, completed) = (Arc::clone(&process), Arc::clone(&received));
-    clients.spawn(async move {
-        for turn in 0.. {
-            let text = format!("turn {round}.{turn}");
-            if !stream(&conversation, &completed, "friday", &user_turn_in("long", &text)).await {
-                return;
-            }
-            completed.lock().expect("no client panics").completed_turns.push(text);
-        }
-    });
-
-    // Tasks that are not polled, and tasks that are polled until they finish.
-    for watched in [false, true, true, true] {
-        let (process, received) = (Arc::clone(&process), Arc::clone(&received));
-        clients.spawn(async move {
-            while received.lock().expect("no client panics").tasks.len() < 16 * (round + 1) {
-                let words = if watched { "long 5 1" } else { "long 40 4" };
-                let Some(accepted) = answer(&process, "/agents/demo/process/task", &user_turn(words)).await else {
-                    return;
-                };
-                let id = value(&accepted)["task_id"].as_str().unwrap_or_else(|| panic!("{accepted}")).to_owned();
-                received.lock().expect("no client panics").tasks.push(id.clone());
-                if !watched {
-                    continue;
-                }
-                loop {
-                    let path = format!("/agents/demo/process/task/{id}");
-                    let Some(status) = send_and_read_body(&process, &http::request("GET", &path, CLOSE, b"")).await
-                    else {
-                        return;
-                    };
-                    if value(&status)["status"] == "finished" {
-                        received.lock().expect("no client panics").finished.insert(id, status);
-                        break;
-                    }
-                }
-            }
-        });
-    }
-    while let Some(client) = clients.join_next().await {
-        client.expect("no client panics");
-    }
+fn expect_fast_start(gateway: &GatewayProcess) {
+    assert!(gateway.took < Duration::from_secs(3), "the start took {:?}", gateway.took);
 }
 
-#[tokio::test]
-async fn everything_that_clients_received_survives_kill_9() {
+#[test]
+fn everything_that_clients_received_survives_kill_9() {
     let upstream = Upstream::with_handler(|exchange| {
-        let input = last_input_text(&exchange.json());
-        let words: Vec<String> = (0..20).map(|number| format!("{input}:{number} ")).collect();
-        let started = opening_frames().iter().fold(Reply::events(), |reply, frame| reply.frame(frame));
-        let slowly = |answer: Reply, text: &String| answer.frame(&text_delta(text)).pause(Duration::from_millis(2));
-        let received = words.iter().fold(started, slowly);
-        closing_frames(&words.concat()).iter().fold(received, |reply, frame| reply.frame(frame)).done()
+        paced_reply(&words(&last_input_text(&exchange.json())), Duration::from_millis(2))
     });
-    let folder = folder(&upstream);
-    let received = Arc::new(Mutex::new(ClientRecords::default()));
+    let friday = agent("friday", &upstream.url("/process"), "history = \"gateway\"", "");
+    let demo = "[agents.demo]\nupstream = { protocol = \"demo\", options = { pace_ms = 1 } }\n";
+    let mut gateway = start(&format!("{demo}{friday}{ROUTE}"));
+    let mut records = ClientRecords::default();
     let mut pending: Option<(String, String)> = None;
 
     for (round, after) in KILLED_AFTER.into_iter().enumerate() {
-        let process = Arc::new(start(folder.path()));
         let waiting_session = format!("waits {round}");
-        let body = user_turn_in(&waiting_session, "approval").to_string();
-        let mut exchange = process.open("POST", "/agents/demo/process", JSON, body.as_bytes()).await;
-        let transcript = Transcript::parse(&exchange.frames().await).expect_completed();
-        let finished = Arc::new(tokio::sync::Notify::new());
-        let loading = tokio::spawn(load(Arc::clone(&process), Arc::clone(&received), round, Arc::clone(&finished)));
-        http::with_timeout("the first stream to finish", finished.notified()).await;
-        tokio::time::sleep(Duration::from_millis(after)).await;
-        process.kill_now();
-        http::with_timeout("all clients to notice", loading).await.expect("no client panics");
-        drop(process);
+        let asked = gateway.post("/agents/demo/process", &user_turn_in(&waiting_session, "approval"));
+        let transcript = Transcript::parse(&values(&asked.frames())).expect_completed();
+        let clients = Clients { address: gateway.address, round, records: Mutex::new(records) };
+        let (finished, first_finished) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| clients.load(&finished));
+            let is_finished = first_finished.recv_timeout(TEST_TIMEOUT);
+            thread::sleep(Duration::from_millis(after));
+            gateway.kill();
+            is_finished.expect("a stream finishes");
+        });
 
-        let process = start(folder.path());
-        assert_eq!(get(&process, "/readyz").await.status, 200);
-        let mut records = std::mem::take(&mut *received.lock().expect("all clients have ended"));
-        assert!(!records.ended.is_empty() && !records.cut.is_empty(), "the process was killed while it worked");
-        check_observed(&process, &mut records).await;
+        restart(&mut gateway);
+        assert_eq!(gateway.get("/readyz").status, 200);
+        records = clients.records.into_inner().expect("no client panics");
+        let ended = records.streamed.iter().filter(|seen| seen.is_ended()).count();
+        assert!(ended > 0 && ended < records.streamed.len(), "the process was killed while it worked");
+        check_observed(&gateway, &mut records);
 
         // The conversation continues: the agent receives all completed turns as history.
         let text = format!("after {round}");
-        let answer = post(&process, "/agents/friday/process", &user_turn_in("long", &text)).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
+        let answer = gateway.post("/agents/friday/process", &user_turn_in("long", &text));
+        assert_eq!(answer.status, 200, "{}", answer.text);
         let history = history(&upstream);
         let mut seen = history.iter();
         let window = records.completed_turns.len().saturating_sub(40);
@@ -370,21 +296,20 @@ async fn everything_that_clients_received_survives_kill_9() {
         for (session, run) in
             [Some((waiting_session.clone(), transcript.id.clone())), pending.take()].into_iter().flatten()
         {
-            let held = post(&process, "/agents/demo/process", &user_turn_in(&session, "well?")).await;
-            assert_eq!((held.status, &held.json()["response_id"]), (409, &json!(run)), "{}", held.text());
+            let held = gateway.post("/agents/demo/process", &user_turn_in(&session, "well?"));
+            assert_eq!((held.status, &held.json()["response_id"]), (409, &json!(run)), "{}", held.text);
             if session != waiting_session {
                 let id = held.json()["pending"][0]["id"].clone();
                 let data = json!({ "approval_request_id": id, "approve": true });
                 let decided = json!({ "session_id": session, "input": [
                     { "type": "mcp_approval_response", "role": "user", "content": [{ "type": "data", "data": data }] },
                 ] });
-                let done = post(&process, "/agents/demo/process", &decided).await;
-                assert!(done.text().contains("The mail was sent"), "{}", done.text());
-                assert_eq!(post(&process, "/agents/demo/process", &decided).await.status, 409);
+                let done = gateway.post("/agents/demo/process", &decided);
+                assert!(done.text.contains("The mail was sent"), "{}", done.text);
+                assert_eq!(gateway.post("/agents/demo/process", &decided).status, 409);
             }
         }
         pending = Some((waiting_session, transcript.id));
-        process.kill();
-        *received.lock().expect("all clients have ended") = records;
+        restart(&mut gateway);
     }
 }

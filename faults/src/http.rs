@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+pub(crate) use interlingua_testing_support::cluster::stream::request;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -15,21 +16,6 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     /// The raw body, including chunk framing.
     pub(crate) body: String,
-}
-
-/// Encodes a request. The connection closes after the response.
-pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
-    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n");
-    for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
-    }
-    if !body.is_empty() {
-        request.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
-    }
-
-    request.push_str("\r\n");
-    request.push_str(body);
-    request.into_bytes()
 }
 
 /// Sends a request and reads the response to its end.

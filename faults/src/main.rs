@@ -8,6 +8,7 @@
 //!
 //! A file with a function `run(&Rig) -> Result<Vec<Check>>`, and a row in [`SCENARIOS`].
 
+use interlingua_testing_support::cluster::stream;
 use interlingua_testing_support::{framing as forms, paths};
 
 mod abandoned;
@@ -34,10 +35,9 @@ mod replicas;
 mod server;
 mod slow_clients;
 mod store;
-mod stream;
 mod tokens;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -51,6 +51,12 @@ use crate::check::{Check, print};
 pub(crate) struct Rig {
     /// Path of the gateway binary.
     pub(crate) gateway: PathBuf,
+}
+
+impl AsRef<Path> for Rig {
+    fn as_ref(&self) -> &Path {
+        &self.gateway
+    }
 }
 
 struct Scenario {

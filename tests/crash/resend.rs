@@ -4,20 +4,19 @@
 //!
 //! Not here: the session that such a client continues (`tests/behaviour/resent.rs`).
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::start;
-use super::support::agent::{approval_request, client_call, closing_frames, opening_frames, text_delta, text_reply};
+use super::support::agent::{approval_request, client_call, paced_reply, text_reply};
+use super::support::cluster::GatewayProcess;
 use super::support::endings::{Ending, TRUNCATED, ending, text_of};
 use super::support::gateway::agent;
 use super::support::http::{Exchange, Response};
 use super::support::pairs::{Protocol, ROUTES, Turn, frames};
-use super::support::process::Process;
 use super::support::upstream::{ReceivedRequest, Reply, Upstream};
+use super::{restart, start};
 
 const RESENDING: [Protocol; 3] = [Protocol::ChatCompletions, Protocol::AnthropicMessages, Protocol::AgUi];
 
@@ -75,14 +74,14 @@ impl Client {
         self.protocol.resend(&self.session(), &run, &json!(self.messages), &further, streamed)
     }
 
-    async fn send(&mut self, process: &Process) -> Response {
+    async fn send(&mut self, gateway: &GatewayProcess) -> Response {
         let turn = self.request(false);
-        Exchange::send(process.address, &turn.bytes()).await.response().await
+        Exchange::send(gateway.address, &turn.bytes()).await.response().await
     }
 
     /// Sends all, and takes the answer into the conversation. Returns its text.
-    async fn ask(&mut self, process: &Process) -> String {
-        let answer = self.send(process).await;
+    async fn ask(&mut self, gateway: &GatewayProcess) -> String {
+        let answer = self.send(gateway).await;
         assert_eq!(answer.status, 200, "{:?}: {}", self.protocol, answer.text());
         self.resume = Value::Null;
         let before = self.messages.len();
@@ -91,9 +90,9 @@ impl Client {
         answer.text().to_owned()
     }
 
-    async fn say(&mut self, process: &Process, text: &str) -> String {
+    async fn say(&mut self, gateway: &GatewayProcess, text: &str) -> String {
         self.user(text);
-        self.ask(process).await
+        self.ask(gateway).await
     }
 
     fn take(&mut self, answer: &Response) {
@@ -144,13 +143,12 @@ impl Client {
         }
     }
 
-    /// Begins a stream, waits for a part of it, kills the process, and returns what was received.
-    async fn is_cut_off(&mut self, process: Process, part: &str) {
+    /// Begins a stream, waits for a part of it, and restarts the gateway.
+    async fn is_cut_off(&mut self, gateway: &mut GatewayProcess, part: &str) {
         let turn = self.request(true);
-        let mut stream = Exchange::send(process.address, &turn.bytes()).await;
+        let mut stream = Exchange::send(gateway.address, &turn.bytes()).await;
         stream.read_until(part).await;
-        process.kill();
-        drop(stream);
+        restart(gateway);
     }
 }
 
@@ -190,25 +188,14 @@ fn scripted(executed: &Arc<Mutex<Vec<String>>>) -> Upstream {
 /// Twenty pieces in 200 milliseconds.
 fn slowly(text: &str) -> Reply {
     let words: Vec<String> = (1..=20).map(|number| format!("{text}:{number} ")).collect();
-    let started = opening_frames().iter().fold(Reply::events(), |reply, frame| reply.frame(frame));
-    let paused = |reply: Reply, word: &String| reply.frame(&text_delta(word)).pause(Duration::from_millis(10));
-    let said = words.iter().fold(started, paused);
-    closing_frames(&words.concat()).iter().fold(said, |reply, frame| reply.frame(frame)).done()
+    paced_reply(&words, Duration::from_millis(10))
 }
 
-/// A folder with a configuration. The agent remembers nothing, or everything.
-fn folder(upstream: &Upstream, history: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
+/// Starts a gateway. The agent remembers nothing, or everything.
+fn gateway(upstream: &Upstream, history: &str) -> GatewayProcess {
     let settings = "retries = 0\napproval_extension = true";
     let agent = agent("demo", &upstream.url("/process"), &format!("history = \"{history}\""), settings);
-    let server = "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nkind = \"sqlite\"\npath = \"store.db\"\n";
-    std::fs::write(folder.path().join("gateway.toml"), format!("{server}{agent}{ROUTES}")).expect("a file");
-    folder
-}
-
-fn restarted(process: Process, folder: &Path) -> Process {
-    process.kill();
-    start(folder)
+    start(&format!("{agent}{ROUTES}"))
 }
 
 fn last(upstream: &Upstream) -> Value {
@@ -220,17 +207,16 @@ async fn a_conversation_continues_in_its_session() {
     for history in ["gateway", "upstream"] {
         for protocol in RESENDING {
             let upstream = scripted(&Arc::default());
-            let folder = folder(&upstream, history);
-            let process = start(folder.path());
+            let mut gateway = gateway(&upstream, history);
             let mut client = Client::new(protocol);
-            client.say(&process, "one").await;
-            client.say(&process, "two").await;
+            client.say(&gateway, "one").await;
+            client.say(&gateway, "two").await;
             let before = last(&upstream);
 
-            let process = restarted(process, folder.path());
-            client.say(&process, "three").await;
-            let process = restarted(process, folder.path());
-            client.say(&process, "four").await;
+            restart(&mut gateway);
+            client.say(&gateway, "three").await;
+            restart(&mut gateway);
+            client.say(&gateway, "four").await;
             let after = last(&upstream);
             let what = format!("{protocol:?} {history}: {after}");
             assert_eq!(before["session_id"], after["session_id"], "{what}");
@@ -238,7 +224,6 @@ async fn a_conversation_continues_in_its_session() {
             said.retain(|text| !text.contains(':'));
             let expected: &[&str] = if history == "gateway" { &["one", "two", "three", "four"] } else { &["four"] };
             assert_eq!(said, expected, "{what}");
-            process.kill();
         }
     }
 }
@@ -248,17 +233,16 @@ async fn an_open_call_of_the_clients_tool_can_be_answered_once() {
     for history in ["gateway", "upstream"] {
         for protocol in RESENDING {
             let upstream = scripted(&Arc::default());
-            let folder = folder(&upstream, history);
-            let process = start(folder.path());
+            let mut gateway = gateway(&upstream, history);
             let mut client = Client::new(protocol);
-            client.say(&process, "hello").await;
-            let called = client.say(&process, "look").await;
+            client.say(&gateway, "hello").await;
+            let called = client.say(&gateway, "look").await;
             assert!(called.contains("call_look"), "{protocol:?}: {called}");
             let session = last(&upstream)["session_id"].clone();
 
-            let process = restarted(process, folder.path());
+            restart(&mut gateway);
             client.output("call_look", "blue");
-            let answer = client.send(&process).await;
+            let answer = client.send(&gateway).await;
             assert!(answer.status == 200 && answer.text().contains("blue"), "{protocol:?}: {}", answer.text());
             assert_eq!(last(&upstream)["session_id"], session, "{protocol:?} {history}");
             let outputs = |requests: Vec<ReceivedRequest>| {
@@ -273,10 +257,9 @@ async fn an_open_call_of_the_clients_tool_can_be_answered_once() {
             assert_eq!(outputs(upstream.requests()), 1, "{protocol:?} {history}");
 
             // Repeated after another crash, it is no answer in that session.
-            let process = restarted(process, folder.path());
-            client.send(&process).await;
+            restart(&mut gateway);
+            client.send(&gateway).await;
             assert_eq!(outputs(upstream.requests()), 1, "{protocol:?} {history}");
-            process.kill();
         }
     }
 }
@@ -286,23 +269,21 @@ async fn an_open_approval_can_be_given_and_is_executed_once() {
     for protocol in RESENDING {
         let executed = Arc::default();
         let upstream = scripted(&executed);
-        let folder = folder(&upstream, "upstream");
-        let process = start(folder.path());
+        let mut gateway = gateway(&upstream, "upstream");
         let mut client = Client::new(protocol);
-        client.say(&process, "send").await;
+        client.say(&gateway, "send").await;
 
-        let process = restarted(process, folder.path());
+        restart(&mut gateway);
         client.approve();
         let resume = client.resume.clone();
-        let answer = client.send(&process).await;
+        let answer = client.send(&gateway).await;
         assert!(answer.status == 200 && answer.text().contains("sent:20"), "{protocol:?}: {}", answer.text());
 
         // The answer is repeated by a client that did not get it, before and after another crash.
         client.resume = resume;
-        client.send(&process).await;
-        let process = restarted(process, folder.path());
-        client.send(&process).await;
-        process.kill();
+        client.send(&gateway).await;
+        restart(&mut gateway);
+        client.send(&gateway).await;
         assert_eq!(executed.lock().expect("no test panics").len(), 1, "{protocol:?}");
     }
 }
@@ -312,21 +293,18 @@ async fn an_approval_whose_execution_is_cut_off_is_not_executed_again() {
     for protocol in RESENDING {
         let executed = Arc::default();
         let upstream = scripted(&executed);
-        let folder = folder(&upstream, "upstream");
-        let process = start(folder.path());
+        let mut gateway = gateway(&upstream, "upstream");
         let mut client = Client::new(protocol);
-        client.say(&process, "send").await;
+        client.say(&gateway, "send").await;
         client.approve();
         let resume = client.resume.clone();
-        client.is_cut_off(process, "sent:3").await;
+        client.is_cut_off(&mut gateway, "sent:3").await;
         assert_eq!(executed.lock().expect("no test panics").len(), 1, "{protocol:?}");
 
-        let process = start(folder.path());
         client.resume = resume;
-        let again = client.send(&process).await;
+        let again = client.send(&gateway).await;
         assert_eq!(executed.lock().expect("no test panics").len(), 1, "{protocol:?}: {}", again.text());
         assert!(again.status == 200 || again.json()["error"].is_object(), "{protocol:?}: {}", again.text());
-        process.kill();
     }
 }
 
@@ -335,16 +313,14 @@ async fn a_client_that_was_cut_off_gets_a_complete_answer() {
     for history in ["gateway", "upstream"] {
         for protocol in RESENDING {
             let upstream = scripted(&Arc::default());
-            let folder = folder(&upstream, history);
-            let process = start(folder.path());
+            let mut gateway = gateway(&upstream, history);
             let mut client = Client::new(protocol);
-            client.say(&process, "one").await;
+            client.say(&gateway, "one").await;
             client.user("two");
-            client.is_cut_off(process, "two:3").await;
+            client.is_cut_off(&mut gateway, "two:3").await;
 
-            let process = start(folder.path());
             let turn = client.request(true);
-            let answer = Exchange::send(process.address, &turn.bytes()).await.response().await;
+            let answer = Exchange::send(gateway.address, &turn.bytes()).await.response().await;
             assert_eq!(ending(protocol, &answer, &TRUNCATED), Ending::Completed, "{protocol:?}: {}", answer.text());
             let text = text_of(protocol, &answer);
             assert!(text.starts_with("two:1 ") && text.trim_end().ends_with("two:20"), "{protocol:?}: {text}");
@@ -356,16 +332,15 @@ async fn a_client_that_was_cut_off_gets_a_complete_answer() {
             } else {
                 client.messages.push(whole);
             }
-            let process = restarted(process, folder.path());
+            restart(&mut gateway);
             let session = last(&upstream)["session_id"].clone();
-            client.say(&process, "three").await;
+            client.say(&gateway, "three").await;
             let after = last(&upstream);
             assert_eq!(after["session_id"], session, "{protocol:?} {history}: it goes on where it was answered");
             let mut said = texts(&after["input"]);
             said.retain(|text| !text.contains(':'));
             let expected: &[&str] = if history == "gateway" { &["one", "two", "three"] } else { &["three"] };
             assert_eq!(said, expected, "{protocol:?} {history}: {after}");
-            process.kill();
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use crate::Stand;
+use crate::cluster;
 use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::poll_until;
 use crate::support::upstream::Upstream;
@@ -19,9 +19,8 @@ const REQUESTS: usize = 12;
 #[tokio::test]
 async fn sessions_of_a_user_that_are_named_at_the_same_moment_are_all_kept() {
     let upstream = Upstream::always(text_reply(&["hello"]));
-    let mut stand = Stand::new(&upstream, "");
-    stand.agents.push_str("\n[[routes]]\nprotocol = \"hitl\"\npath = \"/hitl/{agent}\"\n");
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let stand = cluster(&upstream, "", "[[routes]]\nprotocol = \"hitl\"\npath = \"/hitl/{agent}\"\n");
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
     let names: Vec<String> = (0..2 * REQUESTS).map(|number| format!("session-{number}")).collect();
     let requests = names.iter().enumerate().map(|(number, name)| {
         let gateway = if number % 2 == 0 { &here } else { &there };
@@ -43,10 +42,10 @@ async fn sessions_of_a_user_that_are_named_at_the_same_moment_are_all_kept() {
 #[tokio::test]
 async fn of_messages_repeated_at_the_same_moment_one_starts_a_task() {
     let upstream = Upstream::always(text_reply_until(&["one"], "go"));
-    let mut stand = Stand::new(&upstream, "");
     let options = "options = { deduplicate = \"context\" }";
-    stand.agents.push_str(&format!("\n[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{{agent}}\"\n{options}\n"));
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let route = format!("[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{{agent}}\"\n{options}\n");
+    let stand = cluster(&upstream, "", &route);
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
     let parts = json!([{ "text": "hi" }]);
     let message = json!({ "messageId": "m", "contextId": "c", "role": "ROLE_USER", "parts": parts });
     let body = json!({ "message": message }).to_string();
@@ -72,5 +71,6 @@ async fn of_messages_repeated_at_the_same_moment_one_starts_a_task() {
     }
     assert_eq!(upstream.requests().len(), 1, "the agent is called once");
     let claims = "SELECT count(*) FROM interlingua.documents WHERE collection = 'claims'";
-    poll_until("the claim is deleted", async || stand.database.sql(claims).unwrap().trim().eq("0").then_some(())).await;
+    poll_until("the claim is deleted", async || stand.database().sql(claims).unwrap().trim().eq("0").then_some(()))
+        .await;
 }

@@ -3,17 +3,18 @@
 //!
 //! Not here: the images that `compose.yaml` names, and the same under load (`cargo xtask faults replicas-upgrade`).
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use interlingua_testing_postgres::Balancer;
 use serde_json::{Value, json};
 
+use crate::support::cluster::{GatewayProcess, answers};
 use crate::support::gateway::JSON;
 use crate::support::http::{Exchange, Response, request};
 use crate::support::poll_until;
-use crate::support::process::{Process, binary};
+use crate::support::process::path_of_binary;
 use crate::support::transcript::Transcript;
 
 /// The addresses of the containers, in the order of the services.
@@ -28,32 +29,18 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/replicas")
 }
 
-/// One gateway with the file of the example, and what is different outside of a container.
-struct Service {
-    address: SocketAddr,
-    folder: tempfile::TempDir,
-    database: String,
-}
-
-impl Service {
-    fn new(database: &str) -> Self {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let (address, folder) = (free.local_addr().unwrap(), tempfile::tempdir().unwrap());
-        let mut config = file("gateway.toml");
-        for (from, to) in [("0.0.0.0:8080", address.to_string()), (BALANCER, "127.0.0.1".to_owned())] {
-            assert!(config.contains(from), "the file has no {from}");
-            config = config.replace(from, &to);
-        }
-        std::fs::write(folder.path().join("gateway.toml"), config).unwrap();
-        Self { address, folder, database: database.to_owned() }
+/// Starts a gateway with the file of the example, and what is different outside of a container.
+fn start(database: &str) -> GatewayProcess {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("url"), database).unwrap();
+    let mut config = file("gateway.toml");
+    for (from, to) in
+        [("0.0.0.0:8080", "{{listen}}"), (BALANCER, "127.0.0.1"), ("env = \"DATABASE_URL\"", "file = \"url\"")]
+    {
+        assert!(config.contains(from), "the file has no {from}");
+        config = config.replace(from, to);
     }
-
-    fn start(&self) -> Process {
-        let mut command = binary(self.folder.path());
-        let log = std::fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
-        command.args(["--log", "warn"]).env("DATABASE_URL", &self.database).stderr(log);
-        Process::spawn(command)
-    }
+    GatewayProcess::start_in(path_of_binary(), folder, &config, answers).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// Sends requests to the balancer, each on a connection of its own.
@@ -89,7 +76,7 @@ async fn take_turns(client: Client, session: &str, time: Duration) -> usize {
 }
 
 /// Stops a gateway while streams are under way on both and turns come, and starts it again.
-async fn replace(client: Client, service: &Service, process: Process, round: usize) -> Process {
+async fn replace(client: Client, gateway: &mut GatewayProcess, round: usize) {
     let mut streams = Vec::new();
     for number in 0..4 {
         let mut stream = client.start(&format!("stream-{round}-{number}"), "long 60 100").await;
@@ -97,7 +84,7 @@ async fn replace(client: Client, service: &Service, process: Process, round: usi
         streams.push((stream, frames));
     }
 
-    process.terminate();
+    gateway.terminate();
     let session = format!("session-{round}");
     let others = format!("others-{round}");
     let time = Duration::from_secs(8);
@@ -112,36 +99,28 @@ async fn replace(client: Client, service: &Service, process: Process, round: usi
         assert_eq!(again, frames[3..], "the other gateway has the same");
     }
 
-    assert_eq!(process.wait().await.code(), Some(0), "it ends by itself");
-    let process = service.start();
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "it ends by itself");
+    gateway.restart().unwrap();
     // The balancer uses it from the first check on that it answers.
-    poll_until("the gateway to be ready", async || {
-        let answer = Client(service.address).get("/readyz").await;
-        (answer.status == 200).then_some(())
-    })
-    .await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    process
 }
 
 #[tokio::test]
 async fn gateways_are_replaced_one_after_the_other_and_no_request_fails() {
     let database = interlingua_testing_postgres::database();
-    let services = [Service::new(&database.url()), Service::new(&database.url())];
-    let [one, two] = [services[0].start(), services[1].start()];
-    let servers = [(GATEWAYS[0], services[0].address), (GATEWAYS[1], services[1].address)];
+    let [mut one, mut two] = [start(&database.url()), start(&database.url())];
+    let servers = [(GATEWAYS[0], one.address), (GATEWAYS[1], two.address)];
     let balancer = Balancer::start(&file("haproxy.cfg"), &servers).unwrap_or_else(|error| panic!("{error:#}"));
     let client = Client(balancer.address);
     poll_until("the balancer to find the gateways", async || (client.get("/readyz").await.status == 200).then_some(()))
         .await;
 
-    let one = replace(client, &services[0], one, 0).await;
-    let two = replace(client, &services[1], two, 1).await;
+    replace(client, &mut one, 0).await;
+    replace(client, &mut two, 1).await;
     let list = client.get("/agents/demo/runs?limit=100").await;
     let list = list.json();
     let runs = list["data"].as_array().or_else(|| list["runs"].as_array()).unwrap_or_else(|| panic!("{list}"));
     assert!(!runs.is_empty() && runs.iter().all(|run| run["status"] == "completed"), "{list}");
-    drop((one, two));
 }
 
 /// The value of the line `key: value` after a line that has the text `section`.

@@ -7,20 +7,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::agent::{text_reply, text_reply_until};
+use crate::support::cluster::Cluster;
 use crate::support::gateway::{Gateway, JSON};
 use crate::support::http::Exchange;
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};
-use crate::{LEASE, Stand};
+use crate::{LEASE, cluster};
 
 const A2A: &str = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
 const HEADERS: &[(&str, &str)] = &[("a2a-version", "1.0"), JSON[0]];
 
-fn stand(upstream: &Upstream) -> Stand {
-    let mut stand = Stand::new(upstream, "");
-    stand.agents.push_str("retries = 0\n");
-    stand.agents.push_str(A2A);
-    stand
+fn stand(upstream: &Upstream) -> Cluster {
+    cluster(upstream, "retries = 0", A2A)
 }
 
 fn message(id: &str, task: Option<&Value>) -> Value {
@@ -61,7 +59,7 @@ async fn begin(gateway: &Gateway) -> (Exchange, Value) {
 async fn a_stream_continues_with_a_turn_of_another_gateway() {
     let upstream = Upstream::in_order([text_reply_until(&["first"], "on"), text_reply(&["second"])]);
     let stand = stand(&upstream);
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
     let (mut first, id) = begin(&here).await;
     let mut second = post(&there, "stream", &message("two", Some(&id))).await;
     assert_eq!(state(&second.frame().await.unwrap()), "WORKING", "before the first turn has ended");
@@ -80,7 +78,7 @@ async fn a_stream_continues_with_a_turn_of_another_gateway() {
 async fn a_turn_that_never_reaches_its_agent_leaves_the_run_as_the_other_gateway_ended_it() {
     let upstream = Upstream::in_order([text_reply_until(&["first"], "on"), Reply::complete(503, &[], "down")]);
     let stand = stand(&upstream);
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
     let (first, id) = begin(&here).await;
     let mut second = post(&there, "send", &message("two", Some(&id))).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -98,8 +96,8 @@ async fn a_turn_that_never_reaches_its_agent_leaves_the_run_as_the_other_gateway
 async fn a_run_whose_next_turn_died_with_its_gateway_ends_without_it() {
     let upstream = Upstream::in_order([text_reply_until(&["first"], "on"), text_reply(&["never"])]);
     let stand = stand(&upstream);
-    let (here, _one) = stand.gateway().await;
-    let (killed, _two) = stand.process();
+    let here = stand.gateway().await;
+    let mut killed = stand.process();
     let (mut first, id) = begin(&here).await;
     let body = message("two", Some(&id)).to_string();
     let mut second = killed.open("POST", "/a2a/friday/message:stream", HEADERS, body.as_bytes()).await;
@@ -119,8 +117,7 @@ async fn a_run_whose_next_turn_died_with_its_gateway_ends_without_it() {
 async fn a_run_that_is_deleted_elsewhere_ends_for_all_who_follow_it() {
     let upstream = Upstream::always(text_reply_until(&["one"], "never"));
     let stand = stand(&upstream);
-    let ((here, _one), (there, _two), (third, _three)) =
-        (stand.gateway().await, stand.gateway().await, stand.gateway().await);
+    let (here, there, third) = (stand.gateway().await, stand.gateway().await, stand.gateway().await);
     let body =
         json!({ "session_id": "s", "input": [{ "role": "user", "content": [{ "type": "text", "text": "hi" }] }] });
     let mut stream = here.start_turn("friday", &body).await;

@@ -17,66 +17,23 @@ mod pooled;
 mod stopping;
 use interlingua_testing_support as support;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use interlingua_testing_postgres::Database;
 use serde_json::{Value, json};
 use support::agent::{approval_request, remembering, text_reply, text_reply_until};
-use support::gateway::{Gateway, JSON, ROUTE, agent, user_turn_in};
+use support::cluster::Cluster;
+use support::gateway::{Gateway, JSON, ROUTE, agent, approval_in, user_turn_in};
 use support::http::data;
-use support::process::Process;
 use support::transcript::Transcript;
 use support::upstream::Upstream;
 
 /// Time without a connection after which other gateways take over a gateway's runs.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// A database, and an agent behind all gateways.
-struct Stand {
-    database: Database<'static>,
-    agents: String,
-}
-
-impl Stand {
-    fn new(upstream: &Upstream, own: &str) -> Self {
-        Self {
-            database: interlingua_testing_postgres::database(),
-            agents: agent("friday", &upstream.url("/process"), own, ""),
-        }
-    }
-
-    /// The configuration of a gateway, in a folder with the URL of the database.
-    fn config(&self, folder: &Path) -> String {
-        std::fs::write(folder.join("url"), self.database.url()).unwrap();
-        let lease = LEASE.as_secs();
-        format!(
-            "[store]\nkind = \"postgres\"\nurl = {{ file = \"url\" }}\nlease = \"{lease}s\"\nconnections = 4\n{}{ROUTE}",
-            self.agents
-        )
-    }
-
-    /// One more gateway in this process.
-    async fn gateway(&self) -> (Gateway, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let gateway = Gateway::in_folder(&self.config(folder.path()), folder.path().to_owned()).await;
-        (gateway, folder)
-    }
-
-    /// One more gateway in a process of its own.
-    fn process(&self) -> (Process, tempfile::TempDir) {
-        self.process_through(&self.database.url())
-    }
-
-    /// The same with another URL of the database.
-    fn process_through(&self, url: &str) -> (Process, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let server = "[server]\nlisten = \"127.0.0.1:0\"\nallowed_hosts = [\"gateway\", \"x\"]\n";
-        let config = format!("{server}{}", self.config(folder.path()));
-        std::fs::write(folder.path().join("gateway.toml"), config).unwrap();
-        std::fs::write(folder.path().join("url"), url).unwrap();
-        (Process::start_logging(folder.path()), folder)
-    }
+/// Gateways on a new database, and the agent behind all of them. `own`: further lines of the agent's upstream. `routes`:
+/// routes besides the one of the Agent API.
+fn cluster(upstream: &Upstream, own: &str, routes: &str) -> Cluster {
+    Cluster::on_database(LEASE, format!("{}{ROUTE}{routes}", agent("friday", &upstream.url("/process"), "", own)))
 }
 
 async fn events(gateway: &Gateway, path: &str) -> Vec<Value> {
@@ -96,8 +53,8 @@ fn id_of(frames: &[Value]) -> String {
 #[tokio::test]
 async fn a_run_is_followed_and_resumed_on_every_gateway() {
     let upstream = Upstream::always(text_reply_until(&["one ", "two ", "three"], "on"));
-    let stand = Stand::new(&upstream, "");
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let stand = cluster(&upstream, "", "");
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
 
     let mut stream = here.start_turn("friday", &user_turn_in("s", "hi")).await;
     let mut frames = stream.read_until("three").await;
@@ -127,8 +84,8 @@ async fn a_run_is_followed_and_resumed_on_every_gateway() {
 #[tokio::test]
 async fn turns_of_a_session_are_taken_in_one_order() {
     let upstream = remembering();
-    let stand = Stand::new(&upstream, "");
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let stand = cluster(&upstream, "", "");
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
     let mut said: Vec<String> = Vec::new();
     for number in 0..6 {
         let gateway = if number % 2 == 0 { &here } else { &there };
@@ -142,8 +99,8 @@ async fn turns_of_a_session_are_taken_in_one_order() {
 #[tokio::test]
 async fn a_turn_waits_for_the_one_that_another_gateway_takes() {
     let upstream = Upstream::in_order([text_reply_until(&["first"], "on"), text_reply(&["second"])]);
-    let stand = Stand::new(&upstream, "");
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let stand = cluster(&upstream, "", "");
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
     let mut first = here.start_turn("friday", &user_turn_in("s", "one")).await;
     let mut frames = first.read_until("first").await;
     let mut second = there.start_turn("friday", &user_turn_in("s", "two")).await;
@@ -160,13 +117,10 @@ async fn a_turn_waits_for_the_one_that_another_gateway_takes() {
 #[tokio::test]
 async fn a_question_is_answered_on_another_gateway() {
     let upstream = Upstream::in_order([approval_request("ask-1"), text_reply(&["done"])]);
-    let stand = Stand::new(&upstream, "");
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let stand = cluster(&upstream, "", "");
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
     here.run_turn("friday", &user_turn_in("s", "remove x")).await.expect_completed();
-    let decision = json!({ "approval_request_id": "ask-1", "id": "ask-1", "approve": true });
-    let content = json!({ "type": "data", "data": decision });
-    let message = json!({ "type": "mcp_approval_response", "role": "user", "content": [content] });
-    let answer = json!({ "session_id": "s", "input": [message] });
+    let answer = approval_in("s", "ask-1");
     assert_eq!(there.run_turn("friday", &answer).await.expect_completed().text(), "done");
     let received = upstream.requests()[1].json();
     assert_eq!(received["input"][1]["content"][0]["data"]["approve"], true, "{received}");
@@ -177,8 +131,8 @@ async fn a_question_is_answered_on_another_gateway() {
 #[tokio::test]
 async fn a_run_is_stopped_from_another_gateway() {
     let upstream = Upstream::always(text_reply_until(&["one ", "two"], "never"));
-    let stand = Stand::new(&upstream, "");
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let stand = cluster(&upstream, "", "");
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
     let mut stream = here.start_turn("friday", &user_turn_in("s", "hi")).await;
     let mut frames = stream.read_until("two").await;
     let path = format!("/agents/friday/runs/{}/cancel", id_of(&frames));
@@ -191,9 +145,9 @@ async fn a_run_is_stopped_from_another_gateway() {
 #[tokio::test]
 async fn a_killed_gateway_loses_nothing_that_was_seen() {
     let upstream = Upstream::in_order([text_reply_until(&["one ", "two"], "never"), text_reply(&["again"])]);
-    let stand = Stand::new(&upstream, "");
-    let (other, _folder) = stand.gateway().await;
-    let (killed, _folder_of_killed) = stand.process();
+    let stand = cluster(&upstream, "", "");
+    let other = stand.gateway().await;
+    let mut killed = stand.process();
     // A replica takes over from others once it has been there for a lease itself.
     let body = user_turn_in("s", "hi").to_string();
     let mut stream = killed.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await;
@@ -220,14 +174,14 @@ async fn a_killed_gateway_loses_nothing_that_was_seen() {
 #[tokio::test]
 async fn a_fenced_gateway_sends_no_more_events() {
     let upstream = Upstream::always(text_reply_until(&["one ", "two"], "never"));
-    let stand = Stand::new(&upstream, "");
-    let ((here, _one), (there, _two)) = (stand.gateway().await, stand.gateway().await);
+    let stand = cluster(&upstream, "", "");
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
     let mut stream = here.start_turn("friday", &user_turn_in("s", "hi")).await;
     let frames = stream.read_until("two").await;
     // As if it had been paused for longer than the lease.
     let fence = "UPDATE interlingua.replicas SET state = 'fenced'
                  WHERE id = (SELECT holder FROM interlingua.runs WHERE NOT ended)";
-    stand.database.sql(fence).unwrap();
+    stand.database().sql(fence).unwrap();
 
     assert_eq!(stream.frames().await, Vec::<Value>::new(), "its stream is closed without an end");
     let path = format!("/agents/friday/runs/{}/events", id_of(&frames));

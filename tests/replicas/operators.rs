@@ -7,8 +7,9 @@ use std::path::Path;
 use interlingua_testing_postgres::Proxy;
 use serde_json::Value;
 
-use super::Stand;
+use super::cluster;
 use super::support::agent::{text_reply, text_reply_until};
+use super::support::cluster::Cluster;
 use super::support::gateway::{JSON, user_turn_in};
 use super::support::http::Response;
 use super::support::poll_until;
@@ -16,7 +17,7 @@ use super::support::process::{self, Process};
 use super::support::upstream::Upstream;
 
 /// A folder with the configuration of a gateway that reaches its database at this URL.
-fn folder(stand: &Stand, url: &str) -> tempfile::TempDir {
+fn folder(stand: &Cluster, url: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\nallowed_hosts = [\"gateway\", \"x\"]\n\
@@ -70,10 +71,10 @@ fn logged(folder: &Path, message: &str) -> usize {
 #[tokio::test]
 async fn a_gateway_that_starts_before_its_database_waits_for_it() {
     let upstream = Upstream::always(text_reply(&["hi"]));
-    let stand = Stand::new(&upstream, "");
-    let proxy = Proxy::start(stand.database.server().address()).unwrap();
+    let stand = cluster(&upstream, "", "");
+    let proxy = Proxy::start(stand.database().server().address()).unwrap();
     proxy.refuse();
-    let folder = folder(&stand, &stand.database.url_at(proxy.address));
+    let folder = folder(&stand, &stand.database().url_at(proxy.address));
     let gateway = Process::start_logging(folder.path());
 
     let (status, body) = until_lease(&gateway, "joining").await;
@@ -107,8 +108,8 @@ async fn a_gateway_that_starts_before_its_database_waits_for_it() {
 #[tokio::test]
 async fn a_gateway_that_its_database_refuses_does_not_start() {
     let upstream = Upstream::always(text_reply(&["hi"]));
-    let stand = Stand::new(&upstream, "");
-    let (url, name) = (stand.database.url(), "no_such_database");
+    let stand = cluster(&upstream, "", "");
+    let (url, name) = (stand.database().url(), "no_such_database");
     let (start, _) = url.rsplit_once('/').unwrap();
     for (url, reason) in [
         (format!("{start}/{name}"), name),
@@ -126,7 +127,7 @@ async fn a_gateway_that_its_database_refuses_does_not_start() {
 #[tokio::test]
 async fn a_gateway_that_stops_while_it_waits_for_its_database_stops_at_once() {
     let upstream = Upstream::always(text_reply(&["hi"]));
-    let stand = Stand::new(&upstream, "");
+    let stand = cluster(&upstream, "", "");
     let folder = folder(&stand, "postgres://postgres@127.0.0.1:1/interlingua?sslmode=disable");
     let gateway = Process::start_logging(folder.path());
     until_lease(&gateway, "joining").await;
@@ -139,10 +140,10 @@ async fn a_gateway_that_stops_while_it_waits_for_its_database_stops_at_once() {
 #[tokio::test]
 async fn operators_see_an_outage_and_a_takeover() {
     let upstream = Upstream::always(text_reply_until(&["one ", "two"], "never"));
-    let stand = Stand::new(&upstream, "");
-    let proxy = Proxy::start(stand.database.server().address()).unwrap();
-    let folder_of_cut = folder(&stand, &stand.database.url_at(proxy.address));
-    let folder_of_other = folder(&stand, &stand.database.url());
+    let stand = cluster(&upstream, "", "");
+    let proxy = Proxy::start(stand.database().server().address()).unwrap();
+    let folder_of_cut = folder(&stand, &stand.database().url_at(proxy.address));
+    let folder_of_other = folder(&stand, &stand.database().url());
     let cut = Process::start_logging(folder_of_cut.path());
     let other = Process::start_logging(folder_of_other.path());
 

@@ -11,16 +11,16 @@ use crate::support::agent::text_reply_until;
 use crate::support::gateway::{JSON, user_turn_in};
 use crate::support::transcript::Transcript;
 use crate::support::upstream::Upstream;
-use crate::{LEASE, Stand, id_of};
+use crate::{LEASE, cluster, id_of};
 
 #[tokio::test]
 async fn gateways_that_were_all_without_the_database_keep_their_runs() {
     let upstream = Upstream::always(text_reply_until(&["one ", "two"], "on"));
-    let stand = Stand::new(&upstream, "");
-    let server = stand.database.server().address();
+    let stand = cluster(&upstream, "", "");
+    let server = stand.database().server().address();
     let (way_here, way_there) = (Proxy::start(server).unwrap(), Proxy::start(server).unwrap());
-    let (here, _folder) = stand.process_through(&stand.database.url_at(way_here.address));
-    let (there, _folder_of_there) = stand.process_through(&stand.database.url_at(way_there.address));
+    let here = stand.process_through(&stand.database().url_at(way_here.address));
+    let there = stand.process_through(&stand.database().url_at(way_there.address));
     let body = user_turn_in("s", "hi").to_string();
     let mut stream = here.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await;
     let mut frames = stream.read_until("two").await;

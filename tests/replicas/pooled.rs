@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use interlingua_testing_postgres::{PoolMode, Pooler};
-use serde_json::json;
 
 use super::support::agent::{approval_request, text_reply, text_reply_until};
-use super::support::gateway::{JSON, user_turn_in};
+use super::support::cluster::GatewayProcess;
+use super::support::gateway::{JSON, approval_in, user_turn_in};
 use super::support::upstream::Upstream;
-use super::{LEASE, Stand, check, id_of};
+use super::{LEASE, check, cluster, id_of};
 
 #[tokio::test]
 async fn gateways_behind_a_pooler_share_runs_sessions_and_decisions_and_take_over_from_a_killed_one() {
@@ -19,13 +19,13 @@ async fn gateways_behind_a_pooler_share_runs_sessions_and_decisions_and_take_ove
         text_reply(&["done"]),
         text_reply_until(&["last"], "never"),
     ]);
-    let stand = Stand::new(&upstream, "");
-    let pooler = Pooler::start(stand.database.server(), PoolMode::Transaction).unwrap();
-    let url = stand.database.url_at(pooler.address);
-    let ((here, _one), (there, _two)) = (stand.process_through(&url), stand.process_through(&url));
+    let stand = cluster(&upstream, "", "");
+    let pooler = Pooler::start(stand.database().server(), PoolMode::Transaction).unwrap();
+    let url = stand.database().url_at(pooler.address);
+    let (mut here, there) = (stand.process_through(&url), stand.process_through(&url));
     let (code, text) = check::check(&stand, &url);
     assert!(code == Some(0) && text.contains("through a pooler without notifications"), "{text}");
-    let turn = async |gateway: &super::Process, text: &str| {
+    let turn = async |gateway: &GatewayProcess, text: &str| {
         let body = user_turn_in("s", text).to_string();
         gateway.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await
     };
@@ -43,10 +43,7 @@ async fn gateways_behind_a_pooler_share_runs_sessions_and_decisions_and_take_ove
 
     // What one asks is answered on the other, once.
     assert_eq!(turn(&here, "remove x").await.frames().await.last().unwrap()["status"], "completed");
-    let decision = json!({ "approval_request_id": "ask-1", "id": "ask-1", "approve": true });
-    let content = json!({ "type": "data", "data": decision });
-    let message = json!({ "type": "mcp_approval_response", "role": "user", "content": [content] });
-    let answer = json!({ "session_id": "s", "input": [message] }).to_string();
+    let answer = approval_in("s", "ask-1").to_string();
     let answered = there.open("POST", "/agents/friday/process", JSON, answer.as_bytes()).await.frames().await;
     assert!(answered.last().unwrap().to_string().contains("done"), "{answered:?}");
     let again = here.open("POST", "/agents/friday/process", JSON, answer.as_bytes()).await.response().await;

@@ -12,15 +12,15 @@ use crate::support::gateway::{JSON, user_turn_in};
 use crate::support::poll_until;
 use crate::support::transcript::Transcript;
 use crate::support::upstream::Upstream;
-use crate::{Stand, events, id_of};
+use crate::{cluster, events, id_of};
 
 #[tokio::test]
 async fn a_stopping_gateway_writes_the_ends_of_runs() {
     let upstream = Upstream::always(text_reply_until(&["one ", "two"], "on"));
-    let stand = Stand::new(&upstream, "");
-    let (other, _folder) = stand.gateway().await;
-    let proxy = Proxy::start(stand.database.server().address()).unwrap();
-    let (stopping, _folder_of_stopping) = stand.process_through(&stand.database.url_at(proxy.address));
+    let stand = cluster(&upstream, "", "");
+    let other = stand.gateway().await;
+    let proxy = Proxy::start(stand.database().server().address()).unwrap();
+    let mut stopping = stand.process_through(&stand.database().url_at(proxy.address));
     let body = user_turn_in("s", "hi").to_string();
     let mut stream = stopping.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await;
     let mut frames = stream.read_until("two").await;
@@ -31,7 +31,7 @@ async fn a_stopping_gateway_writes_the_ends_of_runs() {
     upstream.open("on");
     frames.extend(stream.frames().await);
     Transcript::parse(&frames).expect_completed();
-    assert_eq!(stopping.wait().await.code(), Some(0));
+    assert_eq!(stopping.wait_for_exit().code(), Some(0));
     let path = format!("/agents/friday/runs/{}/events", id_of(&frames));
     assert_eq!(events(&other, &path).await, frames, "the other one has the same");
 }
@@ -39,9 +39,9 @@ async fn a_stopping_gateway_writes_the_ends_of_runs() {
 #[tokio::test]
 async fn who_follows_a_run_on_a_gateway_that_stops_is_shown_no_end_of_its_own() {
     let upstream = Upstream::always(text_reply_until(&["one ", "two"], "on"));
-    let stand = Stand::new(&upstream, "");
-    let (here, _folder) = stand.gateway().await;
-    let (stopping, _folder_of_stopping) = stand.process();
+    let stand = cluster(&upstream, "", "");
+    let here = stand.gateway().await;
+    let mut stopping = stand.process();
     let mut stream = here.start_turn("friday", &user_turn_in("s", "hi")).await;
     let mut frames = stream.read_until("two").await;
     let path = format!("/agents/friday/runs/{}/events", id_of(&frames));
@@ -51,7 +51,7 @@ async fn who_follows_a_run_on_a_gateway_that_stops_is_shown_no_end_of_its_own() 
     stopping.terminate();
     seen.extend(followed.frames().await);
     assert_eq!(seen, frames, "the stream breaks off");
-    assert_eq!(stopping.wait().await.code(), Some(0));
+    assert_eq!(stopping.wait_for_exit().code(), Some(0));
 
     upstream.open("on");
     frames.extend(stream.frames().await);
@@ -64,18 +64,18 @@ async fn who_follows_a_run_on_a_gateway_that_stops_is_shown_no_end_of_its_own() 
 #[tokio::test]
 async fn a_gateway_that_stops_is_not_waited_for() {
     let upstream = Upstream::always(text_reply_until(&["one"], "on"));
-    let stand = Stand::new(&upstream, "");
-    let (here, _folder) = stand.gateway().await;
-    let (stopping, _folder_of_stopping) = stand.process();
+    let stand = cluster(&upstream, "", "");
+    let here = stand.gateway().await;
+    let mut stopping = stand.process();
     upstream.open("on");
     let body = user_turn_in("s", "hi").to_string();
     let stream = stopping.open("POST", "/agents/friday/process", JSON, body.as_bytes()).await.frames().await;
     Transcript::parse(&stream).expect_completed();
     stopping.terminate();
-    assert_eq!(stopping.wait().await.code(), Some(0));
+    assert_eq!(stopping.wait_for_exit().code(), Some(0));
     let state = "SELECT string_agg(state, ',' ORDER BY state) FROM interlingua.replicas";
     poll_until("the gateway to have left", async || {
-        (stand.database.sql(state).unwrap() == "active,left").then_some(())
+        (stand.database().sql(state).unwrap() == "active,left").then_some(())
     })
     .await;
     here.run_turn("friday", &user_turn_in("s", "more")).await.expect_completed();

@@ -8,8 +8,8 @@
 #![expect(clippy::unwrap_used)]
 
 mod client;
-mod member;
 mod pushes;
 mod runs;
+mod stand;
 mod steps;
 use interlingua_testing_support as support;

@@ -9,8 +9,9 @@ use std::time::Duration;
 use interlingua::store::Store as _;
 use serde_json::{Value, json};
 
-use crate::member::{Member, Stand};
+use crate::stand::Stand;
 use crate::support::agent::{approval_request, text_reply, text_reply_until};
+use crate::support::cluster::Member;
 use crate::support::gateway::ROUTE;
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};

@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::member::{Member, Stand};
+use crate::stand::Stand;
 use crate::support::agent::{
     approval_request, closing_frames, opening_frames, text_delta, text_reply, text_reply_until,
 };
-use crate::support::gateway::{ROUTE, last_input_text, user_turn_in};
+use crate::support::cluster::Member;
+use crate::support::gateway::{ROUTE, approval_in, last_input_text, user_turn_in};
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};
 
@@ -168,10 +169,7 @@ async fn a_run_that_waits_outlives_its_gateway() {
     start(&stand.members[0], "s", "remove x").await.end().await;
     stand.members[0].replica.kill();
     stand.take_over().await;
-    let data = json!({ "approval_request_id": "ask", "id": "ask", "approve": true });
-    let content = json!({ "type": "data", "data": data });
-    let message = json!({ "type": "mcp_approval_response", "role": "user", "content": [content] });
-    let answer = json!({ "session_id": "s", "input": [message] });
+    let answer = approval_in("s", "ask");
     let answered = Client::new(stand.members[1].start_post("/agents/demo/process", &answer).await).end().await;
     assert_eq!(last(&answered.frames)["status"], "completed", "{answered:?}");
     let again = stand.members[2].post("/agents/demo/process", &answer).await;

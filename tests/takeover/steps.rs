@@ -8,9 +8,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::{Client, ReceivedAnswer};
-use crate::member::{Member, Stand};
+use crate::stand::Stand;
 use crate::support::agent::{approval_request, text_reply};
-use crate::support::gateway::{last_input_text, user_turn_in};
+use crate::support::cluster::stream::Frame;
+use crate::support::cluster::{Member, Oracle, Protocol, RunView, Task};
+use crate::support::gateway::{approval_in, last_input_text, user_turn_in};
 use crate::support::poll_until;
 use crate::support::replicas::{Fault, StepSelector};
 use crate::support::upstream::Upstream;
@@ -132,12 +134,7 @@ impl Scene {
     async fn accept(&self, member: &Member) -> Client {
         let (run, item) = self.waiting.as_ref().expect("a run that waits");
         let (path, body) = match self.client {
-            Api::Agent => {
-                let data = json!({ "approval_request_id": item, "id": item, "approve": true });
-                let content = json!({ "type": "data", "data": data });
-                let message = json!({ "type": "mcp_approval_response", "role": "user", "content": [content] });
-                ("/agents/demo/process", json!({ "session_id": self.session, "input": [message] }))
-            }
+            Api::Agent => ("/agents/demo/process", approval_in(&self.session, item)),
             Api::Responses => {
                 let previous = run.replace("response_", "resp_").replace('-', "");
                 let input = [json!({ "type": "mcp_approval_response", "approval_request_id": item, "approve": true })];
@@ -182,30 +179,25 @@ async fn ended(members: &[&Member], id: &str, what: &str) -> Option<Vec<Value>> 
         }
         return None;
     }
-    let events = whole(first, id, what).await;
-    let ends = events.iter().filter(|frame| is_end(frame)).count();
-    assert_eq!(ends, 1, "{what}: {events:?}");
-    assert!(events.last().is_some_and(is_end), "{what}: {events:?}");
+    let (oracle, mut seen) = (Oracle::default(), RunView::new(Protocol::AgentApi, Task::new("demo", "")));
+    seen.take(whole(first, id, what).await);
+    oracle.check_view(&seen);
     for other in &members[1..] {
-        assert_eq!(whole(other, id, what).await, events, "{what}");
+        oracle.compare_frames(&seen, 200, &whole(other, id, what).await, "on another gateway");
         assert_eq!(other.run(id).await, first.run(id).await, "{what}");
     }
-    Some(events)
+    oracle.expect_none(what);
+    Some(seen.frames.iter().map(Frame::value).collect())
 }
 
 /// The events of a run that has ended. A gateway that learns in this moment that another one has taken the run over ends the
 /// stream without a word, and a client begins it again.
-async fn whole(member: &Member, id: &str, what: &str) -> Vec<Value> {
+async fn whole(member: &Member, id: &str, what: &str) -> Vec<Frame> {
     poll_until(&format!("the events of run {id}, {what}"), async || {
-        let events = member.events(id).await;
-        events.iter().any(is_end).then_some(events)
+        let frames = member.frames(id).await;
+        frames.iter().any(Frame::is_end).then_some(frames)
     })
     .await
-}
-
-fn is_end(frame: &Value) -> bool {
-    let ends = ["completed", "failed", "canceled", "incomplete"];
-    frame["object"] == "response" && frame["status"].as_str().is_some_and(|status| ends.contains(&status))
 }
 
 /// The events that a client of the Agent API received are the stored ones.

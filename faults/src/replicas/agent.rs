@@ -4,103 +4,70 @@
 //! Not here: other agents of the rig.
 
 use std::collections::HashMap;
-use std::io::Write as _;
-use std::net::TcpStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
-use serde_json::{Value, json};
+use interlingua_testing_support::agent::{approval_request, paced_reply, text_reply};
+use interlingua_testing_support::cluster::Task;
+use interlingua_testing_support::gateway::last_input_text;
+use interlingua_testing_support::upstream::{Reply, Upstream};
+use serde_json::Value;
 
-use crate::frames::{EVENTS, closing, data, delta, opening, response};
-use crate::server::{Request, Server, chunk};
-
-/// The task of a request. The text of a request is this, in words.
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    /// The unique key of the task.
-    pub(crate) key: String,
-    /// Number of deltas in the answer.
-    pub(crate) words: usize,
-    /// Time before each delta.
-    pub(crate) pace: Duration,
+/// A task for the agent: the text of the request has its key, the number of deltas in the answer and the time before each
+/// delta.
+pub(crate) fn task(key: String, words: usize, pace: Duration) -> Task {
+    let text = format!("{key} {words} {}", pace.as_millis());
+    let answer = answer(&key, words).concat();
+    Task { agent: "demo", key, session: None, text, answer }
 }
 
-impl Task {
-    /// The text of the request.
-    pub(crate) fn text(&self) -> String {
-        format!("{} {} {}", self.key, self.words, self.pace.as_millis())
-    }
+/// The key, the words and the pace of a task.
+fn parse(text: &str) -> Option<(&str, usize, Duration)> {
+    let mut parts = text.split(' ');
+    let (key, words, pace) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((key, words.parse().ok()?, Duration::from_millis(pace.parse().ok()?)))
+}
 
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split(' ');
-        let (key, words, pace) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Self { key: key.to_owned(), words: words.parse().ok()?, pace: Duration::from_millis(pace.parse().ok()?) })
-    }
-
-    fn word(&self, number: usize) -> String {
-        format!("{}.{number} ", self.key)
-    }
-
-    /// The whole answer.
-    pub(crate) fn answer(&self) -> String {
-        (0..self.words).map(|number| self.word(number)).collect()
-    }
+fn answer(key: &str, words: usize) -> Vec<String> {
+    (0..words).map(|number| format!("{key}.{number} ")).collect()
 }
 
 /// The agent. It answers until it is dropped.
-pub(crate) struct Agent {
-    server: Server,
-    asked: Arc<Mutex<HashMap<String, usize>>>,
-}
+pub(crate) struct Agent(Upstream);
 
 impl Agent {
-    pub(crate) fn start() -> Result<Self> {
-        let asked = Arc::new(Mutex::new(HashMap::new()));
-        let counts = Arc::clone(&asked);
-        let server = Server::start(move |request, connection| answer(request, connection, &counts))?;
-        Ok(Self { server, asked })
+    pub(crate) fn start() -> Self {
+        Self(Upstream::with_handler(|request| reply(&request.json()).1))
     }
 
     /// Where it takes requests.
     pub(crate) fn url(&self) -> String {
-        self.server.url("/process")
+        self.0.url("/process")
     }
 
-    /// The number of requests for each text, by [`Task::key`].
+    /// The number of requests for each text, by the key of its task.
     pub(crate) fn asked(&self) -> HashMap<String, usize> {
-        locked(&self.asked).clone()
+        let mut counts = HashMap::new();
+        for request in self.0.requests() {
+            *counts.entry(reply(&request.json()).0).or_default() += 1;
+        }
+        counts
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn answer(
-    request: &Request,
-    connection: &mut TcpStream,
-    asked: &Mutex<HashMap<String, usize>>,
-) -> std::io::Result<bool> {
-    if let Some((key, frames)) = decision(&request.body) {
-        *locked(asked).entry(key).or_default() += 1;
-        connection.write_all(EVENTS.as_bytes())?;
-        connection.write_all(&chunk(frames.as_bytes()))?;
-        connection.write_all(b"0\r\n\r\n")?;
-        return Ok(true);
+/// The key of a request, and the reply.
+fn reply(body: &Value) -> (String, Reply) {
+    let (last, text) = (body["input"].as_array().and_then(|input| input.last()), last_input_text(body));
+    if let Some(last) = last.filter(|last| last["type"] == "mcp_approval_response") {
+        let given = &last["content"][0]["data"];
+        let id = given["approval_request_id"].as_str().or_else(|| given["id"].as_str()).unwrap_or_default();
+        (decided(id), text_reply(&["done"]))
+    } else if let Some(id) = text.strip_prefix("ask ") {
+        (text.clone(), approval_request(id))
+    } else if let Some((key, words, pace)) = parse(&text) {
+        (key.to_owned(), paced_reply(&answer(key, words), pace))
+    } else {
+        (text, Reply::nothing())
     }
-    let Some(task) = last_text(&request.body).and_then(|text| Task::parse(&text)) else { return Ok(false) };
-    *locked(asked).entry(task.key.clone()).or_default() += 1;
-    connection.write_all(EVENTS.as_bytes())?;
-    connection.write_all(&chunk(opening().as_bytes()))?;
-    for number in 0..task.words {
-        thread::sleep(task.pace);
-        connection.write_all(&chunk(delta(&task.word(number)).as_bytes()))?;
-    }
-    connection.write_all(&chunk(closing().as_bytes()))?;
-    connection.write_all(b"0\r\n\r\n")?;
-    Ok(true)
 }
 
 /// The text of a request that makes the agent ask for an approval of this id.
@@ -111,33 +78,4 @@ pub(crate) fn asking(id: &str) -> String {
 /// The count's key for a decision that reached the agent.
 pub(crate) fn decided(id: &str) -> String {
     format!("decision {id}")
-}
-
-/// The count's key and the answer, for a request about an approval.
-fn decision(body: &[u8]) -> Option<(String, String)> {
-    let parsed: Value = serde_json::from_slice(body).ok()?;
-    let last = parsed["input"].as_array()?.last()?;
-    if last["type"] == "mcp_approval_response" {
-        let given = &last["content"][0]["data"];
-        let id = given["approval_request_id"].as_str().or_else(|| given["id"].as_str())?;
-        return Some((decided(id), [opening(), delta("done"), closing()].concat()));
-    }
-
-    let text = last_text(body)?;
-    let id = text.strip_prefix("ask ")?;
-    let asked = json!({ "id": id, "name": "rm", "arguments": "{}", "server_label": "files" });
-    let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false,
-                          "msg_id": "ask", "data": asked });
-    let message = json!({ "object": "message", "status": "completed", "id": "ask", "type": "mcp_approval_request",
-                          "role": "assistant", "content": [content] });
-    let frames = [response("created"), response("in_progress"), data(&content.to_string()), data(&message.to_string())];
-    Some((text.clone(), frames.concat() + &response("completed")))
-}
-
-/// The text of the last message of a request.
-fn last_text(body: &[u8]) -> Option<String> {
-    let body: Value = serde_json::from_slice(body).ok()?;
-    let content = &body["input"].as_array()?.last()?["content"];
-    let text = content.as_str().or_else(|| content.as_array()?.iter().find_map(|part| part["text"].as_str()));
-    text.map(str::to_owned)
 }

@@ -9,15 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use interlingua_testing_postgres::server::ADMIN;
 use interlingua_testing_postgres::{Options, Proxy, Server};
+use interlingua_testing_support::cluster::{Protocol, RunView, may_refuse};
 
-use super::agent::{Agent, Task};
-use super::client::{self, Protocol};
-use crate::gateway::Gateway;
-use crate::stream::Frame;
-use crate::{Rig, http};
+use super::agent::{Agent, task};
+use crate::Rig;
+use crate::gateway::{Gateway, answers};
 
 /// Time without a connection after which other gateways take over the runs of a gateway.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
+
+/// Time that gateways have to write again after the database is back.
+const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Routes in front of the agent `demo`. A client that leaves does not cancel its run: it comes back elsewhere.
 const ROUTES: &str = r#"
@@ -67,7 +69,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a server, and this number of gateways one after the other.
     pub(crate) fn start(rig: &Rig, replicas: usize, options: &Options) -> Result<Self> {
-        let (server, agent) = (Server::start(options)?, Agent::start()?);
+        let (server, agent) = (Server::start(options)?, Agent::start());
         let mut cluster = Self {
             replicas: Vec::new(),
             agent,
@@ -102,9 +104,7 @@ impl Cluster {
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join("url"), self.url_at(proxy.address))?;
         let config = format!("{}{more}", self.config());
-        let gateway = Gateway::start_in(rig, folder, &config, |address| {
-            http::get(address, "/readyz").is_ok_and(|answer| answer.status == 200)
-        })?;
+        let gateway = Gateway::start_in(rig, folder, &config, answers)?;
         Ok(Replica { gateway, proxy })
     }
 
@@ -169,9 +169,9 @@ impl Cluster {
         let (started, address) = (Instant::now(), self.replicas[replica].gateway.address);
         for attempt in 0.. {
             let key = format!("serves-{}-{attempt}", self.probes.fetch_add(1, Ordering::Relaxed));
-            let task = Task { key, words: 1, pace: Duration::ZERO };
-            let seen = client::begin_at(address, Protocol::AgentApi, task, Duration::from_secs(2));
-            if seen.frames.last().is_some_and(Frame::is_completed) {
+            let task = task(key, 1, Duration::ZERO);
+            let seen = RunView::begin(address, Protocol::AgentApi, task, Duration::from_secs(2), may_refuse);
+            if seen.is_completed() {
                 break;
             }
             ensure!(
@@ -182,6 +182,11 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(started.elapsed())
+    }
+
+    /// Waits until every gateway takes a run and writes it.
+    pub(crate) fn all_serve(&self) -> Result<()> {
+        (0..self.replicas.len()).try_for_each(|replica| self.serves(replica, RECOVERY_LIMIT).map(drop))
     }
 
     /// Lines of all logs that contain this.

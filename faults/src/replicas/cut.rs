@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use interlingua_testing_postgres::{Direction, Options, Proxy};
+use interlingua_testing_support::cluster::{Protocol, RunView, count_no_prefixes, may_refuse};
 
-use super::agent::Task;
-use super::client::{self, Protocol};
+use super::agent::task;
 use super::cluster::{Cluster, LEASE};
 use super::load::{Load, Mix, Staying};
 use super::oracle;
@@ -81,10 +81,10 @@ fn cut_off(cluster: &Cluster, cut: CutKind, time: Duration) -> Result<Vec<Check>
     cut.begin(&replica.proxy);
     let mut refusal = Duration::ZERO;
     if time > LEASE {
-        let task = Task { key: format!("{key}-refused"), words: 1, pace: Duration::ZERO };
+        let task = task(format!("{key}-refused"), 1, Duration::ZERO);
         thread::sleep(KNOWN);
         let asked = Instant::now();
-        client::begin_at(replica.gateway.address, Protocol::AgentApi, task, LONG * 2);
+        RunView::begin(replica.gateway.address, Protocol::AgentApi, task, LONG * 2, may_refuse);
         refusal = asked.elapsed();
     }
     thread::sleep(time.saturating_sub(started.elapsed()));
@@ -94,8 +94,8 @@ fn cut_off(cluster: &Cluster, cut: CutKind, time: Duration) -> Result<Vec<Check>
     let staying = staying.join()?;
     cluster.wait_settled(3, LEASE * 5)?;
     let same = cluster.ids()? == before;
-    let second = oracle::not_beginnings(cluster, &staying)?;
-    let completed = staying.iter().filter(|seen| seen.frames.last().is_some_and(|end| end.is_completed())).count();
+    let second = count_no_prefixes(&cluster.addresses(), &staying)?;
+    let completed = staying.iter().filter(|seen| seen.is_completed()).count();
     let mut checks = vec![
         Check::at_most(name("streams that are no beginning of the result"), second as f64, 0.0, ""),
         Check::at_most(name("a new run completed there after"), back.as_secs_f64(), MAX_BACK.as_secs_f64(), "s"),

@@ -10,10 +10,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use interlingua_testing_support::cluster::may_refuse;
+use interlingua_testing_support::gateway::approval_in;
 use serde_json::json;
 
 use super::agent::{asking, decided};
-use super::client::may_refuse;
 use super::cluster::Cluster;
 use super::random::Random;
 use crate::check::Check;
@@ -112,15 +113,7 @@ fn decide(addresses: &[SocketAddr], id: &str, random: &mut Random) -> Option<App
 /// Gives a decision, on one gateway after the other until one says something about it. Whether it was taken from this
 /// person, and a wrong answer.
 fn answer(addresses: &[SocketAddr], id: &str, first: usize) -> (bool, Option<String>) {
-    let decision = json!({ "approval_request_id": id, "id": id, "approve": true });
-    let message = json!({ "type": "mcp_approval_response", "role": "user",
-                          "content": [{ "type": "data", "data": decision }] });
-    let request = http::request(
-        "POST",
-        "/agents/demo/process",
-        &[],
-        &json!({ "session_id": id, "input": [message] }).to_string(),
-    );
+    let request = http::request("POST", "/agents/demo/process", &[], &approval_in(id, id).to_string());
     let started = Instant::now();
     let mut at = first;
     while started.elapsed() < LIMIT {

@@ -12,7 +12,7 @@ use interlingua_testing_postgres::Options;
 use super::cluster::{Cluster, LEASE};
 use super::load::{Load, Mix};
 use super::random::Random;
-use super::{LOST, interrupted, oracle, until_writable};
+use super::{LOST, interrupted, oracle};
 use crate::Rig;
 use crate::check::Check;
 
@@ -38,7 +38,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     standby.promote()?;
     let primary = std::mem::replace(&mut cluster.server, standby);
     let promoted = Instant::now();
-    until_writable(&cluster.addresses())?;
+    cluster.all_serve()?;
     let ready = promoted.elapsed();
     thread::sleep(LEASE + Duration::from_secs(4));
     drop(primary);

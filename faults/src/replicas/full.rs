@@ -13,7 +13,7 @@ use interlingua_testing_postgres::Options;
 use super::cluster::{Cluster, LEASE};
 use super::load::{Load, Mix};
 use super::random::Random;
-use super::{LOST, oracle, until_writable};
+use super::{LOST, oracle};
 use crate::Rig;
 use crate::check::Check;
 use crate::http;
@@ -88,7 +88,7 @@ fn fail(rig: &Rig, name: &str, options: &Options, fault: Step, repair: Step) -> 
     thread::sleep(OUTAGE.saturating_sub(GRACE));
     repair(&cluster)?;
     let repaired = Instant::now();
-    until_writable(&cluster.addresses())?;
+    cluster.all_serve()?;
     let recovered = repaired.elapsed();
 
     thread::sleep(LEASE + Duration::from_secs(2));

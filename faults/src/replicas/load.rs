@@ -1,18 +1,25 @@
 //! Many clients that begin one run after the other, until they are asked to stop.
 //!
-//! Not here: what a single client does (`client.rs`).
+//! Not here: the requests of a single client (`interlingua_testing_support::cluster`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use interlingua_testing_support::cluster::{Protocol, RunView, Task, may_refuse};
 
-use super::agent::Task;
-use super::client::{self, Protocol, RunView};
+use super::agent::task;
 use super::random::Random;
+
+/// For how long a client reads a stream without frames.
+const SILENCE: Duration = Duration::from_secs(4);
+/// Time that a client tries to reach the end of a run.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Time between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The requests of clients.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +50,8 @@ impl Load {
                 let mut all = Vec::new();
                 while !stopping.load(Ordering::Relaxed) {
                     let words = mix.words.0 + random.below(mix.words.1 - mix.words.0 + 1);
-                    let task = Task { key: format!("c{number}-{}", all.len()), words, pace: mix.pace };
-                    all.push(client::run(protocol, task, &addresses, &mut random));
+                    let task = task(format!("c{number}-{}", all.len()), words, mix.pace);
+                    all.push(follow(protocol, task, &addresses, &mut random));
                     ended.fetch_add(1, Ordering::Relaxed);
                 }
                 all
@@ -70,6 +77,24 @@ impl Load {
     }
 }
 
+/// Begins a run on one of these gateways and follows it to its end, on another one whenever its stream breaks.
+fn follow(protocol: Protocol, task: Task, addresses: &[SocketAddr], random: &mut Random) -> RunView {
+    let mut at = random.below(addresses.len());
+    let mut seen = RunView::begin(addresses[at], protocol, task, SILENCE, may_refuse);
+    if seen.frames.is_empty() {
+        thread::sleep(RETRY_INTERVAL);
+    }
+    let started = Instant::now();
+    while seen.id.is_some() && !seen.is_ended() && started.elapsed() < LIMIT {
+        // Another one than before.
+        at = (at + 1 + random.below(addresses.len().saturating_sub(1).max(1))) % addresses.len();
+        if seen.resume(addresses[at], SILENCE, may_refuse) == 0 {
+            thread::sleep(RETRY_INTERVAL);
+        }
+    }
+    seen
+}
+
 /// Clients that stay at one gateway, whatever happens to it, until it closes their streams.
 pub(crate) struct Staying(Vec<JoinHandle<RunView>>);
 
@@ -77,9 +102,9 @@ impl Staying {
     /// Begins this number of runs at the same time, with answers of this number of words.
     pub(crate) fn start(address: SocketAddr, key: &str, clients: usize, words: usize) -> Self {
         let clients = (0..clients).map(|number| {
-            let task = Task { key: format!("{key}-{number}"), words, pace: Duration::from_millis(100) };
+            let task = task(format!("{key}-{number}"), words, Duration::from_millis(100));
             let protocol = Protocol::ALL[number % Protocol::ALL.len()];
-            thread::spawn(move || client::begin_at(address, protocol, task, Duration::from_secs(60)))
+            thread::spawn(move || RunView::begin(address, protocol, task, Duration::from_secs(60), may_refuse))
         });
         Self(clients.collect())
     }

@@ -12,7 +12,7 @@ use interlingua_testing_postgres::{Options, Server};
 use super::cluster::{Cluster, LEASE};
 use super::load::{Load, Mix};
 use super::random::Random;
-use super::{LOST, interrupted, oracle, until_writable};
+use super::{LOST, interrupted, oracle};
 use crate::Rig;
 use crate::check::Check;
 
@@ -43,7 +43,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
         thread::sleep(away);
         cluster.server.resume_service()?;
         let resumed = Instant::now();
-        until_writable(&cluster.addresses())?;
+        cluster.all_serve()?;
         slowest = slowest.max(resumed.elapsed());
         // Long enough for a gateway to take over what it must not take over.
         thread::sleep(LEASE + Duration::from_secs(2));

@@ -1,7 +1,7 @@
 //! Clients of A2A: they begin tasks with a receiver of notifications, follow them by subscribing elsewhere when a stream
 //! breaks, and compare what they saw with the task on every gateway; and the receiver, which compares the order.
 //!
-//! Not here: clients that resume by number (`client.rs`).
+//! Not here: clients that resume by number (`load.rs`).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,9 +11,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use interlingua_testing_support::cluster::Task;
 use serde_json::{Value, json};
 
-use super::agent::Task;
+use super::agent::task;
 use super::cluster::Cluster;
 use super::random::Random;
 use crate::check::Check;
@@ -70,7 +71,7 @@ impl Tasks {
                         break;
                     }
                     let (words, pace) = (3 + random.below(10), Duration::from_millis(300));
-                    let task = Task { key: format!("t{number}-{run}"), words, pace };
+                    let task = task(format!("t{number}-{run}"), words, pace);
                     all.extend(follow(&addresses, task, &hook, &mut random));
                 }
                 all
@@ -119,7 +120,7 @@ fn rpc(method: &str, params: &Value) -> Vec<u8> {
 
 /// Begins a task and follows it to its end. `None`: it is not known whether there is one.
 fn follow(addresses: &[SocketAddr], task: Task, hook: &str, random: &mut Random) -> Option<TaskView> {
-    let message = json!({ "messageId": task.key, "role": "ROLE_USER", "parts": [{ "text": task.text() }] });
+    let message = json!({ "messageId": task.key, "role": "ROLE_USER", "parts": [{ "text": task.text }] });
     let configuration = json!({ "taskPushNotificationConfig": { "url": hook } });
     let params = json!({ "message": message, "configuration": configuration });
     let address = addresses[random.below(addresses.len())];
@@ -178,7 +179,7 @@ fn agree(cluster: &Cluster, seen: &TaskView) -> bool {
         let parts = tasks[0]["artifacts"][0]["parts"].as_array().cloned().unwrap_or_default();
         parts.iter().filter_map(|part| part["text"].as_str()).collect::<String>()
     };
-    let is_complete = !seen.end.as_ref().is_some_and(|end| end.ends_with("COMPLETED")) || text() == seen.task.answer();
+    let is_complete = !seen.end.as_ref().is_some_and(|end| end.ends_with("COMPLETED")) || text() == seen.task.answer;
     let same = tasks.iter().all(|task| *task == tasks[0]) && end_of(&tasks[0]) == seen.end && is_complete;
     if !same {
         eprintln!("{} ended as {:?}: {tasks:?}", seen.id, seen.end);
@@ -208,7 +209,7 @@ struct Order {
 
 impl Order {
     fn of(seen: &TaskView, got: &[Value]) -> Self {
-        let end = seen.task.words + 2;
+        let end = seen.task.answer.split_whitespace().count() + 2;
         let (mut order, mut last) = (Self { is_broken: false, again: 0 }, None);
         for notification in got {
             let Some((first, to)) = positions(seen, notification, end) else { continue };

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use interlingua_testing_postgres::{Balancer, Options};
+use interlingua_testing_support::cluster::RunView;
 
-use super::client::RunView;
 use super::cluster::{Cluster, LEASE};
 use super::load::{Load, Mix};
 use super::oracle;
@@ -82,7 +82,7 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
 
 /// The number of runs that did not begin, or did not complete.
 fn failed(what: &str, all: &[RunView]) -> f64 {
-    let failed: Vec<_> = all.iter().filter(|seen| seen.id.is_none() || !oracle::is_completed(seen)).collect();
+    let failed: Vec<_> = all.iter().filter(|seen| seen.id.is_none() || !seen.is_completed()).collect();
     for seen in failed.iter().take(3) {
         let last = seen.frames.last().map(|frame| frame.data.as_str()).unwrap_or_default();
         eprintln!("{what} {:?} {:?}: {:?}, last {last}", seen.protocol, seen.id, seen.wrong);

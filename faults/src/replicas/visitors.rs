@@ -1,7 +1,7 @@
 //! Clients of the balancer beside the streams of the load: some take whole answers over connections that stay open, some
 //! take turns of sessions, and some follow long runs directly on each gateway in turn.
 //!
-//! Not here: streams through the balancer (`client.rs`).
+//! Not here: streams through the balancer (`load.rs`).
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,9 +11,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use interlingua_testing_support::cluster::{Protocol, RunView};
 
-use super::agent::Task;
-use super::client::{Protocol, RunView};
+use super::agent::task;
 use crate::stream::{self, Frame};
 
 /// Clients of each kind.
@@ -21,6 +21,8 @@ const CLIENTS: usize = 4;
 /// A run that outlasts the delay of a gateway that stops.
 const LONG: (usize, Duration) = (80, Duration::from_millis(100));
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// For how long a follower reads a stream without frames.
+const SILENCE: Duration = Duration::from_secs(30);
 /// Maximum time that a long run is followed.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -72,11 +74,11 @@ fn take_answers(balancer: SocketAddr, number: usize, in_session: bool, is_over: 
     let (mut visited, mut connection) = (VisitorAnswers::default(), None);
     while !is_over.load(Ordering::Relaxed) {
         let key = format!("w{number}-{}", visited.answers + visited.failures.len());
-        let task = Task { key, words: 3, pace: Duration::from_millis(30) };
+        let task = task(key, 3, Duration::from_millis(30));
         let session = if in_session { format!(r#""session_id":"s{number}","#) } else { String::new() };
-        let body = format!(r#"{{{session}"stream":false,"input":[{{"role":"user","content":"{}"}}]}}"#, task.text());
+        let body = format!(r#"{{{session}"stream":false,"input":[{{"role":"user","content":"{}"}}]}}"#, task.text);
         match ask(balancer, &mut connection, &body) {
-            Ok((200, answer)) if answer.contains(task.answer().trim_end()) => visited.answers += 1,
+            Ok((200, answer)) if answer.contains(task.answer.trim_end()) => visited.answers += 1,
             Ok((status, answer)) => visited.failures.push(format!("{status} {answer}")),
             Err(error) => {
                 connection = None;
@@ -129,13 +131,11 @@ fn follow_runs(balancer: SocketAddr, gateways: &[SocketAddr], number: usize, is_
     let mut visited = VisitorAnswers::default();
     while !is_over.load(Ordering::Relaxed) {
         let key = format!("f{number}-{}", visited.followed.len());
-        let task = Task { key, words: LONG.0, pace: LONG.1 };
         let protocol = Protocol::ALL[number % Protocol::ALL.len()];
-        let mut seen = RunView { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new() };
+        let mut seen = RunView::new(protocol, task(key, LONG.0, LONG.1));
         match first_frame(balancer, &seen) {
             Ok(first) => {
-                seen.id = protocol.id(&seen.task, &first);
-                seen.frames.push(first);
+                seen.take(vec![first]);
                 follow(&mut seen, gateways, number + visited.followed.len());
             }
             Err(error) => seen.wrong.push(format!("{error:#}")),
@@ -146,22 +146,13 @@ fn follow_runs(balancer: SocketAddr, gateways: &[SocketAddr], number: usize, is_
 }
 
 fn follow(seen: &mut RunView, gateways: &[SocketAddr], start: usize) {
-    let Some(id) = seen.id.clone() else { return };
     let began = Instant::now();
+    // A gateway that is stopped refuses, or cannot be reached: the client tries the other one.
     for address in gateways.iter().cycle().skip(start % gateways.len()) {
-        if seen.is_ended() || began.elapsed() > LIMIT {
+        if seen.id.is_none() || seen.is_ended() || began.elapsed() > LIMIT {
             break;
         }
-        let after = seen.frames.last().map(|frame| frame.number);
-        match stream::read(*address, &seen.protocol.resume(&id, after)) {
-            Ok((200, frames)) => {
-                seen.resumed += 1;
-                seen.frames.extend(frames);
-            }
-            // It is stopped: the client tries the other one.
-            Ok((503, _)) | Err(_) => {}
-            Ok((status, _)) => seen.wrong.push(format!("{id} after {after:?} was refused with {status}")),
-        }
+        seen.resume(*address, SILENCE, |answer| answer.status == 503);
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -170,7 +161,7 @@ fn follow(seen: &mut RunView, gateways: &[SocketAddr], start: usize) {
 fn first_frame(balancer: SocketAddr, seen: &RunView) -> Result<Frame> {
     let mut connection = TcpStream::connect_timeout(&balancer, TIMEOUT)?;
     connection.set_read_timeout(Some(TIMEOUT))?;
-    connection.write_all(&seen.protocol.start(&seen.task))?;
+    connection.write_all(&seen.start())?;
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let count = connection.read(&mut buffer)?;

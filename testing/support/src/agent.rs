@@ -1,6 +1,7 @@
 //! Replies of a scripted agent in the Agent API: frames as the runtime writes them, kept short for readability.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -67,7 +68,14 @@ pub fn text_reply_until(words: &[&str], gate: &str) -> Reply {
     closing_frames(&words.concat()).iter().fold(answer, |reply, frame| reply.frame(frame)).done()
 }
 
-/// The same, but the connection stays open and silent after the deltas.
+/// A reply made of these text deltas that completes, with a pause before each delta.
+pub fn paced_reply(words: &[String], pace: Duration) -> Reply {
+    let started = opening_frames().iter().fold(Reply::events(), |reply, frame| reply.frame(frame));
+    let paced = words.iter().fold(started, |reply, word| reply.pause(pace).frame(&text_delta(word)));
+    closing_frames(&words.concat()).iter().fold(paced, |reply, frame| reply.frame(frame)).done()
+}
+
+/// A reply made of these text deltas, after which the connection stays open and silent.
 pub fn text_reply_then_hang(words: &[&str]) -> Reply {
     let started = opening_frames().into_iter().chain(words.iter().map(|text| text_delta(text)));
     started.fold(Reply::events(), |reply, frame| reply.frame(&frame)).hang()

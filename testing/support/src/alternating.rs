@@ -11,17 +11,16 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_testing_postgres::Database;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
+use super::cluster::SharedStore;
 use super::replicas::Hub;
 
-/// The file with the URL of the database, in the folder of the configuration.
-const URL_FILE: &str = "url-of-the-test-database";
+/// Connections of each gateway to the database.
+const CONNECTIONS: u32 = 3;
 
 /// Time without a connection after which a gateway is fenced. Longer than any slow test.
 const LEASE: Duration = Duration::from_secs(60);
@@ -83,15 +82,9 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     ("ag_ui::a_thread_restarts_with_another_history", "the memory of the demo agent"),
 ];
 
-/// The store that two gateways share.
-pub enum SharedStoreKind {
-    Hub(Arc<Hub>),
-    Database(Database<'static>),
-}
-
 /// A new store for two gateways, if there shall be two. `None`: there shall be one, with the store that it is configured
 /// to have.
-pub fn shared_store(source: &str, folder: &Path) -> Option<SharedStoreKind> {
+pub fn shared_store(source: &str) -> Option<SharedStore> {
     let kind = std::env::var("INTERLINGUA_TEST_REPLICAS").ok()?;
     // The harness names threads after their tests.
     let thread = std::thread::current();
@@ -101,38 +94,22 @@ pub fn shared_store(source: &str, folder: &Path) -> Option<SharedStoreKind> {
     }
 
     Some(match kind.as_str() {
-        "postgres" => {
-            let database = interlingua_testing_postgres::database();
-            std::fs::write(folder.join(URL_FILE), database.url()).expect("a file");
-            SharedStoreKind::Database(database)
-        }
-        "hub" => SharedStoreKind::Hub(Hub::on_file(LEASE)),
+        "postgres" => SharedStore::Database(interlingua_testing_postgres::database()),
+        "hub" => SharedStore::Hub(Hub::on_file(LEASE)),
         other => panic!("INTERLINGUA_TEST_REPLICAS is \"hub\" or \"postgres\", not {other:?}"),
     })
 }
 
-impl SharedStoreKind {
-    /// The configuration of both gateways.
-    pub fn config(&self, source: &str) -> String {
-        if matches!(self, Self::Hub(_)) {
-            return source.to_owned();
-        }
-        let lease = LEASE.as_secs();
-        let store =
-            format!("kind = \"postgres\"\nurl = {{ file = \"{URL_FILE}\" }}\nlease = \"{lease}s\"\nconnections = 3");
-        if source.contains("kind = \"memory\"") {
-            source.replacen("kind = \"memory\"", &store, 1)
-        } else {
-            format!("{source}\n[store]\n{store}\n")
-        }
+/// The configuration of both gateways, in this folder.
+pub fn config(shared: &SharedStore, source: &str, folder: &Path) -> String {
+    if matches!(shared, SharedStore::Hub(_)) {
+        return source.to_owned();
     }
-
-    /// One more gateway of these.
-    pub fn join(&self, gateway: interlingua::Gateway) -> interlingua::Gateway {
-        match self {
-            Self::Hub(hub) => gateway.with_store(hub.join()),
-            Self::Database(_) => gateway,
-        }
+    let keys = shared.keys(folder, LEASE, CONNECTIONS);
+    if source.contains("kind = \"memory\"") {
+        source.replacen("kind = \"memory\"", &keys, 1)
+    } else {
+        format!("{source}\n[store]\n{keys}")
     }
 }
 

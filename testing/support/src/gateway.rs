@@ -7,15 +7,17 @@ use std::sync::Once;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use anyhow::Result;
 use interlingua::config::{self, Env};
 use interlingua::engine::{Engine, RetentionRules};
 use interlingua::server::SharedRoutes;
 use interlingua::store::{OwnerBoundsOf, Retention};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-use super::alternating::{self, SharedStoreKind};
+use super::alternating;
 use super::callers::key_of;
+use super::cluster::SharedStore;
 use super::contract::Contract;
 use super::http::{Exchange, Response, request, with_timeout};
 use super::puppet::{PuppetApi, PuppetUpstream};
@@ -28,18 +30,20 @@ pub struct Gateway {
     /// Sent with every request.
     key: Option<String>,
     stop: Option<oneshot::Sender<()>>,
-    stopped: Option<oneshot::Receiver<()>>,
+    /// The result once it has stopped.
+    stopped: Option<oneshot::Receiver<Result<()>>>,
+    recover: mpsc::UnboundedSender<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     engine: Engine,
     routes: SharedRoutes,
     folder: PathBuf,
     _temporary: Option<tempfile::TempDir>,
     /// The other one of two that look like one, and their store.
-    other: Option<(Box<Self>, SharedStoreKind)>,
+    other: Option<(Box<Self>, SharedStore)>,
 }
 
 /// All protocols, and those of the tests.
-fn builder() -> interlingua::Gateway {
+pub(crate) fn builder() -> interlingua::Gateway {
     interlingua::Gateway::builtin()
         .serve::<PuppetApi>()
         .serve::<Resender>()
@@ -68,17 +72,21 @@ impl Gateway {
     pub async fn with_config(source: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().to_owned();
-        let mut gateway = Self::in_folder(source, path).await;
-        gateway._temporary = Some(folder);
-        gateway
+        Self::in_folder(source, path).await.owning(folder)
+    }
+
+    /// The same gateway, which deletes its folder when it is dropped.
+    pub(crate) fn owning(mut self, folder: tempfile::TempDir) -> Self {
+        self._temporary = Some(folder);
+        self
     }
 
     /// The same in an existing folder.
     pub async fn in_folder(source: &str, folder: PathBuf) -> Self {
-        let Some(shared) = alternating::shared_store(source, &folder) else {
+        let Some(shared) = alternating::shared_store(source) else {
             return Self::one_in_folder(builder(), source, folder).await;
         };
-        let source = shared.config(source);
+        let source = alternating::config(&shared, source, &folder);
         let mut one = Self::one_in_folder(shared.join(builder()), &source, folder.clone()).await;
         let other = Self::one_in_folder(shared.join(builder()), &source, folder).await;
         one.address = alternating::front([one.address, other.address]);
@@ -87,7 +95,7 @@ impl Gateway {
     }
 
     /// One gateway in an existing folder.
-    async fn one_in_folder(gateway: interlingua::Gateway, source: &str, folder: PathBuf) -> Self {
+    pub(crate) async fn one_in_folder(gateway: interlingua::Gateway, source: &str, folder: PathBuf) -> Self {
         log();
         let server =
             if source.contains("[server]") { "" } else { "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\n" };
@@ -100,24 +108,46 @@ impl Gateway {
         let (stop, stop_requested) = oneshot::channel::<()>();
         let (ready, started) = oneshot::channel();
         let (finished, stopped) = oneshot::channel();
+        let (recover, mut recovering) = mpsc::unbounded_channel::<oneshot::Sender<()>>();
         let file = folder.join("gateway.toml");
         let thread = std::thread::spawn(move || {
             let parsed = config::read(&source, &file, &gateway.protocols(), &Env::process());
             let (settings, _) = parsed.unwrap_or_else(|errors| panic!("{}", errors.render(false)));
-            actix_web::rt::System::new().block_on(async move {
+            let result = actix_web::rt::System::new().block_on(async move {
                 let running = gateway.start(&settings).await.expect("the gateway starts");
-                let _ = ready.send((running.address, running.routes(), running.engine().clone()));
+                let engine = running.engine().clone();
+                let recovering_engine = engine.clone();
+                actix_web::rt::spawn(async move {
+                    while let Some(done) = recovering.recv().await {
+                        // A store that cannot be reached has nothing to recover.
+                        let _ = recovering_engine.recover().await;
+                        let _ = done.send(());
+                    }
+                });
+                let _ = ready.send((running.address, running.routes(), engine));
                 let until = async move {
                     let _ = stop_requested.await;
                 };
-                running.run(until).await.expect("the gateway stops in order");
+                running.run(until).await
             });
-            let _ = finished.send(());
+            let _ = finished.send(result);
         });
         let (address, routes, engine) =
             with_timeout("the gateway to start", started).await.expect("the gateway started");
         let (stop, stopped, thread) = (Some(stop), Some(stopped), Some(thread));
-        Self { address, key: None, stop, stopped, thread, routes, engine, folder, _temporary: None, other: None }
+        Self {
+            address,
+            key: None,
+            stop,
+            stopped,
+            recover,
+            thread,
+            routes,
+            engine,
+            folder,
+            _temporary: None,
+            other: None,
+        }
     }
 
     /// The same gateway as this caller sees it. See [`super::callers`].
@@ -127,20 +157,10 @@ impl Gateway {
 
     /// The same gateway for requests with this key. It does not stop when it is dropped.
     pub fn with_key(&self, key: Option<String>) -> Self {
-        let (routes, folder) = (self.routes.clone(), self.folder.clone());
-        let (address, engine) = (self.address, self.engine.clone());
-        Self {
-            address,
-            key,
-            stop: None,
-            stopped: None,
-            thread: None,
-            routes,
-            engine,
-            folder,
-            _temporary: None,
-            other: None,
-        }
+        let (routes, folder, recover) = (self.routes.clone(), self.folder.clone(), self.recover.clone());
+        let (stop, stopped, thread, address) = (None, None, None, self.address);
+        let engine = self.engine.clone();
+        Self { address, key, stop, stopped, recover, thread, routes, engine, folder, _temporary: None, other: None }
     }
 
     /// The header line that requests prove the caller by. Empty for the gateway itself.
@@ -197,8 +217,16 @@ impl Gateway {
     pub async fn stop(mut self) {
         self.begin_shutdown();
         if let Some(stopped) = self.stopped.take() {
-            with_timeout("the gateway to stop", stopped).await.expect("the gateway stopped in order");
+            let result = with_timeout("the gateway to stop", stopped).await.expect("the gateway does not panic");
+            result.expect("the gateway stops in order");
         }
+    }
+
+    /// Looks for runs of lost gateways now, as each gateway does every second.
+    pub async fn recover(&self) {
+        let (done, is_done) = oneshot::channel();
+        self.recover.send(done).expect("it runs");
+        with_timeout("runs to be taken over", is_done).await.expect("it runs");
     }
 
     /// Sends a request and returns the connection.
@@ -273,6 +301,14 @@ pub fn user_turn_in(session: &str, text: &str) -> Value {
     let mut body = user_turn(text);
     body["session_id"] = session.into();
     body
+}
+
+/// An Agent API request that approves what the session's run asks under this id.
+pub fn approval_in(session: &str, id: &str) -> Value {
+    let data = json!({ "approval_request_id": id, "id": id, "approve": true });
+    let content = json!({ "type": "data", "data": data });
+    let message = json!({ "type": "mcp_approval_response", "role": "user", "content": [content] });
+    json!({ "session_id": session, "input": [message] })
 }
 
 /// The text of the last message in a request that a scripted agent received.

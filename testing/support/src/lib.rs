@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod alternating;
 pub mod callers;
+pub mod cluster;
 pub mod collector;
 pub mod contract;
 pub mod endings;

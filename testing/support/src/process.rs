@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use super::http::{Exchange, Response, request, with_timeout};
 
@@ -23,7 +24,7 @@ pub fn binary(folder: &Path) -> Command {
 ///
 /// # Panics
 /// If it is not there: the calling test belongs to another package.
-fn path_of_binary() -> PathBuf {
+pub fn path_of_binary() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a file");
     let folder = test.parent().and_then(Path::parent).expect("tests are in a folder of the target folder");
     let binary = folder.join(format!("interlingua{}", std::env::consts::EXE_SUFFIX));
@@ -41,8 +42,9 @@ pub struct Process {
     pub address: SocketAddr,
     /// Its standard output up to the end of the start-up message.
     pub startup_output: String,
-    /// From the spawn until the start-up message was complete.
+    /// From the spawn until the start-up message was complete, or the gateway ready.
     pub took: Duration,
+    pub(crate) started: Instant,
     child: Child,
 }
 
@@ -64,10 +66,8 @@ impl Process {
 
     /// Starts a prepared command: [`binary`] with arguments, environment and log.
     pub fn spawn(mut command: Command) -> Self {
-        let started = Instant::now();
-        command.stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("its output is read"));
+        let mut process = Self::spawn_silent(command.stdout(Stdio::piped()), SocketAddr::from(([0; 4], 0)));
+        let mut lines = BufReader::new(process.child.stdout.take().expect("its output is read"));
         let mut output = String::new();
 
         // The start-up message ends with the note about authentication.
@@ -78,10 +78,19 @@ impl Process {
 
         let address = output.split("listening on ").nth(1).and_then(|rest| rest.split_whitespace().next());
         let address = address.and_then(|url| url.split("://").nth(1));
-        let address =
+        process.address =
             address.and_then(|address| address.parse().ok()).expect("the start-up message contains the address");
         std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
-        Self { address, startup_output: output, took: started.elapsed(), child }
+        process.startup_output = output;
+        process.took = process.started.elapsed();
+        process
+    }
+
+    /// Starts a command that listens at a known address, and does not wait for its start-up message.
+    pub fn spawn_silent(command: &mut Command, address: SocketAddr) -> Self {
+        let started = Instant::now();
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+        Self { address, startup_output: String::new(), took: Duration::ZERO, started, child }
     }
 
     /// The address of the admin listener.
@@ -129,8 +138,7 @@ impl Process {
 
     /// Kills the process (SIGKILL) and waits for its end.
     pub fn kill(mut self) {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it ends");
+        self.kill_and_wait();
     }
 
     pub fn id(&self) -> u32 {
@@ -153,15 +161,79 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process has an id");
-        kill_process(pid, signal).expect("the signal can be sent");
+        kill_process(Pid::from_child(&self.child), signal).expect("the signal can be sent");
+    }
+
+    /// Stops its process (SIGSTOP), as on a machine that is suspended: connections stay open without answers.
+    ///
+    /// # Errors
+    /// It has ended, as for all methods below that return a [`Result`].
+    pub fn pause(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::STOP)?)
+    }
+
+    /// Ends [`Process::pause`] (SIGCONT).
+    pub fn unpause(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
+    }
+
+    /// Its resident memory in bytes.
+    pub fn memory(&self) -> Result<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// The most memory it ever had, in bytes.
+    pub fn peak(&self) -> Result<u64> {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, field: &str) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).context("a field is missing")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? * 1024)
+    }
+
+    /// The number of its open files and sockets.
+    pub fn open_files(&self) -> Result<usize> {
+        Ok(std::fs::read_dir(format!("/proc/{}/fd", self.id()))?.count())
+    }
+
+    /// Limits the size of its files, which simulates a full disk. `None` removes the limit.
+    pub fn limit_files(&self, bytes: Option<u64>) -> Result<()> {
+        let limit = Rlimit { current: bytes, maximum: None };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Fsize, limit)?;
+        Ok(())
+    }
+
+    /// Its exit status. `None`: it runs.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be waited for")
+    }
+
+    /// Waits for its end, for this time at most, and kills it after that. Returns the time that it took.
+    pub fn wait_or_kill(&mut self, limit: Duration) -> Duration {
+        let started = Instant::now();
+        while self.exit_status().is_none() {
+            if started.elapsed() >= limit {
+                self.kill_and_wait();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        started.elapsed()
+    }
+
+    /// Kills the process (SIGKILL) and waits for its end. No effect if it has ended.
+    pub fn kill_and_wait(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Waits for its end.
     pub async fn wait(mut self) -> ExitStatus {
         with_timeout("the process to end", async {
             loop {
-                if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                if let Some(status) = self.exit_status() {
                     return status;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -173,7 +245,6 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill_and_wait();
     }
 }

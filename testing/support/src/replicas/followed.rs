@@ -8,7 +8,7 @@ use interlingua_core::RunId;
 use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::journal;
 
-use super::Core;
+use super::connection::Core;
 
 /// Time that a change may stay undetected which the hub does not report.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

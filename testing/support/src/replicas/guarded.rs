@@ -9,19 +9,18 @@ use interlingua_core::RunId;
 use interlingua_core::call::{RunInfo, RunState};
 use interlingua_core::run::Record;
 
-use super::Core;
-use super::hub::{Hub, lock};
-use super::node::{BACKGROUND, Node};
+use super::hub::{Hub, is_working};
+use super::lock;
 
-/// The name of the step between a commit and its report to the replica.
-const AFTER_COMMIT: &str = "after a commit";
+/// Takes the fault that is planned between a commit and its report to the replica. Returns a function that causes it.
+pub(super) type CommitFault = dyn Fn() -> Option<Box<dyn FnOnce()>> + Send + Sync;
 
 pub(super) struct GuardedJournal {
     pub(super) journal: Arc<dyn Journal>,
     /// The number of this hold among the holds of a run.
     pub(super) hold: u64,
     hub: Weak<Hub>,
-    node: Weak<Node>,
+    fault: Box<CommitFault>,
     dirty: DirtyFlag,
     state: Mutex<State>,
     /// It was to be settled while the store could not be reached.
@@ -43,12 +42,12 @@ struct State {
 }
 
 impl GuardedJournal {
-    pub(super) fn new(journal: &Arc<dyn Journal>, hold: u64, core: &Core) -> Arc<Self> {
+    pub(super) fn new(journal: &Arc<dyn Journal>, hold: u64, hub: &Arc<Hub>, fault: Box<CommitFault>) -> Arc<Self> {
         Arc::new(Self {
             journal: Arc::clone(journal),
             hold,
-            hub: Arc::downgrade(&core.hub),
-            node: Arc::downgrade(&core.node),
+            hub: Arc::downgrade(hub),
+            fault,
             dirty: DirtyFlag::default(),
             state: Mutex::default(),
             is_owed: AtomicBool::new(false),
@@ -117,15 +116,10 @@ impl GuardedJournal {
 
     /// The store has committed something, and its replica may be stopped before it learns of that.
     fn fault_before_news(&self) {
-        let (Some(hub), Some(node)) = (self.hub.upgrade(), self.node.upgrade()) else { return };
-        if let Some(fault) = node.steps.take(AFTER_COMMIT) {
+        if let Some(cause) = (self.fault)() {
             // At once for this run. The rest of the replica is stopped where no lock of the inner store is held.
             self.freeze();
-            BACKGROUND.spawn(async move {
-                let core = Core { hub, node };
-                core.disconnect(fault.link());
-                core.node.steps.report(AFTER_COMMIT.to_owned());
-            });
+            cause();
         }
     }
 
@@ -140,11 +134,6 @@ impl GuardedJournal {
         }
         self.report(news);
     }
-}
-
-/// True for a run that its replica works on.
-pub(super) fn is_working(state: RunState) -> bool {
-    !matches!(state, RunState::Waiting | RunState::WaitingForAuth | RunState::Ended(_))
 }
 
 impl Journal for GuardedJournal {

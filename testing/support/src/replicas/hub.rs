@@ -1,25 +1,34 @@
 //! The part of a database server: the replicas, their runs, and the time. Not here: a replica's connection (`node`).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use interlingua::store::{Claim, Journal, Memory, Sqlite, SqliteOptions, Store, StoreError};
+use interlingua::store::{Claim, Journal, Memory, Signal, Sqlite, SqliteOptions, Store, StoreError};
 use interlingua_core::RunId;
+use interlingua_core::call::RunState;
 use interlingua_core::event::Millis;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Replica;
-use super::guarded::{GuardedJournal, is_working};
 use super::lines::Lines;
-use super::node::Node;
+use super::lock;
 
 /// Number of runs that one call of `recover` hands out.
 const RECOVERED_AT_ONCE: usize = 8;
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// A replica's connection, as far as other replicas reach it.
+pub(super) trait Peer: Send + Sync {
+    /// From now on nothing of a replica reaches the store that had this id.
+    fn fence(&self, member: u64);
+
+    /// Delivers a signal, or keeps it until it can be delivered.
+    fn post(&self, id: RunId, signal: Signal);
+}
+
+/// True for a run that its replica works on.
+pub(super) fn is_working(state: RunState) -> bool {
+    !matches!(state, RunState::Waiting | RunState::WaitingForAuth | RunState::Ended(_))
 }
 
 /// The shared part of a store.
@@ -53,7 +62,7 @@ struct State {
 }
 
 struct Member {
-    node: Arc<Node>,
+    node: Arc<dyn Peer>,
     connected_since: Instant,
     /// When it renewed its lease last. `None`: it does all the time.
     silent_since: Option<Instant>,
@@ -106,11 +115,6 @@ impl Hub {
         })
     }
 
-    /// A new replica.
-    pub fn join(self: &Arc<Self>) -> Arc<Replica> {
-        Arc::new(Replica::new(Arc::clone(self)))
-    }
-
     /// Time without a connection after which others may fence a replica.
     pub fn lease(&self) -> Duration {
         self.lease
@@ -121,24 +125,11 @@ impl Hub {
         lock(&self.state).moved += by;
     }
 
-    /// Fences a replica as another one would whose clock has waited for a lease.
-    ///
-    /// # Errors
-    /// The inner store cannot be written or read. The replica is fenced, and `recover` tries to take its runs over again.
-    pub async fn fence(&self, replica: &Replica) -> Result<(), StoreError> {
-        self.fence_member(replica.id()).await
-    }
-
-    /// The ids of the runs that a replica holds.
-    pub fn held_by(&self, replica: &Replica) -> Vec<RunId> {
-        self.of_member(replica.id())
-    }
-
-    pub(super) fn enter(&self, node: &Arc<Node>) -> u64 {
+    pub(super) fn enter(&self, node: Arc<dyn Peer>) -> u64 {
         let mut state = lock(&self.state);
         state.last_member += 1;
         let (id, now) = (state.last_member, state.now());
-        let member = Member { node: Arc::clone(node), connected_since: now, silent_since: None, is_fenced: false };
+        let member = Member { node, connected_since: now, silent_since: None, is_fenced: false };
         state.members.insert(id, member);
         id
     }
@@ -197,7 +188,7 @@ impl Hub {
         lock(&self.state).runs.contains_key(&id)
     }
 
-    pub(super) fn holder(&self, id: RunId) -> Option<Arc<Node>> {
+    pub(super) fn holder(&self, id: RunId) -> Option<Arc<dyn Peer>> {
         let state = lock(&self.state);
         let (member, _) = state.runs.get(&id)?.holder?;
         Some(Arc::clone(&state.members.get(&member)?.node))
@@ -225,7 +216,7 @@ impl Hub {
         ids.iter().for_each(|id| self.note_change(*id));
     }
 
-    fn of_member(&self, member: u64) -> Vec<RunId> {
+    pub(super) fn of_member(&self, member: u64) -> Vec<RunId> {
         let state = lock(&self.state);
         let held = state.runs.iter().filter(|(_, run)| run.holder.is_some_and(|(holder, _)| holder == member));
         held.map(|(id, _)| *id).collect()
@@ -353,14 +344,12 @@ impl Hub {
     }
 
     /// Has the new events of a run written. May be called while the run's lock is held.
-    pub(super) fn touch(&self, journal: Arc<GuardedJournal>) {
-        let is_new = self.settles && journal.dirty_flag().set();
-        let journal: Arc<dyn Journal> = journal;
+    pub(super) fn touch(&self, journal: &Arc<dyn Journal>) {
         if !self.settles {
-            self.inner.touch(&journal);
-        } else if is_new {
+            self.inner.touch(journal);
+        } else if journal.dirty_flag().set() {
             // A file has what is only touched in a log that no one reads before a crash.
-            drop(self.inner.settle(&journal));
+            drop(self.inner.settle(journal));
         }
     }
 

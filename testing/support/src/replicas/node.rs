@@ -1,5 +1,6 @@
-//! One replica's connection: whether calls go through, those that wait, the runs it has, and its signals. Not here: what
-//! the calls do (`store`).
+//! The state of one replica's connection: whether calls pass, deferred calls, journals of its runs, and signals.
+//!
+//! Not here: calls and faults (`connection`).
 
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
@@ -12,9 +13,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
-use super::Core;
 use super::guarded::GuardedJournal;
-use super::hub::{Hub, lock};
+use super::hub::{Hub, Peer};
+use super::lock;
 use super::steps::Steps;
 
 /// Runs tasks that continue when the caller has dropped its future, or has no runtime.
@@ -45,25 +46,25 @@ pub(super) enum Kind {
     Write,
 }
 
-struct Gate {
-    member: u64,
-    is_fenced: bool,
+pub(super) struct Gate {
+    pub(super) member: u64,
+    pub(super) is_fenced: bool,
 }
 
 /// A call that waits until its replica continues, with the id for the call. `None`: the replica is fenced.
-type DeferredCall = Box<dyn FnOnce(u64, bool) + Send>;
+pub(super) type DeferredCall = Box<dyn FnOnce(u64, bool) + Send>;
 
 pub(super) struct Node {
     /// Held for reading while a call starts, so that nothing starts once the replica is fenced or stopped.
-    gate: RwLock<Gate>,
+    pub(super) gate: RwLock<Gate>,
     pub(super) link: watch::Sender<Link>,
-    deferred: Mutex<VecDeque<DeferredCall>>,
+    pub(super) deferred: Mutex<VecDeque<DeferredCall>>,
     /// By the address of the engine's journal. Those that were lost stay, to be refused.
-    journals: Mutex<HashMap<usize, Arc<GuardedJournal>>>,
+    pub(super) journals: Mutex<HashMap<usize, Arc<GuardedJournal>>>,
     mail: Mutex<Mail>,
     pub(super) steps: Steps,
     /// Queue places to give up once the store is reachable.
-    left: Mutex<Vec<Ticket>>,
+    pub(super) left: Mutex<Vec<Ticket>>,
 }
 
 #[derive(Default)]
@@ -87,7 +88,7 @@ impl Node {
             steps: Steps::default(),
             left: Mutex::default(),
         });
-        node.write().member = hub.enter(&node);
+        node.write().member = hub.enter(Arc::clone(&node) as Arc<dyn Peer>);
         node
     }
 
@@ -95,11 +96,11 @@ impl Node {
         self.read().member
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Gate> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Gate> {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Gate> {
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Gate> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,27 +108,11 @@ impl Node {
         *self.link.borrow()
     }
 
-    /// From now on nothing of a replica reaches the store that had this id.
-    pub(super) fn fence(&self, member: u64) {
-        {
-            let mut gate = self.write();
-            if gate.member != member {
-                return;
-            }
-            gate.is_fenced = true;
-            self.all_journals().iter().for_each(|journal| journal.lose());
-            lock(&self.mail).waiting.clear();
-        }
-        if self.link() == Link::Up {
-            self.notify_lost();
-        }
-    }
-
-    fn notify_lost(&self) {
+    pub(super) fn notify_lost(&self) {
         self.all_journals().iter().for_each(|journal| journal.notify_lost());
     }
 
-    fn all_journals(&self) -> Vec<Arc<GuardedJournal>> {
+    pub(super) fn all_journals(&self) -> Vec<Arc<GuardedJournal>> {
         lock(&self.journals).values().cloned().collect()
     }
 
@@ -150,7 +135,7 @@ impl Node {
         }
     }
 
-    fn drop_journal(&self, journal: &Arc<GuardedJournal>) {
+    pub(super) fn drop_journal(&self, journal: &Arc<GuardedJournal>) {
         lock(&self.journals).retain(|_, known| !Arc::ptr_eq(known, journal));
     }
 
@@ -158,13 +143,7 @@ impl Node {
         lock(&self.journals).retain(|_, known| known.id() != id);
     }
 
-    /// Delivers a signal, or keeps it until it can be delivered.
-    pub(super) fn post(&self, id: RunId, signal: Signal) {
-        lock(&self.mail).waiting.push((id, signal));
-        self.deliver();
-    }
-
-    fn deliver(&self) {
+    pub(super) fn deliver(&self) {
         if self.link() != Link::Up {
             return;
         }
@@ -227,6 +206,28 @@ impl Node {
     }
 }
 
+impl Peer for Node {
+    fn fence(&self, member: u64) {
+        {
+            let mut gate = self.write();
+            if gate.member != member {
+                return;
+            }
+            gate.is_fenced = true;
+            self.all_journals().iter().for_each(|journal| journal.lose());
+            lock(&self.mail).waiting.clear();
+        }
+        if self.link() == Link::Up {
+            self.notify_lost();
+        }
+    }
+
+    fn post(&self, id: RunId, signal: Signal) {
+        lock(&self.mail).waiting.push((id, signal));
+        self.deliver();
+    }
+}
+
 pub(super) fn unavailable() -> StoreError {
     StoreError::Unavailable { reason: "the test says so".into() }
 }
@@ -246,214 +247,4 @@ pub(super) fn in_background<T: Send + 'static>(
     Box::pin(async move {
         receiver.await.unwrap_or_else(|_| Err(StoreError::Internal("a call of a replica panicked".into())))
     })
-}
-
-impl Core {
-    /// Starts a call now, or when the replica continues.
-    pub(super) fn call<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        kind: Kind,
-        work: impl FnOnce(&Self, u64) -> StoreFuture<T> + Send + 'static,
-    ) -> StoreFuture<T> {
-        self.step("before", name);
-        let started = self.start(kind, work);
-        let core = self.clone();
-        Box::pin(async move {
-            let result = started.await;
-            core.step("after", name);
-            core.node.answered().await?;
-            result
-        })
-    }
-
-    /// A housekeeping call, which is no step of a run.
-    pub(super) fn call_beside<T: Send + 'static>(
-        &self,
-        kind: Kind,
-        work: impl FnOnce(&Self, u64) -> StoreFuture<T> + Send + 'static,
-    ) -> StoreFuture<T> {
-        let started = self.start(kind, work);
-        let node = Arc::clone(&self.node);
-        Box::pin(async move {
-            let result = started.await;
-            node.answered().await?;
-            result
-        })
-    }
-
-    /// The fault comes now if this is the step that it was to come at.
-    fn step(&self, when: &str, call: &str) {
-        let name = format!("{when} {call}");
-        if let Some(fault) = self.node.steps.take(&name) {
-            self.disconnect(fault.link());
-            self.node.steps.report(name);
-        }
-    }
-
-    fn start<T: Send + 'static>(
-        &self,
-        kind: Kind,
-        work: impl FnOnce(&Self, u64) -> StoreFuture<T> + Send + 'static,
-    ) -> StoreFuture<T> {
-        let gate = self.node.read();
-        match self.node.link() {
-            Link::Up if gate.is_fenced => {
-                drop(gate);
-                let member = self.rejoin();
-                match kind {
-                    Kind::Write => done(Err(StoreError::Fenced)),
-                    Kind::Read => work(self, member),
-                }
-            }
-            Link::Up => work(self, gate.member),
-            Link::Paused => self.defer(kind, work),
-            Link::Cut => done(Err(unavailable())),
-            Link::Killed => Box::pin(pending()),
-            Link::Closed => done(Err(StoreError::Closed)),
-        }
-    }
-
-    fn defer<T: Send + 'static>(
-        &self,
-        kind: Kind,
-        work: impl FnOnce(&Self, u64) -> StoreFuture<T> + Send + 'static,
-    ) -> StoreFuture<T> {
-        let (sender, receiver) = oneshot::channel();
-        let core = self.clone();
-        let start: DeferredCall = Box::new(move |member, is_fenced| {
-            let is_refused = is_fenced && kind == Kind::Write;
-            let started = if is_refused { done(Err(StoreError::Fenced)) } else { work(&core, member) };
-            BACKGROUND.spawn(async move {
-                let _ = sender.send(started.await);
-            });
-        });
-        lock(&self.node.deferred).push_back(start);
-        let node = Arc::clone(&self.node);
-        Box::pin(async move {
-            match receiver.await {
-                Ok(result) => result,
-                Err(_) if node.link() == Link::Closed => Err(StoreError::Closed),
-                // The replica died meanwhile.
-                Err(_) => pending().await,
-            }
-        })
-    }
-
-    /// A fenced replica continues under a new id.
-    fn rejoin(&self) -> u64 {
-        let mut gate = self.node.write();
-        if gate.is_fenced {
-            *gate = Gate { member: self.hub.enter(&self.node), is_fenced: false };
-        }
-        gate.member
-    }
-
-    pub(super) fn disconnect(&self, link: Link) {
-        let gate = self.node.write();
-        let ranks = [Link::Up, Link::Paused, Link::Cut, Link::Killed];
-        let rank = |link: Link| ranks.iter().position(|known| *known == link);
-        if self.node.link() == Link::Closed || rank(link) < rank(self.node.link()) {
-            return;
-        }
-        self.node.link.send_replace(link);
-        self.hub.set_connected(gate.member, false);
-        self.node.all_journals().iter().for_each(|journal| journal.freeze());
-        drop(gate);
-        if link == Link::Killed {
-            // They hold parts of the engine, which holds the replica.
-            let deferred = std::mem::take(&mut *lock(&self.node.deferred));
-            let journals = std::mem::take(&mut *lock(&self.node.journals));
-            drop((deferred, journals));
-        }
-    }
-
-    pub(super) fn reconnect(&self, from: Link) {
-        if self.node.link() != from {
-            return;
-        }
-
-        let member = self.node.member();
-        let is_fenced = !self.hub.set_connected(member, true);
-        if is_fenced {
-            self.node.fence(member);
-            self.node.notify_lost();
-        }
-        let journals = self.node.all_journals();
-        journals.iter().for_each(|journal| journal.thaw());
-        let (released, journals): (Vec<_>, Vec<_>) =
-            journals.into_iter().partition(|journal| journal.is_released.load(Ordering::SeqCst));
-        released.iter().for_each(|journal| self.node.drop_journal(journal));
-
-        // Calls run in their order.
-        loop {
-            let next = lock(&self.node.deferred).pop_front();
-            if let Some(start) = next {
-                let gate = self.node.read();
-                start(gate.member, gate.is_fenced);
-                continue;
-            }
-            let _gate = self.node.write();
-            if lock(&self.node.deferred).is_empty() {
-                self.node.link.send_replace(Link::Up);
-                break;
-            }
-        }
-
-        for ticket in std::mem::take(&mut *lock(&self.node.left)) {
-            // One that was fenced has lost it anyway.
-            let _ = self.hub.lines(member, |lines| lines.leave(&ticket));
-        }
-        if is_fenced {
-            self.rejoin();
-        }
-        // Fenced again, it writes nothing of this.
-        let _gate = self.node.read();
-        for journal in journals.iter().filter(|journal| !journal.is_lost()) {
-            self.hub.touch(Arc::clone(journal));
-            if journal.is_owed.swap(false, Ordering::SeqCst) {
-                drop(self.settle_kept(member, Arc::clone(journal)));
-            }
-        }
-        self.node.deliver();
-    }
-
-    /// Passes a touch on, unless the replica is not connected: then its runs are touched when it is again. Called while
-    /// the run's lock is held.
-    pub(super) fn touch(&self, run: &Arc<dyn Journal>) {
-        self.step("before", "touch");
-        let Ok(gate) = self.node.gate.try_read() else { return };
-        if self.node.link() != Link::Up || gate.is_fenced {
-            return;
-        }
-        match self.node.journal(run) {
-            Some(journal) if journal.is_lost() => {}
-            Some(journal) => self.hub.touch(journal),
-            None => self.free_unknown(run),
-        }
-    }
-
-    /// A run that was removed or never opened is not written; its followers must not wait for a commit.
-    pub(super) fn free_unknown(&self, run: &Arc<dyn Journal>) {
-        if !self.hub.knows(run.id()) {
-            let run = Arc::clone(run);
-            BACKGROUND.spawn(async move { run.committed(u64::MAX) });
-        }
-    }
-
-    /// Writes a run that this replica holds, and gives it up if it waits or has ended.
-    pub(super) fn settle_kept(&self, member: u64, journal: Arc<GuardedJournal>) -> StoreFuture<()> {
-        let settled = self.hub.inner.settle(&(Arc::clone(&journal) as Arc<dyn Journal>));
-        let core = self.clone();
-        in_background(async move {
-            settled.await?;
-            if let Some(length) = journal.length_at_rest()
-                && core.hub.release(member, journal.id(), journal.hold, length)
-            {
-                core.node.let_go(&journal);
-            }
-            core.hub.note_change(journal.id());
-            Ok(())
-        })
-    }
 }

@@ -1,12 +1,11 @@
 //! Faults at a chosen step of what a replica does: before or after one of its calls, or between a commit and the news of
-//! it. Not here: what the faults are (`node`).
+//! it. Not here: what the faults do (`connection`).
 
 use std::sync::Mutex;
 
 use tokio::sync::watch;
 
-use super::hub::lock;
-use super::node::Link;
+use super::lock;
 
 /// The state of a replica's connection at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,16 +13,6 @@ pub enum Fault {
     Pause,
     CutOff,
     Kill,
-}
-
-impl Fault {
-    pub(super) const fn link(self) -> Link {
-        match self {
-            Self::Pause => Link::Paused,
-            Self::CutOff => Link::Cut,
-            Self::Kill => Link::Killed,
-        }
-    }
 }
 
 /// The step of a fault.

@@ -1,4 +1,4 @@
-//! The methods of a replica's store. Not here: connections (`node`), and the rights to write (`hub`).
+//! The methods of a replica's store. Not here: connections (`connection`), and the rights to write (`hub`).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -15,10 +15,10 @@ use interlingua_core::RunId;
 use interlingua_core::event::Millis;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::guarded::GuardedJournal;
-use super::hub::lock;
+use super::connection::Core;
 use super::node::{Kind, Link, done, in_background, unavailable};
-use super::{Core, Replica, followed};
+use super::replica::Replica;
+use super::{followed, lock};
 
 impl Replica {
     /// A call that only reads the inner store.
@@ -52,7 +52,7 @@ impl Store for Replica {
                 Ok(hold) => hold,
                 Err(error) => return done(Err(error)),
             };
-            let journal = GuardedJournal::new(&run, hold, core);
+            let journal = core.guard(&run, hold);
             core.node.keep(&journal);
             core.hub.inner.open(&(journal as Arc<dyn Journal>), claim)
         })
