@@ -136,7 +136,7 @@ impl RetentionPass<'_> {
     }
 
     /// Every statement by itself: none waits for others of this round.
-    pub(super) async fn rows(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn rows(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<Vec<Row>, StoreError> {
         self.inner.reads.read(async |database| Ok(database.rows(sql, parameters).await?)).await
     }
 
