@@ -101,7 +101,11 @@ impl RetentionPass<'_> {
         self.shares(BYTES, &[]).await
     }
 
-    pub(super) async fn shares(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<Vec<(String, u64)>, StoreError> {
+    pub(super) async fn shares(
+        &self,
+        sql: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
         let share = |row: &Row| (row.get(0), unsigned(row, 1));
         Ok(self.rows(sql, parameters).await?.iter().map(share).collect())
     }
