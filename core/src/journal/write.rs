@@ -8,7 +8,7 @@ use super::message::{Content, Message, Optional};
 use super::{NAME, VERSION};
 use crate::event::{End, Event};
 use crate::json::Extra;
-use crate::run::{Record, RunError, Turn};
+use crate::run::{self, Record, Run, RunError, Turn};
 use crate::step::Step;
 
 /// Appends the lines of all events from index `from` on. To continue earlier output, pass the record's length at that
@@ -48,68 +48,16 @@ fn write_step(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
     let after = step.at.saturating_sub(created_at);
 
     match step.event {
-        Event::ContentDelta { message, content, .. } => {
-            // Written without `Line`, because this is the hot path.
-            out.extend_from_slice(b"[\"d\",");
-            number(out, after);
-            out.push(b',');
-            number(out, message.into());
-            out.push(b',');
-            number(out, content.into());
-            out.push(b',');
-            text(out, step.delta());
-            out.extend_from_slice(b"]\n");
-        }
-        Event::RunStarted => {
-            let mut line = Line::start(out, NAME);
-            line.add(&VERSION);
-            line.add(&run.id);
-            line.add(&run.agent);
-            line.add(&run.session_id);
-            line.add(&run.created_at);
-            line.finish();
-        }
-        // Times of turns and of the run's end come from the run: the time of a step is limited to 49 days after the
-        // run's start, and a run may wait longer.
-        Event::TurnStarted { turn } => {
-            let turn = &run.turns[turn as usize];
-            let input: Vec<_> = turn.input.iter().map(Message).collect();
-            let mut line = Line::start(out, "turn");
-            line.add(&turn.started_at.saturating_sub(created_at));
-            line.add(&input);
-            if let Some(other) = &turn.answered_by {
-                line.add(other);
-            }
-            line.finish();
-        }
+        Event::ContentDelta { message, content, .. } => write_delta(step, after, message, content, out),
+        Event::RunStarted => write_run(run, out),
+        Event::TurnStarted { turn } => write_turn(&run.turns[turn as usize], created_at, out),
         Event::AnswerStarted { .. } => {
             let mut line = Line::start(out, "answer");
             line.add(&after);
             line.finish();
         }
-        Event::MessageStarted { message } => {
-            let message = &run.messages[message as usize];
-            let mut line = Line::start(out, "message");
-            line.add(&after);
-            line.add(&message.id);
-            line.add(&message.announced);
-            line.add(&message.role);
-            line.add(&Optional(message.announced_metadata.as_ref()));
-            // The usage may be newer than the event. That is harmless: the message's end, written later, repeats it.
-            line.add(&Optional(message.usage.as_ref()));
-            line.add(&message.extra);
-            line.finish();
-        }
-        Event::ContentStarted { message, content } => {
-            let slot = &run.messages[message as usize].slots[content as usize];
-            let call = slot.call.as_ref().map(|call| (&call.call_id, &call.name, &call.server_label));
-            let mut line = Line::start(out, "content");
-            line.add(&after);
-            line.add(&message);
-            line.add(&slot.kind);
-            line.add(&call);
-            line.finish();
-        }
+        Event::MessageStarted { message } => write_message(&run.messages[message as usize], after, out),
+        Event::ContentStarted { message, content } => write_content(run, after, message, content, out),
         Event::ContentReplaced { message, content, .. } => {
             let mut line = Line::start(out, "replaced");
             line.add(&after);
@@ -118,54 +66,132 @@ fn write_step(step: Step<'_>, created_at: u64, out: &mut Vec<u8>) {
             line.add(step.delta());
             line.finish();
         }
-        Event::ContentFinished { message, content } => {
-            let slot = &run.messages[message as usize].slots[content as usize];
-            let mut line = Line::start(out, "content_end");
-            line.add(&after);
-            line.add(&message);
-            line.add(&content);
-            line.add(&slot.value.as_ref().map(Content));
-            line.add(&slot.extra);
-            line.finish();
-        }
-        Event::MessageFinished { message: index } => {
-            let message = &run.messages[index as usize];
-            let mut line = Line::start(out, "message_end");
-            line.add(&after);
-            line.add(&index);
-            line.add(message.end.unwrap_or(End::Completed).as_str());
-            line.add(&message.kind);
-            line.add(&message.code);
-            line.add(&message.message);
-            line.add(&Optional(message.usage.as_ref()));
-            line.add(&Optional(message.metadata.as_ref()));
-            line.add(&message.extra);
-            line.finish();
-        }
+        Event::ContentFinished { message, content } => write_content_end(run, after, message, content, out),
+        Event::MessageFinished { message } => write_message_end(run, after, message, out),
         Event::TurnFinished { turn, end } => {
             let turn = &run.turns[turn as usize];
-            let mut line = Line::start(out, "turn_end");
-            line.add(&turn.ended_at.map_or(after, |at| at.saturating_sub(created_at)));
-            line.add(end.as_str());
-            line.add(&error(turn.error.as_ref()));
-            line.facts(turn);
-            if turn.withdrawn || turn.cause.is_some() {
-                line.add(&turn.withdrawn);
-            }
-            if let Some(cause) = &turn.cause {
-                line.add(cause);
-            }
-            line.finish();
+            write_turn_end(turn, end, time_of(turn.ended_at, created_at, after), out);
         }
         Event::RunFinished { end } => {
             let mut line = Line::start(out, "end");
-            line.add(&run.finished_at.map_or(after, |at| at.saturating_sub(created_at)));
+            line.add(&time_of(run.finished_at, created_at, after));
             line.add(end.as_str());
             // A run that is closed between two turns stores its error in the last turn.
             line.add(&error(run.error()));
             line.finish();
         }
     }
+}
+
+/// Written without [`Line`], because this is the hot path.
+#[inline]
+fn write_delta(step: Step<'_>, after: u64, message: u32, content: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"[\"d\",");
+    number(out, after);
+    out.push(b',');
+    number(out, message.into());
+    out.push(b',');
+    number(out, content.into());
+    out.push(b',');
+    text(out, step.delta());
+    out.extend_from_slice(b"]\n");
+}
+
+fn write_run(run: &Run, out: &mut Vec<u8>) {
+    let mut line = Line::start(out, NAME);
+    line.add(&VERSION);
+    line.add(&run.id);
+    line.add(&run.agent);
+    line.add(&run.session_id);
+    line.add(&run.created_at);
+    line.finish();
+}
+
+fn write_turn(turn: &Turn, created_at: u64, out: &mut Vec<u8>) {
+    let input: Vec<_> = turn.input.iter().map(Message).collect();
+
+    let mut line = Line::start(out, "turn");
+    line.add(&turn.started_at.saturating_sub(created_at));
+    line.add(&input);
+    if let Some(other) = &turn.answered_by {
+        line.add(other);
+    }
+    line.finish();
+}
+
+fn write_message(message: &run::Message, after: u64, out: &mut Vec<u8>) {
+    let mut line = Line::start(out, "message");
+    line.add(&after);
+    line.add(&message.id);
+    line.add(&message.announced);
+    line.add(&message.role);
+    line.add(&Optional(message.announced_metadata.as_ref()));
+    // The usage may be newer than the event. That is harmless: the message's end, written later, repeats it.
+    line.add(&Optional(message.usage.as_ref()));
+    line.add(&message.extra);
+    line.finish();
+}
+
+fn write_content(run: &Run, after: u64, message: u32, content: u32, out: &mut Vec<u8>) {
+    let slot = &run.messages[message as usize].slots[content as usize];
+    let call = slot.call.as_ref().map(|call| (&call.call_id, &call.name, &call.server_label));
+
+    let mut line = Line::start(out, "content");
+    line.add(&after);
+    line.add(&message);
+    line.add(&slot.kind);
+    line.add(&call);
+    line.finish();
+}
+
+fn write_content_end(run: &Run, after: u64, message: u32, content: u32, out: &mut Vec<u8>) {
+    let slot = &run.messages[message as usize].slots[content as usize];
+
+    let mut line = Line::start(out, "content_end");
+    line.add(&after);
+    line.add(&message);
+    line.add(&content);
+    line.add(&slot.value.as_ref().map(Content));
+    line.add(&slot.extra);
+    line.finish();
+}
+
+fn write_message_end(run: &Run, after: u64, index: u32, out: &mut Vec<u8>) {
+    let message = &run.messages[index as usize];
+
+    let mut line = Line::start(out, "message_end");
+    line.add(&after);
+    line.add(&index);
+    line.add(message.end.unwrap_or(End::Completed).as_str());
+    line.add(&message.kind);
+    line.add(&message.code);
+    line.add(&message.message);
+    line.add(&Optional(message.usage.as_ref()));
+    line.add(&Optional(message.metadata.as_ref()));
+    line.add(&message.extra);
+    line.finish();
+}
+
+fn write_turn_end(turn: &Turn, end: End, after: u64, out: &mut Vec<u8>) {
+    let mut line = Line::start(out, "turn_end");
+    line.add(&after);
+    line.add(end.as_str());
+    line.add(&error(turn.error.as_ref()));
+    line.facts(turn);
+
+    if turn.withdrawn || turn.cause.is_some() {
+        line.add(&turn.withdrawn);
+    }
+    if let Some(cause) = &turn.cause {
+        line.add(cause);
+    }
+    line.finish();
+}
+
+/// The time of the end of a turn or a run, after the run's start. It comes from the run: the time of a step (`after`)
+/// is limited to 49 days after the run's start, and a run may wait longer.
+fn time_of(end: Option<u64>, created_at: u64, after: u64) -> u64 {
+    end.map_or(after, |at| at.saturating_sub(created_at))
 }
 
 fn error(error: Option<&RunError>) -> Option<(&str, &str)> {

@@ -109,7 +109,7 @@ impl Connector {
         let channel = format!("interlingua {}", clock::new_id().0);
         let listener = self.enter(Some(Arc::clone(&notices))).await?;
         let sender = self.enter(None).await?;
-        listener.batch(&format!("LISTEN \"{channel}\"")).await.map_err(sql)?;
+        listener.batch_verbatim(&format!("LISTEN \"{channel}\"")).await.map_err(sql)?;
         sender.rows("SELECT pg_notify($1, 'r')", &[(&channel, Type::TEXT)]).await.map_err(sql)?;
         let is_pooled = tokio::time::timeout(NOTICE_TIMEOUT, notices.runs.notified()).await.is_err();
         // A pooler passes a session on to the next client, where it would keep listening.
@@ -139,7 +139,7 @@ impl Connector {
         let database = self.enter(noticed).await?;
         if !self.is_pooled() {
             let set = self.set_all("SET", false);
-            let set = tokio::time::timeout(ENTER_TIMEOUT, database.batch(&set)).await;
+            let set = tokio::time::timeout(ENTER_TIMEOUT, database.batch_verbatim(&set)).await;
             set.map_err(|_| no_answer())?.map_err(|error| store_error(&error))?;
         }
         Ok(database)

@@ -1,14 +1,17 @@
 //! One connection to the database, and statements about the configured schema. Not here: making connections
 //! ([`super::connect`]), and what the statements say.
 
+use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
+
+use interlingua_store::local::lock;
 
 /// Parameters of a statement with their types: no round trip is needed to learn them, and no name is left behind, so that
 /// poolers may give each transaction another connection.
@@ -17,18 +20,29 @@ pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 /// Time after which a statement without a result fails. The database cancels statements earlier.
 const LIMIT: Duration = Duration::from_secs(35);
 
-/// The schema that all tables are in, quoted.
+/// Built statements by the address and the length of their template.
+type StatementTexts = HashMap<(usize, usize), Arc<str>>;
+
+/// The schema that all tables are in, and the texts of the statements about it. Clones share the texts.
 #[derive(Clone, Debug)]
-pub(super) struct Schema(Arc<str>);
+pub(super) struct Schema {
+    /// The quoted name and a period.
+    prefix: Arc<str>,
+    texts: Arc<Mutex<StatementTexts>>,
+}
 
 impl Schema {
     pub(super) fn new(name: &str) -> Self {
-        Self(format!("\"{}\".", name.replace('"', "\"\"")).into())
+        Self { prefix: format!("\"{}\".", name.replace('"', "\"\"")).into(), texts: Arc::default() }
     }
 
-    /// A statement in which `il.` stands for the schema.
-    pub(super) fn qualify(&self, sql: &str) -> String {
-        sql.replace("il.", &self.0)
+    /// The text of a statement: the template with the schema in place of `il.`. Each text is built once.
+    fn text(&self, template: &'static str) -> Arc<str> {
+        // A static text never moves, so its address identifies it without reading it.
+        let key = (template.as_ptr().addr(), template.len());
+        let mut texts = lock(&self.texts);
+        let text = texts.entry(key).or_insert_with(|| template.replace("il.", &self.prefix).into());
+        Arc::clone(text)
     }
 }
 
@@ -71,12 +85,13 @@ impl Database {
     }
 
     /// Runs a statement; `il.` stands for the schema in it. Returns its rows.
-    pub(super) async fn rows(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
-        self.await_result(self.client.query_typed(&self.schema.qualify(sql), parameters)).await
+    pub(super) async fn rows(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
+        let text = self.schema.text(sql);
+        self.await_result(self.client.query_typed(&text, parameters)).await
     }
 
     /// Runs a statement that has one row at most.
-    pub(super) async fn row(&self, sql: &str, parameters: Parameters<'_>) -> Result<Option<Row>, Error> {
+    pub(super) async fn row(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<Option<Row>, Error> {
         Ok(self.rows(sql, parameters).await?.into_iter().next())
     }
 
@@ -85,13 +100,38 @@ impl Database {
         self.await_result(self.client.batch_execute(&self.begin)).await
     }
 
-    /// Runs statements without parameters.
-    pub(super) async fn batch(&self, sql: &str) -> Result<(), Error> {
-        self.await_result(self.client.batch_execute(&self.schema.qualify(sql))).await
+    /// Runs statements without parameters; `il.` stands for the schema in them.
+    pub(super) async fn batch(&self, sql: &'static str) -> Result<(), Error> {
+        let text = self.schema.text(sql);
+        self.batch_verbatim(&text).await
+    }
+
+    /// Runs statements that are made at run time, as they are.
+    pub(super) async fn batch_verbatim(&self, sql: &str) -> Result<(), Error> {
+        self.await_result(self.client.batch_execute(sql)).await
     }
 
     /// True once the connection is lost.
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_statement_is_built_once_for_a_schema() {
+        const RUNS: &str = "SELECT id FROM il.runs";
+        static LEASES: &str = "SELECT name FROM il.leases, il.replicas";
+
+        let schema = Schema::new("a\"b");
+        assert_eq!(&*schema.text(RUNS), "SELECT id FROM \"a\"\"b\".runs");
+        let leases = schema.text(LEASES);
+        assert_eq!(&*leases, "SELECT name FROM \"a\"\"b\".leases, \"a\"\"b\".replicas");
+        assert!(Arc::ptr_eq(&leases, &schema.clone().text(LEASES)));
+
+        assert_eq!(&*Schema::new("other").text(LEASES), "SELECT name FROM \"other\".leases, \"other\".replicas");
     }
 }

@@ -115,6 +115,24 @@ pub(super) const fn signal_name(signal: Signal) -> &'static str {
 }
 
 impl Flush {
+    /// A flush without writes.
+    fn empty(replica: Uuid, number: i64) -> Self {
+        Self {
+            replica,
+            number,
+            runs: RunWrites::default(),
+            trims: false,
+            claims: Vec::new(),
+            removes: Vec::new(),
+            documents: Vec::new(),
+            queueing: Vec::new(),
+            leaving: (Vec::new(), Vec::new()),
+            signals: Vec::new(),
+            waiting: Vec::new(),
+            closing: None,
+        }
+    }
+
     /// Takes work in order until a transaction is full, and leaves the rest. Work for an earlier replica
     /// id of this process fails.
     pub(super) fn build(
@@ -124,21 +142,7 @@ impl Flush {
         work: &mut VecDeque<QueuedWork>,
         moves_all: bool,
     ) -> Self {
-        let mut flush = Self {
-            replica,
-            number,
-            runs: RunWrites::default(),
-            trims: moves_all,
-            claims: Vec::new(),
-            removes: Vec::new(),
-            documents: Vec::new(),
-            queueing: Vec::new(),
-            leaving: (Vec::new(), Vec::new()),
-            signals: Vec::new(),
-            waiting: Vec::new(),
-            closing: None,
-        };
-
+        let mut flush = Self { trims: moves_all, ..Self::empty(replica, number) };
         let mut room = SizeBudget::default();
         while work.front().is_some_and(|(_, next)| room.takes(next)) {
             let Some((asked, next)) = work.pop_front() else { break };

@@ -51,7 +51,7 @@ pub(super) async fn release(inner: &Inner, name: &str, holder: &str) -> Result<(
 }
 
 /// Runs one of the statements. True if it changed anything.
-async fn change(inner: &Inner, sql: &str, parameters: Parameters<'_>) -> Result<bool, StoreError> {
+async fn change(inner: &Inner, sql: &'static str, parameters: Parameters<'_>) -> Result<bool, StoreError> {
     let changed = |row: Option<Row>| match row {
         Some(row) if row.get(0) => Ok(row.get(1)),
         _ => Err(StoreError::Fenced),

@@ -25,7 +25,6 @@ mod inner;
 mod latest_lines;
 mod leases;
 mod options;
-mod own_bounds;
 mod queue;
 mod reader;
 mod reads;

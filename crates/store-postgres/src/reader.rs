@@ -72,7 +72,10 @@ pub(super) async fn heads(database: &Database, ids: &[RunId]) -> Result<Vec<Stor
     Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
 }
 
-const FOUND: &str = "
+/// The runs that match a query.
+macro_rules! found {
+    () => {
+        "
     FROM il.runs WHERE NOT hidden
       AND ($1::text IS NULL OR owner = $1) AND ($2::text[] IS NULL OR agent = ANY ($2))
       AND ($3::text IS NULL OR session = $3) AND ($4::text IS NULL OR protocol = $4)
@@ -82,7 +85,35 @@ const FOUND: &str = "
       AND tags @> $9::text[]
       AND ($10::text IS NULL OR id = $11::uuid OR preview ILIKE $10 OR session ILIKE $10 OR owner ILIKE $10
            OR (state IN ('failed', 'rejected', 'incomplete', 'canceled')
-               AND (position($12::bytea IN head) > 0 OR position($13::bytea IN head) > 0)))";
+               AND (position($12::bytea IN head) > 0 OR position($13::bytea IN head) > 0)))"
+    };
+}
+
+/// A page of them: in an order, after a run with a time and an id.
+macro_rules! page {
+    ($time:literal, $follows:literal, $direction:literal) => {
+        concat!(
+            "SELECT id, agent, session, state, changed_at, size, created_at, protocol, owner, upto, preview ",
+            found!(),
+            " AND ($14::bigint IS NULL OR (",
+            $time,
+            ", id) ",
+            $follows,
+            " ($14, $15::uuid)) ORDER BY ",
+            $time,
+            " ",
+            $direction,
+            ", id ",
+            $direction,
+            " LIMIT $16"
+        )
+    };
+}
+
+const COUNT: &str = concat!("SELECT count(*) ", found!());
+const LATEST_CHANGE: &str = page!("changed_at", "<", "DESC");
+const OLDEST_FIRST: &str = page!("created_at", ">", "ASC");
+const NEWEST_FIRST: &str = page!("created_at", "<", "DESC");
 
 pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, ReadError> {
     let filter = &query.filter;
@@ -120,19 +151,13 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
     let mut page_parameters = filters.to_vec();
     page_parameters.extend([(&at as &(dyn ToSql + Sync), Type::INT8), (&id, Type::UUID), (&most, Type::INT8)]);
 
-    let count = format!("SELECT count(*) {FOUND}");
-    let (time, follows, direction) = match filter.order {
-        Order::LatestChange => ("changed_at", "<", "DESC"),
-        Order::OldestFirst => ("created_at", ">", "ASC"),
-        Order::NewestFirst => ("created_at", "<", "DESC"),
+    let page = match filter.order {
+        Order::LatestChange => LATEST_CHANGE,
+        Order::OldestFirst => OLDEST_FIRST,
+        Order::NewestFirst => NEWEST_FIRST,
     };
-    let page = format!(
-        "SELECT id, agent, session, state, changed_at, size, created_at, protocol, owner, upto, preview {FOUND}
-         AND ($14::bigint IS NULL OR ({time}, id) {follows} ($14, $15::uuid))
-         ORDER BY {time} {direction}, id {direction} LIMIT $16"
-    );
-    let (total, rows) = futures_util::try_join!(async { database.row(&count, &filters).await }, async {
-        database.rows(&page, &page_parameters).await
+    let (total, rows) = futures_util::try_join!(async { database.row(COUNT, &filters).await }, async {
+        database.rows(page, &page_parameters).await
     })?;
     let total: i64 = total.map_or(0, |row| row.get(0));
     let mut runs = rows.iter().map(head).collect::<Result<Vec<_>, _>>()?;

@@ -1,9 +1,9 @@
-//! Retention: deletes all runs by age, number and bytes, those of some routes by rules of their own, documents attached
-//! to a run, idle documents, and what replicas leave behind. One small batch at a time, found through indexes, each in a
-//! transaction of its own; what another replica writes at this moment stays. Where there is too much data, the largest
-//! owners lose first ([`interlingua_store::fair`]). Not here: waiting runs, which the engine ends, and what single principals
-//! may keep ([`super::own_bounds`]).
+//! The queries and deletions of retention, and what replicas leave behind. One replica deletes at a time, and each
+//! statement is a transaction of its own; data that another replica writes at this moment stays. Each owner's amount is
+//! counted in indexes on demand: counters in every flush would make the flushes of all replicas wait for each other.
+//! Not here: the order of the steps ([`interlingua_store::retention`]), and waiting runs, which the engine ends.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use interlingua_core::event::Millis;
@@ -17,8 +17,10 @@ use super::inner::Inner;
 use super::leases;
 use super::text;
 use super::tracked::int;
-use interlingua_store::rules::{BATCH, Candidate, RuleSet, has_to_go, rule_sets};
-use interlingua_store::{Retention, RetentionReport, StoreError, attached_keys, before, fair};
+use interlingua_store::retention::{
+    self, BATCH, Candidate, DocumentSelection, OldDocument, RetentionBackend, RuleSet, RunSelection, Shares,
+};
+use interlingua_store::{Retention, RetentionReport, StoreError, Version, attached_keys};
 
 /// The lease of the replica that deletes.
 const LEASE: &str = "store/retention";
@@ -67,6 +69,16 @@ const DELETE: &str = "
         WHERE p.collection = ANY ($4) AND p.key >= g.key || chr(28) AND p.key < g.key || chr(29))
     SELECT count(*) FROM gone";
 
+const RUN_SHARES: &str = "SELECT owner, count(*) FROM il.runs GROUP BY owner ORDER BY owner";
+const RUN_SHARES_OF_ROUTE: &str = "SELECT owner, count(*) FROM il.runs WHERE route = $1 GROUP BY owner ORDER BY owner";
+const DOCUMENT_SHARES: &str =
+    "SELECT owner, count(*) FROM il.documents WHERE collection = $1 GROUP BY owner ORDER BY owner";
+const BYTE_SHARES: &str = "
+    SELECT owner, sum(bytes)::bigint FROM (
+        SELECT owner, sum(size) AS bytes FROM il.runs GROUP BY owner
+        UNION ALL SELECT owner, sum(size) FROM il.documents GROUP BY owner) AS shares
+    GROUP BY owner ORDER BY owner";
+
 /// Leftovers of replicas: expired entries, replicas that have left and own no run, and signals to them.
 const LEFT_BEHIND: [&str; 5] = [
     "DELETE FROM il.follows WHERE (run, replica) IN (
@@ -93,278 +105,40 @@ pub(super) async fn retain(inner: &Inner, policy: &Retention, now: Millis) -> Re
         return Ok(RetentionReport::default());
     }
 
-    let mut round = RetentionPass { inner, policy, report: RetentionReport::default() };
-    let done = round.run(now).await;
+    let (mut backend, mut report) = (PostgresRetention { inner, policy }, RetentionReport::default());
+    let mut done = retention::retain(&mut backend, policy, now, &mut report).await;
+    if done.is_ok() {
+        done = backend.delete_left_behind().await;
+    }
     if let Err(error) = leases::release(inner, LEASE, &holder).await {
         tracing::debug!(%error, "cannot release the lock of the retention pass");
     }
     match done {
-        Ok(()) => Ok(round.report),
+        Ok(()) => Ok(report),
         // The deletions so far are reported.
-        Err(error) if round.report != RetentionReport::default() => {
+        Err(error) if report != RetentionReport::default() => {
             tracing::warn!(%error, "cannot delete all old runs and documents");
-            Ok(round.report)
+            Ok(report)
         }
         Err(error) => Err(error),
     }
 }
 
-/// A document selected for deletion.
-pub(super) struct OldDocument {
-    key: String,
-    version: i64,
-    /// Including its parts.
-    size: u64,
-}
-
-/// One call of `retain`. Owners and keys are as the database keeps them ([`text`]).
-pub(super) struct RetentionPass<'a> {
+/// One call of [`retain`]. Owners and keys are as the database keeps them ([`text`]).
+struct PostgresRetention<'a> {
     inner: &'a Inner,
-    pub(super) policy: &'a Retention,
-    pub(super) report: RetentionReport,
+    policy: &'a Retention,
 }
 
-impl RetentionPass<'_> {
-    async fn run(&mut self, now: Millis) -> Result<(), StoreError> {
-        for rules in rule_sets(self.policy, now) {
-            self.drop_by(&rules).await?;
-        }
-        self.delete_idle(before(now, self.policy.age)).await?;
-        self.delete_own_bytes().await?;
-        self.delete_largest().await?;
-        self.delete_left_behind().await
-    }
-
-    /// Every statement by itself: none waits for others of this round.
-    pub(super) async fn rows(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, StoreError> {
+impl PostgresRetention<'_> {
+    /// Every statement by itself: none waits for others of this pass.
+    async fn rows(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<Vec<Row>, StoreError> {
         self.inner.reads.read(async |database| Ok(database.rows(sql, parameters).await?)).await
     }
 
-    /// Applies the rules for a set of runs.
-    async fn drop_by(&mut self, rules: &RuleSet<'_>) -> Result<(), StoreError> {
-        let expired = self.ended(rules.route, None, Some(rules.ended_before), BATCH).await?;
-        let mut room = BATCH - expired.len();
-        self.drop_runs(&expired).await?;
-        room -= self.drop_own_surplus(rules.route, room).await?;
-
-        let surplus = if room > 0 { self.surplus(rules).await? } else { Vec::new() };
-        let mut left: u64 = surplus.iter().map(|(_, over)| *over).sum();
-        let surplus = surplus.into_iter().map(|(owner, over)| (Some(owner), over));
-        // The largest owners may have no ended runs; then any owner loses some.
-        for (owner, over) in surplus.chain(rules.route.is_none().then_some((None, u64::MAX))) {
-            let limit = usize::try_from(over.min(left)).unwrap_or(usize::MAX).min(room);
-            let candidates = self.ended(rules.route, owner.as_deref(), None, limit).await?;
-            room -= candidates.len();
-            left = left.saturating_sub(candidates.len() as u64);
-            self.drop_runs(&candidates).await?;
-        }
-
-        self.report.more |= room == 0;
-        for run in self.stale(rules).await? {
-            if !self.report.stale.contains(&run) {
-                self.report.stale.push(run);
-            }
-        }
-        Ok(())
-    }
-
-    /// Ended runs of a route and an owner that changed before a time (`None`: any), oldest first.
-    pub(super) async fn ended(
-        &self,
-        route: Option<&str>,
-        owner: Option<&str>,
-        before: Option<Millis>,
-        limit: usize,
-    ) -> Result<Vec<Candidate>, StoreError> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let (of_route, route) = (route.is_some(), route.map(text::kept));
-        let (before, limit) = (before.map(int), limit_of(limit));
-        let parameters: [(&(dyn ToSql + Sync), Type); 4] =
-            [(&route, Type::TEXT), (&owner, Type::TEXT), (&before, Type::INT8), (&limit, Type::INT8)];
-        let candidate = |row: &Row| Candidate {
-            id: RunId(row.get(0)),
-            owner: row.get(1),
-            hide_only: of_route && row.get(2),
-            size: unsigned(row, 3),
-        };
-        Ok(self.rows(ENDED, &parameters).await?.iter().map(candidate).collect())
-    }
-
-    /// Owners with too many runs, and how many each has to lose.
-    async fn surplus(&self, rules: &RuleSet<'_>) -> Result<Vec<(String, u64)>, StoreError> {
-        if rules.max_runs == u64::MAX {
-            return Ok(Vec::new());
-        }
-        if let Some(route) = rules.route {
-            let (route, most) = (text::kept(route), int(rules.max_runs));
-            return self.shares(SURPLUS_OF_ROUTE, &[(&route, Type::TEXT), (&most, Type::INT8)]).await;
-        }
-        let shares = self.run_shares(None).await?;
-        let count: u64 = shares.iter().map(|(_, runs)| *runs).sum();
-        Ok(fair::losing(shares, count.saturating_sub(rules.max_runs)))
-    }
-
-    async fn stale(&self, rules: &RuleSet<'_>) -> Result<Vec<RunId>, StoreError> {
-        let (before, route, limit) = (int(rules.waiting_before), rules.route.map(text::kept), limit_of(BATCH));
-        let parameters: [(&(dyn ToSql + Sync), Type); 3] =
-            [(&before, Type::INT8), (&route, Type::TEXT), (&limit, Type::INT8)];
-        Ok(self.rows(STALE, &parameters).await?.iter().map(|row| RunId(row.get(0))).collect())
-    }
-
-    /// Deletes or hides runs, and deletes the documents attached to them.
-    pub(super) async fn drop_runs(&mut self, runs: &[Candidate]) -> Result<(), StoreError> {
-        if runs.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<Uuid> = runs.iter().map(|run| run.id.0).collect();
-        let hidden: Vec<Uuid> = runs.iter().filter(|run| run.hide_only).map(|run| run.id.0).collect();
-        let (from, to): (Vec<String>, Vec<String>) = runs.iter().map(|run| attached_keys(&run.owner, run.id)).unzip();
-        let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
-            (&ids, Type::UUID_ARRAY),
-            (&hidden, Type::UUID_ARRAY),
-            (&self.policy.attached, Type::TEXT_ARRAY),
-            (&from, Type::TEXT_ARRAY),
-            (&to, Type::TEXT_ARRAY),
-        ];
-        self.rows(DROP, &parameters).await?;
-
-        // Asked for afterwards: the statement may have been sent twice, because of a lost connection.
-        let left = self.rows(LEFT, &[(&ids, Type::UUID_ARRAY), (&hidden, Type::UUID_ARRAY)]).await?;
-        let left: HashSet<Uuid> = left.iter().map(|row| row.get(0)).collect();
-        for run in runs.iter().filter(|run| !left.contains(&run.id.0)) {
-            if run.hide_only { &mut self.report.hidden } else { &mut self.report.runs }.push(run.id);
-        }
-        Ok(())
-    }
-
-    /// Deletes documents that have not been written for long, and those above a collection's maximum.
-    async fn delete_idle(&mut self, before: Millis) -> Result<(), StoreError> {
-        for collection in &self.policy.collections {
-            let idle = self.documents(collection, None, Some(before), BATCH).await?;
-            let mut room = BATCH - idle.len();
-            self.delete_documents(collection, &idle).await?;
-            room -= self.delete_own_surplus(collection, room).await?;
-
-            if self.policy.documents < u64::MAX {
-                let shares = self.document_shares(collection).await?;
-                let count: u64 = shares.iter().map(|(_, count)| *count).sum();
-                for (owner, loss) in fair::losing(shares, count.saturating_sub(self.policy.documents)) {
-                    let limit = usize::try_from(loss).unwrap_or(usize::MAX).min(room);
-                    let surplus = self.documents(collection, Some(&owner), None, limit).await?;
-                    room -= surplus.len();
-                    self.delete_documents(collection, &surplus).await?;
-                }
-            }
-            self.report.more |= room == 0;
-        }
-        Ok(())
-    }
-
-    /// While there are too many bytes, deletes runs and then documents of the largest owners.
-    async fn delete_largest(&mut self) -> Result<(), StoreError> {
-        if self.policy.bytes == u64::MAX {
-            return Ok(());
-        }
-        let shares = self.byte_shares().await?;
-        let used: u64 = shares.iter().map(|(_, bytes)| *bytes).sum();
-        let over = used.saturating_sub(self.policy.bytes);
-        if over == 0 {
-            return Ok(());
-        }
-
-        let losing = fair::losing(shares, over);
-        let mut owners: Vec<(Option<String>, u64)> =
-            losing.into_iter().map(|(owner, loss)| (Some(owner), loss)).collect();
-        // The largest owners may have no ended runs.
-        owners.push((None, over));
-
-        let (mut freed, mut deleted) = (0, 0);
-        for (owner, loss) in owners {
-            let loss = loss.min(over.saturating_sub(freed));
-            freed += self.free_bytes(owner.as_deref(), loss, &mut deleted).await?;
-            if freed >= over || deleted >= BATCH {
-                break;
-            }
-        }
-        self.report.more |= deleted > 0 && freed < over;
-        Ok(())
-    }
-
-    /// Deletes an owner's oldest runs and then documents (`None`: any owner's), until this number of bytes is freed or
-    /// the batch is full. Returns the freed bytes.
-    pub(super) async fn free_bytes(
-        &mut self,
-        owner: Option<&str>,
-        mut left: u64,
-        deleted: &mut usize,
-    ) -> Result<u64, StoreError> {
-        let runs = self.ended(None, owner, None, BATCH.saturating_sub(*deleted)).await?;
-        let runs: Vec<Candidate> = runs.into_iter().take_while(|run| has_to_go(run.size, &mut left)).collect();
-        let mut freed: u64 = runs.iter().map(|run| run.size).sum();
-        *deleted += runs.len();
-        self.drop_runs(&runs).await?;
-
-        for collection in &self.policy.collections {
-            if left == 0 {
-                break;
-            }
-            let idle = self.documents(collection, owner, None, BATCH.saturating_sub(*deleted)).await?;
-            let idle: Vec<OldDocument> =
-                idle.into_iter().take_while(|document| has_to_go(document.size, &mut left)).collect();
-            freed += idle.iter().map(|document| document.size).sum::<u64>();
-            *deleted += idle.len();
-            self.delete_documents(collection, &idle).await?;
-        }
-        Ok(freed)
-    }
-
-    /// Documents of a collection and an owner that were written before a time (`None`: any), oldest first.
-    pub(super) async fn documents(
-        &self,
-        collection: &str,
-        owner: Option<&str>,
-        before: Option<Millis>,
-        limit: usize,
-    ) -> Result<Vec<OldDocument>, StoreError> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let (before, limit, parts) = (before.map(int), limit_of(limit), self.parts_of(collection));
-        let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
-            (&collection, Type::TEXT),
-            (&owner, Type::TEXT),
-            (&before, Type::INT8),
-            (&limit, Type::INT8),
-            (&parts, Type::TEXT_ARRAY),
-        ];
-        let document = |row: &Row| OldDocument { key: row.get(0), version: row.get(1), size: unsigned(row, 2) };
-        Ok(self.rows(DOCUMENTS, &parameters).await?.iter().map(document).collect())
-    }
-
-    /// Deletes documents and their parts.
-    pub(super) async fn delete_documents(
-        &mut self,
-        collection: &str,
-        documents: &[OldDocument],
-    ) -> Result<(), StoreError> {
-        if documents.is_empty() {
-            return Ok(());
-        }
-        let keys: Vec<&str> = documents.iter().map(|document| &*document.key).collect();
-        let versions: Vec<i64> = documents.iter().map(|document| document.version).collect();
-        let parts = self.parts_of(collection);
-        let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
-            (&collection, Type::TEXT),
-            (&keys, Type::TEXT_ARRAY),
-            (&versions, Type::INT8_ARRAY),
-            (&parts, Type::TEXT_ARRAY),
-        ];
-        let deleted = self.rows(DELETE, &parameters).await?;
-        let deleted = deleted.first().map_or(0, |row| unsigned(row, 0));
-        self.report.documents += usize::try_from(deleted).unwrap_or(usize::MAX);
-        Ok(())
+    async fn shares(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<Shares, StoreError> {
+        let share = |row: &Row| (row.get(0), unsigned(row, 1));
+        Ok(self.rows(sql, parameters).await?.iter().map(share).collect())
     }
 
     /// The collections of the parts of a collection's documents.
@@ -386,11 +160,113 @@ impl RetentionPass<'_> {
     }
 }
 
+impl RetentionBackend for PostgresRetention<'_> {
+    type Error = StoreError;
+
+    async fn ended_runs(&mut self, of: RunSelection<'_>) -> Result<Vec<Candidate>, StoreError> {
+        let (of_route, route) = (of.route.is_some(), of.route.map(text::kept));
+        let (before, limit) = (of.before.map(int), limit_of(of.limit));
+        let parameters: [(&(dyn ToSql + Sync), Type); 4] =
+            [(&route, Type::TEXT), (&of.owner, Type::TEXT), (&before, Type::INT8), (&limit, Type::INT8)];
+        let candidate = |row: &Row| Candidate {
+            id: RunId(row.get(0)),
+            owner: row.get(1),
+            hide_only: of_route && row.get(2),
+            size: unsigned(row, 3),
+        };
+        Ok(self.rows(ENDED, &parameters).await?.iter().map(candidate).collect())
+    }
+
+    async fn stale_runs(&mut self, rules: &RuleSet<'_>) -> Result<Vec<RunId>, StoreError> {
+        let (before, route, limit) = (int(rules.waiting_before), rules.route.map(text::kept), limit_of(BATCH));
+        let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&before, Type::INT8), (&route, Type::TEXT), (&limit, Type::INT8)];
+        Ok(self.rows(STALE, &parameters).await?.iter().map(|row| RunId(row.get(0))).collect())
+    }
+
+    async fn run_shares(&mut self, route: Option<&str>) -> Result<Shares, StoreError> {
+        match route.map(text::kept) {
+            Some(route) => self.shares(RUN_SHARES_OF_ROUTE, &[(&route, Type::TEXT)]).await,
+            None => self.shares(RUN_SHARES, &[]).await,
+        }
+    }
+
+    async fn route_surplus(&mut self, route: &str, max: u64) -> Result<Shares, StoreError> {
+        let (route, max) = (text::kept(route), int(max));
+        self.shares(SURPLUS_OF_ROUTE, &[(&route, Type::TEXT), (&max, Type::INT8)]).await
+    }
+
+    async fn drop_runs(&mut self, mut runs: Vec<Candidate>) -> Result<Vec<Candidate>, StoreError> {
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.id.0).collect();
+        let hidden: Vec<Uuid> = runs.iter().filter(|run| run.hide_only).map(|run| run.id.0).collect();
+        let (from, to): (Vec<String>, Vec<String>) = runs.iter().map(|run| attached_keys(&run.owner, run.id)).unzip();
+        let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
+            (&ids, Type::UUID_ARRAY),
+            (&hidden, Type::UUID_ARRAY),
+            (&self.policy.attached, Type::TEXT_ARRAY),
+            (&from, Type::TEXT_ARRAY),
+            (&to, Type::TEXT_ARRAY),
+        ];
+        self.rows(DROP, &parameters).await?;
+
+        // Asked for afterwards: the statement may have been sent twice, because of a lost connection.
+        let left = self.rows(LEFT, &[(&ids, Type::UUID_ARRAY), (&hidden, Type::UUID_ARRAY)]).await?;
+        let left: HashSet<Uuid> = left.iter().map(|row| row.get(0)).collect();
+        runs.retain(|run| !left.contains(&run.id.0));
+        Ok(runs)
+    }
+
+    async fn documents(&mut self, of: DocumentSelection<'_>) -> Result<Vec<OldDocument>, StoreError> {
+        let (before, limit, parts) = (of.before.map(int), limit_of(of.limit), self.parts_of(of.collection));
+        let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
+            (&of.collection, Type::TEXT),
+            (&of.owner, Type::TEXT),
+            (&before, Type::INT8),
+            (&limit, Type::INT8),
+            (&parts, Type::TEXT_ARRAY),
+        ];
+        let document =
+            |row: &Row| OldDocument { key: row.get(0), version: Version(unsigned(row, 1)), size: unsigned(row, 2) };
+        Ok(self.rows(DOCUMENTS, &parameters).await?.iter().map(document).collect())
+    }
+
+    async fn document_shares(&mut self, collection: &str) -> Result<Shares, StoreError> {
+        self.shares(DOCUMENT_SHARES, &[(&collection, Type::TEXT)]).await
+    }
+
+    async fn delete_documents(&mut self, collection: &str, documents: Vec<OldDocument>) -> Result<usize, StoreError> {
+        let keys: Vec<&str> = documents.iter().map(|document| &*document.key).collect();
+        let versions: Vec<i64> = documents.iter().map(|document| int(document.version.0)).collect();
+        let parts = self.parts_of(collection);
+        let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
+            (&collection, Type::TEXT),
+            (&keys, Type::TEXT_ARRAY),
+            (&versions, Type::INT8_ARRAY),
+            (&parts, Type::TEXT_ARRAY),
+        ];
+        let deleted = self.rows(DELETE, &parameters).await?;
+        let deleted = deleted.first().map_or(0, |row| unsigned(row, 0));
+        Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
+    }
+
+    async fn byte_shares(&mut self) -> Result<Shares, StoreError> {
+        self.shares(BYTE_SHARES, &[]).await
+    }
+
+    async fn used_bytes(&mut self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
+    fn principal_key<'a>(&self, kept: &'a str) -> Cow<'a, str> {
+        text::original(kept)
+    }
+}
+
 fn limit_of(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 /// A number that is never negative.
-pub(super) fn unsigned(row: &Row, column: usize) -> u64 {
+fn unsigned(row: &Row, column: usize) -> u64 {
     u64::try_from(row.get::<_, i64>(column)).unwrap_or(0)
 }

@@ -36,7 +36,7 @@ pub(super) async fn migrate_locked(database: &Database, name: &str) -> Result<()
     database.rows(lock, &[(&name, Type::TEXT)]).await.map_err(sql)?;
     let quoted = format!("CREATE SCHEMA IF NOT EXISTS \"{}\"", name.replace('"', "\"\""));
     if !exists(database, name).await? {
-        database.batch(&quoted).await.map_err(sql)?;
+        database.batch_verbatim(&quoted).await.map_err(sql)?;
     }
 
     let found = version(database, name).await?.unwrap_or(0);

@@ -95,7 +95,7 @@ pub(super) async fn listen(inner: Arc<Inner>) {
         }
         let connected = inner.connector.connect_noticing(Some(Arc::clone(&inner.notices))).await;
         if let Ok(database) = connected
-            && database.batch(&sql).await.is_ok()
+            && database.batch_verbatim(&sql).await.is_ok()
         {
             // Something may have been missed.
             inner.notices.signals.notify_one();

@@ -3,6 +3,7 @@
 //! ([`super::connect`]), and the certificate files themselves ([`super::tls`]).
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
@@ -63,9 +64,47 @@ const IGNORED: [(&str, &str); 9] = [
 /// # Errors
 /// The error, as the predicate of a sentence about the URL.
 pub(super) fn parse(url: &str) -> Result<ConnectionTarget, String> {
+    let (base, query) = split(url)?;
+    let options = UrlOptions::parse(query)?;
+
+    let plain = format!("postgres://{base}?{}", options.kept.join("&"));
+    let mut config: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
+        // The source names the option, never its value.
+        let source = std::error::Error::source(&error);
+        source.map_or_else(|| "cannot be read".to_owned(), |source| format!("cannot be read: {source}"))
+    })?;
+    // Replicas write.
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    if let Some(timeout) = options.user_timeout {
+        config.tcp_user_timeout(timeout);
+    }
+
+    let local = !config.get_hosts().is_empty() && config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+    let tls = if local { Tls::Off } else { options.tls()? };
+    config.ssl_mode(match (&tls, options.mode.as_deref()) {
+        (Tls::Off, _) => SslMode::Disable,
+        (Tls::Unverified, None | Some("allow" | "prefer")) => SslMode::Prefer,
+        _ => SslMode::Require,
+    });
+
+    let identity = match (options.cert, options.key) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        _ => return Err("has only one of sslcert and sslkey".into()),
+    };
+    let roots = match options.roots {
+        Some(file) if file != "system" => Roots::File(file),
+        _ => Roots::System,
+    };
+    Ok(ConnectionTarget { config, tls, roots, identity, ignored: options.ignored })
+}
+
+/// The parts before and after the question mark, without the scheme.
+fn split(url: &str) -> Result<(&str, &str), String> {
     let rest = ["postgres://", "postgresql://"].iter().find_map(|prefix| url.strip_prefix(prefix));
     let rest = rest.ok_or("does not start with postgres://")?;
     let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
+
     let authority = base.split('/').next().unwrap_or(base);
     if authority.matches('@').count() > 1 {
         // The client library would take the rest of the password for the host, and show it in errors.
@@ -74,27 +113,57 @@ pub(super) fn parse(url: &str) -> Result<ConnectionTarget, String> {
     if base.contains('#') {
         return Err("contains \"#\": write it in a password as %23".into());
     }
+    Ok((base, query))
+}
 
-    let mut options = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').ok_or("has an option without a value")?;
-        options.push((decode(name)?, decode(value)?, pair));
+/// The options after the question mark.
+#[derive(Default)]
+struct UrlOptions {
+    /// `sslmode`
+    mode: Option<String>,
+    /// `sslrootcert`
+    roots: Option<String>,
+    /// `sslcert`
+    cert: Option<String>,
+    /// `sslkey`
+    key: Option<String>,
+    user_timeout: Option<Duration>,
+    /// Options for the client library, as it writes them.
+    kept: Vec<String>,
+    /// Options that are ignored, each with the reason.
+    ignored: Vec<(String, &'static str)>,
+}
+
+impl UrlOptions {
+    fn parse(query: &str) -> Result<Self, String> {
+        let mut pairs = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or("has an option without a value")?;
+            pairs.push((decode(name)?, decode(value)?, pair));
+        }
+
+        let mut options = Self::default();
+        for (name, value, pair) in pairs {
+            options.add(&name, value, pair)?;
+        }
+        Ok(options)
     }
 
-    let (mut kept, mut ignored) = (Vec::new(), Vec::new());
-    let (mut mode, mut roots, mut cert, mut key) = (None, None, None, None);
-    let mut user_timeout = None;
-    for (name, value, pair) in &options {
-        match &**name {
-            "sslmode" => mode = Some(value.clone().into_owned()),
-            "sslrootcert" => roots = Some(value.clone().into_owned()),
-            "sslcert" => cert = Some(value.clone().into_owned()),
-            "sslkey" => key = Some(value.clone().into_owned()),
+    /// Adds an option. `pair`: the option as it is in the URL.
+    fn add(&mut self, name: &str, value: Cow<'_, str>, pair: &str) -> Result<(), String> {
+        match name {
+            "sslmode" => self.mode = Some(value.into_owned()),
+            "sslrootcert" => self.roots = Some(value.into_owned()),
+            "sslcert" => self.cert = Some(value.into_owned()),
+            "sslkey" => self.key = Some(value.into_owned()),
             // The library calls it otherwise.
-            "keepalives_count" => kept.push(format!("keepalives_retries={value}")),
+            "keepalives_count" => self.kept.push(format!("keepalives_retries={value}")),
             // Milliseconds in libpq, seconds in the library.
-            "tcp_user_timeout" => user_timeout = Some(value.parse().map_err(|_| "has a wrong tcp_user_timeout")?),
-            "target_session_attrs" => match &**value {
+            "tcp_user_timeout" => {
+                let milliseconds = value.parse().map_err(|_| "has a wrong tcp_user_timeout")?;
+                self.user_timeout = Some(Duration::from_millis(milliseconds));
+            }
+            "target_session_attrs" => match &*value {
                 "any" | "read-write" | "primary" => {}
                 _ => return Err("asks for a server that does not take writes (target_session_attrs)".into()),
             },
@@ -102,54 +171,29 @@ pub(super) fn parse(url: &str) -> Result<ConnectionTarget, String> {
                 return Err(format!("has the option {name}, which is not supported"));
             }
             name => match IGNORED.iter().find(|(known, _)| *known == name) {
-                Some((_, reason)) => ignored.push((name.to_owned(), *reason)),
-                None => kept.push((*pair).to_owned()),
+                Some((_, reason)) => self.ignored.push((name.to_owned(), *reason)),
+                None => self.kept.push(pair.to_owned()),
             },
         }
+        Ok(())
     }
 
-    let plain = format!("postgres://{base}?{}", kept.join("&"));
-    let mut config: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
-        // The source names the option, never its value.
-        let source = std::error::Error::source(&error);
-        source.map_or_else(|| "cannot be read".to_owned(), |source| format!("cannot be read: {source}"))
-    })?;
-    // Replicas write.
-    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    if let Some(milliseconds) = user_timeout {
-        config.tcp_user_timeout(std::time::Duration::from_millis(milliseconds));
+    /// The verification of a server that is not reached through a Unix socket.
+    fn tls(&self) -> Result<Tls, String> {
+        Ok(match (self.mode.as_deref(), &self.roots) {
+            (Some("disable"), _) => Tls::Off,
+            // An authority is named to be trusted: without a mode, as strictly as can be.
+            (None, Some(_)) | (Some("verify-full"), _) => Tls::Full,
+            // As libpq since version 16: the system's authorities are trusted only with the name.
+            (Some(_), Some(name)) if name == "system" => {
+                return Err("needs sslmode=verify-full with sslrootcert=system".into());
+            }
+            (Some("verify-ca"), None) => return Err("needs sslrootcert with sslmode=verify-ca".into()),
+            (Some("verify-ca" | "require"), Some(_)) => Tls::Authority,
+            (None | Some("allow" | "prefer" | "require"), _) => Tls::Unverified,
+            (Some(_), _) => return Err("has an unknown sslmode".into()),
+        })
     }
-
-    let local = !config.get_hosts().is_empty() && config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
-    let tls = match (mode.as_deref(), &roots) {
-        _ if local => Tls::Off,
-        (Some("disable"), _) => Tls::Off,
-        // An authority is named to be trusted: without a mode, as strictly as can be.
-        (None, Some(_)) | (Some("verify-full"), _) => Tls::Full,
-        // As libpq since version 16: the system's authorities are trusted only with the name.
-        (Some(_), Some(name)) if name == "system" => {
-            return Err("needs sslmode=verify-full with sslrootcert=system".into());
-        }
-        (Some("verify-ca"), None) => return Err("needs sslrootcert with sslmode=verify-ca".into()),
-        (Some("verify-ca" | "require"), Some(_)) => Tls::Authority,
-        (None | Some("allow" | "prefer" | "require"), _) => Tls::Unverified,
-        (Some(_), _) => return Err("has an unknown sslmode".into()),
-    };
-    config.ssl_mode(match (&tls, mode.as_deref()) {
-        (Tls::Off, _) => SslMode::Disable,
-        (Tls::Unverified, None | Some("allow" | "prefer")) => SslMode::Prefer,
-        _ => SslMode::Require,
-    });
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        _ => return Err("has only one of sslcert and sslkey".into()),
-    };
-    let roots = match roots {
-        Some(file) if file != "system" => Roots::File(file),
-        _ => Roots::System,
-    };
-    Ok(ConnectionTarget { config, tls, roots, identity, ignored })
 }
 
 fn decode(text: &str) -> Result<Cow<'_, str>, String> {

@@ -13,7 +13,6 @@ mod export;
 mod heads;
 mod health;
 mod options;
-mod own_bounds;
 mod private;
 mod queue;
 mod reader;

@@ -41,7 +41,7 @@ pub mod local;
 pub mod log;
 mod memory;
 mod owner_bounds;
-pub mod rules;
+pub mod retention;
 mod shared;
 mod transfer;
 

@@ -3,7 +3,8 @@
 
 mod documents;
 mod find;
-mod own_bounds;
+mod index;
+mod retention;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::ready;
@@ -19,11 +20,12 @@ use interlingua_core::id::RunId;
 use interlingua_core::run::Record;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use self::documents::{BATCH, Documents};
+use self::documents::Documents;
+use self::index::RunIndex;
 use super::local::{Leases, Signals, lock};
 use super::{
     Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Journal, LoadCost, Query, Retention,
-    RetentionReport, RunPage, Signal, Store, StoreError, StoreFuture, StoredRun, Version, before, fair,
+    RetentionReport, RunPage, Signal, Store, StoreError, StoreFuture, StoredRun, Version,
 };
 
 /// A store that keeps everything in memory.
@@ -41,33 +43,13 @@ struct Runs {
     by_id: HashMap<RunId, Run>,
     /// By owner and session: acceptance time and id of each run.
     sessions: HashMap<(String, String), BTreeSet<(Millis, RunId)>>,
-    /// Ended runs by the time of their last change.
-    ended: BTreeSet<(Millis, RunId)>,
     /// Runs that have not ended.
     active: HashSet<RunId>,
+    all: RunIndex,
     /// Runs of routes that have retention rules of their own.
-    routes: HashMap<Arc<str>, RouteRuns>,
-    /// Number of runs per owner.
-    owners: HashMap<Arc<str>, u64>,
+    routes: HashMap<Arc<str>, RunIndex>,
     /// Total size of ended runs in bytes.
     ended_bytes: u64,
-}
-
-#[derive(Default)]
-struct RouteRuns {
-    /// Number of runs per owner.
-    owners: HashMap<Arc<str>, u64>,
-    ended: BTreeSet<(Millis, RunId)>,
-}
-
-/// Decrements an owner's count; removes the owner at 0.
-fn decrement(owners: &mut HashMap<Arc<str>, u64>, owner: &Arc<str>) {
-    if let Some(count) = owners.get_mut(owner) {
-        *count -= 1;
-        if *count == 0 {
-            owners.remove(owner);
-        }
-    }
 }
 
 /// A run with its immutable attributes, so that a query can reject most runs without taking their locks.
@@ -113,6 +95,14 @@ impl RunData {
 }
 
 impl Run {
+    /// Its place in the order of ended runs. `None`: it has not ended.
+    fn ended_at(&self, id: RunId) -> Option<(Millis, RunId)> {
+        match &self.data {
+            RunData::Ended(stored) => Some((stored.info.changed_at, id)),
+            RunData::Active(_) => None,
+        }
+    }
+
     /// True if it ended before its route's expiry time. A run that has just ended may still be held as active; that
     /// makes no difference, because its time to live is not over yet.
     fn is_expired(&self, expired_before: &[(String, Millis)]) -> bool {
@@ -134,10 +124,9 @@ impl Runs {
         self.sessions.entry(session).or_default().insert((run.created_at, id));
 
         if let Some((route, _)) = &run.retention_owner {
-            let route_runs = self.routes.entry(Arc::clone(route)).or_default();
-            *route_runs.owners.entry(Arc::clone(&run.owner)).or_default() += 1;
+            self.routes.entry(Arc::clone(route)).or_default().add(&run.owner);
         }
-        *self.owners.entry(Arc::clone(&run.owner)).or_default() += 1;
+        self.all.add(&run.owner);
 
         self.active.insert(id);
         self.by_id.insert(id, run);
@@ -157,12 +146,9 @@ impl Runs {
             RunData::Active(_) => None,
         };
 
-        let route_runs = run.retention_owner.as_ref().and_then(|(route, _)| self.routes.get_mut(route));
-        for ended in route_runs.map(|route_runs| &mut route_runs.ended).into_iter().chain([&mut self.ended]) {
-            if let Some(before) = &before {
-                ended.remove(before);
-            }
-            ended.insert(now);
+        let of_route = run.retention_owner.as_ref().and_then(|(route, _)| self.routes.get_mut(route));
+        for index in of_route.into_iter().chain([&mut self.all]) {
+            index.end(&run.owner, before, now);
         }
         self.active.remove(&id);
     }
@@ -170,12 +156,9 @@ impl Runs {
     /// Removes a run from its route's index.
     fn detach(&mut self, id: RunId, run: &Run) {
         let Some((route, _)) = &run.retention_owner else { return };
-        let Some(route_runs) = self.routes.get_mut(route) else { return };
-        decrement(&mut route_runs.owners, &run.owner);
-        if let RunData::Ended(stored) = &run.data {
-            route_runs.ended.remove(&(stored.info.changed_at, id));
-        }
-        if route_runs.owners.is_empty() {
+        let Some(index) = self.routes.get_mut(route) else { return };
+        index.remove(&run.owner, run.ended_at(id));
+        if index.is_empty() {
             self.routes.remove(route);
         }
     }
@@ -192,105 +175,13 @@ impl Runs {
         self.by_id.insert(id, run);
     }
 
-    /// Ended runs of a route whose time to live is over, oldest first. No route: of all runs.
-    fn expired(&self, route: Option<&str>, before: Millis) -> Vec<RunId> {
-        let ended = match route {
-            Some(route) => match self.routes.get(route) {
-                Some(route_runs) => &route_runs.ended,
-                None => return Vec::new(),
-            },
-            None => &self.ended,
-        };
-        let expired = ended.iter().take_while(|(changed_at, _)| *changed_at < before);
-        expired.map(|(_, id)| *id).take(BATCH).collect()
-    }
-
-    /// Runs above the maximum. For a route the maximum holds per owner; otherwise in total, and the largest owners lose
-    /// runs first.
-    fn surplus(&self, route: Option<&str>, max: u64, limit: usize) -> Vec<RunId> {
-        let Some(route) = route else {
-            let over = (self.by_id.len() as u64).saturating_sub(max);
-            if over == 0 {
-                return Vec::new();
-            }
-
-            let mut shares: Vec<(String, u64)> =
-                self.owners.iter().map(|(owner, count)| (owner.to_string(), *count)).collect();
-            shares.sort_unstable();
-            let losses = fair::losses(&shares, over);
-            let losses = shares.into_iter().zip(losses).map(|((owner, _), loss)| (owner, loss)).collect();
-            return self.oldest(&self.ended, losses, over, limit, |_| 1);
-        };
-        let Some(route_runs) = self.routes.get(route) else { return Vec::new() };
-
-        let over = route_runs.owners.iter().filter(|(_, count)| **count > max);
-        let losses: HashMap<String, u64> = over.map(|(owner, count)| (owner.to_string(), count - max)).collect();
-        if losses.is_empty() { Vec::new() } else { self.oldest(&route_runs.ended, losses, 0, limit, |_| 1) }
-    }
-
-    /// The runs that ended first: of each owner until its loss is covered, then of any owner until the sum is `over`.
-    fn oldest(
-        &self,
-        ended: &BTreeSet<(Millis, RunId)>,
-        mut losses: HashMap<String, u64>,
-        over: u64,
-        limit: usize,
-        weight_of: impl Fn(&StoredRun) -> u64,
-    ) -> Vec<RunId> {
-        let (mut taken, mut rest, mut freed) = (Vec::new(), Vec::new(), 0);
-        for (_, id) in ended {
-            let Some(run) = self.by_id.get(id) else { continue };
-            let RunData::Ended(stored) = &run.data else { continue };
-            let weight = weight_of(stored);
-            match losses.get_mut(&*run.owner).filter(|loss| **loss > 0) {
-                Some(loss) if taken.len() < limit => {
-                    *loss = loss.saturating_sub(weight);
-                    freed += weight;
-                    taken.push(*id);
-                }
-                _ => rest.push((*id, weight)),
-            }
-        }
-
-        for (id, weight) in rest {
-            if freed >= over || taken.len() >= limit {
-                break;
-            }
-            freed += weight;
-            taken.push(id);
-        }
-        taken
-    }
-
-    /// Deletes or hides runs and records them in the report, with their owners in `owners`.
-    fn drop_runs(
-        &mut self,
-        route: Option<&str>,
-        ids: &[RunId],
-        report: &mut RetentionReport,
-        owners: &mut Vec<(RunId, Arc<str>)>,
-    ) {
-        for id in ids {
-            let Some(run) = self.by_id.get(id) else { continue };
-            owners.push((*id, Arc::clone(&run.owner)));
-            if route.is_some() && run.retention_owner.as_ref().is_some_and(|(_, hide_only)| *hide_only) {
-                self.hide(*id);
-                report.hidden.push(*id);
-            } else {
-                self.delete(*id);
-                report.runs.push(*id);
-            }
-        }
-    }
-
     fn delete(&mut self, id: RunId) -> bool {
         let Some(run) = self.by_id.remove(&id) else { return false };
         self.detach(id, &run);
-        decrement(&mut self.owners, &run.owner);
+        self.all.remove(&run.owner, run.ended_at(id));
         self.active.remove(&id);
         if let RunData::Ended(stored) = &run.data {
             self.ended_bytes -= stored.record.size() as u64;
-            self.ended.remove(&(stored.info.changed_at, id));
         }
 
         let session = (run.owner.to_string(), run.session.to_string());
@@ -515,84 +406,7 @@ impl Store for Memory {
     }
 
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
-        self.immediate(|store| {
-            let mut report = RetentionReport::default();
-            let mut owners = Vec::new();
-            let age = before(now, policy.age);
-            let active: Vec<(RunId, RunData)> = {
-                let mut runs = lock(&store.runs);
-                let routes = policy.routes.iter();
-                let rules =
-                    routes.map(|(route, rules)| (Some(route.as_str()), before(now, rules.ended_ttl), rules.max_runs));
-                for (route, ended, max) in rules.chain([(None, age, policy.runs)]) {
-                    let expired = runs.expired(route, ended);
-                    runs.drop_runs(route, &expired, &mut report, &mut owners);
-                    let own = runs.own_surplus(route, &policy.bounds, BATCH - expired.len());
-                    runs.drop_runs(route, &own, &mut report, &mut owners);
-                    let limit = BATCH - expired.len() - own.len();
-                    let surplus = runs.surplus(route, max, limit);
-                    report.more |= surplus.len() >= limit;
-                    runs.drop_runs(route, &surplus, &mut report, &mut owners);
-                }
-
-                runs.active.iter().filter_map(|id| Some((*id, runs.by_id.get(id)?.data.clone()))).collect()
-            };
-
-            // Read after the lock is released: states are behind the runs' own locks.
-            let stale = active.into_iter().filter(|(_, data)| data.with_info(|info| policy.is_stale(info, now)));
-            report.stale = stale.map(|(id, _)| id).take(BATCH).collect();
-
-            let mut documents = lock(&store.documents);
-            for (id, owner) in owners {
-                documents.delete_attached(&owner, id, &policy.attached);
-            }
-
-            for collection in &policy.collections {
-                let own = documents.own_surplus(collection, &policy.bounds, BATCH);
-                report.more |= own.len() >= BATCH;
-                documents.delete_all(own, &policy, &mut report);
-                let surplus = documents.surplus(collection, policy.documents);
-                report.more |= surplus.len() >= BATCH;
-                documents.delete_all(surplus, &policy, &mut report);
-            }
-
-            let mut owners = Vec::new();
-            lock(&store.runs).drop_own_bytes(&mut documents, &policy, BATCH, &mut report, &mut owners);
-            let documents_bytes: u64 = documents.by_key.values().map(|(document, _)| document.value.len() as u64).sum();
-            let mut runs = lock(&store.runs);
-            let over = (runs.ended_bytes + documents_bytes).saturating_sub(policy.bytes);
-            if over > 0 {
-                let shares = runs.byte_shares(&documents);
-                let losses = fair::losses(&shares, over);
-                let losses: HashMap<String, u64> =
-                    shares.into_iter().zip(losses).map(|((owner, _), loss)| (owner, loss)).collect();
-
-                let before = runs.ended_bytes;
-                let heavy = runs.oldest(&runs.ended, losses, 0, BATCH, |stored| stored.record.size() as u64);
-                runs.drop_runs(None, &heavy, &mut report, &mut owners);
-
-                let left = over.saturating_sub(before - runs.ended_bytes);
-                let freed = documents.delete_bytes(left, None, &policy, &mut report);
-
-                let left = left.saturating_sub(freed);
-                let rest = runs.oldest(&runs.ended, HashMap::new(), left, BATCH, |stored| stored.record.size() as u64);
-                runs.drop_runs(None, &rest, &mut report, &mut owners);
-                report.more |= heavy.len() + rest.len() >= BATCH;
-            }
-            drop(runs);
-            for (id, owner) in owners {
-                documents.delete_attached(&owner, id, &policy.attached);
-            }
-
-            let idle = documents.by_key.iter().filter(|((collection, _), (_, put_at))| {
-                *put_at < age && policy.collections.iter().any(|name| name == collection)
-            });
-            let idle: Vec<_> = idle.map(|(path, _)| path.clone()).take(BATCH).collect();
-
-            report.more |= idle.len() == BATCH;
-            documents.delete_all(idle, &policy, &mut report);
-            report
-        })
+        self.immediate(|store| retention::retain(store, &policy, now))
     }
 
     fn flush(&self) -> StoreFuture<()> {

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
-use super::super::tracked::RunWrites;
 use super::Flush;
 
 impl Flush {
@@ -55,80 +54,30 @@ impl Flush {
         let first_documents = first_items.min(self.documents.len());
         let first_queueing = (first_items - first_documents).min(self.queueing.len());
 
-        let writes = std::mem::take(&mut self.runs);
-        let (new, other_new) = writes.new.into_iter().partition(|row| is_first(row.head.id));
-        let (segments, other_segments) = writes.segments.into_iter().partition(|segment| is_first(segment.run));
-        let (heads, other_heads) = writes.heads.into_iter().partition(|head| is_first(head.id));
-        // Of a run without rows something is in the log, which is in the first half.
-        let (durable, other_durable) =
-            writes.durable.into_iter().partition(|durable| !other_runs.contains(&durable.run.id().0));
-        let (claims, other_claims) = self.claims.into_iter().partition(|claim| is_first(claim.run.id().0));
-        let (waiting, other_waiting) =
-            self.waiting.into_iter().partition(|(run, _)| run.is_some_and(|run| is_first(run.0)));
-        let other_documents = self.documents.split_off(first_documents);
-        let other_queueing = self.queueing.split_off(first_queueing);
+        // The log is deleted by the second half, when all of its lines are in rows.
+        let mut first = Self::empty(self.replica, self.number);
+        let (runs, writes) = (&mut first.runs, &mut self.runs);
+        runs.new = writes.new.extract_if(.., |row| is_first(row.head.id)).collect();
+        runs.segments = writes.segments.extract_if(.., |segment| is_first(segment.run)).collect();
+        runs.heads = writes.heads.extract_if(.., |head| is_first(head.id)).collect();
+        runs.log = std::mem::take(&mut writes.log);
+        runs.followed = std::mem::take(&mut writes.followed);
+        runs.changes_followed = writes.changes_followed;
+        // A run without rows has lines in the log, which is in the first half.
+        runs.durable = writes.durable.extract_if(.., |durable| !other_runs.contains(&durable.run.id().0)).collect();
 
-        let first = Self {
-            replica: self.replica,
-            number: self.number,
-            runs: RunWrites {
-                new,
-                segments,
-                heads,
-                log: writes.log,
-                followed: writes.followed,
-                changes_followed: writes.changes_followed,
-                durable,
-            },
-            // The log is deleted when all of its lines are in rows.
-            trims: false,
-            claims,
-            removes: Vec::new(),
-            documents: self.documents,
-            queueing: self.queueing,
-            leaving: (Vec::new(), Vec::new()),
-            signals: Vec::new(),
-            waiting,
-            closing: None,
-        };
-        let second = Self {
-            runs: RunWrites {
-                new: other_new,
-                segments: other_segments,
-                heads: other_heads,
-                log: Vec::new(),
-                followed: Vec::new(),
-                changes_followed: writes.changes_followed,
-                durable: other_durable,
-            },
-            claims: other_claims,
-            documents: other_documents,
-            queueing: other_queueing,
-            waiting: other_waiting,
-            ..self
-        };
-        Ok((first, second))
+        first.claims = self.claims.extract_if(.., |claim| is_first(claim.run.id().0)).collect();
+        first.documents = self.documents.drain(..first_documents).collect();
+        first.queueing = self.queueing.drain(..first_queueing).collect();
+        first.waiting = self.waiting.extract_if(.., |(run, _)| run.is_some_and(|run| is_first(run.0))).collect();
+        Ok((first, self))
     }
 
     /// One flush that gives up half of the places, and one that does all else. Who waits is answered after both.
     fn halve_leaving(mut self) -> (Self, Self) {
         let middle = self.leaving.0.len() / 2;
-        let other = (self.leaving.0.split_off(middle), self.leaving.1.split_off(middle));
-        let leaving = std::mem::replace(&mut self.leaving, other);
-        let first = Self {
-            replica: self.replica,
-            number: self.number,
-            runs: RunWrites::default(),
-            trims: false,
-            claims: Vec::new(),
-            removes: Vec::new(),
-            documents: Vec::new(),
-            queueing: Vec::new(),
-            leaving,
-            signals: Vec::new(),
-            waiting: Vec::new(),
-            closing: None,
-        };
+        let mut first = Self::empty(self.replica, self.number);
+        first.leaving = (self.leaving.0.drain(..middle).collect(), self.leaving.1.drain(..middle).collect());
         (first, self)
     }
 }

@@ -7,16 +7,22 @@ use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;
 
 use crate::fair::principal_of;
-use crate::{Document, Expect, Retention, RetentionReport, Version, attached_keys, fair, owner_in, part_keys};
-
-/// Maximum number of runs, or of documents, that one call of `retain` deletes per rule.
-pub(super) const BATCH: usize = 1000;
+use crate::retention::OldDocument;
+use crate::{Document, Expect, Retention, Version, attached_keys, owner_in, part_keys};
 
 /// All documents by collection and key, each with the time of its last write.
 #[derive(Default)]
 pub(super) struct Documents {
     pub(super) by_key: BTreeMap<(String, String), (Document, Millis)>,
     pub(super) version: u64,
+}
+
+/// A document by its age.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AgedDocument {
+    pub(super) put_at: Millis,
+    pub(super) key: String,
+    pub(super) version: Version,
 }
 
 impl Documents {
@@ -49,122 +55,97 @@ impl Documents {
 
     /// The number of documents of a principal in a collection.
     pub(super) fn count(&self, collection: &str, principal: &str) -> u64 {
-        let from = (collection.to_owned(), String::new());
-        let of_collection = self.by_key.range(from..).take_while(|((name, _), _)| name == collection);
-        let owned = of_collection.filter(|((name, key), _)| principal_of(owner_in(name, key)) == principal);
+        let owned = self.entries(collection).filter(|(key, ..)| principal_of(owner_in(collection, key)) == principal);
         owned.count() as u64
     }
 
-    /// The documents of a collection with their owners, sorted by the time of their last write.
-    pub(super) fn by_age(&self, collection: &str) -> Vec<(Millis, &str, &(String, String))> {
-        let mut by_age: Vec<_> = self
-            .by_key
-            .iter()
-            .filter(|((name, _), _)| name == collection)
-            .map(|(path, (_, put_at))| (*put_at, owner_in(&path.0, &path.1), path))
-            .collect();
-        by_age.sort_unstable();
-        by_age
+    /// The number of documents of each owner in a collection.
+    pub(super) fn counts(&self, collection: &str) -> BTreeMap<String, u64> {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for (key, ..) in self.entries(collection) {
+            *counts.entry(owner_in(collection, key)).or_default() += 1;
+        }
+        counts.into_iter().map(|(owner, count)| (owner.to_owned(), count)).collect()
     }
 
-    /// Documents of a collection above its maximum: the largest owners lose their oldest documents first.
-    pub(super) fn surplus(&self, collection: &str, max: u64) -> Vec<(String, String)> {
-        let by_age = self.by_age(collection);
-        let over = (by_age.len() as u64).saturating_sub(max);
-        if over == 0 {
-            return Vec::new();
-        }
-
-        let mut shares: BTreeMap<String, u64> = BTreeMap::new();
-        for (_, owner, _) in &by_age {
-            *shares.entry((*owner).to_owned()).or_default() += 1;
-        }
-        let shares: Vec<(String, u64)> = shares.into_iter().collect();
-        let losses = fair::losses(&shares, over);
-
-        let mut losses: HashMap<&str, u64> =
-            shares.iter().zip(losses).map(|((owner, _), loss)| (owner.as_str(), loss)).collect();
-
-        let mut loses = |owner: &str| losses.get_mut(owner).filter(|loss| **loss > 0).map(|loss| *loss -= 1).is_some();
-        let surplus = by_age.iter().filter(|(_, owner, _)| loses(owner));
-        surplus.map(|(_, _, path)| (*path).clone()).take(BATCH).collect()
+    /// The bytes of all documents.
+    pub(super) fn bytes(&self) -> u64 {
+        self.by_key.values().map(|(document, _)| document.value.len() as u64).sum()
     }
 
-    /// Deletes documents of a principal (`None`: of all) until `over` bytes are freed: first those of the largest owners,
-    /// then the oldest of any owner. Returns the bytes freed.
-    pub(super) fn delete_bytes(
-        &mut self,
-        over: u64,
-        principal: Option<&str>,
-        policy: &Retention,
-        report: &mut RetentionReport,
-    ) -> u64 {
-        let is_asked = |owner: &str| principal.is_none_or(|principal| principal_of(owner) == principal);
-        let before: u64 = self.shares().values().sum();
-        let shares: Vec<(String, u64)> = self.shares().into_iter().filter(|(owner, _)| is_asked(owner)).collect();
-        let losses = fair::losses(&shares, over);
-        let mut losses: HashMap<String, u64> =
-            shares.into_iter().zip(losses).map(|((owner, _), loss)| (owner, loss)).collect();
-        for by_owner in [true, false] {
-            let mut freed = before - self.shares().values().sum::<u64>();
-            let mut selected = Vec::new();
-            for (_, owner, path) in policy.collections.iter().flat_map(|collection| self.by_age(collection)) {
-                let size = self.size(path, policy);
-                let loss = losses.get_mut(owner);
-                let loses = if by_owner { loss.as_ref().is_some_and(|loss| **loss > 0) } else { true };
-                if freed < over && loses && is_asked(owner) {
-                    freed += size;
-                    selected.push(path.clone());
-                    if let Some(loss) = loss {
-                        *loss = loss.saturating_sub(size);
-                    }
-                }
-            }
+    /// The keys and documents of a collection, each with the time of its last write.
+    fn entries<'a>(&'a self, collection: &'a str) -> impl Iterator<Item = (&'a str, &'a Document, Millis)> {
+        let from = (collection.to_owned(), String::new());
+        let of_collection = self.by_key.range(from..).take_while(move |((name, _), _)| name == collection);
+        of_collection.map(|((_, key), (document, put_at))| (key.as_str(), document, *put_at))
+    }
 
-            self.delete_all(selected, policy, report);
+    /// The documents of a collection in the order of their keys.
+    pub(super) fn in_collection<'a>(&'a self, collection: &'a str) -> impl Iterator<Item = AgedDocument> + 'a {
+        let aged = |(key, document, put_at): (&str, &Document, Millis)| AgedDocument {
+            put_at,
+            key: key.to_owned(),
+            version: document.version,
+        };
+        self.entries(collection).map(aged)
+    }
+
+    /// The documents of each owner in a collection, oldest first.
+    pub(super) fn by_owner(&self, collection: &str) -> HashMap<String, Vec<AgedDocument>> {
+        let mut by_owner: HashMap<String, Vec<AgedDocument>> = HashMap::new();
+        for document in self.in_collection(collection) {
+            by_owner.entry(owner_in(collection, &document.key).to_owned()).or_default().push(document);
         }
-        before - self.shares().values().sum::<u64>()
+        by_owner.values_mut().for_each(|documents| documents.sort_unstable());
+        by_owner
+    }
+
+    /// True if the document was neither deleted nor written since.
+    pub(super) fn has(&self, collection: &str, aged: &AgedDocument) -> bool {
+        let current = self.by_key.get(&(collection.to_owned(), aged.key.clone()));
+        current.is_some_and(|(document, _)| document.version == aged.version)
     }
 
     /// Bytes of a document and its parts.
-    fn size(&self, path: &(String, String), policy: &Retention) -> u64 {
-        let own = self.by_key.get(path).map_or(0, |(document, _)| document.value.len() as u64);
-        let (from, to) = part_keys(&path.1);
-        let parts = policy.parts.iter().filter(|(_, parent)| *parent == path.0);
+    pub(super) fn size(&self, collection: &str, key: &str, policy: &Retention) -> u64 {
+        let own = self.by_key.get(&(collection.to_owned(), key.to_owned()));
+        let own = own.map_or(0, |(document, _)| document.value.len() as u64);
+        let (from, to) = part_keys(key);
+        let parts = policy.parts.iter().filter(|(_, whole)| whole == collection);
         let parts =
             parts.flat_map(|(parts, _)| self.by_key.range((parts.clone(), from.clone())..(parts.clone(), to.clone())));
         own + parts.map(|(_, (document, _))| document.value.len() as u64).sum::<u64>()
     }
 
-    /// Deletes documents and their parts.
-    pub(super) fn delete_all(
-        &mut self,
-        paths: Vec<(String, String)>,
-        policy: &Retention,
-        report: &mut RetentionReport,
-    ) {
-        for path in paths {
-            let (from, to) = part_keys(&path.1);
-            for (parts, _) in policy.parts.iter().filter(|(_, parent)| *parent == path.0) {
-                let between = (parts.clone(), from.clone())..(parts.clone(), to.clone());
-                let keys: Vec<_> = self.by_key.range(between).map(|(path, _)| path.clone()).collect();
-                for path in keys {
-                    self.by_key.remove(&path);
-                }
-            }
-            report.documents += usize::from(self.by_key.remove(&path).is_some());
+    /// Deletes a document and its parts, unless it was written since. Returns whether it was deleted.
+    pub(super) fn delete_old(&mut self, collection: &str, old: &OldDocument, policy: &Retention) -> bool {
+        let path = (collection.to_owned(), old.key.clone());
+        if !self.matches(&path, Expect::Version(old.version)) {
+            return false;
         }
+
+        self.by_key.remove(&path);
+        let range = part_keys(&old.key);
+        for (parts, _) in policy.parts.iter().filter(|(_, whole)| whole == collection) {
+            self.delete_range(parts, &range);
+        }
+        true
     }
 
     /// Deletes the documents attached to a run.
     pub(super) fn delete_attached(&mut self, owner: &str, run: RunId, collections: &[String]) {
-        let (from, to) = attached_keys(owner, run);
+        let range = attached_keys(owner, run);
         for collection in collections {
-            let between = (collection.clone(), from.clone())..(collection.clone(), to.clone());
-            let keys: Vec<_> = self.by_key.range(between).map(|(path, _)| path.clone()).collect();
-            for path in keys {
-                self.by_key.remove(&path);
-            }
+            self.delete_range(collection, &range);
+        }
+    }
+
+    /// Deletes the documents of a collection from a key (inclusive) to a key (exclusive).
+    fn delete_range(&mut self, collection: &str, (from, to): &(String, String)) {
+        let between = (collection.to_owned(), from.clone())..(collection.to_owned(), to.clone());
+        let keys: Vec<_> = self.by_key.range(between).map(|(path, _)| path.clone()).collect();
+        for path in keys {
+            self.by_key.remove(&path);
         }
     }
 }

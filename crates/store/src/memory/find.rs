@@ -67,7 +67,7 @@ fn candidates(runs: &Runs, query: &Query) -> Vec<(RunId, Run)> {
     match filter.changed_since {
         Some(since) => {
             let from = Bound::Included((since, RunId(uuid::Uuid::nil())));
-            let ended = runs.ended.range((from, Bound::Unbounded)).map(|(_, id)| id);
+            let ended = runs.all.ended().range((from, Bound::Unbounded)).map(|(_, id)| id);
             ended.chain(&runs.active).filter_map(of_id).collect()
         }
         None => runs.by_id.iter().filter(|(_, run)| wanted(run)).map(|(id, run)| (*id, run.clone())).collect(),
