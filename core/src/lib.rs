@@ -48,6 +48,7 @@ pub mod read;
 pub mod recording;
 pub mod run;
 pub mod sample;
+pub mod server_signs;
 pub mod size;
 pub mod sse;
 pub mod step;
