@@ -19,6 +19,7 @@ use interlingua_core::call::{ATTACHMENTS, AgentCard, CLAIMS};
 use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::connector::{Connector, UpstreamAdapter};
 use interlingua_core::exchange::{Mount, Mounted};
+use interlingua_core::server_signs::ServerSigns;
 use interlingua_core::{AuthScheme, Owner, ProtocolAdapter};
 use url::Url;
 
@@ -90,6 +91,7 @@ type OpenUpstream = fn(&config::Agent, &str, &OwnListeners) -> Result<Arc<dyn Up
 #[derive(Clone)]
 struct UpstreamEntry {
     name: &'static str,
+    signs: ServerSigns,
     declared: UpstreamProtocol,
     open: OpenUpstream,
 }
@@ -158,12 +160,14 @@ impl Gateway {
             Ok(Arc::new(HttpUpstream::new(endpoints.collect::<Result<_, String>>()?, settings)?))
         }
 
-        let declared =
-            UpstreamProtocol::new::<U::Options>(U::NAME).schema(U::options_schema()).try_connect(|url, options| {
+        let declared = UpstreamProtocol::new::<U::Options>(U::NAME)
+            .products(U::SIGNS.products)
+            .schema(U::options_schema())
+            .try_connect(|url, options| {
                 let connector = connect::<U>(url, options)?;
                 Ok(ConnectorCheck { capabilities: connector.capabilities(), warnings: connector.warnings() })
             });
-        self.register(UpstreamEntry { name: U::NAME, declared, open: open::<U> })
+        self.register(UpstreamEntry { name: U::NAME, signs: U::SIGNS, declared, open: open::<U> })
     }
 
     /// Adds an agent that is part of the gateway, replacing a protocol of the same name.
@@ -176,7 +180,12 @@ impl Gateway {
         let declared = UpstreamProtocol::new::<A::Options>(A::NAME).schema(A::options_schema()).built_in().try_connect(
             |_, options| Ok(ConnectorCheck { capabilities: open::<A>(options)?.capabilities(), warnings: Vec::new() }),
         );
-        self.register(UpstreamEntry { name: A::NAME, declared, open: |agent, _, _| open::<A>(&agent.upstream.options) })
+        self.register(UpstreamEntry {
+            name: A::NAME,
+            signs: ServerSigns::NONE,
+            declared,
+            open: |agent, _, _| open::<A>(&agent.upstream.options),
+        })
     }
 
     /// Keeps everything in this store instead of the one that is configured; of `[store]` only `retention` applies then.
@@ -380,6 +389,11 @@ impl Gateway {
     /// The names of the protocols for agents that are reached over the network.
     pub(crate) fn upstream_names(&self) -> Vec<&'static str> {
         self.upstreams.iter().map(|entry| entry.name).collect()
+    }
+
+    /// The signs of servers of each protocol for agents, in the order of registration.
+    pub(crate) fn server_signs(&self) -> Vec<(&'static str, ServerSigns)> {
+        self.upstreams.iter().map(|entry| (entry.name, entry.signs)).collect()
     }
 
     /// Creates an agent. `running`: the current agent of this name, whose counters continue.

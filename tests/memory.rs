@@ -4,22 +4,17 @@
 //! The global allocator counts every byte, so these tests are a separate binary and run one at a time. The limit on the
 //! number of JSON values belongs to the server; the bodies here contain as many values as it allows.
 
+use std::collections::BTreeSet;
+
 use interlingua_testing_support as support;
 
-use interlingua_a2a::A2a;
-use interlingua_ag_kit::AgKit;
-use interlingua_ag_ui::AgUi;
-use interlingua_anthropic_messages::AnthropicMessages;
-use interlingua_chat_completions::ChatCompletions;
 use interlingua_core::call::{AgentCard, Call};
-use interlingua_core::exchange::{Caller, Mount, Request};
+use interlingua_core::exchange::{Caller, Request};
 use interlingua_core::owner::Owner;
 use interlingua_core::seal::Sealer;
 use interlingua_core::tree::{self, Bounds};
-use interlingua_core::{Fault, FaultKind, ProtocolAdapter, RunId};
-use interlingua_hitl::Hitl;
-use interlingua_native::Native;
-use interlingua_responses::Responses;
+use interlingua_core::{Fault, FaultKind, RunId};
+use interlingua_testing_protocols::served;
 use peak_alloc::PeakAlloc;
 use support::gateway::{DEMO, Gateway, JSON, ROUTE, agent as agent_config, user_turn};
 use support::http::{Exchange, request};
@@ -52,19 +47,29 @@ fn allowed(body: &str) -> usize {
     (MAX_FACTOR * body.len()).max(MAX_SMALL)
 }
 
-/// Decodes a body with a protocol that is mounted with default options.
-fn decode_with<P: ProtocolAdapter>(path: &str, params: &[(String, String)], body: &str) -> Result<Call, Fault> {
-    let card = AgentCard { name: "demo".into(), ..AgentCard::default() };
-    let mount = Mount { path: String::new(), agents: vec![card.into()], public_url: None, schemes: Vec::new() };
-    let mounted = P::mount(&mount, P::Options::default()).expect("the defaults are right");
+/// The protocol of a shape.
+fn name(shape: &str) -> &str {
+    shape.split(' ').next().expect("a name")
+}
+
+/// Decodes a body with a protocol that is mounted with default options: at the endpoint that is named after the protocol, or at
+/// that of its sample request.
+fn decode(protocol: &str, body: &str) -> Result<Call, Fault> {
+    let (_, serves) = served().find(|(known, _)| known.name == name(protocol)).expect("a protocol");
+    let mounted = serves.mounted(AgentCard { name: "demo".into(), ..AgentCard::default() });
+    let path = match protocol.split_once(' ') {
+        Some((_, path)) => path,
+        None => serves.sample("demo", "hi").expect("a sample request").endpoint,
+    };
     let endpoint =
         mounted.endpoints.iter().find(|endpoint| endpoint.path == path && endpoint.method.as_str() == "POST");
-    let mut exchange = (endpoint.unwrap_or_else(|| panic!("{} has no {path}", P::NAME)).open)();
+    let mut exchange = (endpoint.unwrap_or_else(|| panic!("{protocol} has no {path}")).open)();
     let caller = Caller { owner: Owner::anonymous(), authenticated: false };
+    let params = serves.path.contains("{agent}").then(|| ("agent".to_owned(), "demo".to_owned()));
     exchange.decode(&Request {
         method: "POST",
         path,
-        params,
+        params: params.as_slice(),
         query: "",
         headers: &[("content-type", "application/json"), ("a2a-version", "1.0")],
         body: body.as_bytes(),
@@ -99,7 +104,7 @@ fn list(head: &str, element: impl Fn(usize) -> String, tail: &str, values: usize
     body
 }
 
-/// Protocol, name of the shape, body, and the expected fault.
+/// Protocol, name of the shape, body, and the expected fault. The protocol may be followed by an endpoint.
 type Shape = (&'static str, &'static str, String, Option<FaultKind>);
 
 fn shapes(size: usize) -> Vec<Shape> {
@@ -111,18 +116,23 @@ fn shapes(size: usize) -> Vec<Shape> {
     };
     let long = "a".repeat(LARGE);
     vec![
-        ("native", "zeros", list(r#"{"input":["#, plain("0"), "]}", 1, size), Some(FaultKind::WrongType)),
-        ("native", "empty messages", list(r#"{"input":["#, plain(r#"{"content":""}"#), "]}", 2, size), None),
-        ("native", "messages", texts(r#"{"input":["#, r#"{"content":"#, "}", "]}", 2), None),
+        ("agent-api", "zeros", list(r#"{"input":["#, plain("0"), "]}", 1, size), Some(FaultKind::WrongType)),
+        ("agent-api", "empty messages", list(r#"{"input":["#, plain(r#"{"content":""}"#), "]}", 2, size), None),
+        ("agent-api", "messages", texts(r#"{"input":["#, r#"{"content":"#, "}", "]}", 2), None),
         (
-            "native",
+            "agent-api",
             "empty contents",
             list(r#"{"input":[{"content":["#, plain(r#"{"type":"text"}"#), "]}]}", 2, size),
             None,
         ),
-        ("native", "texts", list(r#"{"input":[{"content":["#, plain("\"\""), "]}]}", 1, size), None),
-        ("native", "unknown fields", list(r#"{"input":[],"#, |number| format!("\"{number}\":0"), "}", 1, size), None),
-        ("native", "one long text", format!(r#"{{"input":[{{"content":"{long}"}}]}}"#), None),
+        ("agent-api", "texts", list(r#"{"input":[{"content":["#, plain("\"\""), "]}]}", 1, size), None),
+        (
+            "agent-api",
+            "unknown fields",
+            list(r#"{"input":[],"#, |number| format!("\"{number}\":0"), "}", 1, size),
+            None,
+        ),
+        ("agent-api", "one long text", format!(r#"{{"input":[{{"content":"{long}"}}]}}"#), None),
         (
             "responses",
             "items",
@@ -137,13 +147,13 @@ fn shapes(size: usize) -> Vec<Shape> {
         ),
         ("responses", "one long text", format!(r#"{{"model":"demo","input":"{long}"}}"#), None),
         (
-            "a2a",
+            "a2a /message:send",
             "parts",
             texts(r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":["#, r#"{"text":"#, "}", "]}}", 2),
             None,
         ),
         (
-            "a2a",
+            "a2a /message:send",
             "one long text",
             format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{long}"}}]}}}}"#),
             None,
@@ -173,27 +183,27 @@ fn shapes(size: usize) -> Vec<Shape> {
             None,
         ),
         (
-            "chat",
+            "chat-completions",
             "messages",
             texts(r#"{"model":"demo","messages":["#, r#"{"role":"user","content":"#, "}", "]}", 3),
             None,
         ),
-        ("chat", "one long text", conversation(&long, "hi"), None),
-        ("chat", "one long answer", conversation("hi", &long), None),
+        ("chat-completions", "one long text", conversation(&long, "hi"), None),
+        ("chat-completions", "one long answer", conversation("hi", &long), None),
         (
-            "anthropic",
+            "anthropic-messages",
             "zeros",
             list(r#"{"model":"demo","messages":["#, plain("0"), "]}", 1, size),
             Some(FaultKind::WrongType),
         ),
         (
-            "anthropic",
+            "anthropic-messages",
             "messages",
             texts(r#"{"model":"demo","messages":["#, r#"{"role":"user","content":"#, "}", "]}", 3),
             None,
         ),
         (
-            "anthropic",
+            "anthropic-messages",
             "blocks",
             texts(
                 r#"{"model":"demo","messages":[{"role":"user","content":["#,
@@ -204,8 +214,8 @@ fn shapes(size: usize) -> Vec<Shape> {
             ),
             None,
         ),
-        ("anthropic", "one long text", conversation(&long, "hi"), None),
-        ("anthropic", "one long answer", conversation("hi", &long), None),
+        ("anthropic-messages", "one long text", conversation(&long, "hi"), None),
+        ("anthropic-messages", "one long answer", conversation("hi", &long), None),
         ("hitl", "one long text", format!(r#"{{"user_id":"u","query":"{long}"}}"#), None),
     ]
 }
@@ -217,19 +227,10 @@ fn conversation(new: &str, answer: &str) -> String {
     )
 }
 
-fn decode(protocol: &str, body: &str) -> Result<Call, Fault> {
-    let agent = [("agent".to_owned(), "demo".to_owned())];
-    match protocol {
-        "native" => decode_with::<Native>("/process", &agent, body),
-        "responses" => decode_with::<Responses>("/responses", &[], body),
-        "a2a" => decode_with::<A2a>("/message:send", &agent, body),
-        "ag-kit" => decode_with::<AgKit>("/send-message", &agent, body),
-        "ag-ui" => decode_with::<AgUi>("", &agent, body),
-        "chat" => decode_with::<ChatCompletions>("/chat/completions", &[], body),
-        "anthropic" => decode_with::<AnthropicMessages>("/v1/messages", &[], body),
-        "hitl" => decode_with::<Hitl>("/agent/invoke", &agent, body),
-        other => panic!("{other} is not known"),
-    }
+#[test]
+fn every_protocol_has_a_shape() {
+    let with_shapes: BTreeSet<String> = shapes(0).iter().map(|(protocol, ..)| name(protocol).to_owned()).collect();
+    assert_eq!(with_shapes, served().map(|(protocol, _)| protocol.name.to_owned()).collect());
 }
 
 #[test]
@@ -245,7 +246,7 @@ fn decoding_a_body_uses_at_most_eight_times_its_size_in_every_protocol() {
             assert_eq!(kind, refused, "{protocol}: {shape}: {:?}", call.err().map(|fault| fault.to_string()));
             let times = peak as f64 / body.len() as f64;
             println!(
-                "{protocol:10} {shape:15} {:>5} KiB cost {:>6} KiB, {times:.1} times",
+                "{protocol:18} {shape:15} {:>5} KiB cost {:>6} KiB, {times:.1} times",
                 body.len() >> 10,
                 peak >> 10
             );

@@ -7,6 +7,8 @@ mod docs;
 mod names;
 #[path = "tidy/prose.rs"]
 mod prose;
+#[path = "tidy/protocols.rs"]
+mod protocols;
 #[path = "tidy/words.rs"]
 mod words;
 

@@ -39,6 +39,7 @@ use crate::loss::Loss;
 use crate::model::{AgentRequest, Message};
 use crate::pending::Pending;
 use crate::probe::{AgentProbe, NoProbe};
+use crate::server_signs::ServerSigns;
 use crate::sse;
 
 /// One upstream-facing protocol.
@@ -106,6 +107,9 @@ use crate::sse;
 pub trait UpstreamAdapter: 'static {
     /// The name in `gateway.toml`: `protocol = "…"` of an agent's upstream.
     const NAME: &'static str;
+
+    /// Signs of servers that speak the protocol. Without them, only the operator can say that a server does.
+    const SIGNS: ServerSigns = ServerSigns::NONE;
 
     /// Its own section of an agent: `upstream.options = { … }`.
     type Options: DeserializeOwned + JsonSchema + Default + Send + Sync + 'static;

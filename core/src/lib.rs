@@ -50,6 +50,7 @@ pub mod recording;
 pub mod run;
 pub mod sample;
 pub mod seal;
+pub mod server_signs;
 pub mod size;
 pub mod sse;
 pub mod step;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::check::Check;
 use crate::gateway::Gateway;
-use crate::paths::{ADMIN_PATHS, OWN_PATHS, PATHS, ROUTES};
+use crate::paths::{ADMIN_PATHS, OWN_PATHS, ROUTES, paths};
 use crate::{Rig, http};
 
 const PAGES: [&str; 6] = [
@@ -53,7 +53,9 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     let gateway = Gateway::start(rig, &format!("{}{ROUTES}", FILE.replace("{admin}", &admin.to_string())))?;
 
     let (mut seen, mut endpoints) = (ForeignRequests::default(), 0);
-    for (address, paths) in [(gateway.address, PATHS), (gateway.address, OWN_PATHS), (admin, ADMIN_PATHS)] {
+    let of_protocols = paths();
+    let of_protocols: Vec<&str> = of_protocols.iter().map(String::as_str).collect();
+    for (address, paths) in [(gateway.address, &*of_protocols), (gateway.address, OWN_PATHS), (admin, ADMIN_PATHS)] {
         for path in paths {
             let methods = methods(address, path)?;
             endpoints += methods.len();

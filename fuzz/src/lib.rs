@@ -43,6 +43,32 @@ pub fn recorded(folders: &[&str], seeds: &[&[u8]]) -> Vec<Vec<u8>> {
     recorded.map(|(_, exchange)| exchange.body).chain(seeds.iter().map(|seed| seed.to_vec())).collect()
 }
 
+/// Every recorded answer of a protocol's agents, and its seeds in `fuzz/seeds`.
+pub fn recorded_answers(protocol: &str) -> Vec<Vec<u8>> {
+    let folders = below(&transcripts().join(protocol)).into_iter().filter(|path| path.is_dir());
+    let recorded = folders.flat_map(|folder| recorded_exchanges(&folder)).map(|(_, exchange)| exchange.body);
+    seeds(protocol, "agent-").into_iter().chain(recorded).collect()
+}
+
+/// Bodies of requests of a protocol in `fuzz/seeds`.
+pub fn client_seeds(protocol: &str) -> Vec<Vec<u8>> {
+    seeds(protocol, "client-")
+}
+
+fn seeds(protocol: &str, prefix: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(protocol);
+    let is_wanted = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    below(&folder).iter().filter(|path| is_wanted(path)).map(|path| std::fs::read(path).expect("a seed")).collect()
+}
+
+/// The entries of a folder, in order. A folder that is missing has none.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
 /// Reads what an agent sends, as a whole and in pieces: the records follow the grammar and are the same. `read` gets the
 /// bytes, the size of a piece, and a byte that chooses options.
 ///

@@ -11,6 +11,7 @@ use interlingua_core::pending::Pending;
 
 use super::guess::{Guess, NATIVE};
 use super::waiting::{choices, question};
+use crate::Gateway;
 use interlingua_upstream::InProcessAgent as _;
 use interlingua_upstream::client::{self, Outcome, Question};
 use interlingua_upstream::demo::Demo;
@@ -56,7 +57,7 @@ pub(super) struct Call {
 
 impl Call {
     /// Sends the message, and then every answer typed in at the prompt.
-    pub(super) fn run(&self, protocols: &[&str]) -> anyhow::Result<()> {
+    pub(super) fn run(&self, gateway: &Gateway) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut text = self.text.join(" ");
         let mut session = self.session.clone();
@@ -79,7 +80,7 @@ impl Call {
                 raw: self.raw,
             };
             let answered = runtime.block_on(client::ask(&asked, &mut std::io::stdout().lock()));
-            let outcome = answered.map_err(|error| runtime.block_on(self.with_hint(error, protocols)))?;
+            let outcome = answered.map_err(|error| runtime.block_on(self.with_hint(error, gateway)))?;
 
             self.report(&outcome);
             let Some(pending) = outcome.pending.first() else { return Ok(()) };
@@ -111,25 +112,28 @@ impl Call {
     }
 
     /// Appends a hint to an error if the URL does not serve the Agent API: the protocol that it serves, or a list.
-    async fn with_hint(&self, error: anyhow::Error, protocols: &[&str]) -> anyhow::Error {
+    async fn with_hint(&self, error: anyhow::Error, gateway: &Gateway) -> anyhow::Error {
         let status = error.downcast_ref::<client::Refusal>().map(|refused| refused.status);
         // Statuses of servers of other protocols: not found, wrong method, wrong content, unknown fields.
         if self.item_or_session() || !matches!(status, Some(400 | 404 | 405 | 406 | 415 | 422)) {
             return error;
         }
-        match (Guess::from_url(&self.url).await, status) {
+        match (Guess::from_url(&gateway.server_signs(), &self.url).await, status) {
             (Guess::Protocol(known), _) if known != NATIVE => {
                 anyhow::anyhow!("{error}\nthis is a URL of {known}: add --protocol {known}")
             }
-            (Guess::Model, _) => anyhow::anyhow!(
-                "{error}\nthis is the base URL of a model server: add --protocol responses or --protocol chat-completions"
-            ),
+            (Guess::Models(protocols), _) => {
+                // The protocol that every model server speaks is the last resort.
+                let arguments: Vec<String> =
+                    protocols.iter().rev().map(|protocol| format!("--protocol {protocol}")).collect();
+                anyhow::anyhow!("{error}\nthis is the base URL of a model server: add {}", arguments.join(" or "))
+            }
             (_, Some(404 | 405)) => anyhow::anyhow!(
                 "{error}\nif another protocol is spoken there, name it: --protocol {}",
-                protocols
-                    .iter()
+                gateway
+                    .upstream_names()
+                    .into_iter()
                     .filter(|name| ![NATIVE, Demo::NAME].contains(name))
-                    .copied()
                     .collect::<Vec<_>>()
                     .join(", ")
             ),

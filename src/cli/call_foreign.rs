@@ -48,7 +48,7 @@ pub(super) fn run(call: &Call, gateway: &Gateway) -> anyhow::Result<()> {
     interlingua_server::block_on(async {
         let protocol = match &token {
             Some(token) => token.protocol.clone(),
-            None if call.protocol == "auto" => guess(&call.url).await,
+            None if call.protocol == "auto" => guess(gateway, &call.url).await,
             None => call.protocol.clone(),
         };
         if !gateway.upstream_names().contains(&protocol.as_str()) {
@@ -140,11 +140,11 @@ fn has_model(gateway: &Gateway, protocol: &str) -> bool {
 }
 
 /// The protocol that a URL looks like.
-async fn guess(url: &str) -> String {
-    let protocol = match Guess::of_server(url).await {
+async fn guess(gateway: &Gateway, url: &str) -> String {
+    let protocol = match Guess::of_server(&gateway.server_signs(), url).await {
         Guess::Protocol(protocol) => protocol,
-        // All of these servers speak it, only some of them Responses.
-        Guess::Model => "chat-completions",
+        // Every model server speaks the first one.
+        Guess::Models(protocols) => protocols.first().copied().unwrap_or(NATIVE),
         Guess::Unknown => NATIVE,
     };
     eprintln!("protocol {protocol}");

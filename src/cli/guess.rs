@@ -1,7 +1,7 @@
 //! Guesses the protocol of a URL, from its path and from the documents that servers of some protocols publish. No guess
 //! runs an agent.
 
-use serde_json::Value;
+use interlingua_core::server_signs::ServerSigns;
 use url::Url;
 
 use interlingua_upstream::client;
@@ -9,75 +9,81 @@ use interlingua_upstream::client;
 /// The protocol of routes by default.
 pub(super) const NATIVE: &str = "agent-api";
 
+/// The protocols for agents, and the signs of their servers.
+pub(super) type KnownSigns = [(&'static str, ServerSigns)];
+
 /// The protocol of a URL, if it can be found without running an agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Guess {
     /// This protocol.
     Protocol(&'static str),
-    /// A server of models: one of the protocols that these speak.
-    Model,
-    /// Nothing says it.
+    /// A server of models, which can be expected to speak each of these. Every such server speaks the first one.
+    Models(Vec<&'static str>),
+    /// No sign was found.
     Unknown,
 }
 
-/// Endings of the paths of endpoints.
-pub(super) const PATHS: [(&str, &str); 6] = [
-    ("/responses", "responses"),
-    ("/chat/completions", "chat-completions"),
-    ("/messages", "anthropic-messages"),
-    ("/send-message", "ag-kit"),
-    ("/agent/invoke", "hitl"),
-    ("/process", NATIVE),
-];
-
 impl Guess {
     /// Looks at the URL, and asks for documents below it.
-    pub(super) async fn from_url(url: &str) -> Self {
+    pub(super) async fn from_url(known: &KnownSigns, url: &str) -> Self {
         let path = without_query(url);
-        if let Some((_, protocol)) = PATHS.iter().find(|(end, _)| path.ends_with(end)) {
+        let ends = |signs: &ServerSigns| signs.endpoints.iter().any(|endpoint| path.ends_with(endpoint));
+        if let Some((protocol, _)) = known.iter().find(|(_, signs)| ends(signs)) {
             return Self::Protocol(protocol);
         }
-        if has_card(path).await {
-            Self::Protocol("a2a")
-        } else if client::is_there(&format!("{path}/models")).await {
-            Self::Model
-        } else if client::is_there(&format!("{path}/system/info")).await {
-            Self::Protocol("hitl")
-        } else {
-            Self::Unknown
+
+        let mut asked_for = Vec::new();
+        for (protocol, signs) in known {
+            if let Some(document) = signs.document
+                && client::is_there(&format!("{path}{}", document.path)).await
+            {
+                return Self::Protocol(protocol);
+            }
+            // Protocols that share a list of models cost one request.
+            let Some(models) = signs.models.filter(|models| !asked_for.contains(models)) else { continue };
+            asked_for.push(models);
+            if client::is_there(&format!("{path}{models}")).await {
+                let have_it = known.iter().filter(|(_, signs)| signs.models == Some(models));
+                return Self::Models(have_it.map(|(protocol, _)| *protocol).collect());
+            }
         }
+        Self::Unknown
     }
 
-    /// The same, and asks at the URL's origin for a card that names this URL. The card of another agent says nothing.
-    pub(super) async fn of_server(url: &str) -> Self {
-        let (known, Ok(url)) = (Self::from_url(url).await, Url::parse(url)) else { return Self::Unknown };
-        if known != Self::Unknown {
-            return known;
+    /// The same, and asks at the URL's origin for documents that name this URL. The document of another agent is ignored.
+    pub(super) async fn of_server(known: &KnownSigns, url: &str) -> Self {
+        let (guess, Ok(url)) = (Self::from_url(known, url).await, Url::parse(url)) else { return Self::Unknown };
+        if guess != Self::Unknown {
+            return guess;
         }
-        let card =
-            client::document(&format!("{}/.well-known/agent-card.json", url.origin().ascii_serialization())).await;
-        match card.filter(|card| names_url(card, &url)) {
-            Some(_) => Self::Protocol("a2a"),
+        match naming(known, &url, "").await {
+            Some((protocol, _)) => Self::Protocol(protocol),
             None => Self::Unknown,
         }
     }
 }
 
-/// Whether an agent card names this URL as one of its interfaces. Only paths are compared: hosts of cards are often internal
-/// names.
-pub(super) fn names_url(card: &Value, url: &Url) -> bool {
-    let interfaces =
-        ["supportedInterfaces", "additionalInterfaces"].into_iter().filter_map(|list| card.get(list)?.as_array());
-    let urls = interfaces.flatten().filter_map(|interface| interface.get("url")).chain(card.get("url"));
-    let is_same = |named: &str| {
-        let named = Url::parse(named).or_else(|_| url.join(named));
-        named.is_ok_and(|named| named.path().trim_end_matches('/') == url.path().trim_end_matches('/'))
-    };
-    urls.filter_map(Value::as_str).any(is_same)
+/// The first protocol, other than `except`, with a document at the origin of the URL that names the URL, and the name of the
+/// document.
+pub(super) async fn naming(known: &KnownSigns, url: &Url, except: &str) -> Option<(&'static str, &'static str)> {
+    let origin = url.origin().ascii_serialization();
+    for (protocol, signs) in known.iter().filter(|(protocol, _)| *protocol != except) {
+        let Some(document) = signs.document else { continue };
+        let Some(urls) = document.urls else { continue };
+        let published = client::document(&format!("{origin}{}", document.path)).await;
+        if published.is_some_and(|published| names_url(&urls(&published), url)) {
+            return Some((protocol, document.name));
+        }
+    }
+    None
 }
 
-async fn has_card(base: &str) -> bool {
-    client::is_there(&format!("{base}/.well-known/agent-card.json")).await
+/// Whether one of these URLs of a document is this URL. Only paths are compared: the hosts are often internal names.
+fn names_url(named: &[&str], url: &Url) -> bool {
+    named.iter().any(|named| {
+        let named = Url::parse(named).or_else(|_| url.join(named));
+        named.is_ok_and(|named| named.path().trim_end_matches('/') == url.path().trim_end_matches('/'))
+    })
 }
 
 fn without_query(url: &str) -> &str {
@@ -86,19 +92,14 @@ fn without_query(url: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn a_card_is_that_of_a_url_only_if_it_names_it() {
-        let card = json!({
-            "url": "http://internal:9/one/",
-            "supportedInterfaces": [{ "url": "http://0.0.0.0/two" }, { "url": "/three" }, { "transport": "GRPC" }],
-        });
+        let card = ["http://0.0.0.0/two", "/three", "http://internal:9/one/"];
         let named = |path: &str| names_url(&card, &Url::parse(&format!("http://host:1{path}")).expect("a URL"));
         assert!(named("/one") && named("/two/") && named("/three"));
         assert!(!named("/") && !named("/one/more") && !named("/four"));
-        assert!(!names_url(&json!([]), &Url::parse("http://host/").expect("a URL")));
+        assert!(!names_url(&[], &Url::parse("http://host/").expect("a URL")));
     }
 }

@@ -148,9 +148,8 @@ fn run(gateway: &Gateway) -> i32 {
         Command::Schema => Ok(print_schema(gateway)),
         Command::Key(key) => key.run(gateway, config),
         Command::Store(store) => store.run(gateway, config),
-        Command::Call(call) => Ok(scheme::check(&call.url).and_then(|()| {
-            if call.is_foreign() { call_foreign::run(&call, gateway) } else { call.run(&gateway.upstream_names()) }
-        })),
+        Command::Call(call) => Ok(scheme::check(&call.url)
+            .and_then(|()| if call.is_foreign() { call_foreign::run(&call, gateway) } else { call.run(gateway) })),
         Command::Health { url } => Ok(scheme::check(&url).and_then(|()| health::check(&url))),
     };
 

@@ -76,7 +76,7 @@ impl Probe {
 
         let upstream = gateway.open_upstream(agent, settings)?;
         let (probed, asked) = interlingua_server::block_on(async {
-            let probed = self.probe(&*upstream, agent).await;
+            let probed = self.probe(gateway, &*upstream, agent).await;
             let reaches = probed.iter().any(|one| one.findings.first().is_some_and(|first| first.level == Level::Good));
             let asked = match &self.ask {
                 Some(text) if reaches => Some(ask(&upstream, agent, text).await),
@@ -93,7 +93,7 @@ impl Probe {
         Ok(i32::from(all.any(|finding| finding.level == Level::Problem)))
     }
 
-    async fn probe(&self, upstream: &dyn Upstream, agent: &Agent) -> Vec<EndpointFindings> {
+    async fn probe(&self, gateway: &Gateway, upstream: &dyn Upstream, agent: &Agent) -> Vec<EndpointFindings> {
         let mut probed = Vec::new();
         let limit = self.timeout.0;
         if agent.upstream.endpoints.is_empty() {
@@ -104,7 +104,9 @@ impl Probe {
                 let mut findings = upstream.probe(index, limit).await;
                 let reaches = findings.first().is_some_and(|first| first.level == Level::Good);
                 if reaches {
-                    findings.extend(signs::of_other_protocols(&agent.upstream.protocol, &endpoint.url, limit).await);
+                    let known = gateway.server_signs();
+                    let protocol = &agent.upstream.protocol;
+                    findings.extend(signs::of_other_protocols(&known, protocol, &endpoint.url, limit).await);
                 }
                 probed.push(EndpointFindings { url: endpoint.shown(), findings });
             }

@@ -6,25 +6,12 @@
 use std::time::Duration;
 
 use interlingua_core::probe::Finding;
+use interlingua_core::server_signs::ServerSigns;
 use serde_json::Value;
 use url::Url;
 
-use super::guess::{PATHS, names_url};
+use super::guess::{KnownSigns, naming};
 use interlingua_upstream::client;
-
-/// Paths below the URL of a model server at which each protocol answers.
-const MODEL_PATHS: [(&str, &[&str]); 3] = [
-    ("chat-completions", &["/chat/completions"]),
-    ("responses", &["/responses"]),
-    ("anthropic-messages", &["/messages", "/v1/messages"]),
-];
-
-/// Fields of a request that only one protocol has, and the protocol.
-const FIELDS: [(&[&str], &str); 3] =
-    [(&["threadId", "runId"], "ag-ui"), (&["jsonrpc", "method"], "a2a"), (&["input", "session_id"], "agent-api")];
-
-/// Protocols whose own probe reads nothing that only they have.
-const SILENT: [&str; 3] = ["agent-api", "ag-ui", "ag-kit"];
 
 /// Whether a document matches the configured protocol.
 enum Evidence {
@@ -33,50 +20,51 @@ enum Evidence {
 }
 
 /// Findings about published documents that contradict the configured protocol, or a note that none says anything.
-pub(super) async fn of_other_protocols(protocol: &str, url: &Url, limit: Duration) -> Vec<Finding> {
+pub(super) async fn of_other_protocols(known: &KnownSigns, protocol: &str, url: &Url, limit: Duration) -> Vec<Finding> {
     let read = tokio::time::timeout(limit, async {
-        let card = if protocol == "a2a" { None } else { card(url).await };
+        let named = naming(known, url, protocol).await;
         let origin = url.origin().ascii_serialization();
         let description = client::document(&format!("{origin}/openapi.json")).await;
-        let described = description.and_then(|description| description_says(protocol, url.path(), &description));
-        (card, described)
+        let described = description.and_then(|description| description_says(known, protocol, url.path(), &description));
+        (named, described)
     });
-    let (card, described) = read.await.unwrap_or_default();
-    let is_known = card.is_some() || described.is_some() || !SILENT.contains(&protocol);
-    let unknown = (!is_known).then(|| {
+    let (named, described) = read.await.unwrap_or_default();
+    let has_vague_probe = known.iter().any(|(name, signs)| *name == protocol && signs.has_vague_probe);
+    let is_unknown = named.is_none() && described.is_none() && has_vague_probe;
+    let unknown = is_unknown.then(|| {
         Finding::note(format!(
             "nothing that the server publishes says whether it speaks {protocol}: --ask TEXT finds out"
+        ))
+    });
+    let named = named.map(|(spoken, document)| {
+        Finding::problem(format!(
+            "the server's {document} names this URL as an agent of {spoken}: write protocol = \"{spoken}\""
         ))
     });
     let contradicts = match described {
         Some(Evidence::Contradicts(finding)) => Some(finding),
         Some(Evidence::Confirms) | None => None,
     };
-    [card, contradicts, unknown].into_iter().flatten().collect()
-}
-
-/// An agent card that names this URL.
-async fn card(url: &Url) -> Option<Finding> {
-    let card = client::document(&format!("{}/.well-known/agent-card.json", url.origin().ascii_serialization())).await?;
-    names_url(&card, url).then(|| {
-        Finding::problem("the server's agent card names this URL as an A2A agent: write protocol = \"a2a\"".to_owned())
-    })
+    [named, contradicts, unknown].into_iter().flatten().collect()
 }
 
 /// Compares the server's OpenAPI description with the configured protocol. `None`: it says nothing about the endpoint.
-fn description_says(protocol: &str, path: &str, description: &Value) -> Option<Evidence> {
+fn description_says(known: &KnownSigns, protocol: &str, path: &str, description: &Value) -> Option<Evidence> {
     let paths = description.get("paths")?.as_object()?;
     let path = path.trim_end_matches('/');
-    if let Some((_, below)) = MODEL_PATHS.iter().find(|(known, _)| *known == protocol) {
+    let of_models = || known.iter().filter(|(_, signs)| signs.is_of_models);
+    if let Some((_, signs)) = of_models().find(|(name, _)| *name == protocol) {
         let is_there = |wanted: &str| paths.keys().any(|known| known == wanted);
+        let below = signs.endpoints;
         if (path.ends_with(below[0]) && is_there(path)) || below.iter().any(|below| is_there(&format!("{path}{below}")))
         {
             return Some(Evidence::Confirms);
         }
-        let spoken = |(ending, protocol): &(&str, &'static str)| {
-            paths.keys().any(|known| known.ends_with(ending)).then_some(*protocol)
+        let is_spoken = |signs: &ServerSigns| {
+            paths.keys().any(|known| signs.endpoints.iter().any(|endpoint| known.ends_with(endpoint)))
         };
-        let spoken: Vec<&str> = PATHS[..3].iter().filter_map(spoken).filter(|spoken| *spoken != protocol).collect();
+        let others = of_models().filter(|(name, signs)| *name != protocol && is_spoken(signs));
+        let spoken: Vec<&str> = others.map(|(name, _)| *name).collect();
         return (!spoken.is_empty()).then(|| {
             let (has, below) = (spoken.join(" or "), below[0]);
             let text = format!("the server has no {path}{below}: its openapi.json has endpoints of {has}");
@@ -91,7 +79,8 @@ fn description_says(protocol: &str, path: &str, description: &Value) -> Option<E
         None => schema,
     };
     let fields = schema.get("properties")?.as_object()?;
-    let spoken = FIELDS.iter().find(|(names, _)| names.iter().all(|name| fields.contains_key(*name)))?.1;
+    let has_all = |names: &[&str]| !names.is_empty() && names.iter().all(|name| fields.contains_key(*name));
+    let spoken = known.iter().find(|(_, signs)| has_all(signs.request_fields))?.0;
     if spoken == protocol {
         return Some(Evidence::Confirms);
     }
@@ -115,7 +104,7 @@ mod tests {
     use super::*;
 
     fn contradiction(protocol: &str, path: &str, description: &Value) -> Option<String> {
-        match description_says(protocol, path, description)? {
+        match description_says(&crate::Gateway::builtin().server_signs(), protocol, path, description)? {
             Evidence::Contradicts(finding) => Some(finding.text),
             Evidence::Confirms => None,
         }

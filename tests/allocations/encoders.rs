@@ -33,9 +33,9 @@ fn no_writer_allocates_for_a_delta() {
             [Kind::Text, Kind::Reasoning, Kind::Arguments].map(|kind| TEXTS.map(|text| (kind, text))).concat()
         {
             let (count, written) = allocations(&stream, &record(kind, text, FIRST + DELTAS));
-            let what = format!("{} {}, {kind:?}, {text:?}", stream.protocol, stream.form);
+            let what = format!("{} {}, {kind:?}, {text:?}", stream.protocol, stream.form.name);
             // All of it, or nothing; the connection has not yet taken the last of it.
-            let least = if stream.deltas_of.contains(&kind) { (DELTAS - TAKEN) * text.len() } else { 0 };
+            let least = if stream.form.deltas_of.contains(&kind) { (DELTAS - TAKEN) * text.len() } else { 0 };
             assert!(written >= least && (written > 0) == (least > 0), "{what}: {written} bytes");
             if count > 0 {
                 seen.push(format!("{what}: {count} for {DELTAS} deltas"));

@@ -77,17 +77,15 @@ async fn every_protocol_says_503_in_its_own_words_while_an_agent_drains() {
     assert_eq!(stand.state("demo").await, "draining");
     for client in ALL_PROTOCOLS {
         let refused = stand.turn(client, "s").await;
-        // That of Anthropic's own API for a server that takes no more.
-        let status = if client == Protocol::AnthropicMessages { 529 } else { 503 };
-        assert_eq!(refused.status, status, "{client:?}: {}", refused.text());
+        let errors = client.facts().errors;
+        assert_eq!(refused.status, errors.draining, "{client:?}: {}", refused.text());
         assert_eq!(refused.header("retry-after"), Some("5"), "{client:?}");
         let body = refused.json();
-        let message = match client {
-            Protocol::AgentApi | Protocol::Hitl => &body["detail"],
-            _ => &body["error"]["message"],
-        };
         // A2A says first what kind of error it is.
-        let said = message.as_str().map(|said| said.trim_start_matches("Service unavailable: "));
+        let said = body
+            .pointer(errors.message)
+            .and_then(serde_json::Value::as_str)
+            .map(|said| said.trim_start_matches("Service unavailable: "));
         let expected = "the agent 'demo' takes no new runs at the moment: try again later";
         assert_eq!(said, Some(expected), "{client:?}: {body}");
     }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::support::gateway::{DEMO, Gateway, JSON, user_turn};
 use crate::support::http::{Response, request};
 use crate::support::http2::{END_HEADERS, Frame, Http2, Raw, fields, frame, get, kind, request_fields};
-use crate::support::pairs::{ALL_PROTOCOLS, Protocol, ROUTES};
+use crate::support::pairs::{ALL_PROTOCOLS, ROUTES};
 use crate::support::tls::{Authority, VERSIONS, client, exchange};
 
 const PROCESS: &str = "/agents/demo/process";
@@ -67,26 +67,13 @@ fn post(stream: u32) -> Vec<u8> {
     frame(kind::HEADERS, END_HEADERS, stream, &fields(&head))
 }
 
-/// A text in an answer that has come to its end.
-fn end(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::AgentApi => "\"completed\"",
-        Protocol::Responses => "response.completed",
-        Protocol::ChatCompletions | Protocol::AgKit => "[DONE]",
-        Protocol::AnthropicMessages => "message_stop",
-        Protocol::A2a => "TASK_STATE_COMPLETED",
-        Protocol::AgUi => "RUN_FINISHED",
-        Protocol::Hitl => "completed",
-    }
-}
-
 #[tokio::test]
 async fn every_protocol_answers_over_one_connection_as_over_http1() {
     let setup = set_up("", DEMO).await;
     let connection = setup.connect().await;
     for protocol in ALL_PROTOCOLS {
         let (first, second) = (protocol.turn("first", "echo hi", true), protocol.turn("second", "echo hi", true));
-        let (path, headers, end) = (first.path, first.headers(), end(protocol));
+        let (path, headers, end) = (first.path, first.headers(), protocol.facts().end);
         let (body, second) = (first.body.to_string(), second.body.to_string());
         let own = connection.send("POST", path, &headers, body.as_bytes()).await;
         assert_eq!(own.status, 200, "{path}: {}", own.text());

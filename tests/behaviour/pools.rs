@@ -354,29 +354,11 @@ async fn strict(one: &Remembering, other: &Remembering) -> Gateway {
 
 /// Fails unless an answer says in its protocol that the agent cannot be reached.
 fn expect_refused(client: Protocol, answer: &Response) {
-    // Its streams begin before the agent does.
-    let body =
-        if client == Protocol::AgUi { pairs::frames(answer.text()).pop().expect("an end") } else { answer.json() };
-    let found = match client {
-        Protocol::AgentApi => (answer.status, body["code"].clone()),
-        Protocol::Responses | Protocol::ChatCompletions => (answer.status, body["error"]["code"].clone()),
-        Protocol::AnthropicMessages => (answer.status, body["error"]["type"].clone()),
-        Protocol::A2a => (answer.status, body["error"]["details"][0]["reason"].clone()),
-        Protocol::AgKit => (answer.status, body["error"]["code"].clone()),
-        Protocol::AgUi => (answer.status, body["code"].clone()),
-        Protocol::Hitl => (answer.status, body["status"].clone()),
-    };
-    let (overloaded, away) = match client {
-        Protocol::AgentApi => ((503, "UPSTREAM_OVERLOADED"), (502, "UPSTREAM_UNREACHABLE")),
-        Protocol::Responses | Protocol::ChatCompletions => ((503, "upstream_overloaded"), (502, "upstream_error")),
-        Protocol::AnthropicMessages => ((529, "overloaded_error"), (502, "api_error")),
-        Protocol::A2a => ((503, "UPSTREAM_UNAVAILABLE"), (503, "UPSTREAM_UNAVAILABLE")),
-        Protocol::AgKit => ((503, "upstream_overloaded"), (502, "upstream_unreachable")),
-        Protocol::AgUi => ((200, "UPSTREAM_OVERLOADED"), (200, "UPSTREAM_UNREACHABLE")),
-        Protocol::Hitl => ((200, "error"), (200, "error")),
-    };
+    let errors = client.facts().errors;
+    let body = pairs::last_body(answer);
+    let found = (answer.status, body.pointer(errors.away).cloned().unwrap_or_default());
     // The home's own 503 comes first, the gateway's refusal once the home is ejected.
-    let expected = [overloaded, away].map(|(status, word)| (status, json!(word)));
+    let expected = [errors.overloaded, errors.unreachable].map(|(status, word)| (status, json!(word)));
     assert!(expected.contains(&found), "{client:?}: {found:?} {}", answer.text());
 }
 

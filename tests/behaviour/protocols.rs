@@ -13,26 +13,27 @@ use crate::support::callers::{AUTH, write_keys};
 use crate::support::endings::{Ending, REVOKED, SILENT, TRUNCATED, ending, text_of};
 use crate::support::gateway::{DEMO, Gateway, agent};
 use crate::support::http::{Exchange, Response, with_timeout};
-use crate::support::pairs::{ALL_PROTOCOLS, MOUNTS, Protocol, ROUTES, latest, routes_with};
+use crate::support::pairs::{
+    ALL_PROTOCOLS, MOUNTS, Protocol, ROUTES, last_body, latest, resending, routes_with, streaming,
+};
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};
+use interlingua_testing_protocols::PROTOCOLS;
 
 const MEMORY: &str = "[store]\nkind = \"memory\"\n";
 /// A demo agent that pauses between deltas.
 const SLOW: &str = "[agents.demo]\nupstream = { protocol = \"demo\", options = { pace_ms = 20 } }\n";
-
-/// The protocols whose clients send all of their conversation with each request.
-const RESENDING: [Protocol; 3] = [Protocol::ChatCompletions, Protocol::AnthropicMessages, Protocol::AgUi];
 
 /// A protocol that is added to the gateway is in the list, and so in every test that goes over it.
 #[test]
 fn the_list_of_protocols_is_that_of_the_gateway_and_of_the_shipped_file() {
     let names: Vec<&str> = ALL_PROTOCOLS.map(Protocol::name).to_vec();
     let mounted: Vec<&str> = MOUNTS.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, mounted, "testing/support/src/paths.rs");
-    let served = interlingua::Gateway::builtin().client_capabilities();
-    let served: BTreeSet<&str> = served.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), served, "testing/support/src/pairs.rs");
+    assert_eq!(names, mounted, "testing/support/src/pairs.rs");
+    let gateway = interlingua::Gateway::builtin();
+    let served: BTreeSet<&str> = gateway.client_capabilities().iter().map(|(name, _)| *name).collect();
+    let registered = PROTOCOLS.iter().filter(|protocol| protocol.serves.is_some());
+    assert_eq!(registered.map(|protocol| protocol.name).collect::<BTreeSet<_>>(), served, "testing/protocols");
 
     let shipped: toml::Value = include_str!("../../gateway.toml").parse::<toml::Table>().expect("TOML").into();
     let shipped: BTreeSet<(&str, &str)> = shipped["routes"]
@@ -41,7 +42,7 @@ fn the_list_of_protocols_is_that_of_the_gateway_and_of_the_shipped_file() {
         .iter()
         .map(|route| (route["protocol"].as_str().expect("a name"), route["path"].as_str().expect("a path")))
         .collect();
-    assert_eq!(shipped, MOUNTS.iter().copied().collect(), "testing/support/src/paths.rs has the paths of gateway.toml");
+    assert_eq!(shipped, MOUNTS.iter().copied().collect(), "testing/protocols has the paths of gateway.toml");
 }
 
 #[tokio::test]
@@ -52,35 +53,12 @@ async fn a_caller_with_a_wrong_key_reads_that_in_its_protocol() {
     for client in ALL_PROTOCOLS {
         for key in ["il_xxxxxxxxxxxx_0000", "sk-from-elsewhere"] {
             let refused = client.turn("s", "hi", true).with_header("x-api-key", key).send(&gateway).await;
-            let body = refused.json();
-            let said = "valid credentials are required";
-            let (found, expected) = match client {
-                Protocol::AgentApi => (json!([body["code"], body["detail"]]), json!(["AUTH_FAILED", said])),
-                Protocol::Responses | Protocol::ChatCompletions => (
-                    body.clone(),
-                    json!({ "error": {
-                        "message": said, "type": "invalid_request_error", "param": null, "code": "invalid_api_key",
-                    } }),
-                ),
-                Protocol::AnthropicMessages => (
-                    body.clone(),
-                    json!({
-                        "type": "error", "request_id": refused.header("request-id"),
-                        "error": {
-                            "type": "authentication_error", "message": said, "details": { "error_code": "auth_failed" },
-                        },
-                    }),
-                ),
-                Protocol::A2a => {
-                    (json!([body["error"]["code"], body["error"]["status"]]), json!([401, "UNAUTHENTICATED"]))
-                }
-                Protocol::AgKit => {
-                    (json!([body["error"]["code"], body["error"]["message"]]), json!(["auth_failed", said]))
-                }
-                Protocol::AgUi => (body["error"].clone(), json!({ "code": "AUTH_FAILED", "message": said })),
-                Protocol::Hitl => (body.clone(), json!({ "detail": said })),
-            };
-            assert_eq!((refused.status, found), (401, expected), "{client:?}: {}", refused.text());
+            assert_eq!(refused.status, 401, "{client:?}: {}", refused.text());
+            let (body, request) = (refused.json(), json!(refused.header("request-id")).to_string());
+            for (place, expected) in client.facts().errors.wrong_key {
+                let expected: Value = serde_json::from_str(&expected.replace("$REQUEST", &request)).expect("JSON");
+                assert_eq!(body.pointer(place), Some(&expected), "{client:?}: {body}");
+            }
             assert!(!refused.text().contains(key), "{client:?}: {}", refused.text());
         }
     }
@@ -89,13 +67,13 @@ async fn a_caller_with_a_wrong_key_reads_that_in_its_protocol() {
 /// Starts a long answer in a session, and returns the connection once the run has begun to answer.
 async fn begin(gateway: &Gateway, client: Protocol, session: &str, words: &str) -> Exchange {
     let mut open = client.turn(session, words, true).open(gateway).await;
-    if client == Protocol::Hitl {
-        latest(gateway, session).await;
-    } else {
+    if client.facts().streams {
         assert_eq!(open.status().await, 200, "{client:?}");
         for _ in 0..4 {
             open.event().await.expect("an event");
         }
+    } else {
+        latest(gateway, session).await;
     }
     open
 }
@@ -123,8 +101,7 @@ async fn a_disconnect_cancels_the_run_unless_the_route_detaches() {
         let gateway = Gateway::with_config(&format!("{MEMORY}{SLOW}{ROUTES}")).await;
         drop(begin(&gateway, client, "s", "long 60 20").await);
         // Tasks, and polled runs, do not depend on a connection.
-        let outlasts = [Protocol::A2a, Protocol::Hitl].contains(&client);
-        let status = if outlasts { "completed" } else { "canceled" };
+        let status = if client.facts().outlasts_clients { "completed" } else { "canceled" };
         wait_for_status(&gateway, &only_run(&gateway).await, &format!("{client:?} to leave"), status).await;
 
         let detached = routes_with("on_disconnect = \"detach\"");
@@ -139,7 +116,7 @@ async fn a_disconnect_cancels_the_run_unless_the_route_detaches() {
 
 #[tokio::test]
 async fn a_client_that_was_cut_off_and_asks_again_gets_a_whole_answer() {
-    for client in RESENDING {
+    for client in resending() {
         let gateway = Gateway::with_config(&format!("{MEMORY}{SLOW}{ROUTES}")).await;
         drop(begin(&gateway, client, "s", "long 30 20").await);
         let again = poll_until("the run of the one that left to be stopped", async || {
@@ -184,19 +161,7 @@ async fn an_agent_that_falls_silent_is_a_failure_in_every_protocol() {
                 if streamed || answer.status != 200 {
                     assert_eq!(ending(client, &answer, &SILENT), Ending::Failed, "{what}");
                 } else {
-                    // Those that have no status for it.
-                    assert!(
-                        [
-                            Protocol::AgentApi,
-                            Protocol::Responses,
-                            Protocol::A2a,
-                            Protocol::Hitl,
-                            Protocol::AgUi,
-                            Protocol::AgKit
-                        ]
-                        .contains(&client),
-                        "{what}"
-                    );
+                    assert!(client.facts().fails_with_success, "{what}");
                     assert!(
                         ["failed", "FAILED", "error", "ERROR"].iter().any(|word| answer.text().contains(word)),
                         "{what}"
@@ -217,22 +182,11 @@ async fn a_rate_limited_agent_is_reported_with_retry_after() {
     for client in ALL_PROTOCOLS {
         let answer = client.turn(client.name(), "hi", true).send(&gateway).await;
         let what = format!("{client:?}: {} {}", answer.status, answer.text());
-        let found =
-            |pointer: &str| (answer.status, answer.json().pointer(pointer).and_then(Value::as_str).map(str::to_owned));
-        let (found, expected) = match client {
-            Protocol::AgentApi => (found("/code"), (429, "UPSTREAM_RATE_LIMITED")),
-            Protocol::Responses | Protocol::ChatCompletions => (found("/error/code"), (429, "rate_limit_exceeded")),
-            Protocol::AnthropicMessages => (found("/error/type"), (429, "rate_limit_error")),
-            Protocol::A2a => (found("/error/status"), (429, "RESOURCE_EXHAUSTED")),
-            Protocol::AgKit => (found("/error/code"), (429, "upstream_rate_limited")),
-            // Its stream has begun; the error says how long to wait.
-            Protocol::AgUi => {
-                assert!(answer.status == 200 && answer.text().contains("\"code\":\"UPSTREAM_RATE_LIMITED\""), "{what}");
-                continue;
-            }
-            Protocol::Hitl => (found("/status"), (200, "error")),
-        };
-        assert_eq!((found.0, found.1.as_deref()), (expected.0, Some(expected.1)), "{what}");
+        // A stream that has begun has status 200; its error says how long to wait.
+        let (status, place, word) = client.facts().errors.limited_agent;
+        let body = last_body(&answer);
+        let found = body.pointer(place).and_then(Value::as_str);
+        assert_eq!((answer.status, found), (status, Some(word)), "{what}");
         if answer.status == 429 {
             assert_eq!(answer.header("retry-after"), Some("7"), "{what}");
         }
@@ -264,20 +218,19 @@ async fn a_client_that_reads_late_gets_all_of_its_answer() {
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_disconnected_and_its_run_stopped() {
     let server = "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\ntimeouts = { write = \"500ms\" }\n";
-    let streaming = ALL_PROTOCOLS.into_iter().filter(|client| *client != Protocol::Hitl);
-    for client in streaming {
+    for client in streaming() {
         let gateway = Gateway::with_config(&format!("{server}{MEMORY}{DEMO}{ROUTES}")).await;
         let turn = client.turn("s", "long 2000000 0", true);
         let mut stalled = Exchange::send_with_small_buffer(gateway.address, &turn.bytes()).await;
         assert_eq!(stalled.status().await, 200, "{client:?}");
         let run = only_run(&gateway).await;
-        if client == Protocol::A2a {
+        if client.facts().outlasts_clients {
             tokio::time::sleep(Duration::from_secs(2)).await;
         } else {
             wait_for_status(&gateway, &run, &format!("{client:?} to be disconnected"), "canceled").await;
         }
         with_timeout("the connection to end", stalled.bytes()).await;
-        if client == Protocol::A2a {
+        if client.facts().outlasts_clients {
             // A task does not depend on a connection.
             assert_ne!(gateway.run("demo", &run).await["status"], "canceled");
         }
@@ -300,17 +253,8 @@ async fn one_run_more_than_a_caller_may_have_is_refused_in_the_words_of_its_prot
         assert_eq!(refused.status, 429, "{client:?}: {}", refused.text());
         assert!(refused.header("retry-after").is_some(), "{client:?}: {:?}", refused.headers);
         let body = refused.json();
-        let (found, expected) = match client {
-            Protocol::AgentApi => (&body["code"], "RATE_LIMIT_EXCEEDED"),
-            Protocol::Responses | Protocol::ChatCompletions | Protocol::AgKit => {
-                (&body["error"]["code"], "rate_limit_exceeded")
-            }
-            Protocol::AnthropicMessages => (&body["error"]["type"], "rate_limit_error"),
-            Protocol::A2a => (&body["error"]["status"], "RESOURCE_EXHAUSTED"),
-            Protocol::AgUi => (&body["error"]["code"], "RATE_LIMIT_EXCEEDED"),
-            Protocol::Hitl => (&body["detail"], "too many runs are under way: the limit is 1"),
-        };
-        assert_eq!(found, expected, "{client:?}: {body}");
+        let (place, word) = client.facts().errors.runs;
+        assert_eq!(body.pointer(place).and_then(Value::as_str), Some(word), "{client:?}: {body}");
     }
     assert_eq!(upstream.requests().len(), 1, "the agent is not asked");
     upstream.open("end");
@@ -325,7 +269,7 @@ async fn streams_of_a_revoked_key_end_in_their_protocol() {
     let gateway = Gateway::in_folder(&format!("{auth}{MEMORY}{SLOW}{ROUTES}"), folder.path().to_owned()).await;
     let ann = gateway.as_caller("ann");
     let mut open = Vec::new();
-    for client in ALL_PROTOCOLS.into_iter().filter(|client| *client != Protocol::Hitl) {
+    for client in streaming() {
         let mut stream = client.turn(client.name(), "long 2000 20", true).open(&ann).await;
         assert_eq!(stream.status().await, 200, "{client:?}");
         open.push((client, stream));

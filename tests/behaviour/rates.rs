@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::callers::{AUTH, key_of, write_keys};
 use crate::support::gateway::{DEMO, Gateway, JSON, ROUTE, agent, user_turn};
-use crate::support::pairs::{ALL_PROTOCOLS, Protocol, ROUTES};
+use crate::support::pairs::{ALL_PROTOCOLS, ROUTES};
 use crate::support::poll_until;
 use crate::support::process::Process;
 use crate::support::socket::Socket;
@@ -27,17 +27,6 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-/// The name of a rate limit in each protocol.
-fn words(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::AgentApi | Protocol::AgUi => "\"code\":\"RATE_LIMIT_EXCEEDED\"",
-        Protocol::Responses | Protocol::ChatCompletions | Protocol::AgKit => "\"code\":\"rate_limit_exceeded\"",
-        Protocol::AnthropicMessages => "\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\"",
-        Protocol::A2a => "\"code\":-32012",
-        Protocol::Hitl => "{\"detail\":\"too many requests",
-    }
-}
-
 #[tokio::test]
 async fn the_rate_of_a_caller_is_shared_by_all_protocols() {
     let folder = folder();
@@ -46,7 +35,7 @@ async fn the_rate_of_a_caller_is_shared_by_all_protocols() {
     let first = ann.get("/v1/models").await;
     assert_eq!((first.status, first.header("ratelimit-policy")), (200, Some("\"requests\";q=1;w=30")));
     for protocol in ALL_PROTOCOLS {
-        let (path, words) = (protocol.post(), words(protocol));
+        let (path, words) = (protocol.post(), protocol.facts().errors.rate);
         let refused = ann.open("POST", path, &[JSON[0], ("a2a-version", "1.0")], b"{}").await.response().await;
         assert_eq!(refused.status, 429, "{path}: {}", refused.text());
         let pause: u64 = refused.header("retry-after").expect("a time").parse().expect("seconds");

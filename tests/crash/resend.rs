@@ -14,11 +14,9 @@ use super::support::cluster::GatewayProcess;
 use super::support::endings::{Ending, TRUNCATED, ending, text_of};
 use super::support::gateway::agent;
 use super::support::http::{Exchange, Response};
-use super::support::pairs::{Protocol, ROUTES, Turn, frames};
+use super::support::pairs::{Protocol, ROUTES, Turn, frames, resending};
 use super::support::upstream::{ReceivedRequest, Reply, Upstream};
 use super::{restart, start};
-
-const RESENDING: [Protocol; 3] = [Protocol::ChatCompletions, Protocol::AnthropicMessages, Protocol::AgUi];
 
 /// A conversation as a client has it.
 struct Client {
@@ -205,7 +203,7 @@ fn last(upstream: &Upstream) -> Value {
 #[tokio::test]
 async fn a_conversation_continues_in_its_session() {
     for history in ["gateway", "upstream"] {
-        for protocol in RESENDING {
+        for protocol in resending() {
             let upstream = scripted(&Arc::default());
             let mut gateway = gateway(&upstream, history);
             let mut client = Client::new(protocol);
@@ -231,7 +229,7 @@ async fn a_conversation_continues_in_its_session() {
 #[tokio::test]
 async fn an_open_call_of_the_clients_tool_can_be_answered_once() {
     for history in ["gateway", "upstream"] {
-        for protocol in RESENDING {
+        for protocol in resending() {
             let upstream = scripted(&Arc::default());
             let mut gateway = gateway(&upstream, history);
             let mut client = Client::new(protocol);
@@ -266,7 +264,7 @@ async fn an_open_call_of_the_clients_tool_can_be_answered_once() {
 
 #[tokio::test]
 async fn an_open_approval_can_be_given_and_is_executed_once() {
-    for protocol in RESENDING {
+    for protocol in resending() {
         let executed = Arc::default();
         let upstream = scripted(&executed);
         let mut gateway = gateway(&upstream, "upstream");
@@ -290,7 +288,7 @@ async fn an_open_approval_can_be_given_and_is_executed_once() {
 
 #[tokio::test]
 async fn an_approval_whose_execution_is_cut_off_is_not_executed_again() {
-    for protocol in RESENDING {
+    for protocol in resending() {
         let executed = Arc::default();
         let upstream = scripted(&executed);
         let mut gateway = gateway(&upstream, "upstream");
@@ -311,7 +309,7 @@ async fn an_approval_whose_execution_is_cut_off_is_not_executed_again() {
 #[tokio::test]
 async fn a_client_that_was_cut_off_gets_a_complete_answer() {
     for history in ["gateway", "upstream"] {
-        for protocol in RESENDING {
+        for protocol in resending() {
             let upstream = scripted(&Arc::default());
             let mut gateway = gateway(&upstream, history);
             let mut client = Client::new(protocol);

@@ -1,10 +1,11 @@
 //! Agents of each protocol that fail: the forms in which they report an error.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use interlingua_core::FaultKind as K;
 use interlingua_core::error_class;
 use interlingua_testing_agents::deltas::deltas;
+use interlingua_testing_protocols::{Connects, Protocol, connected};
 use serde_json::{Value, json};
 
 use crate::rows::Row;
@@ -45,41 +46,23 @@ pub(crate) const FORMS: [Form; 9] = [
     Form::PageBody,
 ];
 
-/// An agent's protocol, and the lines that configure it.
+/// The protocol of an agent, and its row in the registry.
 pub(crate) struct Connector {
     pub(crate) name: &'static str,
-    path: &'static str,
-    options: &'static str,
-    /// Its own errors carry a code.
-    has_codes: bool,
+    row: Connects,
     /// It answers with events.
     pub(crate) streams: bool,
 }
 
-const fn connector(name: &'static str, path: &'static str, options: &'static str, has_codes: bool) -> Connector {
-    Connector { name, path, options, has_codes, streams: true }
-}
-
-/// Every agents' protocol.
-pub(crate) const CONNECTORS: [Connector; 9] = [
-    connector("agent-api", "/process", "", true),
-    connector("chat-completions", "/v1", "model = \"m\"", true),
-    connector("responses", "/v1", "model = \"m\"", true),
-    connector("anthropic-messages", "", "model = \"m\"", true),
-    connector(
-        "a2a",
-        "/a2a",
-        "binding = \"JSONRPC\", version = \"1.0\", streaming = true, poll_interval = \"1ms\", max_poll_interval = \"1ms\"",
-        false,
-    ),
-    connector("ag-ui", "/", "", true),
-    connector("ag-kit", "/send-message", "", false),
-    Connector {
-        streams: false,
-        ..connector("hitl", "", "poll_interval = \"1ms\", max_poll_interval = \"1ms\"", false)
-    },
-    connector("agentscope", "", "agent_id = \"a\", user = \"u\", session = { chat_model_config = {} }", true),
-];
+/// Every protocol of agents.
+pub(crate) static CONNECTORS: LazyLock<Vec<Connector>> = LazyLock::new(|| {
+    let connector = |(protocol, row): (&'static Protocol, Connects)| Connector {
+        name: protocol.name,
+        row,
+        streams: row.error.is_some(),
+    };
+    connected().map(connector).collect()
+});
 
 /// The error that an agent reports next, and in which form.
 pub(crate) type Script = Arc<Mutex<(&'static Row, Form)>>;
@@ -99,7 +82,7 @@ impl Connector {
                 found.unwrap_or_else(|| error_class::of_status(row.status))
             }
             Form::StatusPage => error_class::of_status(row.status),
-            Form::FirstEvent | Form::MidStream if self.has_codes => row.coded,
+            Form::FirstEvent | Form::MidStream if self.row.error.is_some_and(|error| error.has_code) => row.coded,
             Form::FirstEvent | Form::MidStream => row.text,
             Form::FirstJson | Form::Body => row.inside,
             // Its stream is requested again until the turn gives up.
@@ -120,7 +103,7 @@ impl Connector {
 
     /// Its configuration. `url`: where the server is.
     pub(crate) fn config(&self, agent: &str, server: &str, own: &str) -> String {
-        let Self { name, path, options, .. } = self;
+        let Self { name, row: Connects { path, options, .. }, .. } = self;
         format!(
             "[agents.{agent}.upstream]\nprotocol = \"{name}\"\nurl = \"{server}{path}\"\nretries = 0\n{own}\
              options = {{ {options} }}\n"
@@ -180,33 +163,19 @@ impl Connector {
 
     /// The event of an error in the words of the protocol.
     fn event(&self, request: &ReceivedRequest, row: &Row) -> String {
-        let (word, message) = (row.word(), row.message());
-        let data = match self.name {
-            "agent-api" => json!({
-                "object": "response", "status": "failed", "error": { "code": word, "message": message },
-            }),
-            "chat-completions" => {
-                json!({ "error": { "message": message, "type": row.kind, "param": null, "code": row.code } })
-            }
-            "responses" => {
-                let error = json!({ "code": word, "message": message });
-                json!({ "type": "response.failed", "response": { "id": "resp_1", "status": "failed", "error": error } })
-            }
-            "anthropic-messages" => json!({ "type": "error", "error": { "type": word, "message": message } }),
-            "a2a" => {
-                let error = json!({ "code": -32603, "message": message });
-                json!({ "jsonrpc": "2.0", "id": request.json()["id"], "error": error })
-            }
-            "ag-ui" => json!({ "type": "RUN_ERROR", "code": word, "message": message }),
-            "ag-kit" => json!({ "type": "error", "error": message }),
-            "agentscope" => json!({
-                "type": "REPLY_END", "id": "e1", "session_id": "s1", "reply_id": "0afab602e7994bfda6a3000000000001",
-                "finished_reason": "error", "error": { "type": word, "message": message },
-            }),
-            other => panic!("{other} has no events"),
-        };
-        let named = data["type"].as_str().filter(|_| matches!(self.name, "responses" | "anthropic-messages"));
-        named.map_or(String::new(), |name| format!("event: {name}\n")) + &format!("data: {data}\n\n")
+        let event = self.row.error.expect("its answers are events");
+        let mut data = event.data.to_owned();
+        for (place, value) in [
+            ("$WORD", json!(row.word())),
+            ("$TYPE", json!(row.kind)),
+            ("$CODE", json!(row.code)),
+            ("$ID", if event.data.contains("$ID") { request.json()["id"].clone() } else { Value::Null }),
+            // The last one: its text is arbitrary.
+            ("$MESSAGE", json!(row.message())),
+        ] {
+            data = data.replace(place, &value.to_string());
+        }
+        event.name.map_or(String::new(), |name| format!("event: {name}\n")) + &format!("data: {data}\n\n")
     }
 }
 

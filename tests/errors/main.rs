@@ -82,10 +82,10 @@ macro_rules! played {
         #[test]
         fn every_protocol_of_agents_is_played() {
             let mut played = [$($name),+];
-            let mut known = CONNECTORS.map(|connector| connector.name);
+            let mut known: Vec<&str> = CONNECTORS.iter().map(|connector| connector.name).collect();
             played.sort_unstable();
             known.sort_unstable();
-            assert_eq!(played, known);
+            assert_eq!(played, *known);
         }
     };
 }

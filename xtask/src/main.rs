@@ -18,6 +18,8 @@
 //! cargo xtask fuzz [--seconds N] [NAME] every fuzz target, N seconds each (60)
 //! cargo xtask vendor [--write]          compares the console's vendored files with their packages; --write: takes them
 //! cargo xtask audit                     cargo-deny with the advisory database, which needs the network
+//! cargo xtask new-protocol NAME [--serves] [--connects]
+//!                                       writes the skeleton of an adapter, and registers it everywhere
 //! cargo xtask pin-images [--check]      pins the images of the Dockerfile and the compose files by their current digests
 //!                                       (network; docker, skopeo or crane); --check: lists images without one
 //! ```
@@ -60,6 +62,7 @@ mod fuzz;
 mod images;
 mod instructions;
 mod matrix;
+mod new_protocol;
 mod node;
 mod of_path;
 mod process;
@@ -104,11 +107,12 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["vendor", rest @ ..] => vendor::run(rest),
         ["audit"] => steps::audit(),
+        ["new-protocol", rest @ ..] => new_protocol::run(rest),
         ["pin-images", rest @ ..] => images::run(rest),
         _ => bail!(
             "usage: cargo xtask test [--all | --only NAME…] | t PATH… | t --changed | check | conformance [NAME]… | \
              bench [micro|load|console|instructions …] | book | faults [NAME]… | matrix [--write] [--only CLIENT,AGENT,SCENARIO] | \
-             fuzz [--seconds N] [TARGET] | vendor [--write] | audit | pin-images [--check]"
+             fuzz [--seconds N] [TARGET] | vendor [--write] | audit | new-protocol NAME [--serves] [--connects] | pin-images [--check]"
         ),
     }
 }

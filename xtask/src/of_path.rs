@@ -50,6 +50,7 @@ impl Selection {
             }
             ["core", ..] => drop(self.packages.insert(("interlingua-core".to_owned(), None))),
             ["xtask", ..] => drop(self.packages.insert(("xtask".to_owned(), None))),
+            ["examples", "protocol-sketch", ..] => drop(self.packages.insert(("interlingua-sketch".to_owned(), None))),
             ["examples", ..] => drop(self.packages.insert(("custom-adapter".to_owned(), None))),
             ["benches", "load", ..] => drop(self.packages.insert(("load-rig".to_owned(), None))),
             ["faults", ..] => drop(self.packages.insert(("fault-rig".to_owned(), None))),

@@ -34,7 +34,7 @@ fn main() -> Result<()> {
 }
 
 fn name_of(stream: &StreamedRequest) -> String {
-    format!("write {} {}", stream.protocol, stream.form).trim_end().to_owned()
+    format!("write {} {}", stream.protocol, stream.form.name).trim_end().to_owned()
 }
 
 fn run(subject: &str, count: usize) -> Result<()> {
@@ -49,7 +49,7 @@ fn run(subject: &str, count: usize) -> Result<()> {
     }
 
     let stream = encoders::all().into_iter().find(|stream| name_of(stream) == subject).context("unknown subject")?;
-    for kind in stream.deltas_of {
+    for kind in stream.form.deltas_of {
         for text in TEXTS {
             let record = record(*kind, text, FIRST + count);
             stream.begin(&record, count as u64).write_on();

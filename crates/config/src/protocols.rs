@@ -85,12 +85,20 @@ pub struct UpstreamProtocol {
     pub(super) try_connect: Option<TryConnect>,
     pub(super) built_in: bool,
     pub(super) schema: Option<Value>,
+    products: &'static [&'static str],
 }
 
 impl UpstreamProtocol {
     /// Declares a protocol whose options have the type `O`; see [`ClientProtocol::new`].
     pub fn new<O: DeserializeOwned>(name: impl Into<String>) -> Self {
-        Self { name: name.into(), read: read_options::<O>, try_connect: None, built_in: false, schema: None }
+        Self {
+            name: name.into(),
+            read: read_options::<O>,
+            try_connect: None,
+            built_in: false,
+            schema: None,
+            products: &[],
+        }
     }
 
     /// Sets the function that tries to create a connector, without any request. The error is the reason why it cannot be
@@ -107,6 +115,13 @@ impl UpstreamProtocol {
     /// The JSON Schema of the options.
     pub fn options_schema(&self) -> Option<&Value> {
         self.schema.as_ref()
+    }
+
+    /// Sets names of vendors and products that people write for the protocol, in lower case and with `_` for `-`.
+    #[must_use]
+    pub fn products(mut self, products: &'static [&'static str]) -> Self {
+        self.products = products;
+        self
     }
 
     /// Marks the protocol's agents as part of the gateway itself: they have no URL.
@@ -161,6 +176,12 @@ impl Protocols {
     /// The names upstreams may use, in the order they were added.
     pub fn upstream_names(&self) -> impl Iterator<Item = &str> {
         self.upstreams.iter().map(|protocol| protocol.name.as_str())
+    }
+
+    /// The protocols that servers of this vendor or product speak.
+    pub(super) fn of_product(&self, product: &str) -> impl Iterator<Item = &str> {
+        let speak = self.upstreams.iter().filter(move |protocol| protocol.products.contains(&product));
+        speak.map(|protocol| protocol.name.as_str())
     }
 
     /// The capabilities of a route with its options. `None`: its protocol declares none.

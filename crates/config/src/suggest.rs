@@ -1,5 +1,7 @@
 //! "Did you mean …?": finds the valid name that is closest to an invalid one.
 
+use crate::protocols::Protocols;
+
 /// The known name closest to `wrong`, if one is close enough.
 pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Names are short: longer input is not a typing error and not worth comparing.
@@ -31,36 +33,17 @@ pub(super) fn label<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, f
     }
 }
 
-/// Names of vendors and servers, with their protocols.
-const SPEAKERS: [(&[&str], &[&str]); 5] = [
-    (&["openai", "open_ai", "gpt", "azure_openai"], &["chat-completions", "responses"]),
-    (&["openai_responses"], &["responses"]),
-    (
-        &[
-            "vllm",
-            "ollama",
-            "litellm",
-            "llama.cpp",
-            "llamacpp",
-            "sglang",
-            "openrouter",
-            "openai_chat",
-            "completions",
-            "chat",
-        ],
-        &["chat-completions"],
-    ),
-    (&["anthropic", "claude", "messages"], &["anthropic-messages"]),
-    (&["native", "agentscope_runtime", "runtime"], &["agent-api"]),
-];
-
-/// The label for an unknown protocol. Recognizes names of vendors too, such as `openai`.
-pub(super) fn protocol<'a>(wrong: &str, known: impl Iterator<Item = &'a str>, fallback: &str) -> String {
+/// The label for an unknown protocol. Recognizes names of vendors too, such as `openai`. `known`: the names that are valid here.
+pub(super) fn protocol<'a>(
+    wrong: &str,
+    protocols: &Protocols,
+    known: impl Iterator<Item = &'a str>,
+    fallback: &str,
+) -> String {
     let known: Vec<&str> = known.collect();
     let wanted = wrong.to_lowercase().replace('-', "_");
-    let spoken = SPEAKERS.iter().find(|(names, _)| names.contains(&wanted.as_str())).map(|(_, spoken)| *spoken);
-    let spoken: Vec<String> =
-        spoken.into_iter().flatten().filter(|name| known.contains(*name)).map(|name| format!("{name:?}")).collect();
+    let spoken = protocols.of_product(&wanted).filter(|name| known.contains(name));
+    let spoken: Vec<String> = spoken.map(|name| format!("{name:?}")).collect();
     if spoken.is_empty() { label(wrong, known, fallback) } else { format!("did you mean {}?", spoken.join(" or ")) }
 }
 
@@ -93,13 +76,19 @@ pub(super) fn list<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::{key, nearest, protocol};
+    use crate::protocols::{Protocols, UpstreamProtocol};
 
     #[test]
     fn names_of_vendors_and_keys_of_other_programs_are_understood() {
-        let known = || ["agent-api", "chat-completions", "responses"].into_iter();
-        assert_eq!(protocol("OpenAI", known(), "?"), "did you mean \"chat-completions\" or \"responses\"?");
-        assert_eq!(protocol("claude", known(), "?"), "?", "only protocols that are built in");
-        assert_eq!(protocol("respones", known(), "?"), "did you mean \"responses\"?");
+        let declared = |name, products| UpstreamProtocol::new::<()>(name).products(products);
+        let protocols = Protocols::new()
+            .upstream(declared("words", &["openai"]))
+            .upstream(declared("answers", &["openai"]))
+            .upstream(declared("letters", &["claude"]));
+        let suggested = |wrong| protocol(wrong, &protocols, ["words", "answers"].into_iter(), "?");
+        assert_eq!(suggested("OpenAI"), "did you mean \"words\" or \"answers\"?");
+        assert_eq!(suggested("claude"), "?", "only protocols that are valid here");
+        assert_eq!(suggested("answres"), "did you mean \"answers\"?");
 
         let known = ["url", "headers", "options"];
         assert!(key("api_key", &known, "?").contains("authorization"));

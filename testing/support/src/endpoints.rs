@@ -2,14 +2,9 @@
 //!
 //! Not here: the requests.
 
-use std::sync::Arc;
-
-use interlingua_core::ProtocolAdapter;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
-use interlingua_core::exchange::Mount;
-
-use super::pairs::{ALL_PROTOCOLS, MOUNTS, Protocol};
+use interlingua_testing_protocols::{Serves, served};
 
 /// An endpoint of a route for the agent `demo`.
 #[derive(Clone, Debug)]
@@ -30,23 +25,10 @@ impl Endpoint {
 
 /// All of them.
 pub fn endpoints() -> Vec<Endpoint> {
-    ALL_PROTOCOLS.into_iter().flat_map(endpoints_of).collect()
+    served().flat_map(|(_, serves)| endpoints_of(&serves)).collect()
 }
 
-fn endpoints_of(protocol: Protocol) -> Vec<Endpoint> {
-    match protocol {
-        Protocol::AgentApi => declared::<interlingua_native::Native>(),
-        Protocol::Responses => declared::<interlingua_responses::Responses>(),
-        Protocol::ChatCompletions => declared::<interlingua_chat_completions::ChatCompletions>(),
-        Protocol::AnthropicMessages => declared::<interlingua_anthropic_messages::AnthropicMessages>(),
-        Protocol::A2a => declared::<interlingua_a2a::A2a>(),
-        Protocol::AgKit => declared::<interlingua_ag_kit::AgKit>(),
-        Protocol::AgUi => declared::<interlingua_ag_ui::AgUi>(),
-        Protocol::Hitl => declared::<interlingua_hitl::Hitl>(),
-    }
-}
-
-fn declared<P: ProtocolAdapter>() -> Vec<Endpoint> {
+fn endpoints_of(serves: &Serves) -> Vec<Endpoint> {
     let card = AgentCard {
         name: "demo".to_owned(),
         description: String::new(),
@@ -55,9 +37,8 @@ fn declared<P: ProtocolAdapter>() -> Vec<Endpoint> {
         since: 0,
         decisions: ALL_DECISIONS,
     };
-    let path = MOUNTS.iter().find(|(name, _)| *name == P::NAME).expect("it is mounted").1.replace("{agent}", "demo");
-    let mount = Mount { path: path.clone(), agents: vec![Arc::new(card)], public_url: None, schemes: Vec::new() };
-    let mounted = P::mount(&mount, P::Options::default()).expect("the default options are valid");
+    let path = serves.path_of(&card.name);
+    let mounted = serves.mounted(card);
     let endpoints = mounted.endpoints.iter().map(|endpoint| Endpoint {
         method: endpoint.method.as_str(),
         path: format!("{path}{}", endpoint.path),

@@ -9,44 +9,150 @@ mod ag_ui;
 mod agent_api;
 mod anthropic_messages;
 mod chat_completions;
+mod driver;
 mod hitl;
 mod responses;
 mod turn;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use driver::{Driver, LongRun};
+use interlingua_testing_protocols::{Protocol as Known, Serves, served};
 use serde_json::{Value, json};
 
+use super::endings::{Ending, Failure};
 use super::gateway::Gateway;
 use super::http::{Exchange, Response};
 use super::poll_until;
 
 pub use super::paths::{MOUNTS, ROUTES, routes_with};
 pub use a2a::{message, subscribe, task};
+pub use driver::{ErrorWords, Facts};
 pub use turn::Turn;
 
-/// A client protocol. What the tests do over every protocol, they do over [`ALL_PROTOCOLS`]; a test compares that list with
-/// what the gateway serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    AgentApi,
-    Responses,
-    ChatCompletions,
-    AnthropicMessages,
-    A2a,
-    AgKit,
-    AgUi,
-    Hitl,
+/// Declares the protocols, and calls the driver of each.
+macro_rules! drivers {
+    ($($variant:ident: $module:ident,)+) => {
+        /// A client protocol. What the tests do over every protocol, they do over [`ALL_PROTOCOLS`]; a test compares that list
+        /// with the registry.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Protocol {
+            $($variant,)+
+        }
+
+        pub const ALL_PROTOCOLS: [Protocol; [$(Protocol::$variant),+].len()] = [$(Protocol::$variant),+];
+
+        impl Protocol {
+            /// What tests expect of the protocol.
+            pub const fn facts(self) -> &'static Facts {
+                match self {
+                    $(Self::$variant => &$module::Client::FACTS,)+
+                }
+            }
+
+            /// Says something, with a picture by its URL where the protocol can send one, and waits for the whole answer.
+            pub async fn say(self, gateway: &Gateway, session: &str, words: &str, picture: Option<&str>) -> Response {
+                match self {
+                    $(Self::$variant => $module::Client::say(gateway, session, words, picture).await,)+
+                }
+            }
+
+            /// Answers a pending item. `None` if the protocol cannot express the decision.
+            pub async fn answer(self, gateway: &Gateway, interrupt: &Interrupt, decision: Decision) -> Option<Response> {
+                match self {
+                    $(Self::$variant => $module::Client::answer(gateway, interrupt, decision).await,)+
+                }
+            }
+
+            /// The state of a run in the terms of the protocol. `None` if the protocol cannot read runs.
+            pub async fn status(self, gateway: &Gateway, interrupt: &Interrupt) -> Option<String> {
+                match self {
+                    $(Self::$variant => $module::Client::status(gateway, interrupt).await,)+
+                }
+            }
+
+            /// Follows a run. `None` if the protocol cannot.
+            pub async fn follow(self, gateway: &Gateway, interrupt: &Interrupt) -> Option<Exchange> {
+                match self {
+                    $(Self::$variant => $module::Client::follow(gateway, interrupt).await,)+
+                }
+            }
+
+            /// Cancels a run, also one that waits for input. `None` if the protocol cannot.
+            pub async fn cancel(self, gateway: &Gateway, interrupt: &Interrupt) -> Option<Response> {
+                match self {
+                    $(Self::$variant => $module::Client::cancel(gateway, interrupt).await,)+
+                }
+            }
+
+            /// Says something in a session, if a client can name one. `streamed`: where the protocol has both.
+            pub fn turn(self, session: &str, words: &str, streamed: bool) -> Turn {
+                match self {
+                    $(Self::$variant => $module::Client::turn(session, words, streamed),)+
+                }
+            }
+
+            fn resend_turn(self, session: &str, run: &str, messages: &Value, streamed: bool) -> Option<Turn> {
+                match self {
+                    $(Self::$variant => $module::Client::resend(session, run, messages, streamed),)+
+                }
+            }
+
+            async fn session_of(self, gateway: &Gateway, answer: &Response, session: &str) -> String {
+                match self {
+                    $(Self::$variant => $module::Client::session_of(gateway, answer, session).await,)+
+                }
+            }
+
+            async fn begin_long(self, gateway: &Gateway, session: &str) -> LongRun {
+                match self {
+                    $(Self::$variant => $module::Client::begin_long(gateway, session).await,)+
+                }
+            }
+
+            pub(crate) fn ending(self, answer: &Response, failure: &Failure) -> Ending {
+                match self {
+                    $(Self::$variant => $module::Client::ending(answer, failure),)+
+                }
+            }
+
+            pub(crate) fn refusal(self, answer: &Response, failure: &Failure) -> (Value, (u16, String)) {
+                match self {
+                    $(Self::$variant => $module::Client::refusal(answer, failure),)+
+                }
+            }
+
+            /// Checks the frames of an answer that failed.
+            ///
+            /// # Panics
+            /// If they let a client run a call of its tool which was cut.
+            pub fn expect_no_call(self, frames: &[Value]) {
+                match self {
+                    $(Self::$variant => $module::Client::expect_no_call(frames),)+
+                }
+            }
+
+            pub(crate) fn text(self, answer: &Response) -> String {
+                match self {
+                    $(Self::$variant => $module::Client::text(answer),)+
+                }
+            }
+        }
+    };
 }
 
-pub const ALL_PROTOCOLS: [Protocol; 8] = [
-    Protocol::AgentApi,
-    Protocol::Responses,
-    Protocol::ChatCompletions,
-    Protocol::AnthropicMessages,
-    Protocol::A2a,
-    Protocol::AgKit,
-    Protocol::AgUi,
-    Protocol::Hitl,
-];
+// In the order of the registry.
+drivers! {
+    AgentApi: agent_api,
+    Responses: responses,
+    ChatCompletions: chat_completions,
+    AnthropicMessages: anthropic_messages,
+    A2a: a2a,
+    AgKit: ag_kit,
+    AgUi: ag_ui,
+    Hitl: hitl,
+}
 
 /// An answer to a pending item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +230,14 @@ pub fn frames(text: &str) -> Vec<Value> {
     data.filter_map(|data| serde_json::from_str(data).ok()).collect()
 }
 
+/// The body of an answer as a document, or the last frame of a stream.
+///
+/// # Panics
+/// If it is neither.
+pub fn last_body(answer: &Response) -> Value {
+    serde_json::from_slice(&answer.body).unwrap_or_else(|_| frames(answer.text()).pop().expect("an event"))
+}
+
 /// The run ids of a session.
 pub async fn runs(gateway: &Gateway, session: &str) -> Vec<String> {
     let listed = gateway.get(&format!("/agents/demo/runs?session_id={session}")).await.json();
@@ -181,138 +295,80 @@ fn ok(answer: Response) -> Response {
 impl Protocol {
     /// The name in the configuration.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::AgentApi => "agent-api",
-            Self::Responses => "responses",
-            Self::ChatCompletions => "chat-completions",
-            Self::AnthropicMessages => "anthropic-messages",
-            Self::A2a => "a2a",
-            Self::AgKit => "ag-kit",
-            Self::AgUi => "ag-ui",
-            Self::Hitl => "hitl",
-        }
+        self.facts().name
     }
 
     /// An endpoint that takes a body, with agent `demo`.
-    pub const fn post(self) -> &'static str {
-        match self {
-            Self::AgentApi => "/agents/demo/process",
-            Self::Responses => "/v1/responses",
-            Self::ChatCompletions => chat_completions::PATH,
-            Self::AnthropicMessages => anthropic_messages::PATH,
-            Self::A2a => "/a2a/demo",
-            Self::AgKit => "/ag-kit/demo/send-message",
-            Self::AgUi => "/ag-ui/demo",
-            Self::Hitl => "/hitl/demo/agent/invoke",
-        }
-    }
-
-    /// Says something, with a picture by its URL where the protocol can send one, and waits for the whole answer.
-    pub async fn say(self, gateway: &Gateway, session: &str, words: &str, picture: Option<&str>) -> Response {
-        match self {
-            Self::AgentApi => agent_api::say(gateway, session, words, picture).await,
-            Self::Responses => responses::say(gateway, words, picture).await,
-            Self::ChatCompletions => chat_completions::say(gateway, session, words, picture).await,
-            Self::AnthropicMessages => anthropic_messages::say(gateway, session, words, picture).await,
-            Self::A2a => a2a::say(gateway, session, words, picture).await,
-            Self::AgKit => ag_kit::say(gateway, session, words, picture).await,
-            Self::AgUi => ag_ui::say(gateway, session, words, picture).await,
-            Self::Hitl => hitl::say(gateway, session, words).await,
-        }
+    ///
+    /// # Panics
+    /// If the registry has no such protocol, or its adapter no sample request.
+    pub fn post(self) -> &'static str {
+        post(self.name())
     }
 
     /// Sends a demo command that interrupts, and waits until the run is interrupted.
     pub async fn ask(self, gateway: &Gateway, session: &str, word: &str) -> Interrupt {
         let answer = ok(self.say(gateway, session, word, None).await);
-        let session = match self {
-            Self::Responses => responses::session(gateway, &answer).await,
-            _ => session.to_owned(),
-        };
-
-        interrupt_of(gateway, &session).await
-    }
-
-    /// Answers a pending item. `None` if the protocol cannot express the decision.
-    pub async fn answer(self, gateway: &Gateway, interrupt: &Interrupt, decision: Decision) -> Option<Response> {
-        match self {
-            Self::AgentApi => Some(agent_api::answer(gateway, interrupt, decision).await),
-            Self::Responses => responses::answer(gateway, interrupt, decision).await,
-            Self::ChatCompletions => Some(chat_completions::answer(gateway, interrupt, decision).await),
-            Self::AnthropicMessages => Some(anthropic_messages::answer(gateway, interrupt, decision).await),
-            Self::A2a => Some(a2a::answer(gateway, interrupt, decision).await),
-            Self::AgKit => Some(ag_kit::answer(gateway, interrupt, decision).await),
-            Self::AgUi => Some(ag_ui::answer(gateway, interrupt, decision).await),
-            Self::Hitl => Some(hitl::answer(gateway, interrupt, decision).await),
-        }
+        interrupt_of(gateway, &self.session_of(gateway, &answer, session).await).await
     }
 
     /// Starts a long run. Where the protocol has no background runs, the open connection is returned.
     pub async fn start_long(self, gateway: &Gateway, session: &str) -> (Interrupt, Option<Exchange>) {
-        let mut session = session.to_owned();
-        let open = match self {
-            Self::AgentApi => {
-                ok(agent_api::start_long(gateway, &session).await);
-                None
-            }
-            Self::Responses => {
-                let answer = ok(responses::start_long(gateway).await);
-                session = responses::session(gateway, &answer).await;
-                None
-            }
-            Self::A2a => {
-                ok(a2a::start_long(gateway, &session).await);
-                None
-            }
-            Self::ChatCompletions => Some(chat_completions::start_long(gateway, &session).await),
-            Self::AnthropicMessages => Some(anthropic_messages::start_long(gateway, &session).await),
-            Self::AgKit => Some(ag_kit::start_long(gateway, &session).await),
-            Self::AgUi => Some(ag_ui::start_long(gateway, &session).await),
-            Self::Hitl => Some(hitl::start_long(gateway, &session).await),
+        let (session, open) = match self.begin_long(gateway, session).await {
+            LongRun::Open(open) => (session.to_owned(), Some(open)),
+            LongRun::Background(answer) => (self.session_of(gateway, &ok(answer), session).await, None),
         };
         let run = latest(gateway, &session).await["id"].as_str().expect("an id").to_owned();
         (Interrupt { session, run, item: String::new() }, open)
     }
 
-    /// The state of a run in the terms of the protocol. `None` if the protocol cannot read runs.
-    pub async fn status(self, gateway: &Gateway, interrupt: &Interrupt) -> Option<String> {
-        let answer = match self {
-            Self::AgentApi => gateway.get(&format!("/agents/demo/runs/{}", interrupt.id())).await,
-            Self::Responses => gateway.get(&format!("/v1/responses/{}", interrupt.run)).await,
-            Self::A2a => task(gateway, &interrupt.run).await,
-            Self::ChatCompletions | Self::AnthropicMessages | Self::AgKit | Self::AgUi => return None,
-            Self::Hitl => gateway.get(&format!("/hitl/demo/agent/status/pat/{}", interrupt.session)).await,
+    /// A request of a client that sends all of its conversation each time. `run`: the name of the turn, where clients
+    /// choose one. `further`: more fields of the body.
+    ///
+    /// # Panics
+    /// If clients of the protocol do not do that.
+    pub fn resend(self, session: &str, run: &str, messages: &Value, further: &Value, streamed: bool) -> Turn {
+        let turn = self.resend_turn(session, run, messages, streamed);
+        let mut turn = turn.unwrap_or_else(|| panic!("clients of {self:?} do not send all of their conversation"));
+        for (name, value) in further.as_object().into_iter().flatten() {
+            turn.body[name] = value.clone();
+        }
+        turn
+    }
+}
+
+/// The path of a protocol's sample request, with agent `demo`.
+fn post(name: &str) -> &'static str {
+    static POSTS: LazyLock<HashMap<&str, String>> = LazyLock::new(|| {
+        let path = |(protocol, serves): (&'static Known, Serves)| {
+            let sample = serves.sample("demo", "hi").expect("a sample request");
+            (protocol.name, format!("{}{}", serves.path_of("demo"), sample.path()))
         };
+        served().map(path).collect()
+    });
+    &POSTS[name]
+}
 
-        let answer = ok(answer).json();
-        let state = if self == Self::A2a { &answer["status"]["state"] } else { &answer["status"] };
-        Some(state.as_str().expect("a state").trim_start_matches("TASK_STATE_").to_lowercase())
-    }
+/// The protocols whose clients send all of their conversation with each request.
+pub fn resending() -> impl Iterator<Item = Protocol> {
+    ALL_PROTOCOLS.into_iter().filter(|protocol| protocol.facts().resends)
+}
 
-    /// Follows a run. `None` if the protocol cannot.
-    pub async fn follow(self, gateway: &Gateway, interrupt: &Interrupt) -> Option<Exchange> {
-        let id = interrupt.id().replace('-', "");
-        Some(match self {
-            Self::AgentApi => gateway.open("GET", &format!("/agents/demo/runs/{id}/events"), &[], b"").await,
-            Self::Responses => gateway.open("GET", &format!("/v1/responses/{id}?stream=true"), &[], b"").await,
-            Self::A2a => subscribe(gateway, &id).await,
-            Self::AgUi => {
-                let path = format!("/ag-ui/demo?threadId={}&runId={id}", interrupt.session);
-                gateway.open("GET", &path, &[], b"").await
-            }
-            Self::ChatCompletions | Self::AnthropicMessages | Self::AgKit | Self::Hitl => return None,
-        })
-    }
+/// The protocols whose clients read a stream.
+pub fn streaming() -> impl Iterator<Item = Protocol> {
+    ALL_PROTOCOLS.into_iter().filter(|protocol| protocol.facts().streams)
+}
 
-    /// Cancels a run, also one that waits for input. `None` if the protocol cannot.
-    pub async fn cancel(self, gateway: &Gateway, interrupt: &Interrupt) -> Option<Response> {
-        Some(match self {
-            Self::AgentApi => gateway.post(&format!("/agents/demo/runs/{}/cancel", interrupt.id()), &json!({})).await,
-            Self::Responses => gateway.post(&format!("/v1/responses/{}/cancel", interrupt.run), &json!({})).await,
-            Self::A2a => a2a::cancel(gateway, &interrupt.run).await,
-            Self::ChatCompletions | Self::AnthropicMessages | Self::AgKit | Self::AgUi => return None,
-            Self::Hitl => hitl::cancel(gateway, &interrupt.session).await,
-        })
-    }
+/// The id of a run without a prefix and hyphens.
+fn plain(interrupt: &Interrupt) -> String {
+    interrupt.id().replace('-', "")
+}
+
+/// The state of a run, which has to be found.
+fn state(answer: Response, pointer: &str) -> Option<String> {
+    let body = ok(answer).json();
+    let state = body.pointer(pointer).and_then(Value::as_str).expect("a state");
+    Some(state.trim_start_matches("TASK_STATE_").to_lowercase())
 }
 
 /// The text that starts a long run.

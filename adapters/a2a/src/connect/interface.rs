@@ -27,6 +27,14 @@ pub(super) struct Interface {
     pub(super) is_trusted: bool,
 }
 
+/// The URLs of all interfaces in a card of either generation.
+pub(super) fn urls_of_card(card: &serde_json::Value) -> Vec<&str> {
+    let interfaces =
+        ["supportedInterfaces", "additionalInterfaces"].into_iter().filter_map(|list| card.get(list)?.as_array());
+    let urls = interfaces.flatten().filter_map(|interface| interface.get("url")).chain(card.get("url"));
+    urls.filter_map(serde_json::Value::as_str).collect()
+}
+
 impl Interface {
     /// The interface that the options alone name. None: the card has to say.
     pub(super) fn from_options(url: &str, options: &UpstreamOptions) -> Option<Self> {
@@ -196,6 +204,16 @@ mod tests {
     fn chosen(card: &str, options: &str) -> Result<Interface, Fault> {
         let options: UpstreamOptions = serde_json::from_str(options).expect("options");
         Interface::from_card(card.as_bytes(), "https://agent.example/weather", &options)
+    }
+
+    #[test]
+    fn the_urls_of_a_card_are_those_of_its_interfaces() {
+        let card = serde_json::json!({
+            "url": "http://internal:9/one/",
+            "supportedInterfaces": [{ "url": "http://0.0.0.0/two" }, { "url": "/three" }, { "transport": "GRPC" }],
+        });
+        assert_eq!(urls_of_card(&card), ["http://0.0.0.0/two", "/three", "http://internal:9/one/"]);
+        assert!(urls_of_card(&serde_json::json!([])).is_empty());
     }
 
     fn line(card: &str, options: &str) -> String {

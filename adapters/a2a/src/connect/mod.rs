@@ -43,6 +43,7 @@ use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Cancel, HistoryNeed, Media, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::server_signs::{ServerDocument, ServerSigns};
 
 pub use options::{UpstreamContext, UpstreamOptions, UpstreamStatusText};
 
@@ -52,6 +53,15 @@ pub struct A2aUpstream;
 
 impl UpstreamAdapter for A2aUpstream {
     const NAME: &'static str = crate::NAME;
+    const SIGNS: ServerSigns = ServerSigns {
+        document: Some(ServerDocument {
+            path: "/.well-known/agent-card.json",
+            name: "agent card",
+            urls: Some(interface::urls_of_card),
+        }),
+        request_fields: &["jsonrpc", "method"],
+        ..ServerSigns::NONE
+    };
     type Options = UpstreamOptions;
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {

@@ -20,6 +20,7 @@ use interlingua_core::capability::{Cancel, HistoryNeed, Media, UpstreamCapabilit
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::http_url::{Url, below};
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::server_signs::ServerSigns;
 
 pub use options::{Parameters, ResumeStyle, UnansweredCalls, UpstreamOptions};
 
@@ -32,6 +33,8 @@ pub struct AgKitUpstream;
 
 impl UpstreamAdapter for AgKitUpstream {
     const NAME: &'static str = crate::NAME;
+    const SIGNS: ServerSigns =
+        ServerSigns { endpoints: &["/send-message"], has_vague_probe: true, ..ServerSigns::NONE };
     type Options = UpstreamOptions;
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {

@@ -29,6 +29,7 @@ use interlingua_core::capability::{AskKinds, HistoryNeed, Media, ToolOutputs, Up
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
 use interlingua_core::http_url::Url;
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::server_signs::ServerSigns;
 
 pub(crate) use parts::{media_part, user_parts};
 
@@ -40,6 +41,8 @@ pub struct AgUiUpstream;
 
 impl UpstreamAdapter for AgUiUpstream {
     const NAME: &'static str = crate::NAME;
+    const SIGNS: ServerSigns =
+        ServerSigns { request_fields: &["threadId", "runId"], has_vague_probe: true, ..ServerSigns::NONE };
     type Options = UpstreamOptions;
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {

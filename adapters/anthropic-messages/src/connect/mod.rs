@@ -18,6 +18,7 @@ use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs, UpstreamCapa
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
 use interlingua_core::http_url::{Url, below};
 use interlingua_core::probe::{AgentProbe, NoProbe};
+use interlingua_core::server_signs::ServerSigns;
 use interlingua_core::{Fault, FaultKind, opaque};
 
 pub use options::{McpHistory, Sampling, SystemMessages, Thinking, UnsignedThinking, UpstreamOptions, UserField};
@@ -32,6 +33,12 @@ pub struct AnthropicMessagesUpstream;
 
 impl UpstreamAdapter for AnthropicMessagesUpstream {
     const NAME: &'static str = "anthropic-messages";
+    const SIGNS: ServerSigns = ServerSigns {
+        endpoints: &["/messages", "/v1/messages"],
+        is_of_models: true,
+        products: &["anthropic", "claude", "messages"],
+        ..ServerSigns::NONE
+    };
     type Options = UpstreamOptions;
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {

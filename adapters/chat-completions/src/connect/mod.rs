@@ -22,6 +22,7 @@ use interlingua_adapter_kit::sticky::StickyTools;
 use interlingua_core::capability::{HistoryNeed, Media, ToolOutputs, UpstreamCapabilities};
 use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::server_signs::ServerSigns;
 use interlingua_core::{Fault, FaultKind, Losses, opaque};
 
 pub use options::{LimitField, Part, ReasoningInput, SystemRole, ThinkTags, UpstreamOptions, UserField};
@@ -42,6 +43,28 @@ pub struct ChatCompletionsUpstream;
 
 impl UpstreamAdapter for ChatCompletionsUpstream {
     const NAME: &'static str = "chat-completions";
+    const SIGNS: ServerSigns = ServerSigns {
+        endpoints: &["/chat/completions"],
+        is_of_models: true,
+        models: Some("/models"),
+        products: &[
+            "openai",
+            "open_ai",
+            "gpt",
+            "azure_openai",
+            "vllm",
+            "ollama",
+            "litellm",
+            "llama.cpp",
+            "llamacpp",
+            "sglang",
+            "openrouter",
+            "openai_chat",
+            "completions",
+            "chat",
+        ],
+        ..ServerSigns::NONE
+    };
     type Options = UpstreamOptions;
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {

@@ -20,6 +20,7 @@ use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAda
 use interlingua_core::http_url::Url;
 use interlingua_core::pending::Decision;
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::server_signs::{ServerDocument, ServerSigns};
 
 pub use options::{DecisionWords, ServiceUser, UpstreamOptions};
 
@@ -29,6 +30,11 @@ pub struct HitlUpstream;
 
 impl UpstreamAdapter for HitlUpstream {
     const NAME: &'static str = crate::NAME;
+    const SIGNS: ServerSigns = ServerSigns {
+        endpoints: &["/agent/invoke"],
+        document: Some(ServerDocument { path: "/system/info", name: "description of the service", urls: None }),
+        ..ServerSigns::NONE
+    };
     type Options = UpstreamOptions;
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {

@@ -20,6 +20,7 @@ use interlingua_core::model::{AgentRequest, Content, Message, MessageType};
 use interlingua_core::model_error::{Complaint, garbage, map_refusal};
 use interlingua_core::pending::{Pending, PendingKind, approval_id};
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::server_signs::ServerSigns;
 use interlingua_core::{Fault, FaultKind, sse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,13 @@ pub struct UpstreamOptions {
 
 impl UpstreamAdapter for NativeUpstream {
     const NAME: &'static str = "agent-api";
+    const SIGNS: ServerSigns = ServerSigns {
+        endpoints: &["/process"],
+        request_fields: &["input", "session_id"],
+        has_vague_probe: true,
+        products: &["native", "agentscope_runtime", "runtime"],
+        ..ServerSigns::NONE
+    };
     type Options = UpstreamOptions;
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {

@@ -29,6 +29,7 @@ use interlingua_core::model::{Content, Message, MessageType};
 use interlingua_core::opaque;
 use interlingua_core::pending::{Decision, approval_id};
 use interlingua_core::probe::AgentProbe;
+use interlingua_core::server_signs::ServerSigns;
 
 pub use options::{Background, Chain, Incomplete, McpHistory, Part, Penalties, SystemRole, UpstreamOptions, User};
 
@@ -44,6 +45,13 @@ pub struct ResponsesUpstream;
 
 impl UpstreamAdapter for ResponsesUpstream {
     const NAME: &'static str = crate::ids::NAME;
+    const SIGNS: ServerSigns = ServerSigns {
+        endpoints: &["/responses"],
+        is_of_models: true,
+        models: Some("/models"),
+        products: &["openai", "open_ai", "gpt", "azure_openai", "openai_responses"],
+        ..ServerSigns::NONE
+    };
     type Options = UpstreamOptions;
 
     fn connect(url: &str, options: UpstreamOptions) -> Result<Box<dyn Connector>, String> {

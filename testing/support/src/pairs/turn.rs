@@ -1,12 +1,9 @@
 //! A request that says something, in each protocol: the same for every test that sends one over all of them.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Protocol, anthropic_messages, chat_completions};
-use crate::gateway::{Gateway, JSON, user_turn_in};
+use crate::gateway::Gateway;
 use crate::http::{self, Exchange, Response};
-
-const V1: (&str, &str) = ("a2a-version", "1.0");
 
 /// A request with a body of JSON.
 #[derive(Clone, Debug)]
@@ -48,67 +45,5 @@ impl Turn {
     /// Sends it and reads the answer.
     pub async fn send(&self, gateway: &Gateway) -> Response {
         self.open(gateway).await.response().await
-    }
-}
-
-impl Protocol {
-    /// Says something in a session, if a client can name one. `streamed`: where the protocol has both.
-    pub fn turn(self, session: &str, words: &str, streamed: bool) -> Turn {
-        let user = json!([{ "role": "user", "content": words }]);
-        match self {
-            Self::AgentApi => {
-                let mut body = user_turn_in(session, words);
-                body["stream"] = streamed.into();
-                Turn::new(self.post(), body).with_headers(JSON)
-            }
-            Self::Responses => {
-                let body = json!({ "model": "demo", "input": words, "stream": streamed });
-                Turn::new(self.post(), body).with_headers(JSON)
-            }
-            Self::ChatCompletions => chat_completions::turn(session, words, streamed),
-            Self::AnthropicMessages => anthropic_messages::turn(session, words, streamed),
-            Self::A2a => {
-                let path = if streamed { "/a2a/demo/message:stream" } else { "/a2a/demo/message:send" };
-                let message = json!({
-                    "messageId": "m", "role": "ROLE_USER", "contextId": session, "parts": [{ "text": words }],
-                });
-                Turn::new(path, json!({ "message": message })).with_headers(&[JSON, &[V1]].concat())
-            }
-            Self::AgKit => {
-                Turn::new(self.post(), json!({ "conversationId": session, "messages": user })).with_headers(JSON)
-            }
-            Self::AgUi => {
-                let messages = json!([{ "id": format!("{session}-1"), "role": "user", "content": words }]);
-                let body = json!({
-                    "threadId": session, "runId": format!("{session}-run"), "protocolVersion": "1.0", "messages": messages,
-                });
-                Turn::new(self.post(), body).with_headers(JSON)
-            }
-            Self::Hitl => {
-                let body = json!({ "user_id": "pat", "session_id": session, "query": words });
-                Turn::new(self.post(), body).with_headers(JSON)
-            }
-        }
-    }
-
-    /// A request of a client that sends all of its conversation each time. `run`: the name of the turn, where clients
-    /// choose one. `further`: more fields of the body.
-    ///
-    /// # Panics
-    /// If clients of the protocol do not do that.
-    pub fn resend(self, session: &str, run: &str, messages: &Value, further: &Value, streamed: bool) -> Turn {
-        let mut turn = match self {
-            Self::ChatCompletions => chat_completions::request(session, messages, streamed),
-            Self::AnthropicMessages => anthropic_messages::request(session, messages, streamed),
-            Self::AgUi => {
-                let body = json!({ "threadId": session, "runId": run, "protocolVersion": "1.0", "messages": messages });
-                Turn::new(self.post(), body).with_headers(JSON)
-            }
-            other => panic!("clients of {other:?} do not send all of their conversation"),
-        };
-        for (name, value) in further.as_object().into_iter().flatten() {
-            turn.body[name] = value.clone();
-        }
-        turn
     }
 }
