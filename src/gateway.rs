@@ -308,7 +308,10 @@ impl Gateway {
         let recovered = match engine.recover().await {
             // A shared store is waited for: what others left is closed once it is reached.
             Err(StoreError::Unavailable { reason }) if store.shared().is_some() => {
-                tracing::warn!(reason, "the store is unreachable: new runs are refused");
+                tracing::warn!(
+                    reason,
+                    "the store is unreachable at the start: the gateway waits for it and refuses new runs"
+                );
                 0
             }
             recovered => recovered?,

@@ -20,6 +20,11 @@ impl KeyTable {
         Self(entries.into_iter().map(|entry| (entry.id, entry)).collect())
     }
 
+    /// The number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The entry of a key that is valid now. Takes the same time whatever is wrong.
     ///
     /// # Errors

@@ -316,7 +316,17 @@ impl Callers {
                 true
             }
             Err(reason) => {
-                tracing::warn!(file = path, reason, "cannot use the key file: the previous keys stay valid");
+                match self.rules.load().keys.len() {
+                    0 => tracing::warn!(file = path, reason, "cannot use the key file: no API key is accepted"),
+                    keys_kept => {
+                        tracing::warn!(
+                            file = path,
+                            reason,
+                            keys_kept,
+                            "cannot use the key file: the keys read before stay valid"
+                        );
+                    }
+                }
                 false
             }
         }

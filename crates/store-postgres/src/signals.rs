@@ -83,7 +83,8 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(60);
 /// Time after which a notification counts as lost.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Keeps a connection that listens, until the store is closed.
+/// Keeps a connection that listens on the channel of all replicas, until the store is closed. Where a pooler passes no
+/// notifications on, only tests from time to time whether they arrive again.
 pub(super) async fn listen(inner: Arc<Inner>) {
     let sql = format!("LISTEN \"{}\"", inner.channel.replace('"', "\"\""));
     loop {

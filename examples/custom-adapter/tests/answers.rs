@@ -31,9 +31,12 @@ fn ask(exchange: &mut dyn Exchange, media: &str, body: &[u8], query: &str) -> Re
     request.decode(exchange)
 }
 
-/// The stream of `POST /ask`.
+/// The stream of `POST /ask`, with the agent's questions at its end.
 fn streamed(record: &Record, thoughts: bool) -> String {
-    laws::encode(&mut *open(&mounted(thoughts), "/ask"), TestRun::new(record).view())
+    let (mut exchange, mut out, run) = (open(&mounted(thoughts), "/ask"), Out::new(), TestRun::new(record));
+    let text = laws::encode(&mut *exchange, run.view());
+    exchange.pause(run.view(), &mut out);
+    text + &String::from_utf8_lossy(&out.body)
 }
 
 /// The response of `GET /answers/{id}`: status and text.

@@ -229,7 +229,7 @@ impl A2aExchange {
             // Its paths would collide with the /v1 prefix of 0.3.
             Some("v1") => Err(Fault::invalid("tenant", "must not be 'v1'")),
             Some(tenant) if tenant.chars().any(char::is_control) || tenant.len() > 256 => {
-                Err(Fault::invalid("tenant", "must have at most 256 characters, and no control characters"))
+                Err(Fault::invalid("tenant", "must have at most 256 bytes, and no control characters"))
             }
             Some(_) if tenants.is_empty() => Ok(()),
             Some(tenant) => {

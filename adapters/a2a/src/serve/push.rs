@@ -118,7 +118,7 @@ impl Config {
     pub(super) fn check(&self, route: &Route, faults: &mut Faults) {
         let [id, url] = &self.paths;
         if self.id.len() > 256 || self.id.chars().any(|character| character.is_control() || character == '/') {
-            let message = "must have at most 256 characters, no slashes and no control characters";
+            let message = "must have at most 256 bytes, no slashes and no control characters";
             faults.add(Fault::invalid(id, message));
         }
 

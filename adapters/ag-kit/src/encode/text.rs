@@ -47,6 +47,7 @@ impl Text {
                 self.emitted = EmittedText::default();
                 return;
             }
+            // Data and media have no deltas: they are sent whole. A text was sent as it grew.
             Event::ContentFinished { .. } => complete_content(slot, options),
             _ => self.emitted.extend(step, slot).into(),
         };

@@ -98,6 +98,8 @@ fn required(object: &Object<'_>, name: &str) -> Result<String, Fault> {
 }
 
 impl Parser<'_> {
+    /// Parses one message by its role. System messages before all others are instructions; later ones stay in the
+    /// conversation. An output of the deprecated role `function` belongs to the last call of that name.
     fn message(&mut self, node: &Node<'_>) -> Result<(), Fault> {
         let object = node.object()?;
         let role = object.get("role").ok_or_else(|| missing(object.path_of("role")))?;
