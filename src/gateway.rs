@@ -1,6 +1,7 @@
 //! Assembles a gateway: protocols, settings, store, engine, server.
 
 mod admin;
+mod agent_protocols;
 mod live;
 mod prepare;
 mod rates;
@@ -382,21 +383,6 @@ impl Gateway {
         let entry = entry.ok_or_else(|| anyhow::anyhow!("unknown protocol '{}'", agent.upstream.protocol))?;
         let issuer = settings.server.public_url.as_deref().unwrap_or(DEFAULT_ISSUER);
         (entry.open)(agent, issuer, &self.own_listeners).map_err(anyhow::Error::msg)
-    }
-
-    /// The JSON Schema of the options of a protocol for agents.
-    pub(crate) fn upstream_options(&self, protocol: &str) -> Option<serde_json::Value> {
-        self.upstreams.iter().find(|entry| entry.name == protocol)?.declared.options_schema().cloned()
-    }
-
-    /// The names of the protocols for agents that are reached over the network.
-    pub(crate) fn upstream_names(&self) -> Vec<&'static str> {
-        self.upstreams.iter().map(|entry| entry.name).collect()
-    }
-
-    /// The signs of servers of each protocol for agents, in the order of registration.
-    pub(crate) fn server_signs(&self) -> Vec<(&'static str, ServerSigns)> {
-        self.upstreams.iter().map(|entry| (entry.name, entry.signs)).collect()
     }
 
     /// Creates an agent. `running`: the current agent of this name, whose counters continue.

@@ -14,6 +14,9 @@ const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// Small inputs find more per second.
 const MAX_INPUT: &str = "-max_len=65536";
 
+/// Targets that fuzz every protocol in turn, and by what their time is multiplied.
+const OF_ALL_PROTOCOLS: ([&str; 2], u64) = (["agents", "clients"], 8);
+
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let mut seconds = 60_u64;
     let mut wanted = Vec::new();
@@ -37,6 +40,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let tool = tools::CARGO_FUZZ.installed()?;
     let mut report = Report::new();
     for target in targets {
+        let (all, times) = OF_ALL_PROTOCOLS;
+        let seconds = if all.contains(&target.as_str()) { seconds * times } else { seconds };
         report.step(&format!("fuzz {target}"), || {
             let mut fuzz = Command::new(&tool);
             // Sanitizers and coverage are unstable rustc flags. This allows them on the stable toolchain.

@@ -179,9 +179,9 @@ impl Protocols {
     }
 
     /// The protocols that servers of this vendor or product speak.
-    pub(super) fn of_product(&self, product: &str) -> impl Iterator<Item = &str> {
-        let speak = self.upstreams.iter().filter(move |protocol| protocol.products.contains(&product));
-        speak.map(|protocol| protocol.name.as_str())
+    pub(super) fn of_product(&self, product: &str) -> Vec<&str> {
+        let speak = self.upstreams.iter().filter(|protocol| protocol.products.contains(&product));
+        speak.map(|protocol| protocol.name.as_str()).collect()
     }
 
     /// The capabilities of a route with its options. `None`: its protocol declares none.

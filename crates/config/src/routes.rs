@@ -181,7 +181,8 @@ fn protocol<'a>(
         } else {
             "unknown name"
         };
-        let label = suggest::protocol(&name.value, protocols, protocols.client_names(), fallback);
+        let label =
+            suggest::protocol(&name.value, protocols.client_names(), |product| protocols.of_product(product), fallback);
         validator.report(
             Diagnostic::error(format!("unknown protocol {:?}", name.value)).at(&name.span).label(label).help(known),
         );

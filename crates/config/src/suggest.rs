@@ -1,7 +1,5 @@
 //! "Did you mean …?": finds the valid name that is closest to an invalid one.
 
-use crate::protocols::Protocols;
-
 /// The known name closest to `wrong`, if one is close enough.
 pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Names are short: longer input is not a typing error and not worth comparing.
@@ -33,17 +31,18 @@ pub(super) fn label<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, f
     }
 }
 
-/// The label for an unknown protocol. Recognizes names of vendors too, such as `openai`. `known`: the names that are valid here.
+/// The label for an unknown protocol. Recognizes names of vendors too, such as `openai`. `known`: the names that are valid here;
+/// `of_product`: the protocols that servers of a vendor or product speak.
 pub(super) fn protocol<'a>(
     wrong: &str,
-    protocols: &Protocols,
     known: impl Iterator<Item = &'a str>,
+    of_product: impl FnOnce(&str) -> Vec<&'a str>,
     fallback: &str,
 ) -> String {
     let known: Vec<&str> = known.collect();
-    let wanted = wrong.to_lowercase().replace('-', "_");
-    let spoken = protocols.of_product(&wanted).filter(|name| known.contains(name));
-    let spoken: Vec<String> = spoken.map(|name| format!("{name:?}")).collect();
+    let spoken = of_product(&wrong.to_lowercase().replace('-', "_"));
+    let spoken: Vec<String> =
+        spoken.into_iter().filter(|name| known.contains(name)).map(|name| format!("{name:?}")).collect();
     if spoken.is_empty() { label(wrong, known, fallback) } else { format!("did you mean {}?", spoken.join(" or ")) }
 }
 
@@ -76,16 +75,15 @@ pub(super) fn list<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::{key, nearest, protocol};
-    use crate::protocols::{Protocols, UpstreamProtocol};
 
     #[test]
     fn names_of_vendors_and_keys_of_other_programs_are_understood() {
-        let declared = |name, products| UpstreamProtocol::new::<()>(name).products(products);
-        let protocols = Protocols::new()
-            .upstream(declared("words", &["openai"]))
-            .upstream(declared("answers", &["openai"]))
-            .upstream(declared("letters", &["claude"]));
-        let suggested = |wrong| protocol(wrong, &protocols, ["words", "answers"].into_iter(), "?");
+        let of_product = |product: &str| match product {
+            "openai" => vec!["words", "answers"],
+            "claude" => vec!["letters"],
+            _ => Vec::new(),
+        };
+        let suggested = |wrong| protocol(wrong, ["words", "answers"].into_iter(), of_product, "?");
         assert_eq!(suggested("OpenAI"), "did you mean \"words\" or \"answers\"?");
         assert_eq!(suggested("claude"), "?", "only protocols that are valid here");
         assert_eq!(suggested("answres"), "did you mean \"answers\"?");

@@ -108,7 +108,7 @@ fn find_protocol<'a>(protocol: &WithSpan<String>, validator: &mut Validator<'_, 
         } else {
             "unknown name"
         };
-        let label = suggest::protocol(&protocol.value, protocols, names, fallback);
+        let label = suggest::protocol(&protocol.value, names, |product| protocols.of_product(product), fallback);
         validator.report(
             Diagnostic::error(format!("unknown upstream protocol {:?}", protocol.value))
                 .at(&protocol.span)

@@ -43,6 +43,9 @@ pub struct Serves {
     pub streams: &'static [StreamForm],
 }
 
+/// Makes a connector for a URL, with options in the syntax of an inline table, without its braces.
+pub type Connect = fn(&str, &str) -> Result<Box<dyn Connector>, String>;
+
 /// The half of a protocol that calls agents.
 #[derive(Clone, Copy, Debug)]
 pub struct Connects {
@@ -54,7 +57,7 @@ pub struct Connects {
     /// Further options that change how answers are read, for fuzzing. Each is tried beside `options`.
     pub variants: &'static [&'static str],
     /// Makes a connector for a URL, with such options.
-    pub connect: fn(&str, &str) -> Result<Box<dyn Connector>, String>,
+    pub connect: Connect,
     /// The event by which an agent reports an error. `None`: its answers have no events.
     pub error: Option<ErrorEvent>,
 }

@@ -44,7 +44,7 @@ macro_rules! drivers {
         pub const ALL_PROTOCOLS: [Protocol; [$(Protocol::$variant),+].len()] = [$(Protocol::$variant),+];
 
         impl Protocol {
-            /// What tests expect of the protocol.
+            /// The expectations of tests over all protocols.
             pub const fn facts(self) -> &'static Facts {
                 match self {
                     $(Self::$variant => &$module::Client::FACTS,)+

@@ -33,7 +33,6 @@ pub async fn message(gateway: &Gateway, session: &str, task: Option<&str>, part:
     post(gateway, "/message:send", &json!({ "message": message })).await.response().await
 }
 
-/// Its client.
 pub(super) struct Client;
 
 impl Driver for Client {

@@ -10,7 +10,6 @@ use crate::http::Response;
 
 const PATH: &str = "/ag-kit/demo/send-message";
 
-/// Its client.
 pub(super) struct Client;
 
 impl Driver for Client {

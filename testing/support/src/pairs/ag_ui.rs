@@ -23,7 +23,6 @@ fn request(session: &str, run: &str, messages: &Value) -> Turn {
     Turn::new("/ag-ui/demo", body).with_headers(JSON)
 }
 
-/// Its client.
 pub(super) struct Client;
 
 impl Driver for Client {

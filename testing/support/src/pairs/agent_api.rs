@@ -9,7 +9,6 @@ use crate::gateway::{Gateway, JSON, user_turn_in};
 use crate::http::{Exchange, Response};
 use crate::transcript::Transcript;
 
-/// Its client.
 pub(super) struct Client;
 
 impl Driver for Client {

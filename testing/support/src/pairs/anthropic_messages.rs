@@ -19,7 +19,6 @@ fn request(session: &str, messages: &Value, streamed: bool) -> Turn {
     Turn::new(PATH, body).with_headers(&headers).with_header("x-session-id", session)
 }
 
-/// Its client.
 pub(super) struct Client;
 
 impl Driver for Client {

@@ -1,4 +1,4 @@
-//! What each protocol of clients has to provide, so that every test over all protocols is one over it.
+//! The driver that each protocol of clients provides, so that every test over all protocols includes it.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::endings::{Ending, Failure};
 use crate::gateway::Gateway;
 use crate::http::{Exchange, Response};
 
-/// What tests over all protocols expect of one.
+/// Expectations of tests over all protocols for one of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// The name in the configuration.

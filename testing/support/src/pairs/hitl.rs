@@ -12,7 +12,6 @@ fn query(session: &str, words: &str) -> Value {
     json!({ "user_id": "pat", "session_id": session, "query": words })
 }
 
-/// Its client.
 pub(super) struct Client;
 
 impl Driver for Client {

@@ -12,7 +12,6 @@ fn output(item: &str, output: &str) -> Value {
     json!({ "type": "function_call_output", "call_id": item, "output": output })
 }
 
-/// Its client.
 pub(super) struct Client;
 
 impl Driver for Client {
