@@ -17,6 +17,9 @@ const PAGE: &str = "protocol.md";
 /// The page of the summary before which new protocols are listed.
 const AFTER_PROTOCOLS: &str = "- [Human in the loop](";
 
+/// Makes the new text of a file.
+type Edit<'a> = &'a dyn Fn(&str) -> Result<String>;
+
 /// The parts of a new protocol.
 #[derive(Clone, Copy, Debug)]
 struct Plan<'a> {
@@ -83,7 +86,7 @@ impl<'a> Plan<'a> {
         }
 
         let package = format!("interlingua-{name}");
-        let edits: [(&str, &dyn Fn(&str) -> Result<String>); 5] = [
+        let edits: [(&str, Edit<'_>); 5] = [
             ("Cargo.toml", &|text| {
                 let text = insert_sorted(
                     text,
