@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::text_stream::TextStream;
 use super::tracked_call::{Form, ToolResult, TrackedCall};
-use super::{Encoder, messages};
+use super::{ContentPlace, Encoder, messages};
 use crate::ids;
 use crate::options::{self, ToolItems};
 use crate::wire::Item;
@@ -139,15 +139,8 @@ impl Encoder {
     }
 
     /// A call whose content has no fixed form, such as a component call. It is known only once it is complete.
-    pub(super) fn call_without_head(
-        &mut self,
-        run: RunId,
-        index: usize,
-        message: &Message,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
+    pub(super) fn call_without_head(&mut self, place: ContentPlace, message: &Message, slot: &Slot, out: &mut Out) {
+        let ContentPlace { run, message: index, content } = place;
         let Some(data) = slot.data() else { return };
         let call: ToolCall = data.decode().unwrap_or_default();
         let has_arguments = data.decode::<Extra>().is_some_and(|fields| fields.get("arguments").is_some());

@@ -8,7 +8,7 @@ use interlingua_core::{Extra, Json, Out, RunId, Step};
 
 use super::text_item::{Form, PartLocation, PartText, TextItem, annotation_event, part_event, part_of, with_location};
 use super::text_stream::SentText;
-use super::{Encoder, Shape};
+use super::{ContentPlace, Encoder, Shape};
 use crate::ids;
 use crate::options::{DataDisplay, Reasoning};
 use crate::wire::{Empty, Item};
@@ -105,15 +105,8 @@ impl Encoder {
     }
 
     /// A content of a message or of reasoning is final: closes its part, or writes it in full.
-    pub(super) fn text_content_finished(
-        &mut self,
-        run: RunId,
-        index: usize,
-        message: &Message,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
+    pub(super) fn text_content_finished(&mut self, place: ContentPlace, message: &Message, slot: &Slot, out: &mut Out) {
+        let ContentPlace { run, message: index, content } = place;
         if matches!(slot.kind, ContentType::Text | ContentType::Refusal) {
             // Without a stream nothing of it was sent: an empty text has no part.
             let Some(open) = self.open_messages.get_mut(index).and_then(Option::as_deref_mut) else { return };
@@ -165,7 +158,7 @@ impl Encoder {
             item.with_item(message, status_of(message.end), |wire| self.done(item.output_index, wire, out));
         }
         for content in open.images {
-            self.emit_image(run, index, message, content, out);
+            self.emit_image(ContentPlace { run, message: index, content }, message, out);
         }
     }
 

@@ -25,7 +25,7 @@ use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::run::{Message, Run};
 use interlingua_core::step::Step;
-use interlingua_core::{Json, Out};
+use interlingua_core::{Json, Out, RunId};
 
 use crate::echo::{DeclaredTools, Echo};
 use crate::losses;
@@ -94,6 +94,23 @@ enum Shape {
     Error,
     Custom,
     Hidden,
+}
+
+/// The place of a content in a run.
+#[derive(Clone, Copy)]
+struct ContentPlace {
+    run: RunId,
+    /// Index in [`Run::messages`].
+    message: usize,
+    /// Index in [`Message::slots`].
+    content: usize,
+}
+
+impl ContentPlace {
+    /// The id of the item that shows the content.
+    fn item_id(self, prefix: &str) -> String {
+        ids::output_item_id(prefix, self.run, self.message, self.content)
+    }
 }
 
 impl Encoder {
@@ -212,16 +229,16 @@ impl Encoder {
 
     fn content_finished(&mut self, step: Step<'_>, out: &mut Out) {
         let (Some((index, message)), Some((content, slot))) = (step.message(), step.slot()) else { return };
-        let run = step.run.id;
+        let place = ContentPlace { run: step.run.id, message: index, content };
         if slot.call.is_some() {
-            return self.arguments_finished(run, index, slot, out);
+            return self.arguments_finished(place.run, index, slot, out);
         }
 
         match self.shape(message) {
-            Shape::Message | Shape::Reasoning => self.text_content_finished(run, index, message, content, slot, out),
-            Shape::Call => self.call_without_head(run, index, message, content, slot, out),
-            Shape::ToolList => self.emit_tool_list(run, index, content, slot, out),
-            Shape::Approval => self.emit_pending(run, index, content, slot, out),
+            Shape::Message | Shape::Reasoning => self.text_content_finished(place, message, slot, out),
+            Shape::Call => self.call_without_head(place, message, slot, out),
+            Shape::ToolList => self.emit_tool_list(place, slot, out),
+            Shape::Approval => self.emit_pending(place, slot, out),
             Shape::Output | Shape::Error | Shape::Custom | Shape::Hidden => {}
         }
     }

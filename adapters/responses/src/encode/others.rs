@@ -9,7 +9,7 @@ use interlingua_core::run::{Message, Slot};
 use interlingua_core::{Extra, Json, Out, RunId};
 use serde::Serialize;
 
-use super::{Encoder, messages};
+use super::{ContentPlace, Encoder, messages};
 use crate::ids;
 use crate::wire::Item;
 
@@ -23,14 +23,7 @@ struct Question<'a> {
 
 impl Encoder {
     /// Encodes a pending item: an approval, a question, a login or a client tool.
-    pub(super) fn emit_pending(
-        &mut self,
-        run: RunId,
-        message_index: usize,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
+    pub(super) fn emit_pending(&mut self, place: ContentPlace, slot: &Slot, out: &mut Out) {
         let Some(pending) = slot.data().and_then(Pending::parse) else { return };
         // The agent repeats a pending item: its id is sent only once.
         if !self.sent_pending.insert(pending.id.clone()) {
@@ -51,13 +44,7 @@ impl Encoder {
             }
             PendingKind::Input | PendingKind::Auth => {
                 if let Some(prompt) = &pending.message {
-                    messages::emit_message(
-                        self,
-                        &ids::output_item_id("msg_", run, message_index, content),
-                        prompt,
-                        "completed",
-                        out,
-                    );
+                    messages::emit_message(self, &place.item_id("msg_"), prompt, "completed", out);
                 }
                 let question = Question {
                     message: pending.message.as_deref(),
@@ -65,11 +52,11 @@ impl Encoder {
                     response_schema: pending.response_schema.as_ref(),
                 };
                 let name = self.shared.options.request_input.clone();
-                let id = ids::output_item_id("fc_", run, message_index, content);
+                let id = place.item_id("fc_");
                 self.emit_function_call(&id, &pending.id, &name, Json::from_serialize(&question).text(), out);
             }
             PendingKind::Tool => {
-                let id = ids::output_item_id("fc_", run, message_index, content);
+                let id = place.item_id("fc_");
                 self.emit_function_call(&id, &pending.id, &pending.name, &pending.arguments, out);
             }
         }
@@ -93,14 +80,7 @@ impl Encoder {
     }
 
     /// Encodes the tools of a server. Optional keys that are null are left out, because the AI SDK rejects them.
-    pub(super) fn emit_tool_list(
-        &mut self,
-        run: RunId,
-        message_index: usize,
-        content: usize,
-        slot: &Slot,
-        out: &mut Out,
-    ) {
+    pub(super) fn emit_tool_list(&mut self, place: ContentPlace, slot: &Slot, out: &mut Out) {
         let Some(fields) = slot.data().and_then(Json::decode::<Extra>) else { return };
         let tools: Vec<Extra> = fields.get("tools").and_then(Json::decode).unwrap_or_default();
         let tools: Vec<Json> = tools.into_iter().map(|tool| Json::from_serialize(&without_nulls(&tool))).collect();
@@ -108,7 +88,7 @@ impl Encoder {
         let label = fields.get("server_label").and_then(Json::decode::<String>);
         let label = label.unwrap_or_else(|| self.server_label.clone());
 
-        let id = ids::output_item_id("mcpl_", run, message_index, content);
+        let id = place.item_id("mcpl_");
         let index = self.add(&Item::McpListTools { id: &id, server_label: &label, tools: &[], error: None }, out);
         self.stage("response.mcp_list_tools.in_progress", &id, index, out);
 
@@ -118,19 +98,11 @@ impl Encoder {
     }
 
     /// Encodes an inline image as an item after its message.
-    pub(super) fn emit_image(
-        &mut self,
-        run: RunId,
-        message_index: usize,
-        message: &Message,
-        content: usize,
-        out: &mut Out,
-    ) {
-        let Some(Content { body: Body::Image(Some(url)), .. }) = message.slots.get(content).map(Slot::content) else {
-            return;
-        };
+    pub(super) fn emit_image(&mut self, place: ContentPlace, message: &Message, out: &mut Out) {
+        let content = message.slots.get(place.content).map(Slot::content);
+        let Some(Content { body: Body::Image(Some(url)), .. }) = content else { return };
         let Some(image) = shown_text::inline_image(&url) else { return };
-        let id = ids::output_item_id("ig_", run, message_index, content);
+        let id = place.item_id("ig_");
 
         let shell = Item::ImageGenerationCall {
             id: &id,
