@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 
+use crate::answer::ALL_DECISIONS;
 use crate::pending::Decision;
 
 /// The abilities of an agent, determined by its protocol and the options of its connector.
@@ -129,6 +130,38 @@ pub struct ClientCapabilities {
     pub any_protocol_events: bool,
     /// Requests can name a model, and the agent gets that name.
     pub names_model: bool,
+}
+
+impl ClientCapabilities {
+    /// A protocol whose clients answer calls and questions of every kind, and whose runs can be canceled and resumed.
+    #[must_use]
+    pub fn interactive() -> Self {
+        Self {
+            client_tools: true,
+            decisions: ALL_DECISIONS,
+            input_media: Media::ALL,
+            output_media: Media::ALL,
+            cancel: true,
+            resume: true,
+            usage: true,
+            reasoning: true,
+            asks: AskKinds::ALL,
+            ..Self::default()
+        }
+    }
+
+    /// A protocol of model servers: answers with media and their cost. `forwards_tools`: the agent gets the tools that
+    /// requests declare.
+    #[must_use]
+    pub fn of_model_server(forwards_tools: bool) -> Self {
+        Self {
+            client_tools: forwards_tools,
+            tool_declarations: forwards_tools,
+            output_media: Media::ALL,
+            usage: true,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for ClientCapabilities {

@@ -270,18 +270,8 @@ impl FaultKind {
     #[must_use]
     pub const fn retry_helps(self) -> bool {
         use FaultKind as K;
-        let is_final = matches!(
-            self,
-            K::UpstreamRefused
-                | K::UpstreamContextTooLong
-                | K::UpstreamFiltered
-                | K::UpstreamUnsupportedMedia
-                | K::UpstreamInputTooLarge
-                | K::UpstreamNoSuchModel
-                | K::UpstreamCredentials
-                | K::UpstreamMisconfigured
-                | K::UpstreamQuota
-        );
+        let is_temporary = matches!(self, K::UpstreamUnreachable | K::UpstreamRateLimited | K::UpstreamOverloaded);
+        let is_final = matches!(self.blame(), Blame::Upstream) && !is_temporary;
         !is_final && !self.may_have_side_effects()
     }
 

@@ -26,9 +26,8 @@ mod wire;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
-use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
+use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::console::{ClientSnippets, ConsoleSupport, DecisionNotice};
 use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted};
 use interlingua_core::pending::Decision;
@@ -177,17 +176,9 @@ impl ProtocolAdapter for A2a {
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
         // A2A has no place where a client declares its tools, only one for the outputs of those an agent knows of.
-        capabilities.client_tools = true;
-        capabilities.decisions = ALL_DECISIONS;
-        capabilities.input_media = Media::ALL;
-        capabilities.output_media = Media::ALL;
-        capabilities.cancel = true;
-        capabilities.resume = true;
-        capabilities.usage = true;
+        let mut capabilities = ClientCapabilities::interactive();
         capabilities.reasoning = options.reasoning != Reasoning::Drop;
-        capabilities.asks = AskKinds::ALL;
         capabilities
     }
 }

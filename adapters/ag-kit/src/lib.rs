@@ -14,7 +14,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_adapter_kit::fallback::Fallback;
+use interlingua_adapter_kit::fallback;
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{self, AskKinds, ClientCapabilities};
@@ -202,7 +202,7 @@ impl ProtocolAdapter for AgKit {
             ],
             any_origin,
             console: ConsoleSupport { sample: Some(Box::new(sample)), ..ConsoleSupport::default() },
-            ..Mounted::new(endpoints, Fallback::<serve::fault::Errors>::open())
+            ..Mounted::new(endpoints, fallback::writing(serve::fault::fail))
         })
     }
 

@@ -30,41 +30,22 @@ const API: &str = "api_error";
 pub(crate) const fn error_fields(kind: FaultKind) -> (u16, &'static str) {
     use FaultKind as K;
     match kind {
-        K::BadHead
-        | K::HeadTooLarge
-        | K::Misdirected
-        | K::Malformed
-        | K::Missing
-        | K::WrongType
-        | K::Invalid
-        | K::Exclusive
-        | K::Unsupported
-        | K::UnsupportedMedia
-        | K::NotAcceptable
-        | K::MethodNotAllowed => (kind.status(), INVALID),
         // 400, not 409: clients repeat a 409 by themselves.
         K::Waiting | K::Conflict => (400, INVALID),
-        K::UpstreamRefused | K::UpstreamContextTooLong | K::UpstreamFiltered | K::UpstreamUnsupportedMedia => {
-            (400, INVALID)
-        }
-        K::Unauthenticated => (401, "authentication_error"),
-        K::Forbidden => (403, "permission_error"),
-        K::UpstreamQuota => (402, "billing_error"),
-        K::NoSuchPath | K::NotFound | K::NoSuchAgent | K::UpstreamNoSuchModel => (404, "not_found_error"),
         K::Busy => (409, "conflict_error"),
-        K::TooLarge | K::UpstreamInputTooLarge => (413, "request_too_large"),
-        K::RateLimited | K::UpstreamRateLimited => (429, "rate_limit_error"),
-        K::UpstreamTimeout => (504, "timeout_error"),
+        K::UpstreamQuota => (402, "billing_error"),
         K::Overloaded | K::UpstreamOverloaded => (529, "overloaded_error"),
-        K::ShuttingDown => (503, API),
-        K::UpstreamUnreachable
-        | K::UpstreamCredentials
-        | K::UpstreamMisconfigured
-        | K::UpstreamTruncated
-        | K::UpstreamGarbage
-        | K::UpstreamTooLarge
-        | K::AgentFailed => (502, API),
-        _ => (500, API),
+        _ => match kind.status() {
+            status @ (400 | 405 | 406 | 415 | 421 | 431) => (status, INVALID),
+            401 => (401, "authentication_error"),
+            403 => (403, "permission_error"),
+            404 => (404, "not_found_error"),
+            413 => (413, "request_too_large"),
+            429 => (429, "rate_limit_error"),
+            504 => (504, "timeout_error"),
+            status @ (502 | 503) => (status, API),
+            _ => (500, API),
+        },
     }
 }
 

@@ -18,13 +18,14 @@ mod wire;
 
 use std::sync::Arc;
 
+use interlingua_adapter_kit::console_snippets;
 use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_adapter_kit::model_options::ClientTools;
 use interlingua_core::capability::{ClientCapabilities, Media};
-use interlingua_core::console::{ClientSnippets, ConsoleSupport};
+use interlingua_core::console::ConsoleSupport;
 use interlingua_core::exchange::{Cors, Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
-use interlingua_core::sample::{Sample, SampleInput, SampleRequest};
+use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::size::Size;
 use serde_json::json;
 
@@ -63,34 +64,20 @@ impl ProtocolAdapter for AnthropicMessages {
         let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
         let mut cors = Cors::default();
         cors.expose_headers.push("request-id".to_owned());
-        let sample: Sample = Box::new(move |input| sample(input, session.as_deref()));
-        Ok(Mounted {
-            curl,
-            max_body,
-            cors,
-            console: ConsoleSupport {
-                run_id: Some(|run| run.to_prefixed(wire::MESSAGE_PREFIX)),
-                sample: Some(sample),
-                snippets: ClientSnippets {
-                    python: Some(include_str!("console/python.template")),
-                    typescript: Some(include_str!("console/typescript.template")),
-                },
-                ..ConsoleSupport::default()
-            },
-            ..mounted
-        })
+        let console = ConsoleSupport {
+            run_id: Some(|run| run.to_prefixed(wire::MESSAGE_PREFIX)),
+            sample: Some(Box::new(move |input| sample(input, session.as_deref()))),
+            snippets: console_snippets!(),
+            ..ConsoleSupport::default()
+        };
+        Ok(Mounted { curl, max_body, cors, console, ..mounted })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
-        let forwards_tools = options.client_tools == ClientTools::Forward;
-        capabilities.client_tools = forwards_tools;
-        capabilities.tool_declarations = forwards_tools;
+        let mut capabilities = ClientCapabilities::of_model_server(options.client_tools == ClientTools::Forward);
         capabilities.decisions = options.approvals.decisions();
         capabilities.asks = options.approvals.asks();
         capabilities.input_media = Media { image: true, file: true, ..Media::NONE };
-        capabilities.output_media = Media::ALL;
-        capabilities.usage = true;
         capabilities.reasoning = options.reasoning != options::Reasoning::Hide;
         capabilities
     }

@@ -20,12 +20,12 @@ mod tags;
 
 use std::sync::Arc;
 
-use interlingua_adapter_kit::fallback::Fallback;
+use interlingua_adapter_kit::console_snippets;
 use interlingua_adapter_kit::model_list::ModelNames;
 use interlingua_adapter_kit::model_options::ClientTools;
-use interlingua_adapter_kit::openai_api::{self, ResponseHeaders};
+use interlingua_adapter_kit::openai_api;
 use interlingua_core::capability::{ClientCapabilities, Media};
-use interlingua_core::console::{ClientSnippets, ConsoleSupport};
+use interlingua_core::console::ConsoleSupport;
 use interlingua_core::exchange::{Endpoint, Mount, Mounted, ProtocolAdapter, sharing};
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::size::Size;
@@ -59,35 +59,20 @@ impl ProtocolAdapter for ChatCompletions {
         let max_body = options.max_body.map(Size::bytes);
         let session = options.session.iter().find(|name| name.contains('-')).cloned();
         let shared = Arc::new(MountedRoute { options, names });
-        let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
-        Ok(Mounted {
-            curl,
-            max_body,
-            console: ConsoleSupport {
-                run_id: Some(ids::completion),
-                sample: Some(Box::new(move |input| sample(input, session.as_deref()))),
-                snippets: ClientSnippets {
-                    python: Some(include_str!("console/python.template")),
-                    typescript: Some(include_str!("console/typescript.template")),
-                },
-                ..ConsoleSupport::default()
-            },
-            cors: openai_api::cors(),
-            openai_rate_limits: true,
-            ..mounted
-        })
+        let console = ConsoleSupport {
+            run_id: Some(ids::completion),
+            sample: Some(Box::new(move |input| sample(input, session.as_deref()))),
+            snippets: console_snippets!(),
+            ..ConsoleSupport::default()
+        };
+        Ok(Mounted { curl, max_body, console, ..openai_api::mounted(endpoints(&shared)) })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
-        let forwards_tools = options.client_tools == ClientTools::Forward;
-        capabilities.client_tools = forwards_tools;
-        capabilities.tool_declarations = forwards_tools;
+        let mut capabilities = ClientCapabilities::of_model_server(options.client_tools == ClientTools::Forward);
         capabilities.decisions = options.approvals.decisions();
         capabilities.asks = options.approvals.asks();
         capabilities.input_media = Media::ALL;
-        capabilities.output_media = Media::ALL;
-        capabilities.usage = true;
         capabilities.reasoning = options.reasoning != Reasoning::Hide;
         capabilities
     }

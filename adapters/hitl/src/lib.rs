@@ -14,7 +14,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_adapter_kit::fallback::Fallback;
+use interlingua_adapter_kit::fallback;
 use interlingua_core::answer::{AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
@@ -148,7 +148,7 @@ impl ProtocolAdapter for Hitl {
                 sample: Some(Box::new(sample)),
                 ..ConsoleSupport::default()
             },
-            ..Mounted::new(endpoints(&route), Fallback::<serve::fault::Errors>::open())
+            ..Mounted::new(endpoints(&route), fallback::writing(serve::fault::write))
         })
     }
 

@@ -13,8 +13,7 @@ mod wire;
 use std::sync::Arc;
 
 use interlingua_adapter_kit::fallback::Fallback;
-use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
+use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::console::{ConsoleSupport, DecisionNotice};
 use interlingua_core::exchange::Mounted;
 use interlingua_core::sample::{SampleInput, SampleRequest};
@@ -128,17 +127,8 @@ impl ProtocolAdapter for Native {
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.client_tools = true;
+        let mut capabilities = ClientCapabilities::interactive();
         capabilities.tool_declarations = true;
-        capabilities.decisions = ALL_DECISIONS;
-        capabilities.input_media = Media::ALL;
-        capabilities.output_media = Media::ALL;
-        capabilities.cancel = true;
-        capabilities.resume = true;
-        capabilities.usage = true;
-        capabilities.reasoning = true;
-        capabilities.asks = AskKinds::ALL;
         capabilities.any_protocol_events = options.protocol_events;
         capabilities.names_model = true;
         capabilities

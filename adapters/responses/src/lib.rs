@@ -18,11 +18,11 @@ mod wire;
 
 use std::sync::Arc;
 
-use interlingua_adapter_kit::fallback::Fallback;
+use interlingua_adapter_kit::console_snippets;
 use interlingua_adapter_kit::model_list::ModelNames;
-use interlingua_adapter_kit::openai_api::{self, ResponseHeaders};
+use interlingua_adapter_kit::openai_api;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
-use interlingua_core::console::{ClientSnippets, ConsoleSupport};
+use interlingua_core::console::ConsoleSupport;
 use interlingua_core::exchange::{Endpoint, Method, Mount, Mounted, ProtocolAdapter, WebSocketRules, sharing};
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::{SampleInput, SampleRequest};
@@ -60,38 +60,23 @@ impl ProtocolAdapter for Responses {
         )];
 
         let max_body = shared.options.max_body.map(Size::bytes);
-        let mounted = Mounted::new(endpoints(&shared), Fallback::<ResponseHeaders>::open());
-        Ok(Mounted {
-            curl,
-            max_body,
-            console: ConsoleSupport {
-                run_id: Some(|run| run.to_prefixed(ids::RESPONSE_PREFIX)),
-                sample: Some(Box::new(sample)),
-                snippets: ClientSnippets {
-                    python: Some(include_str!("console/python.template")),
-                    typescript: Some(include_str!("console/typescript.template")),
-                },
-                ..ConsoleSupport::default()
-            },
-            cors: openai_api::cors(),
-            openai_rate_limits: true,
-            ..mounted
-        })
+        let console = ConsoleSupport {
+            run_id: Some(|run| run.to_prefixed(ids::RESPONSE_PREFIX)),
+            sample: Some(Box::new(sample)),
+            snippets: console_snippets!(),
+            ..ConsoleSupport::default()
+        };
+        Ok(Mounted { curl, max_body, console, ..openai_api::mounted(endpoints(&shared)) })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
-        let forwards_tools = options.client_tools == ClientTools::Forward;
-        capabilities.client_tools = forwards_tools;
-        capabilities.tool_declarations = forwards_tools;
+        let mut capabilities = ClientCapabilities::of_model_server(options.client_tools == ClientTools::Forward);
         // `mcp_approval_response` says yes or no, with a reason for a no. It has no place for new arguments or a result.
         capabilities.decisions = &[Decision::Accept, Decision::Reject];
         capabilities.input_media = Media::ALL;
-        capabilities.output_media = Media::ALL;
         // Only responses in the background can be canceled.
         capabilities.cancel = options.background.0;
         capabilities.resume = true;
-        capabilities.usage = true;
         capabilities.reasoning = options.reasoning != Reasoning::Hide;
         // A question or a login is a call of the function `request_input`.
         capabilities.asks = AskKinds::ALL;

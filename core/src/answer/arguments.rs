@@ -128,11 +128,11 @@ fn object(json: &Json) -> Option<Extra> {
     if json.is_object() { json.decode() } else { None }
 }
 
-fn field<'a>(fields: &'a Extra, name: &str) -> Option<&'a Json> {
+pub(super) fn field<'a>(fields: &'a Extra, name: &str) -> Option<&'a Json> {
     fields.get(name).filter(|value| !value.is_null())
 }
 
-fn word(fields: &Extra, name: &str) -> Option<String> {
+pub(super) fn word(fields: &Extra, name: &str) -> Option<String> {
     field(fields, name)?.decode()
 }
 

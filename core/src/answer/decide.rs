@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::answer::arguments::{self, GivenArguments, same_arguments};
+use crate::answer::arguments::{self, GivenArguments, field, same_arguments, word};
 use crate::answer::schema::{SchemaMismatch, fits};
 use crate::answer::text;
 use crate::answer::{AnswerBody, NOT_TAKEN, UNDECIDED, decision_word};
@@ -509,14 +509,6 @@ fn text(fields: &Extra) -> Option<String> {
 
 fn object(json: &Json) -> Option<Extra> {
     if json.is_object() { json.decode() } else { None }
-}
-
-fn field<'a>(fields: &'a Extra, name: &str) -> Option<&'a Json> {
-    fields.get(name).filter(|value| !value.is_null())
-}
-
-fn word(fields: &Extra, name: &str) -> Option<String> {
-    field(fields, name)?.decode()
 }
 
 #[cfg(test)]

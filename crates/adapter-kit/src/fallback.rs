@@ -8,7 +8,7 @@ use interlingua_core::fault::{Fault, FaultKind};
 use interlingua_core::out::Out;
 
 /// Writes the error responses of one request in the form of a protocol.
-pub trait ErrorWriter: Default + Send + 'static {
+pub trait ErrorWriter: Send + 'static {
     /// Notes what an error response repeats of its request, such as an id. Not called if the head of the request was
     /// refused.
     fn read(&mut self, request: &Request<'_>) {
@@ -31,12 +31,26 @@ pub struct Fallback<W> {
     writer: W,
 }
 
-impl<W: ErrorWriter> Fallback<W> {
+impl<W: ErrorWriter + Default> Fallback<W> {
     /// The constructor for [`Mounted::fallback`](interlingua_core::exchange::Mounted::fallback).
     #[must_use]
     pub fn open() -> Open {
         Box::new(|| Box::new(Self::default()))
     }
+}
+
+/// The constructor for the fallback of a protocol that writes all of its errors with this function.
+#[must_use]
+pub fn writing(write: fn(&Fault, &mut Out)) -> Open {
+    struct FaultWriter(fn(&Fault, &mut Out));
+
+    impl ErrorWriter for FaultWriter {
+        fn write(&self, fault: &Fault, out: &mut Out) {
+            (self.0)(fault, out);
+        }
+    }
+
+    Box::new(move || Box::new(Fallback { writer: FaultWriter(write) }))
 }
 
 impl<W: ErrorWriter> Exchange for Fallback<W> {

@@ -34,3 +34,15 @@ pub mod transcript;
 pub mod turn_ids;
 pub mod unique_calls;
 pub mod wire_names;
+
+/// The snippets of the operator's console: the templates `console/python.template` and `console/typescript.template`
+/// beside the file that calls the macro.
+#[macro_export]
+macro_rules! console_snippets {
+    () => {
+        ::interlingua_core::console::ClientSnippets {
+            python: Some(include_str!("console/python.template")),
+            typescript: Some(include_str!("console/typescript.template")),
+        }
+    };
+}

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use crate::fallback::ErrorWriter;
+use crate::fallback::{ErrorWriter, Fallback};
 use crate::model_list::{ModelList, ModelNames};
 use crate::openai_error::ErrorObject;
 use interlingua_core::call::{Call, Reply};
-use interlingua_core::exchange::{Cors, Endpoint, Exchange, Next, Request};
+use interlingua_core::exchange::{Cors, Endpoint, Exchange, Mounted, Next, Request};
 use interlingua_core::fault::Fault;
 use interlingua_core::out::{Head, Out};
 
@@ -52,6 +52,13 @@ impl ErrorWriter for ResponseHeaders {
     fn write(&self, fault: &Fault, out: &mut Out) {
         self.write_error(&ErrorObject::from_fault(fault), fault, out);
     }
+}
+
+/// A mounted API with these endpoints.
+#[must_use]
+pub fn mounted(endpoints: Vec<Endpoint>) -> Mounted {
+    let mounted = Mounted::new(endpoints, Fallback::<ResponseHeaders>::open());
+    Mounted { cors: cors(), openai_rate_limits: true, ..mounted }
 }
 
 /// CORS headers: scripts may read the rate limits of a response.

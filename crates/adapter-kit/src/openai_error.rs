@@ -159,13 +159,7 @@ const fn fields(kind: FaultKind) -> (u16, &'static str, Option<&'static str>) {
         K::UpstreamOverloaded => (503, SERVER, Some("upstream_overloaded")),
         K::UpstreamTimeout => (504, SERVER, Some(SILENT)),
         K::ShuttingDown | K::Overloaded => (503, SERVER, None),
-        K::UpstreamUnreachable
-        | K::UpstreamCredentials
-        | K::UpstreamMisconfigured
-        | K::UpstreamTruncated
-        | K::UpstreamGarbage
-        | K::UpstreamTooLarge
-        | K::AgentFailed => (502, SERVER, Some(FAILED)),
+        _ if kind.status() == 502 => (502, SERVER, Some(FAILED)),
         _ => (500, SERVER, None),
     }
 }

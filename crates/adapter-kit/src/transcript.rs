@@ -17,6 +17,7 @@ use interlingua_core::json::Json;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Body, Content, Message, MessageType, Role, ToolCall, ToolOutput};
 use interlingua_core::pending::{Decision, Pending};
+use serde_json::{Value, json};
 
 /// A conversation, in order.
 ///
@@ -212,6 +213,12 @@ pub fn sent_as_text(content: &Content, losses: &mut Losses) -> String {
     as_text(content)
 }
 
+/// The same as a part of a message, with this `type`. `None`: it is empty.
+pub fn text_part(content: &Content, kind: &str, losses: &mut Losses) -> Option<Value> {
+    let text = sent_as_text(content, losses);
+    (!text.is_empty()).then(|| json!({ "type": kind, "text": text }))
+}
+
 /// The texts of a message that can hold nothing else, joined with a blank line.
 pub fn joined_text(contents: &[Content], losses: &mut Losses) -> String {
     let texts = contents.iter().map(|content| sent_as_text(content, losses)).filter(|text| !text.is_empty());
@@ -279,6 +286,13 @@ pub fn inline_sound<'a>(data: &'a str, format: Option<&str>) -> Option<(Cow<'a, 
         other => other,
     };
     Some((data, format.to_owned()))
+}
+
+/// Inline audio as a part of a message, in the form that both APIs of OpenAI have. `None`: it is a link.
+#[must_use]
+pub fn audio_part(data: &str, format: Option<&str>) -> Option<Value> {
+    let (data, format) = inline_sound(data, format)?;
+    Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
 }
 
 /// Calls of one id that wait for an output: where each stands.

@@ -1,7 +1,9 @@
 //! Ids for what has none in an agent's protocol, or none that can be relied on: messages, and calls of careless servers.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
+use interlingua_core::agent_event::{AgentEvent, ResponseEvent};
 use interlingua_core::model::AgentRequest;
 
 /// Ids of servers are used up to this length, in bytes.
@@ -41,6 +43,16 @@ impl TurnIds {
         if is_usable(id) {
             id.clone_into(&mut self.message_prefix);
         }
+    }
+
+    /// The start of the server's answer, after which its messages are named if it has an id.
+    #[must_use]
+    pub fn start_answer<'a>(&mut self, id: Option<&'a str>) -> AgentEvent<'a> {
+        if let Some(id) = id {
+            self.set_answer(id);
+        }
+        let id = id.map(Cow::Borrowed);
+        AgentEvent::Response(ResponseEvent { id, started: true, ..ResponseEvent::default() })
     }
 
     /// The id of the next message.

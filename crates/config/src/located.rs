@@ -42,19 +42,26 @@ impl<T: Serialize> Serialize for WithSpan<T> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for WithSpan<T> {
-    fn inline_schema() -> bool {
-        true
-    }
+/// Gives a type around a value the schema of the value.
+macro_rules! schema_of_value {
+    ($($wrapper:ident),+) => {$(
+        impl<T: JsonSchema> JsonSchema for $wrapper<T> {
+            fn inline_schema() -> bool {
+                true
+            }
 
-    fn schema_name() -> Cow<'static, str> {
-        T::schema_name()
-    }
+            fn schema_name() -> Cow<'static, str> {
+                T::schema_name()
+            }
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<T>()
-    }
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                generator.subschema_for::<T>()
+            }
+        }
+    )+};
 }
+
+schema_of_value!(WithSpan, Table);
 
 /// Accepts tables only. A derived `Deserialize` would also accept an array, as the fields in order.
 #[derive(Default)]
@@ -84,20 +91,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
         }
 
         deserializer.deserialize_map(TableVisitor(PhantomData))
-    }
-}
-
-impl<T: JsonSchema> JsonSchema for Table<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        T::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<T>()
     }
 }
 

@@ -17,6 +17,7 @@
 mod client;
 mod delta_run;
 mod exchange;
+mod faults;
 mod grammar;
 mod hostile;
 pub mod laws;
@@ -33,6 +34,7 @@ pub mod wild;
 pub use client::{ClientRequest, HttpResponse, endpoint, mount};
 pub use delta_run::{DELTA_TEXTS, DeltaRun};
 pub use exchange::{RecordedExchange, recorded_exchanges};
+pub use faults::fault_table;
 pub use grammar::grammar;
 pub use hostile::Hostile;
 pub use options::check_options;

@@ -181,7 +181,9 @@ impl Engine {
         let canceller =
             Canceller::new(Arc::clone(&runs), Arc::clone(&access), Arc::clone(&deliveries), Arc::clone(&rules));
         let canceller = Arc::new(canceller);
-        let first_turns = first_turns(&agents, &runs, &rules, &access, &deliveries, &transcripts, &canceller, limits);
+        let linker = Arc::new(RunLinker::new(Arc::clone(&runs), Arc::clone(&deliveries), Arc::clone(&rules)));
+        let shared = (&runs, &access, &deliveries);
+        let first_turns = first_turns(&agents, shared, linker, &transcripts, &canceller, limits);
         let session_calls = SessionCalls::new(Arc::clone(&runs), transcripts, Arc::clone(&canceller));
         let sealer = Sealer::default();
 
@@ -431,16 +433,13 @@ impl Engine {
 /// What starts turns and takes them.
 fn first_turns(
     agents: &Arc<Agents>,
-    runs: &Arc<RunTable>,
-    rules: &Arc<SharedRules>,
-    access: &Arc<RunAccess>,
-    deliveries: &Arc<Deliveries>,
+    (runs, access, deliveries): (&Arc<RunTable>, &Arc<RunAccess>, &Arc<Deliveries>),
+    linker: Arc<RunLinker>,
     transcripts: &Arc<Transcripts>,
     canceller: &Arc<Canceller>,
     limits: Limits,
 ) -> FirstTurns {
     let sessions = runs.sessions();
-    let linker = Arc::new(RunLinker::new(Arc::clone(runs), Arc::clone(deliveries), Arc::clone(rules)));
     let pending_index = Arc::new(PendingIndex::new(Arc::clone(runs.store()), Arc::clone(sessions)));
     let handover = Arc::new(Handover::new(Arc::clone(runs)));
     let turns = TurnServices {

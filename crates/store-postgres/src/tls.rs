@@ -3,17 +3,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::ClientConfig;
 
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::target::{ConnectionTarget, Roots, Tls};
-use interlingua_base::tls::{AnyCertificate, ClientTls, ClientTlsFile};
+use interlingua_base::tls::{ClientTls, ClientTlsFile, RelaxedVerifier};
 use interlingua_store::local::lock;
 
 /// Encryption of connections. The files that the URL names are read for each connection, so that new certificates count
@@ -84,70 +79,17 @@ fn config(target: &ConnectionTarget, system: &ClientConfig) -> Result<ClientConf
     };
     match (&target.tls, authorities) {
         (Tls::Authority, Some(content)) => {
-            config.dangerous().set_certificate_verifier(Arc::new(AnyName::new(content)?));
+            // As libpq with `verify-ca`.
+            let verifier = RelaxedVerifier::any_name(content);
+            let verifier = verifier.map_err(|reason| format!("the file of sslrootcert {reason}"))?;
+            config.dangerous().set_certificate_verifier(Arc::new(verifier));
         }
-        (Tls::Unverified, _) => config.dangerous().set_certificate_verifier(Arc::new(AnyCertificate::default())),
+        (Tls::Unverified, _) => {
+            config.dangerous().set_certificate_verifier(Arc::new(RelaxedVerifier::any_certificate()));
+        }
         _ => {}
     }
     // Asked for by servers that begin with TLS at once; others ignore it.
     config.alpn_protocols = vec![b"postgresql".to_vec()];
     Ok(config)
-}
-
-/// Accepts certificates of an authority for any name, as libpq does with `verify-ca`.
-#[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
-
-impl AnyName {
-    fn new(authorities: &[u8]) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        for authority in CertificateDer::pem_slice_iter(authorities) {
-            let authority = authority.map_err(|_| "the file of sslrootcert is not valid PEM".to_owned())?;
-            roots.add(authority).map_err(|error| format!("the file of sslrootcert cannot be used: {error}"))?;
-        }
-        let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        Ok(Self(verifier.map_err(|error| format!("the file of sslrootcert cannot be used: {error}"))?))
-    }
-}
-
-impl ServerCertVerifier for AnyName {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
-            // The name is judged last.
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            judged => judged,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
 }

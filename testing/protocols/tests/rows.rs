@@ -38,7 +38,7 @@ fn every_served_protocol_has_a_sample_request_and_the_endpoint_of_each_stream() 
         let mounted = serves.mounted(AgentCard { name: "demo".to_owned(), ..AgentCard::default() });
         for stream in serves.streams {
             let is_there = mounted.endpoints.iter().any(|endpoint| {
-                (endpoint.method, endpoint.path, endpoint.websocket)
+                (endpoint.method, endpoint.path, endpoint.websocket.is_some())
                     == (stream.method(), stream.endpoint, stream.is_websocket)
             });
             assert!(is_there, "{name} {}", stream.name);

@@ -1,7 +1,6 @@
 //! Error responses: the only place where a fault is converted to the protocol's format
 //! (docs/protocols/ag-kit.md#errors).
 
-use interlingua_adapter_kit::fallback::ErrorWriter;
 use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
 use interlingua_core::out::Head;
 use interlingua_core::{Fault, Out};
@@ -54,34 +53,19 @@ pub(crate) fn interrupt(fault: &Fault, out: &mut Out) {
     wire::done(out);
 }
 
-/// Writes errors of requests that match no endpoint.
-#[derive(Default)]
-pub(crate) struct Errors;
-
-impl ErrorWriter for Errors {
-    fn write(&self, fault: &Fault, out: &mut Out) {
-        fail(fault, out);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use interlingua_core::FaultKind;
+    use interlingua_core_testkit::fault_table;
 
     use super::*;
 
     #[test]
     fn each_kind_has_its_status_and_code() {
-        let mut table = String::new();
-        for kind in FaultKind::ALL {
-            let mut out = Out::new();
-            fail(&Fault::new(*kind, "why").with_field("messages[0].role"), &mut out);
-            let body = String::from_utf8_lossy(&out.body).into_owned();
-            table.push_str(&format!("{kind:?}: {} {body}\n", out.head.status));
-        }
-        insta::assert_snapshot!(table);
+        let fault = |kind| Fault::new(kind, "why").with_field("messages[0].role");
+        insta::assert_snapshot!(fault_table(fault, fail));
     }
 
     #[test]

@@ -205,15 +205,7 @@ impl Context<'_> {
     /// A whole message of data.
     pub(super) fn emit_data(&mut self, wanted: &str, kind: MessageType, data: Json) -> Result<(), Fault> {
         let id = self.shared.ids.unique(wanted);
-        let content = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::OwnedData(data));
-        self.sink.emit(&AgentEvent::Message(MessageEvent {
-            id: Some(Cow::Borrowed(&id)),
-            kind: Some(kind),
-            role: Some(Role::Assistant),
-            end: Some(End::Completed),
-            contents: vec![content],
-            ..MessageEvent::default()
-        }))
+        self.sink.emit(&AgentEvent::whole(&id, kind, Role::Assistant, ContentValue::OwnedData(data)))
     }
 }
 

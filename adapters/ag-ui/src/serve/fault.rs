@@ -1,7 +1,6 @@
 //! Errors before a stream: the only place where a fault becomes an error of this protocol
 //! (docs/protocols/ag-ui.md#errors).
 
-use interlingua_adapter_kit::fallback::ErrorWriter;
 use interlingua_core::answer::{NOT_TAKEN, NOT_WAITING, UNDECIDED};
 use interlingua_core::{Fault, FaultKind, Out, Reply};
 use serde::Serialize;
@@ -57,29 +56,15 @@ pub(super) fn unexpected(reply: &Reply<'_>) -> Fault {
     Fault::unexpected_reply().with_detail(format!("{reply:?}"))
 }
 
-/// Writes errors of requests that match no endpoint.
-#[derive(Default)]
-pub(super) struct Errors;
-
-impl ErrorWriter for Errors {
-    fn write(&self, fault: &Fault, out: &mut Out) {
-        write(fault, out);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use interlingua_core_testkit::fault_table;
+
     use super::*;
 
     #[test]
     fn each_kind_has_its_status_and_code() {
-        let mut table = String::new();
-        for kind in FaultKind::ALL {
-            let mut out = Out::new();
-            write(&Fault::new(*kind, "why").with_field("messages[0].role"), &mut out);
-            let body = String::from_utf8_lossy(&out.body).into_owned();
-            table.push_str(&format!("{kind:?}: {} {body}\n", out.head.status));
-        }
-        insta::assert_snapshot!(table);
+        let fault = |kind| Fault::new(kind, "why").with_field("messages[0].role");
+        insta::assert_snapshot!(fault_table(fault, write));
     }
 }

@@ -19,7 +19,7 @@ mod writer;
 
 use std::sync::Arc;
 
-use interlingua_adapter_kit::fallback::Fallback;
+use interlingua_adapter_kit::fallback;
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, OrphanPolicy};
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media as MediaKinds};
@@ -103,7 +103,7 @@ impl ProtocolAdapter for AgUi {
                 snippets: ClientSnippets { python: None, typescript: Some(include_str!("../console/typescript.template")) },
                 ..ConsoleSupport::default()
             },
-            ..Mounted::new(endpoints, Fallback::<fault::Errors>::open())
+            ..Mounted::new(endpoints, fallback::writing(fault::write))
         })
     }
 

@@ -292,7 +292,7 @@ impl Reader {
         let id = block.id.clone();
         self.emitted_media.push(id.clone());
         let Some(value) = block.value() else { return sink.emit(&AgentEvent::KeepAlive) };
-        emit_block(&id, MessageType::Message, value, sink)
+        sink.emit(&AgentEvent::whole(&id, MessageType::Message, Role::Assistant, value))
     }
 
     fn output_media(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
@@ -345,7 +345,8 @@ impl Reader {
         let payload = raw.map(Json::from_raw);
         let item = approval(&id, name, input, payload.as_ref(), &source);
         let message = format!("{id}_approval");
-        emit_block(&message, MessageType::McpApprovalRequest, ContentValue::OwnedData(item), sink)
+        let value = ContentValue::OwnedData(item);
+        sink.emit(&AgentEvent::whole(&message, MessageType::McpApprovalRequest, Role::Assistant, value))
     }
 
     /// The reply has ended.
@@ -444,16 +445,6 @@ fn end_block(block: &str, whole: Option<&str>, sink: &mut dyn EventSink) -> Resu
         contents: contents.into_iter().collect(),
         ..MessageEvent::default()
     }))
-}
-
-/// A message of one content, as a whole.
-pub(super) fn emit_block(
-    id: &str,
-    kind: MessageType,
-    value: ContentValue<'_>,
-    sink: &mut dyn EventSink,
-) -> Result<(), Fault> {
-    sink.emit(&AgentEvent::whole(id, kind, Role::Assistant, value))
 }
 
 /// The data of an item that asks for a decision.

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::calls::OutputEnd;
 use super::media::{self, Source};
-use super::reader::{Reader, emit_block};
+use super::reader::Reader;
 use super::wire::{Block, DataSource, Page, StoredMessage, object, word};
 
 /// The state of the reply according to the session's messages.
@@ -138,7 +138,7 @@ impl Reader {
         }
         let Some(value) = self.data_of(block)? else { return Ok(()) };
         self.emitted_media.push(id.to_owned());
-        emit_block(id, MessageType::Message, value, sink)
+        sink.emit(&AgentEvent::whole(id, MessageType::Message, Role::Assistant, value))
     }
 
     /// The content of a block of media. None: it is empty.

@@ -48,6 +48,15 @@ pub(super) struct Reader {
     pub(super) losses: Losses,
 }
 
+/// The start of a block.
+struct BlockStart<'a> {
+    index: Option<i64>,
+    kind: &'a str,
+    block: &'a Block<'a>,
+    /// The block as the server sent it.
+    raw: &'a RawValue,
+}
+
 /// A refusal is not longer, in bytes.
 const MAX_REFUSAL: usize = 4096;
 
@@ -146,16 +155,10 @@ impl Reader {
     }
 
     fn start(&mut self, id: Option<&str>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        if self.started {
+        if std::mem::replace(&mut self.started, true) {
             return Ok(());
         }
-
-        self.started = true;
-        if let Some(id) = id {
-            self.ids.set_answer(id);
-        }
-        let id = id.map(Into::into);
-        sink.emit(&AgentEvent::Response(ResponseEvent { id, started: true, ..ResponseEvent::default() }))
+        sink.emit(&self.ids.start_answer(id))
     }
 
     fn message_start(&mut self, raw: Option<&RawValue>, sink: &mut dyn EventSink) -> Result<(), Fault> {
@@ -220,8 +223,10 @@ impl Reader {
                     None => Ok(()),
                 }
             }
-            "tool_use" | "server_tool_use" | "mcp_tool_use" => self.call(index, kind, &block, raw, sink),
-            _ => self.whole_block(index, kind, &block, raw, sink),
+            "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+                self.call(&BlockStart { index, kind, block: &block, raw }, sink)
+            }
+            _ => self.whole_block(&BlockStart { index, kind, block: &block, raw }, sink),
         }
     }
 
@@ -237,14 +242,8 @@ impl Reader {
         Ok(())
     }
 
-    fn call(
-        &mut self,
-        index: Option<i64>,
-        kind: &str,
-        block: &Block<'_>,
-        raw: &RawValue,
-        sink: &mut dyn EventSink,
-    ) -> Result<(), Fault> {
+    fn call(&mut self, start: &BlockStart<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let BlockStart { index, kind, block, raw } = *start;
         let given = block.id.as_deref().unwrap_or_default();
         let call_id = self.ids.call(given);
         let sent = block.name.as_deref().unwrap_or_default();
@@ -273,14 +272,8 @@ impl Reader {
     }
 
     /// A block that comes whole in its start.
-    fn whole_block(
-        &mut self,
-        index: Option<i64>,
-        kind: &str,
-        block: &Block<'_>,
-        raw: &RawValue,
-        sink: &mut dyn EventSink,
-    ) -> Result<(), Fault> {
+    fn whole_block(&mut self, start: &BlockStart<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        let BlockStart { index, kind, block, raw } = *start;
         self.blocks.end_before_next(index, &mut self.ids, sink)?;
         self.blocks.note_whole();
         let call = block.tool_use_id.as_deref().and_then(|id| self.hosted.get(id));

@@ -216,17 +216,10 @@ impl Reader {
     }
 
     fn start(&mut self, id: Option<&str>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        if self.started {
+        if std::mem::replace(&mut self.started, true) {
             return Ok(());
         }
-
-        self.started = true;
-        if let Some(id) = id {
-            self.ids.set_answer(id);
-        }
-
-        let id = id.map(Cow::Borrowed);
-        sink.emit(&AgentEvent::Response(ResponseEvent { id, started: true, ..ResponseEvent::default() }))
+        sink.emit(&self.ids.start_answer(id))
     }
 
     /// The choice that counts. The index of a single one does not: old servers count tokens with it.

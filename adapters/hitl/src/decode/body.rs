@@ -108,9 +108,12 @@ impl<'a> Body<'a> {
         self.get(name).map(|node| node.to_json())
     }
 
-    /// Returns all errors.
-    pub(crate) fn finish(self) -> Result<(), BadBody> {
-        if self.errors.is_empty() { Ok(()) } else { Err(BadBody(self.errors)) }
+    /// Fails if there were errors. `bad` gets all of them.
+    pub(crate) fn finish(self, bad: &mut Option<BadBody>) -> Result<(), Fault> {
+        if self.errors.is_empty() {
+            return Ok(());
+        }
+        Err(bad.insert(BadBody(self.errors)).to_fault())
     }
 }
 

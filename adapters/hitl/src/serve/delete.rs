@@ -8,6 +8,7 @@ use interlingua_core::{Call, Exchange, Fault, Out, Reply, Request};
 
 use crate::serve::fault;
 use crate::serve::names::Names;
+use crate::serve::user_and_session;
 use crate::{Route, wire};
 
 /// One deletion.
@@ -92,8 +93,7 @@ impl Delete {
 
 impl Exchange for Delete {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.user = request.param("user_id").to_owned();
-        self.requested_session = Some(request.param("session_id").to_owned()).filter(|session| !session.is_empty());
+        (self.user, self.requested_session) = user_and_session(request);
         Ok(Names::get(&self.route, &self.user))
     }
 

@@ -1,7 +1,6 @@
 //! Error responses: the only place where a fault is converted to the service's format
 //! (docs/human-in-the-loop.md#error-cases).
 
-use interlingua_adapter_kit::fallback::ErrorWriter;
 use interlingua_core::{Fault, FaultKind, Out};
 
 use crate::wire;
@@ -40,28 +39,14 @@ pub(crate) fn write_bad_fields(bad: &[wire::BadField], out: &mut Out) {
     out.json(&wire::BadFields { detail: bad });
 }
 
-/// Writes errors of requests that match no endpoint.
-#[derive(Default)]
-pub(crate) struct Errors;
-
-impl ErrorWriter for Errors {
-    fn write(&self, fault: &Fault, out: &mut Out) {
-        write(fault, out);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use interlingua_core_testkit::fault_table;
+
     use super::*;
 
     #[test]
     fn each_kind_has_its_status_and_message() {
-        let mut table = String::new();
-        for kind in FaultKind::ALL {
-            let mut out = Out::new();
-            write(&Fault::new(*kind, "why"), &mut out);
-            table.push_str(&format!("{kind:?}: {} {}\n", out.head.status, String::from_utf8_lossy(&out.body)));
-        }
-        insta::assert_snapshot!(table);
+        insta::assert_snapshot!(fault_table(|kind| Fault::new(kind, "why"), write));
     }
 }

@@ -131,6 +131,7 @@ impl Invoke {
 
 impl Exchange for Invoke {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        self.turn.set_time(request.now);
         let mut body = Body::new(request);
         self.user = body.id("user_id");
         self.query = body.text("query");
@@ -138,14 +139,8 @@ impl Exchange for Invoke {
         self.requested_instructions.clone_from(&self.instructions);
         self.requested_session = body.optional_id("session_id");
         self.now = request.now;
-        self.turn.set_time(request.now);
 
-        body.finish().map_err(|bad| {
-            let fault = bad.to_fault();
-            self.bad = Some(bad);
-            fault
-        })?;
-        Ok(Names::get(&self.route, &self.user))
+        body.finish(&mut self.bad).map(|()| Names::get(&self.route, &self.user))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {

@@ -110,19 +110,14 @@ fn text_in(args: &Json) -> Json {
 
 impl Exchange for Resume {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
+        self.turn.set_time(request.now);
         let mut body = Body::new(request);
         self.user = body.id("user_id");
         self.turn.session = body.id("session_id");
         self.response_type = body.text("response_type");
         self.args = body.json("args");
-        self.turn.set_time(request.now);
 
-        body.finish().map_err(|bad| {
-            let fault = bad.to_fault();
-            self.bad = Some(bad);
-            fault
-        })?;
-        Ok(Names::get(&self.route, &self.user))
+        body.finish(&mut self.bad).map(|()| Names::get(&self.route, &self.user))
     }
 
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {

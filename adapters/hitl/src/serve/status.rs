@@ -10,6 +10,7 @@ use interlingua_core::{Call, End, Exchange, Fault, Out, Reply, Request};
 use crate::encode::turn::{conversation, response};
 use crate::serve::fault;
 use crate::serve::names::Names;
+use crate::serve::user_and_session;
 use crate::{Route, wire};
 
 /// One status request.
@@ -96,8 +97,7 @@ fn status(view: &SessionView) -> &'static str {
 
 impl Exchange for Status {
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-        self.user = request.param("user_id").to_owned();
-        self.requested_session = Some(request.param("session_id").to_owned()).filter(|session| !session.is_empty());
+        (self.user, self.requested_session) = user_and_session(request);
         Ok(Names::get(&self.route, &self.user))
     }
 

@@ -64,8 +64,8 @@ impl Reader {
             SlotKind::Reasoning => self.reasoning_done(slot, &item, sink),
             SlotKind::FunctionCall | SlotKind::CustomCall => self.client_call_done(slot, &item, sink),
             SlotKind::McpCall => self.mcp_call_done(slot, &item, sink),
-            SlotKind::Hosted => self.hosted_done(slot, &word, raw, &item, sink),
-            SlotKind::Whole => self.whole(slot, &word, raw, &item, sink),
+            SlotKind::Hosted => self.hosted_done(slot, raw, &item, sink),
+            SlotKind::Whole => self.whole(slot, raw, &item, sink),
         }
     }
 
@@ -315,7 +315,6 @@ impl Reader {
     fn hosted_done(
         &mut self,
         slot: usize,
-        word: &str,
         raw: &RawValue,
         item: &Object<'_>,
         sink: &mut dyn EventSink,
@@ -327,7 +326,7 @@ impl Reader {
         let image = item.text("result").filter(|_| name == "image_generation");
 
         let failed = item.text("status").as_deref() == Some("failed") || item.get("error").is_some();
-        let awaits_client = RUN_BY_CLIENTS.contains(&word) && output.is_none() && !failed;
+        let awaits_client = RUN_BY_CLIENTS.contains(&&*item.word("type")) && output.is_none() && !failed;
         let end = if failed || !awaits_client { End::Completed } else { end_of(item) };
         let kept = self.kept_item(raw);
         self.end_call(slot, MessageType::PluginCall, call, end, kept, sink)?;
@@ -367,15 +366,7 @@ impl Reader {
         } else {
             format!("data:image/{format};base64,{data}")
         };
-        let content = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Image(Some(url.into())));
-        sink.emit(&AgentEvent::Message(MessageEvent {
-            id: Some(Cow::Borrowed(&id)),
-            kind: Some(MessageType::Message),
-            role: Some(Role::Assistant),
-            end: Some(End::Completed),
-            contents: vec![content],
-            ..MessageEvent::default()
-        }))
+        sink.emit(&AgentEvent::whole(&id, MessageType::Message, Role::Assistant, ContentValue::Image(Some(url.into()))))
     }
 
     /// Emits the output of a call, as a message of its own after the call.
@@ -395,16 +386,10 @@ impl Reader {
     }
 
     /// An item that is shown once it is whole.
-    fn whole(
-        &mut self,
-        slot: usize,
-        word: &str,
-        raw: &RawValue,
-        item: &Object<'_>,
-        sink: &mut dyn EventSink,
-    ) -> Result<(), Fault> {
+    fn whole(&mut self, slot: usize, raw: &RawValue, item: &Object<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let id = self.slots.all[slot].id.clone();
-        let kind = match word {
+        let word = item.word("type");
+        let kind = match &*word {
             // The server's own memory: a server with memory does not need it back, a server without memory gets the
             // whole history.
             "compaction" => return sink.emit(&AgentEvent::KeepAlive),
@@ -436,15 +421,7 @@ impl Reader {
         if is_request {
             self.remember(&item.word("id"));
         }
-        let content = ContentEvent::new(&id, ContentUpdate::Final, ContentValue::Data(Some(raw)));
-        sink.emit(&AgentEvent::Message(MessageEvent {
-            id: Some(Cow::Borrowed(&id)),
-            kind: Some(kind),
-            role: Some(Role::Assistant),
-            end: Some(End::Completed),
-            contents: vec![content],
-            ..MessageEvent::default()
-        }))
+        sink.emit(&AgentEvent::whole(&id, kind, Role::Assistant, ContentValue::Data(Some(raw))))
     }
 }
 

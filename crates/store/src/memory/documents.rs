@@ -1,4 +1,4 @@
-//! The documents of an in-memory store, and which of them are deleted when there are too many. Not here: runs.
+//! The documents of an in-memory store, with the selections and deletions of retention. Not here: runs.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,7 +1,7 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
 use interlingua_adapter_kit::data_url::normal;
-use interlingua_adapter_kit::transcript::{inline_sound, sent_as_text};
+use interlingua_adapter_kit::transcript::{audio_part, text_part};
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::{Extra, Json, Losses};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub(super) fn user_content(contents: &[Content], options: &UpstreamOptions, loss
 fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Option<Value> {
     let taken = match &content.body {
         Body::Image(Some(url)) if options.takes(Part::Image) => Some(image(&normal(url), &content.extra)),
-        Body::Audio { data: Some(data), format } if options.takes(Part::Audio) => audio(data, format.as_deref()),
+        Body::Audio { data: Some(data), format } if options.takes(Part::Audio) => audio_part(data, format.as_deref()),
         Body::File(found) if options.takes(Part::File) => file(found),
         Body::Video(Some(url)) if options.takes(Part::Video) => {
             Some(json!({ "type": "video_url", "video_url": { "url": normal(url) } }))
@@ -43,10 +43,7 @@ fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Op
         _ => None,
     };
 
-    taken.or_else(|| {
-        let text = sent_as_text(content, losses);
-        (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
-    })
+    taken.or_else(|| text_part(content, "text", losses))
 }
 
 fn image(url: &str, extra: &Extra) -> Value {
@@ -54,12 +51,6 @@ fn image(url: &str, extra: &Extra) -> Value {
         Some(detail) => json!({ "type": "image_url", "image_url": { "url": url, "detail": detail } }),
         None => json!({ "type": "image_url", "image_url": { "url": url } }),
     }
-}
-
-/// Inline audio. This protocol takes no links to it.
-fn audio(data: &str, format: Option<&str>) -> Option<Value> {
-    let (data, format) = inline_sound(data, format)?;
-    Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
 }
 
 /// An inline file, or a file of the server. This protocol takes no links to files.

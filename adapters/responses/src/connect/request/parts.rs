@@ -1,7 +1,7 @@
 //! Contents of messages as parts. What the server does not take becomes a line of text, so that the model knows of it.
 
 use interlingua_adapter_kit::data_url::normal;
-use interlingua_adapter_kit::transcript::{inline_sound, sent_as_text};
+use interlingua_adapter_kit::transcript::{audio_part, sent_as_text, text_part};
 use interlingua_core::loss::Losses;
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::{Extra, Json};
@@ -31,7 +31,7 @@ pub(super) fn assistant(contents: &[Content], losses: &mut Losses) -> Vec<Value>
 fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Option<Value> {
     let taken = match &content.body {
         Body::Image(Some(url)) if options.takes(Part::Image) => Some(image(&normal(url), &content.extra)),
-        Body::Audio { data: Some(data), format } if options.takes(Part::Audio) => audio(data, format.as_deref()),
+        Body::Audio { data: Some(data), format } if options.takes(Part::Audio) => audio_part(data, format.as_deref()),
         Body::File(found) if options.takes(Part::File) => file(found),
         Body::Video(Some(url)) if options.takes(Part::Video) => {
             Some(json!({ "type": "input_video", "video_url": normal(url) }))
@@ -39,10 +39,7 @@ fn part(content: &Content, options: &UpstreamOptions, losses: &mut Losses) -> Op
         _ => None,
     };
 
-    taken.or_else(|| {
-        let text = sent_as_text(content, losses);
-        (!text.is_empty()).then(|| json!({ "type": "input_text", "text": text }))
-    })
+    taken.or_else(|| text_part(content, "input_text", losses))
 }
 
 fn image(url: &str, extra: &Extra) -> Value {
@@ -50,12 +47,6 @@ fn image(url: &str, extra: &Extra) -> Value {
         Some(detail) => json!({ "type": "input_image", "image_url": url, "detail": detail }),
         None => json!({ "type": "input_image", "image_url": url }),
     }
-}
-
-/// Inline audio. This protocol takes no links to it.
-fn audio(data: &str, format: Option<&str>) -> Option<Value> {
-    let (data, format) = inline_sound(data, format)?;
-    Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
 }
 
 fn file(file: &File) -> Option<Value> {
