@@ -4,16 +4,19 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Names and values, in order.
+type Fields = Vec<(Cow<'static, str>, String)>;
+
 /// The trailers of one response. A stream sets them at its end.
 #[derive(Clone, Default)]
-pub(super) struct Trailers(Arc<Mutex<Vec<(Cow<'static, str>, String)>>>);
+pub(super) struct Trailers(Arc<Mutex<Fields>>);
 
 impl Trailers {
-    pub(super) fn new(trailers: Vec<(Cow<'static, str>, String)>) -> Self {
+    pub(super) fn new(trailers: Fields) -> Self {
         Self(Arc::new(Mutex::new(trailers)))
     }
 
-    pub(super) fn set(&self, trailers: Vec<(Cow<'static, str>, String)>) {
+    pub(super) fn set(&self, trailers: Fields) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trailers;
     }
 
