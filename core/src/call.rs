@@ -444,7 +444,7 @@ pub struct SessionFilter {
     pub agent: Option<String>,
     /// Only sessions with all of these labels.
     pub labels: Extra,
-    /// How the list is sorted; [`Order::LatestChange`] sorts by [`SessionView::updated_at`].
+    /// The order of the list; [`Order::LatestChange`] sorts by [`SessionView::updated_at`].
     pub order: Order,
     /// Page size. 0: all sessions.
     pub limit: usize,

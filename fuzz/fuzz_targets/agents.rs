@@ -44,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
 impl Agent {
     fn read(&self, bytes: &[u8], cut: usize, choices: u8) -> Record {
         let Connects { path, options, variants, connect, .. } = self.connects;
-        // The last choice beside the variants is none of them.
+        // The last choice selects no variant.
         let variant = variants.get(usize::from(choices >> 1) % (variants.len() + 1)).unwrap_or(&"");
         let options = if options.is_empty() { (*variant).to_owned() } else { format!("{options}, {variant}") };
         let connector = connect(&format!("{SERVER}{path}"), options.trim_end_matches(", ")).expect("a connector");

@@ -1,4 +1,4 @@
-//! Several gateways in this process, the store that they share, and the agent behind them. Not here: the requests.
+//! Several gateways in this process, their shared store and their agent. Not here: the requests.
 
 use std::time::Duration;
 

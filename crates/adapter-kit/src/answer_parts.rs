@@ -101,7 +101,7 @@ pub fn call_in_data(data: &Json) -> ToolCall {
     if has_arguments { call } else { ToolCall { arguments: data.text().to_owned(), ..call } }
 }
 
-/// An id for a call or an output without one, derived from the id of its message and the index of its content.
+/// Derives an id for a call or an output that lacks one from the id of its message and the index of its content.
 #[must_use]
 pub fn derived_id(message: &str, content: usize) -> String {
     if content == 0 { message.to_owned() } else { format!("{message}_{content}") }

@@ -19,7 +19,7 @@ pub(super) async fn load(store: &Arc<dyn Store>, sealer: &Sealer) -> Result<(), 
             Some(document) => match <[u8; 32]>::try_from(&document.value[..]) {
                 Ok(key) => sealer.set_key(key),
                 Err(_) => {
-                    // Replaced like a missing one: what was sealed with it can only be refused.
+                    // Replace an unusable secret: data sealed with it cannot be opened anyway.
                     let put = store.put(COLLECTION, KEY, new_key(), Expect::Version(document.version), clock::now());
                     let _ = put.await?;
                 }

@@ -5,7 +5,7 @@ use interlingua_core::{Exchange, Fault, Next, Out};
 
 use interlingua_engine::{Answer, Follower, ListedRun, Listener, RunHandle, Scope};
 
-/// What a response streams.
+/// The source of a streamed response.
 pub(super) enum StreamSource {
     /// A run: from its first step on, or, with `attach`, from its current state on.
     Run { follower: Follower, attach: bool },
@@ -23,7 +23,7 @@ impl StreamSource {
     }
 }
 
-/// What follows an answer of the engine.
+/// The next step of a request after an answer of the engine.
 pub(super) enum ReplyOutcome {
     /// A stream.
     Stream(StreamSource),

@@ -57,7 +57,7 @@ pub(super) struct Steps {
     trailers: Option<Trailers>,
 }
 
-/// What a stream waits for.
+/// The current source of a stream.
 enum Source {
     Run(Follower),
     /// The next notice, and the listener for those after it.

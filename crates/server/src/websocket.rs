@@ -46,6 +46,7 @@ const VERSION: HeaderName = HeaderName::from_static("sec-websocket-version");
 const KNOWN_VERSION: HeaderValue = HeaderValue::from_static("13");
 /// The close reason if the caller may no longer use the connection.
 const REVOKED: &str = "credentials are no longer valid";
+
 /// Serves a WebSocket connection.
 pub(super) async fn serve(
     gateway: &Arc<Gateway>,

@@ -119,7 +119,7 @@ impl Serves {
         self.path.replace("{agent}", agent)
     }
 
-    /// What the adapter declares for this agent, with default options.
+    /// The mounted protocol for this agent, with default options.
     ///
     /// # Panics
     /// If it refuses them.

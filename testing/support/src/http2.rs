@@ -121,7 +121,7 @@ impl Stream {
     }
 }
 
-/// Reads a body to its end, and the trailers behind it.
+/// Reads a complete body and its trailers.
 pub async fn read_with_trailers(mut body: RecvStream) -> Result<(Vec<u8>, Option<http::HeaderMap>), h2::Error> {
     let whole = read_data(&mut body).await?;
     Ok((whole, with_timeout("the trailers", body.trailers()).await?))

@@ -117,7 +117,7 @@ impl GatewayProcess {
         Ok(self.process.wait_or_kill(limit))
     }
 
-    /// Waits for the end of a gateway that was asked to stop.
+    /// Waits until the gateway has stopped, after a request to stop.
     ///
     /// # Panics
     /// If it runs for longer than [`TEST_TIMEOUT`].
