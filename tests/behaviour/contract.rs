@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::support::agent::{text_reply, text_reply_until};
-use crate::support::gateway::{Gateway, agent};
+use crate::support::gateway::{DEMO, Gateway, agent};
 use crate::support::http::Exchange;
+use crate::support::pairs::{Decision, Protocol, ROUTES};
 use crate::support::socket::{Socket, SocketFrame};
 use crate::support::upstream::Upstream;
 
@@ -51,6 +52,28 @@ async fn a_stream_follows_the_runs_of_a_session_one_after_the_other() {
         assert_eq!(rest_of_run(&mut stream).await, (text.to_owned(), run));
         assert_eq!(next(&mut stream).await, json!({ "notice": "begin" }));
     }
+}
+
+#[tokio::test]
+async fn a_stream_continues_with_the_run_that_answered_its_question() {
+    let route = "[[routes]]\nprotocol = \"contract\"\npath = \"/contract\"\nagents = [\"demo\"]\n";
+    let gateway = Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{DEMO}{ROUTES}{route}")).await;
+    let question = Protocol::A2a.ask(&gateway, "s", Decision::Accept.demo_command()).await;
+    let mut stream = gateway.open("GET", &format!("/contract/follow?run={}", question.id()), &[], b"").await;
+    assert_eq!(stream.status().await, 200);
+
+    let answer = Protocol::ChatCompletions.answer(&gateway, &question, Decision::Accept).await.expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let answering = loop {
+        if let Some(run) = next(&mut stream).await["answered_by"].as_str() {
+            break run.to_owned();
+        }
+    };
+    assert_ne!(answering, question.id());
+    let (text, run) = rest_of_run(&mut stream).await;
+    assert!(text.contains(Decision::Accept.expected_text()), "{text}");
+    assert_eq!(run, answering);
+    assert_eq!(stream.frame().await, None);
 }
 
 #[tokio::test]

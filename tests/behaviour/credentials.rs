@@ -232,8 +232,11 @@ async fn no_header_of_an_agent_reaches_a_client() {
         for client in ALL_PROTOCOLS {
             let answer = client.say(&gateway, &format!("of-{}", client.name()), "hi", None).await;
             let head = format!("{:?}", answer.headers);
-            for text in ["of-the-agent", "agent-", "4711", "x-admin", "trailer", "via"] {
+            for text in ["of-the-agent", "agent-", "timeout=4711", "x-admin"] {
                 assert!(!head.contains(text), "{client:?} passes {text} on: {head}");
+            }
+            for name in ["trailer", "via"] {
+                assert!(answer.header(name).is_none(), "{client:?} passes {name} on: {head}");
             }
             assert_ne!(answer.status, 401, "{client:?}: the caller's credentials are not wrong");
             assert!(is_refused || answer.text().contains("hi"), "{client:?}: {}", answer.text());

@@ -117,7 +117,7 @@ fn eventful() -> Upstream {
 fn lost_lines(folder: &Path) -> Vec<Value> {
     let log = std::fs::read_to_string(folder.join("log")).expect("a log");
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.filter(|line| line["message"] == "content lost").collect()
+    lines.filter(|line| line["message"] == "content lost or changed").collect()
 }
 
 #[tokio::test]

@@ -115,5 +115,5 @@ async fn results_of_stop_requests_are_counted() {
     })
     .await;
     let log = std::fs::read_to_string(folder.path().join("log")).expect("a log");
-    assert!(log.contains("the agent did not stop: it answered 409"), "{log}");
+    assert!(log.contains("the agent refused to stop: it answered 409"), "{log}");
 }

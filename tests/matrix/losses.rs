@@ -1,5 +1,5 @@
 //! The losses that the gateway reports: the field `lost` of the request's line in its access log, which equals its log
-//! line `content lost`.
+//! line `content lost or changed`.
 
 use std::path::{Path, PathBuf};
 

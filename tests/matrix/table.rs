@@ -17,7 +17,7 @@ const HEAD: &str = "# Matrix\n\n\
     - *yes*: it arrives unchanged.\n\
     - *mostly*: it arrives unchanged, except in the case of the numbered note.\n\
     - *changed*: it arrives in another form, which the numbered note describes.\n\
-    - *no*: it does not arrive. The numbered note has the reason. The gateway logs a line `content lost`.\n\
+    - *no*: it does not arrive. The numbered note has the reason. The gateway logs a line `content lost or changed`.\n\
     - –: one of the two protocols cannot express it.\n";
 
 /// The findings for one agent.

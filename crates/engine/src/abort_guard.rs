@@ -32,7 +32,7 @@ impl Drop for AbortGuard {
         // A record that a panic left incomplete may panic again. While unwinding that would end the process.
         let ended = catch_unwind(AssertUnwindSafe(|| self.end()));
         if ended.is_err() {
-            tracing::error!(run = %self.run.id(), "a run that was dropped before its end cannot be ended in order");
+            tracing::error!(run = %self.run.id(), "the task of a run stopped before the run's end, and ending the run panicked: it is removed from memory");
             self.run.update(Publish::Later, State::abandon);
             self.runs.remove(self.run.id());
         }
@@ -46,7 +46,7 @@ impl AbortGuard {
             return;
         }
 
-        tracing::error!(run = %self.run.id(), "a run was dropped before its end");
+        tracing::error!(run = %self.run.id(), "the task of a run stopped before the run's end: the run ends as failed");
         let error = faults::to_run_error(&faults::internal());
         self.run.update(Publish::Later, |state| state.cut(End::Failed, Some(error)));
         // The store completes the write by itself.

@@ -99,7 +99,7 @@ impl Caller<'_> {
             if prepared.resent.is_some() && !was_resent {
                 tracing::info!(
                     agent = self.agent.name, from = home.as_ref().map(EndpointKey::as_str), to = %seat.key(),
-                    messages = prepared.request.input.len(), "the session's history is sent to another endpoint"
+                    messages = prepared.request.input.len(), "the session moves to another endpoint: its history is sent there"
                 );
             }
             let key = seat.key().clone();
@@ -154,7 +154,7 @@ impl Caller<'_> {
             agent = self.agent.name,
             session = &*session.id,
             messages = prepared.request.input.len(),
-            "the agent cannot go on from what it remembers: it is sent the session's history"
+            "the agent cannot continue from its own memory: the session's history is sent"
         );
         Ok(())
     }

@@ -229,7 +229,7 @@ impl Canceller {
         if let Ok(session) = self.runs.session_of(&RunHandle::InMemory(run.pin())).await {
             session.doc().waiting.withdraw(run.id());
             if let Err(fault) = self.runs.sessions().save(&session).await {
-                tracing::error!(run = %run.id(), "{fault}");
+                tracing::error!(run = %run.id(), "the run is canceled, but the session still lists its items as open: {fault}");
             }
         }
 

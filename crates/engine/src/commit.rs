@@ -59,7 +59,7 @@ async fn publish_or_fail(store: &Arc<dyn Store>, run: &Arc<ActiveRun>, before: i
 
     let failed = run.fail_unwritten(faults::to_run_error(&faults::not_written()));
     if failed {
-        tracing::warn!(run = %run.id(), "the run could not be written in time: it ends as failed");
+        tracing::warn!(run = %run.id(), "the store did not write the run's end in time: the run ends as failed");
         // This end is written as soon as the store can.
         store.touch(&run.journal());
     }
@@ -91,8 +91,8 @@ pub(super) async fn publish_and_settle(store: &Arc<dyn Store>, run: &Arc<ActiveR
     run.publish(Publish::Concluded);
     match timeout(WRITE_TIMEOUT, store.settle(&run.journal())).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(run = %run.id(), %error, "the run could not be written"),
-        Err(_) => tracing::warn!(run = %run.id(), "the run could not be written in time"),
+        Ok(Err(error)) => tracing::warn!(run = %run.id(), %error, "the store could not write a run: it tries again"),
+        Err(_) => tracing::warn!(run = %run.id(), "the store did not write a run in time: it tries again"),
     }
     run.count_end();
 }

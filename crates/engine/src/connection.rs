@@ -66,7 +66,7 @@ impl ConnectionCache {
     fn insert(&self, run: &Arc<ActiveRun>, session: &Arc<Session>) {
         let bytes = run.view(sizes::run);
         if bytes > MAX_BYTES {
-            return tracing::warn!(run = %run.id(), bytes, "a response is too large to be kept for its connection");
+            return tracing::warn!(run = %run.id(), bytes, "a response that is not stored is too large to be kept: the client cannot continue from it");
         }
 
         let mut responses = self.lock();
@@ -76,7 +76,7 @@ impl ConnectionCache {
 
         while !self.unstored.add(run, bytes) {
             if !self.drop_oldest(&mut responses) {
-                return tracing::warn!(run = %run.id(), "connections keep too many responses: this one is not kept");
+                return tracing::warn!(run = %run.id(), "too many responses are kept that are not stored: the client cannot continue from this one");
             }
         }
 

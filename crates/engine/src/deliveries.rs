@@ -224,7 +224,7 @@ impl Deliveries {
         }
         let superseded = sole_sender::supersede(&self.outbox.store, &scope.document_key(key)).await;
         let sent = superseded.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a push receiver was named again, and may get something as it was named before");
+            tracing::warn!(%error, "a push receiver was configured again, but another gateway may still send with the old configuration");
             None
         });
         sent.is_some()
@@ -237,7 +237,7 @@ impl Deliveries {
             tokio::time::sleep(SIGNAL_TIMEOUT).await;
         }
         if let Err(fault) = self.try_resume(run, key, scope).await {
-            tracing::warn!(%run, "a push receiver does not get what was not sent to it: {fault}");
+            tracing::warn!(%run, "cannot send the remaining events of a run to a push receiver that was configured again: {fault}");
         }
     }
 

@@ -128,7 +128,7 @@ impl Delivery {
                     Sent::Refused => {
                         tracing::warn!(
                             run = %self.receiver.run,
-                            "a push receiver failed too often, or its caller was removed: it is disabled"
+                            "a push receiver is disabled: it failed too often, or its caller's key was removed"
                         );
                         return self.disable().await;
                     }
@@ -263,7 +263,7 @@ impl Delivery {
                 self.failures = 0;
                 return Sent::Done;
             };
-            tracing::info!(run = %self.receiver.run, attempt, reason = %error.reason, "a push request did not arrive");
+            tracing::info!(run = %self.receiver.run, attempt, reason = %error.reason, "a push request failed");
             self.failures += 1;
             if self.failures >= MAX_FAILURES {
                 self.outbox.metrics.push_given_up();
@@ -289,7 +289,7 @@ impl Delivery {
             drop(self.outbox.store.delete(sole_sender::COLLECTION, &self.receiver.key, Expect::Any));
         }
         if let Err(error) = self.write_disabled().await {
-            tracing::error!(run = %self.receiver.run, %error, "that a push receiver is disabled could not be written");
+            tracing::error!(run = %self.receiver.run, %error, "cannot store that a push receiver is disabled");
         }
     }
 

@@ -96,12 +96,12 @@ impl RunsElsewhere {
             match updates.next().await {
                 Some(Ok(update)) => {
                     if let Err(error) = self.take_over(run, update).await {
-                        tracing::error!(run = %run.id(), %error, "what another replica wrote of a run cannot be read");
+                        tracing::error!(run = %run.id(), %error, "cannot read the events of a run that another gateway executes");
                         break false;
                     }
                 }
                 Some(Err(error)) => {
-                    tracing::warn!(run = %run.id(), %error, "a run can be followed no longer");
+                    tracing::warn!(run = %run.id(), %error, "this gateway can no longer follow a run that another gateway executes");
                     break false;
                 }
                 None => break true,
@@ -130,7 +130,7 @@ impl RunsElsewhere {
         // What the run asks is in its session before it waits.
         let asked = if waits { self.asked(run).await } else { Ok(Asked::default()) };
         let asked = asked.unwrap_or_else(|fault| {
-            tracing::warn!(run = %run.id(), "what a run asks cannot be read: {fault}");
+            tracing::warn!(run = %run.id(), "cannot read the pending items of a run that another gateway executes: {fault}");
             Asked::default()
         });
         run.update(Publish::Forced, |state| state.take_over(update, asked))

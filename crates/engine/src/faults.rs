@@ -39,7 +39,7 @@ pub(super) fn store_fault(error: &StoreError) -> Fault {
         // Names and keys are made of what clients send.
         StoreError::TooLong { .. } => Fault::new(FaultKind::Invalid, format!("the gateway cannot store this: {error}")),
         _ => {
-            tracing::error!(%error, "the store failed");
+            tracing::error!(%error, "the store reported an error that is not expected");
             Fault::new(FaultKind::Internal, "the gateway could not read or write its records").with_detail(error)
         }
     }

@@ -146,7 +146,10 @@ impl FirstTurns {
         let sessions = Arc::clone(&self.sessions.resent);
         let remembered = complete(async move { sessions.remember(&named, &session).await }).await;
         if let Err(fault) = remembered {
-            tracing::warn!(code = fault.code(), "a conversation of a name could not be noted: {fault}");
+            tracing::warn!(
+                code = fault.code(),
+                "cannot store which session continues the conversation that the client named: {fault}"
+            );
         }
     }
 
@@ -180,7 +183,10 @@ impl FirstTurns {
             match busy {
                 Some(Busy::Queue) => {}
                 Some(interrupts @ (Busy::Interrupt | Busy::Rollback)) => {
-                    self.canceller.interrupt(session, interrupts == Busy::Rollback, scope).await?;
+                    let (canceller, session, scope) = (Arc::clone(&self.canceller), Arc::clone(session), scope.clone());
+                    // A client that leaves meanwhile must not leave a run half deleted.
+                    complete(async move { canceller.interrupt(&session, interrupts == Busy::Rollback, &scope).await })
+                        .await?;
                 }
                 None if agent.queue_turns => {}
                 Some(Busy::Refuse) | None => return Err(faults::busy(&session.id)),

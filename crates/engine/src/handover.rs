@@ -34,7 +34,7 @@ impl Handover {
         tokio::task::spawn_local(async move {
             while let Err(fault) = this.end_if_left(id, &session).await {
                 if fault.kind != FaultKind::Overloaded || this.runs.is_closed() {
-                    return tracing::warn!(run = %id, "a run that was handed over may be left to wait: {fault}");
+                    return tracing::warn!(run = %id, "a run that waits for queued turns of another gateway may stay open: {fault}");
                 }
                 // Neither did the other replica reach the store.
                 sleep(RETRY_INTERVAL).await;

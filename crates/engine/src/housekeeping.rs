@@ -100,7 +100,7 @@ impl Housekeeping {
             Signal::ReceiversChanged => {
                 let Some(scope) = self.rules.scope_of(&run) else { return };
                 if let Err(fault) = self.deliveries.receivers_changed(&run, &scope).await {
-                    tracing::warn!(run = %id, "receivers that were named are not known here: {fault}");
+                    tracing::warn!(run = %id, "cannot read the push receivers of a run that were configured at another gateway: {fault}");
                 }
             }
         }
@@ -134,7 +134,7 @@ impl Housekeeping {
         loop {
             match self.recover().await {
                 Ok(0) => return,
-                Ok(runs) => tracing::warn!(runs, "runs of a gateway that was lost are closed as failed"),
+                Ok(runs) => tracing::warn!(runs, "runs that a gateway left unfinished are closed as failed"),
                 Err(error) => return tracing::debug!(%error, "runs of lost gateways cannot be looked for"),
             }
         }
@@ -170,7 +170,7 @@ impl Housekeeping {
         while more {
             let swept = match self.runs.store().retain(self.rules.load().retention.clone(), clock::now()).await {
                 Ok(swept) => swept,
-                Err(error) => return tracing::warn!(%error, "old runs could not be deleted"),
+                Err(error) => return tracing::warn!(%error, "cannot delete old runs: the next round tries again"),
             };
             more = swept.more;
             for id in swept.runs.iter().chain(&swept.hidden) {
@@ -186,7 +186,7 @@ impl Housekeeping {
     /// Ends a run that has waited for longer than it may. True if it did.
     async fn expire(&self, id: RunId) -> bool {
         self.try_expire(id).await.unwrap_or_else(|fault| {
-            tracing::warn!(run = %id, "a run that waits for too long could not be ended: {fault}");
+            tracing::warn!(run = %id, "cannot end a run that waits for longer than its limit: {fault}");
             false
         })
     }
@@ -237,7 +237,7 @@ impl Housekeeping {
         if let Some(scope) = self.rules.scope_of(&run)
             && let Err(fault) = self.deliveries.start(&run, StartReason::RunRecovered, &scope).await
         {
-            tracing::warn!(run = %run.id(), "the end of a run is not delivered: {fault}");
+            tracing::warn!(run = %run.id(), "cannot send the end of an unfinished run to its push receivers: {fault}");
         }
 
         let error = RunError {
@@ -248,7 +248,7 @@ impl Housekeeping {
         run.update(Publish::Later, |state| state.cut(End::Failed, Some(error)));
         // What an earlier turn asked is not open any more: nothing waits after a failure.
         if let Err(fault) = self.canceller.withdraw(&RunHandle::InMemory(run.pin())).await {
-            tracing::warn!(run = %run.id(), "what a run asked could not be withdrawn: {fault}");
+            tracing::warn!(run = %run.id(), "cannot close the pending items of an unfinished run: {fault}");
         }
 
         self.runs.store().settle(&run.journal()).await?;

@@ -125,7 +125,7 @@ impl LeftDeliveries {
                 return Ok(false);
             }
             if let Err(fault) = self.deliveries.resume_left(run, left, &self.rules).await {
-                tracing::warn!(%run, "what a lost gateway has not pushed is not sent: {fault}");
+                tracing::warn!(%run, "cannot send the push requests that a lost gateway has not sent: {fault}");
                 if fault.kind == FaultKind::Overloaded {
                     return Ok(false);
                 }

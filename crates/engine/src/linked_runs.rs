@@ -55,7 +55,9 @@ impl RunLinker {
                 Ok(Some(run)) => linked.linked.push(run),
                 Ok(None) => {}
                 // The next call that comes to it finds that it waits for nothing.
-                Err(fault) => tracing::error!(run = %id, "a run that was answered could not be continued: {fault}"),
+                Err(fault) => {
+                    tracing::error!(run = %id, "an answer was sent, but the run that asked still waits: {fault}")
+                }
             }
         }
         linked

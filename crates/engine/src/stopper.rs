@@ -38,7 +38,7 @@ pub(super) fn stop_lost(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) {
             Ok(Err(fault)) => fault.message,
             Err(_) => "it took too long".to_owned(),
         };
-        tracing::warn!(run = %run.id(), agent = run.agent.name, "the agent of a lost gateway was not stopped: {fault}");
+        tracing::warn!(run = %run.id(), agent = run.agent.name, "cannot stop the agent of a run whose gateway was lost: {fault}");
     });
 }
 
@@ -79,16 +79,16 @@ pub(super) fn note_stop(run: RunId, agent: &Agent, stopped: StopOutcome) {
     let result = match stopped {
         StopOutcome::Sent => "sent",
         StopOutcome::Refused(why) => {
-            tracing::warn!(%run, agent = agent.name, "the agent did not stop: {why}");
+            tracing::warn!(%run, agent = agent.name, "the agent refused to stop: {why}");
             "refused"
         }
         StopOutcome::Failed(fault) => {
             let detail = fault.detail.as_deref();
-            tracing::warn!(%run, agent = agent.name, detail, "the agent could not be asked to stop: {}", fault.message);
+            tracing::warn!(%run, agent = agent.name, detail, "the request to stop did not reach the agent: {}", fault.message);
             "failed"
         }
         StopOutcome::Unknown => {
-            tracing::warn!(%run, agent = agent.name, "the agent did not stop: the id that it is stopped by is not known");
+            tracing::warn!(%run, agent = agent.name, "cannot ask the agent to stop: it has not sent the id of its work yet");
             "unknown"
         }
         StopOutcome::Ended => return,

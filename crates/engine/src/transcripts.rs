@@ -315,7 +315,7 @@ fn said_in(entry: &Entry) -> Option<Said> {
 }
 
 fn log_unknown(fault: &Fault) {
-    tracing::error!("the history of a session could not be read: {fault}");
+    tracing::error!("cannot read the history of a session: {fault}");
 }
 
 /// True if a run is part of the history of those after it.

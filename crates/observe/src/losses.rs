@@ -80,7 +80,7 @@ fn log(parts: &RequestParts, turn: &TurnPart, lost: &str, changed: &str) {
         request = parts.id,
         lost = given(lost),
         changed = given(changed),
-        "content lost"
+        "content lost or changed"
     );
 }
 

@@ -54,6 +54,7 @@ impl ProtocolAdapter for Contract {
             Endpoint::post("/runs", open(Operation::Run)),
             Endpoint::get("/sessions", open(Operation::Sessions)),
             Endpoint::get("/listen", open(Operation::Listen)),
+            Endpoint::get("/follow", open(Operation::Follow)),
             Endpoint { reads: text, ..Endpoint::post("/seal", open(Operation::Seal)) },
             Endpoint { reads: text, ..Endpoint::post("/open", open(Operation::Open)) },
             Endpoint { http2_only: true, ..Endpoint::post("/trailers", open(Operation::Trailers)) },
@@ -69,6 +70,7 @@ enum Operation {
     Run,
     Sessions,
     Listen,
+    Follow,
     Seal,
     Open,
     Trailers,
@@ -195,6 +197,11 @@ impl Exchange for ContractExchange {
                 self.session = request.query("session").map(Into::into);
                 Ok(self.listen())
             }
+            Operation::Follow => {
+                let run = request.query("run").and_then(|run| RunId::parse(&run));
+                let run = run.ok_or_else(|| Fault::new(FaultKind::Invalid, "'run' is not valid"))?;
+                Ok(Call::Follow(Target::Run(run)))
+            }
             Operation::Seal | Operation::Open => {
                 let text = String::from_utf8_lossy(request.body);
                 self.result = sealed(request.sealer, &request.caller.owner, self.operation, &text)?;
@@ -236,6 +243,13 @@ impl Exchange for ContractExchange {
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         match step.event {
             Event::ContentDelta { .. } => self.write(out, json!({ "delta": step.delta() })),
+            Event::AnswerStarted { turn } => {
+                if let Some(run) = step.run.turns[turn as usize].answered_by {
+                    self.write(out, json!({ "answered_by": run.to_string() }));
+                    self.next = Some(Call::Follow(Target::Run(run)));
+                    return Flow::Next;
+                }
+            }
             Event::RunFinished { .. } => {
                 out.trailer("status", "streamed");
                 self.latest = Some(step.run.id);
