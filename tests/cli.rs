@@ -240,6 +240,10 @@ async fn a_gateway_prints_its_routes_and_can_be_called() {
     let base = format!("http://{}", process.address);
     let healthy = run(folder.path(), &["health", &base]);
     assert_eq!((healthy.status.code(), stdout(&healthy)), (Some(0), "ready\n"));
+    let alive = run(folder.path(), &["health", &format!("{base}/healthz")]);
+    assert_eq!(alive.status.code(), Some(0), "{}", stderr(&alive));
+    let unknown = run(folder.path(), &["health", &format!("{base}/unknown")]);
+    assert!(unknown.status.code() == Some(1) && stderr(&unknown).contains("404 of /unknown"), "{}", stderr(&unknown));
     process.kill();
     let gone = run(folder.path(), &["health", &base]);
     assert_eq!(gone.status.code(), Some(1));

@@ -81,7 +81,7 @@ enum Command {
     Call(call::Call),
     /// Check whether a running gateway is ready: exit code 0 if it is
     Health {
-        /// The gateway's URL
+        /// The gateway's URL; with a path, such as /healthz, that path is requested instead of /readyz
         #[arg(default_value = "http://127.0.0.1:8080")]
         url: String,
     },
