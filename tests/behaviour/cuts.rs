@@ -9,9 +9,9 @@ use std::ops::Range;
 use futures_util::StreamExt as _;
 use serde_json::json;
 
-use crate::support::endings::{Ending, TRUNCATED, ending};
+use crate::support::endings::{Ending, TRUNCATED};
 use crate::support::gateway::{Gateway, user_turn};
-use crate::support::pairs::{ALL_PROTOCOLS, ROUTES, frames};
+use crate::support::pairs::{ALL_PROTOCOLS, ROUTES, ending, frames};
 use crate::support::upstream::{ReceivedRequest, Reply, Upstream};
 
 /// So many trials run at once.

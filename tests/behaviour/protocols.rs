@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::support::agent::{text_reply_then_hang, text_reply_until};
 use crate::support::callers::{AUTH, write_keys};
-use crate::support::endings::{Ending, REVOKED, SILENT, TRUNCATED, ending, text_of};
+use crate::support::endings::{Ending, REVOKED, SILENT, TRUNCATED};
 use crate::support::gateway::{DEMO, Gateway, agent};
 use crate::support::http::{Exchange, Response, with_timeout};
 use crate::support::pairs::{
-    ALL_PROTOCOLS, MOUNTS, Protocol, ROUTES, last_body, latest, resending, routes_with, streaming,
+    ALL_PROTOCOLS, MOUNTS, Protocol, ROUTES, ending, last_body, latest, resending, routes_with, streaming, text_of,
 };
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};

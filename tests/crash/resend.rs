@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::support::agent::{approval_request, client_call, paced_reply, text_reply};
 use super::support::cluster::GatewayProcess;
-use super::support::endings::{Ending, TRUNCATED, ending, text_of};
+use super::support::endings::{Ending, TRUNCATED};
 use super::support::gateway::agent;
 use super::support::http::{Exchange, Response};
-use super::support::pairs::{Protocol, ROUTES, Turn, frames, resending};
+use super::support::pairs::{Protocol, ROUTES, Turn, ending, frames, resending, text_of};
 use super::support::upstream::{ReceivedRequest, Reply, Upstream};
 use super::{restart, start};
 

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::{self, Running};
 use crate::report::{Outcome, Report};
 use crate::suites::{self, Kind, Suite};
-use crate::{browser, node, python, root, steps, target};
+use crate::{browser, node, python, root, target};
 
 /// The gateway is ready in milliseconds; the limit allows for an unoptimised build on a busy machine.
 const GATEWAY_READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -27,30 +27,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Held while packages are installed and scripts are copied.
 static PREPARING: Mutex<()> = Mutex::new(());
-
-/// Runs the named suites, including those that CI does not run. Without a name, lists all suites.
-pub(crate) fn by_name(names: &[&str]) -> Result<bool> {
-    if names.is_empty() {
-        for suite in suites::ALL {
-            println!("{:<16}{}", suite.name, if suite.in_ci { "" } else { "(not part of cargo xtask test)" });
-        }
-        return Ok(true);
-    }
-
-    let mut wanted = Vec::new();
-    for name in names {
-        let suite = suites::ALL.iter().find(|suite| suite.name == *name);
-        wanted.push(suite.with_context(|| format!("unknown conformance suite {name:?}"))?);
-    }
-
-    let mut report = Report::new();
-    if report.step("build", steps::build_gateway) {
-        for suite in wanted {
-            report.step(suite.name, || run(suite));
-        }
-    }
-    Ok(report.close())
-}
 
 /// Runs one suite against the gateway of the profile `ci`.
 pub(crate) fn run(suite: &Suite) -> Result<Outcome> {

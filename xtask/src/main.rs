@@ -62,6 +62,7 @@ mod fuzz;
 mod images;
 mod instructions;
 mod matrix;
+mod named_suites;
 mod new_protocol;
 mod node;
 mod of_path;
@@ -99,7 +100,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["test", rest @ ..] => steps::test(&only(rest)?),
         ["t", paths @ ..] => of_path::run(paths),
         ["check"] => steps::check(),
-        ["conformance", names @ ..] => conformance::by_name(names),
+        ["conformance", names @ ..] => named_suites::by_name(names),
         ["bench", rest @ ..] => bench::run(rest),
         ["book"] => steps::book(),
         ["faults", names @ ..] => faults::run(names),

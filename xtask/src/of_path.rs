@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     }
     let suites: Vec<&str> = selection.suites.iter().map(String::as_str).collect();
     if !suites.is_empty() {
-        passed &= conformance::by_name(&suites)?;
+        passed &= named_suites::by_name(&suites)?;
     }
     Ok(passed)
 }

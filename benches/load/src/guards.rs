@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::servers;
+use crate::processes::free_port;
 
 /// The issuer of the tokens. Its keys are in a file.
 const ISSUER: &str = "https://id.example.com/";
@@ -80,7 +80,7 @@ impl Guard {
                 "jwt = [{{ issuer = \"{ISSUER}\", audience = \"agents\", algorithms = [\"ES256\"], jwks = {{ file = \"jwks.json\" }} }}]"
             ),
         };
-        Ok(format!("{}\n[auth]\n{auth}\n", OBSERVED.replace("{admin}", &servers::free_port()?.to_string())))
+        Ok(format!("{}\n[auth]\n{auth}\n", OBSERVED.replace("{admin}", &free_port()?.to_string())))
     }
 
     /// Writes what the configuration in this folder needs, before the gateway starts.

@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let gateway = options.gateway.canonicalize().with_context(|| format!("no gateway at {:?}", options.gateway))?;
     let scratch = gateway.with_file_name("load-rig-files");
     std::fs::create_dir_all(&scratch)?;
-    let port = servers::free_port()?;
+    let port = processes::free_port()?;
     let _upstream = servers::start_upstream(port, &scratch)?;
     let setup = Setup { gateway, workers: options.workers, upstream: port, scratch };
     let nginx = servers::have_nginx();

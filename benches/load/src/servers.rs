@@ -2,7 +2,7 @@
 //! with a generated configuration.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use interlingua_testing_postgres::Database;
 use crate::clients::{CLIENTS, client};
 use crate::database;
 use crate::guards::{Guard, Pass};
-use crate::processes::Running;
+use crate::processes::{Running, free_port};
 use crate::upstream;
 
 /// Time that a process has to respond to its first request.
@@ -316,10 +316,6 @@ pub(crate) fn have_nginx() -> bool {
         }
     }
     there()
-}
-
-pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 fn responds(port: u16, path: &str) -> bool {

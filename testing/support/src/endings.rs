@@ -1,12 +1,10 @@
-//! Ends of answers, read strictly in each protocol: an answer has exactly one end, and no client can take a failure for
-//! success.
+//! Ends of answers: an answer has exactly one, and no client can take a failure for success.
 //!
-//! Not here: the expected ends.
+//! Not here: reading an answer in the protocol of its client ([`super::pairs`]).
 
 use serde_json::Value;
 
 use super::http::Response;
-use super::pairs::{Protocol, frames};
 
 /// A way for a run to fail, as the protocols of clients say it.
 #[derive(Clone, Copy, Debug)]
@@ -62,17 +60,6 @@ pub enum Ending {
     Failed,
 }
 
-/// Reads the only end of an answer in the client's protocol. Panics if the answer has no end, more than one, or another
-/// failure than this.
-pub fn ending(client: Protocol, answer: &Response, failure: &Failure) -> Ending {
-    if answer.status != 200 {
-        expect_refusal(client, answer, failure);
-        return Ending::Failed;
-    }
-
-    client.ending(answer, failure)
-}
-
 /// The last frame, which has to be the only end.
 pub(crate) fn only_end(frames: &[Value], is_end: impl Fn(&Value) -> bool) -> &Value {
     let last = frames.last().expect("a stream has frames");
@@ -81,20 +68,10 @@ pub(crate) fn only_end(frames: &[Value], is_end: impl Fn(&Value) -> bool) -> &Va
     last
 }
 
-/// An answer whose status says that it failed.
-fn expect_refusal(client: Protocol, answer: &Response, failure: &Failure) {
-    let (found, expected) = client.refusal(answer, failure);
-    assert_eq!(
-        (answer.status, found.as_str()),
-        (expected.0, Some(expected.1.as_str())),
-        "{client:?}: {}",
-        answer.text()
-    );
-}
-
-/// The text of a streamed answer, or of one that has no stream.
-pub fn text_of(client: Protocol, answer: &Response) -> String {
-    client.text(answer)
+/// The JSON frames of an event stream.
+pub fn frames(text: &str) -> Vec<Value> {
+    let data = text.split("\n").filter_map(|line| line.strip_prefix("data: "));
+    data.filter_map(|data| serde_json::from_str(data).ok()).collect()
 }
 
 /// The pieces of text in the frames of an answer, put together.

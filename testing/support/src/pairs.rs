@@ -26,6 +26,7 @@ use super::gateway::Gateway;
 use super::http::{Exchange, Response};
 use super::poll_until;
 
+pub use super::endings::frames;
 pub use super::paths::{MOUNTS, ROUTES, routes_with};
 pub use a2a::{message, subscribe, task};
 pub use driver::{ErrorWords, Facts};
@@ -224,10 +225,31 @@ impl Interrupt {
     }
 }
 
-/// The JSON frames of an event stream.
-pub fn frames(text: &str) -> Vec<Value> {
-    let data = text.split("\n").filter_map(|line| line.strip_prefix("data: "));
-    data.filter_map(|data| serde_json::from_str(data).ok()).collect()
+/// Reads the only end of an answer in the client's protocol. Panics if the answer has no end, more than one, or another
+/// failure than this.
+pub fn ending(client: Protocol, answer: &Response, failure: &Failure) -> Ending {
+    if answer.status != 200 {
+        expect_refusal(client, answer, failure);
+        return Ending::Failed;
+    }
+
+    client.ending(answer, failure)
+}
+
+/// An answer whose status says that it failed.
+fn expect_refusal(client: Protocol, answer: &Response, failure: &Failure) {
+    let (found, expected) = client.refusal(answer, failure);
+    assert_eq!(
+        (answer.status, found.as_str()),
+        (expected.0, Some(expected.1.as_str())),
+        "{client:?}: {}",
+        answer.text()
+    );
+}
+
+/// The text of a streamed answer, or of one that has no stream.
+pub fn text_of(client: Protocol, answer: &Response) -> String {
+    client.text(answer)
 }
 
 /// The body of an answer as a document, or the last frame of a stream.
