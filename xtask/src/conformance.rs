@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::process::{self, Running};
-use crate::report::{Outcome, Report};
-use crate::suites::{self, Kind, Suite};
+use crate::report::Outcome;
+use crate::suites::{Kind, Suite};
 use crate::{browser, node, python, root, target};
 
 /// The gateway is ready in milliseconds; the limit allows for an unoptimised build on a busy machine.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{conformance, process, root};
+use crate::{named_suites, process, root};
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Decision, Interrupt, Turn};
+use super::decision::{Decision, Interrupt};
+use super::turn::Turn;
 use crate::endings::{Ending, Failure};
 use crate::gateway::Gateway;
 use crate::http::{Exchange, Response};
