@@ -14,6 +14,8 @@
 //!      │                ├► on_frame* ─► on_cut: Ok ─────────────► next      (Err: the turn fails)
 //!      │                └► on_failure: Ok ──────────────────────► next      (Err: the turn fails)
 //!      ─► Wait(pause)   ─────────────────────────────────────────► next
+//!      ├► Connect       ─► on_link ──────────────────────────────► next     (Err: on_failure)
+//!      ├► Converse      ─► on_frame* ─► on_end | on_cut ─────────► next
 //!      └► Finished
 //! ```
 //!
@@ -35,6 +37,7 @@ use crate::event::Millis;
 use crate::fault::Fault;
 pub use crate::http_request::{HttpRequest, Purpose};
 use crate::json::Json;
+pub use crate::link::{AgentLink, LinkInfo, LinkMessages, LinkOut};
 use crate::loss::Loss;
 use crate::model::{AgentRequest, Message};
 use crate::pending::Pending;
@@ -142,6 +145,12 @@ pub trait Connector: Send + Sync + 'static {
     /// line if there is one. Shown by `check` and at startup, at the setting that is named first.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The protocol's part of a new connection that outlasts turns. `None`: the protocol has none, and its turns send
+    /// requests.
+    fn link(&self) -> Option<Box<dyn AgentLink>> {
+        None
     }
 
     /// Asks the agent what it is, without running it.
@@ -262,6 +271,11 @@ pub enum Next {
     Send(HttpRequest),
     /// Call [`AgentTurn::next`] again after this pause.
     Wait(Duration),
+    /// Open the agent's link ([`Connector::link`]), or use the open one, and hand it to [`AgentTurn::on_link`].
+    Connect,
+    /// Write these messages to the link, and hand the turn the messages of the topic, each as a frame, until the turn
+    /// [leaves](AgentTurn::leaves_answer) or has ended. Messages that are not read by then are kept for the next turn.
+    Converse(LinkMessages),
     /// Nothing. If the sink has not seen the end of the turn, the agent broke off.
     Finished,
 }
@@ -285,7 +299,9 @@ pub trait EventSink {
     }
 }
 
-/// One turn with an agent. See the [module](self) for the order of the calls.
+/// One turn with an agent. See the [module](self) for the order of the calls, and `docs/extending/protocol.md` for the
+/// methods that an agent needs: [`next`](Self::next), [`on_frame`](Self::on_frame) and [`on_body`](Self::on_body) are
+/// required, and all others have defaults.
 pub trait AgentTurn: Send + 'static {
     /// What to do first, and after each answer, failure or pause. `now`: milliseconds since the epoch.
     ///
@@ -299,6 +315,16 @@ pub trait AgentTurn: Send + 'static {
     /// If the turn cannot go on without it.
     fn on_lookup(&mut self, answer: Result<&[u8], &Fault>) -> Result<(), Fault> {
         answer.map(|_| ()).map_err(Clone::clone)
+    }
+
+    /// Takes the link that [`Next::Connect`] asked for. [`on_failure`](Self::on_failure) is called instead if it cannot be
+    /// opened.
+    ///
+    /// # Errors
+    /// If the turn cannot use it: the agent has lost what the turn continues, for example.
+    fn on_link(&mut self, link: &LinkInfo) -> Result<(), Fault> {
+        let _ = link;
+        Ok(())
     }
 
     /// Reads one frame of an event stream. An end mark such as `[DONE]` is a frame.
@@ -365,6 +391,12 @@ pub trait AgentTurn: Send + 'static {
     /// What has to be sent so that the agent stops, besides closing the connection. Most need nothing. Called with what
     /// the turn has learned so far.
     fn cancel(&self) -> Option<HttpRequest> {
+        None
+    }
+
+    /// The messages to the agent's link that stop the agent. Used if [`cancel`](Self::cancel) has no request. The gateway
+    /// reads no answer to them.
+    fn cancel_messages(&self) -> Option<LinkMessages> {
         None
     }
 

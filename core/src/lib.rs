@@ -29,6 +29,7 @@ pub mod json;
 pub mod json_repair;
 pub mod json_string;
 pub mod lenient;
+pub mod link;
 pub mod loss;
 pub mod media_types;
 pub mod method;

@@ -53,6 +53,7 @@ mod input;
 mod keys;
 mod leaving;
 mod limits;
+mod links;
 mod lists;
 mod logs;
 mod lookups;

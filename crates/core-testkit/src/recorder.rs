@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use interlingua_core::agent_api::Frame;
 use interlingua_core::agent_event::AgentEvent;
-use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next, Purpose};
+use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, LinkInfo, LinkMessages, Next, Purpose};
 use interlingua_core::event::Millis;
 use interlingua_core::fault::{Fault, FaultKind};
 use interlingua_core::json_repair;
@@ -13,7 +13,7 @@ use interlingua_core::loss::Loss;
 use interlingua_core::model::Input;
 use interlingua_core::normalize::{Normalizer, Progress};
 use interlingua_core::run::Record;
-use interlingua_core::sse::Decoder;
+use interlingua_core::sse::{self, Decoder};
 
 /// The default limit for the size of a record in tests, in bytes.
 const MAX_RECORD_BYTES: usize = 64 << 20;
@@ -159,6 +159,10 @@ pub enum Answer {
     Body(Vec<u8>),
     /// No answer, or a refusal.
     Fault(Fault),
+    /// The link that the turn asked for.
+    Link(LinkInfo),
+    /// Messages of the topic that the turn reads. The link stays open after them, so the turn has to leave or end.
+    Messages(Vec<Vec<u8>>),
 }
 
 impl Answer {
@@ -180,6 +184,8 @@ impl Answer {
 pub struct DrivenTurn {
     /// The requests of the turn, in order.
     pub requests: Vec<HttpRequest>,
+    /// The messages of the turn to its link, in order.
+    pub sent: Vec<LinkMessages>,
     /// The finished record.
     pub record: Record,
     /// The condition that the agent waits for, in addition to pending items.
@@ -232,7 +238,8 @@ pub struct DrivenTurn {
 /// If the turn sends more requests than there are answers, or more than 1,000.
 pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>) -> DrivenTurn {
     let mut recorder = Recorder::with_limit(super::started(), MAX_RECORD_BYTES);
-    let mut driver = Driver { answers: answers.into_iter().collect(), requests: Vec::new(), waited: 0 };
+    let mut driver =
+        Driver { answers: answers.into_iter().collect(), requests: Vec::new(), sent: Vec::new(), waited: 0 };
     if let Err(fault) = driver.run(turn, &mut recorder) {
         recorder.fail(&fault);
     }
@@ -240,6 +247,7 @@ pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>
     let (awaits, losses) = (recorder.normalizer.awaits(), recorder.normalizer.losses().to_vec());
     DrivenTurn {
         requests: driver.requests,
+        sent: driver.sent,
         record: recorder.finish(),
         awaits,
         losses,
@@ -261,13 +269,15 @@ pub fn drive_body(turn: &mut dyn AgentTurn, body: &[u8]) -> Record {
 struct Driver {
     answers: VecDeque<Answer>,
     requests: Vec<HttpRequest>,
+    sent: Vec<LinkMessages>,
     waited: Millis,
 }
 
 impl Driver {
     fn run(&mut self, turn: &mut dyn AgentTurn, recorder: &mut Recorder) -> Result<(), Fault> {
         while !recorder.normalizer.has_ended() {
-            assert!(self.requests.len() < MAX_REQUESTS, "the turn sends too many requests");
+            let steps = self.requests.len() + self.sent.len();
+            assert!(steps < MAX_REQUESTS, "the turn sends too many requests");
             match turn.next(self.waited)? {
                 Next::Finished => break,
                 Next::Wait(pause) => self.waited += u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
@@ -282,6 +292,17 @@ impl Driver {
                         Purpose::Ask => ask(turn, answer, recorder)?,
                     }
                 }
+                Next::Connect => match self.answers.pop_front() {
+                    Some(Answer::Link(link)) => turn.on_link(&link)?,
+                    Some(Answer::Fault(fault)) => turn.on_failure(fault)?,
+                    other => panic!("the turn asks for a link and not for {other:?}"),
+                },
+                Next::Converse(messages) => {
+                    self.sent.push(messages);
+                    let answer = self.answers.pop_front();
+                    let answer = answer.unwrap_or_else(|| panic!("no answer is left for {:?}", self.sent.last()));
+                    ask(turn, answer, recorder)?;
+                }
             }
         }
         Ok(())
@@ -293,6 +314,7 @@ fn lookup(turn: &mut dyn AgentTurn, answer: Answer) -> Result<(), Fault> {
         Answer::Body(body) => turn.on_lookup(Ok(&body)),
         Answer::Stream(pieces) | Answer::Cut(pieces) => turn.on_lookup(Ok(&pieces.concat())),
         Answer::Fault(fault) => turn.on_lookup(Err(&fault)),
+        Answer::Link(_) | Answer::Messages(_) => panic!("a document was asked for"),
     }
 }
 
@@ -318,6 +340,18 @@ fn ask(turn: &mut dyn AgentTurn, answer: Answer, recorder: &mut Recorder) -> Res
             turn.on_end(recorder)
         }
         Answer::Fault(fault) => turn.on_failure(fault),
+        Answer::Messages(messages) => {
+            for message in &messages {
+                let frame = sse::Frame { data: message, ..sse::Frame::default() };
+                json_repair::read_frame(turn, frame, recorder)?;
+                turn.on_frames_read(recorder)?;
+                if turn.leaves_answer() || recorder.normalizer.has_ended() {
+                    break;
+                }
+            }
+            if recorder.normalizer.has_ended() { Ok(()) } else { turn.on_end(recorder) }
+        }
+        Answer::Link(_) => panic!("a link was not asked for"),
     }
 }
 

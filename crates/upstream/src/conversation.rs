@@ -14,12 +14,12 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt as _, ready as ready_now};
 use futures_util::stream::{BoxStream, StreamExt};
-use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next};
+use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, LinkInfo, LinkMessages, Next, Purpose};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{ContentKind, Losses};
-use interlingua_core::sse::{DecodeError, Decoder};
+use interlingua_core::sse::{self, DecodeError, Decoder};
 use interlingua_core::{Fault, FaultKind, Json, filter, json_repair, model_error, tree};
 use tokio::time::{Instant, Sleep};
 
@@ -42,6 +42,23 @@ pub trait Transport: Send + 'static {
 
     /// Sends a request that tells the agent to stop. Bounded in time.
     fn cancel(&self, request: HttpRequest) -> BoxFuture<'static, Result<StopAnswer, Fault>>;
+
+    /// Opens the agent's link, or returns the open one. Bounded in time.
+    fn connect(&self) -> BoxFuture<'static, Result<LinkInfo, SendError>> {
+        ready_now(Err(SendError::from(no_link()))).boxed()
+    }
+
+    /// Writes messages to the link of [`connect`](Self::connect), and reads their topic. `since`: when the turn began.
+    fn converse(&self, messages: LinkMessages, since: Instant) -> BoxFuture<'static, Result<Reply, SendError>> {
+        let _ = (messages, since);
+        ready_now(Err(SendError::from(no_link()))).boxed()
+    }
+
+    /// Writes messages to the link that is open, and reads no answer. Bounded in time.
+    fn notify(&self, messages: LinkMessages) -> BoxFuture<'static, Result<(), Fault>> {
+        let _ = messages;
+        ready_now(Err(no_link())).boxed()
+    }
 }
 
 /// The answer to a request.
@@ -61,6 +78,8 @@ pub enum Form {
     Whole,
     /// The head does not say; the first byte of the body will.
     Unsaid,
+    /// Messages of a link: each chunk is one.
+    Messages,
 }
 
 /// The body of an answer.
@@ -148,7 +167,8 @@ impl Body {
     fn release(mut self) {
         const MOMENT: Duration = Duration::from_secs(1);
         const REST: usize = 64 * 1024;
-        if self.broken || self.ended {
+        // The rest of a topic belongs to the next turn.
+        if self.broken || self.ended || self.form == Form::Messages {
             return;
         }
 
@@ -176,6 +196,8 @@ pub enum Flow {
 enum Stage {
     /// A request is on its way.
     Sending(BoxFuture<'static, Result<Reply, SendError>>, bool),
+    /// The link is opened.
+    Connecting(BoxFuture<'static, Result<LinkInfo, SendError>>),
     /// A pause before the next request.
     Pausing(Pin<Box<Sleep>>),
     /// An answer comes.
@@ -324,6 +346,10 @@ impl Conversation {
                     let reply = ready!(sending.as_mut().poll(context));
                     self.on_reply(reply)?;
                 }
+                Stage::Connecting(connecting) => {
+                    let link = ready!(connecting.as_mut().poll(context));
+                    self.on_link(link)?;
+                }
             }
         }
     }
@@ -331,7 +357,7 @@ impl Conversation {
     fn on_reply(&mut self, reply: Result<Reply, SendError>) -> Result<(), Fault> {
         let is_lookup = matches!(self.stage, Stage::Sending(_, true));
         self.stage = Stage::Done;
-        self.note_reach(&reply, is_lookup);
+        self.note_reach(reply.as_ref().err(), is_lookup);
         let reply = reply.map_err(|error| match error.cause {
             SendCause::Fault(fault) => fault,
             SendCause::Refused(refused) => refused.to_fault(&*self.turn),
@@ -354,10 +380,27 @@ impl Conversation {
         self.advance()
     }
 
-    fn note_reach(&mut self, reply: &Result<Reply, SendError>, is_lookup: bool) {
+    fn on_link(&mut self, link: Result<LinkInfo, SendError>) -> Result<(), Fault> {
+        self.stage = Stage::Done;
+        // Opening the link begins nothing, as a lookup does.
+        self.note_reach(link.as_ref().err(), true);
+        match link {
+            Ok(link) => self.turn.on_link(&link).map_err(sanitized)?,
+            Err(error) => {
+                let fault = match error.cause {
+                    SendCause::Fault(fault) => fault,
+                    SendCause::Refused(refused) => refused.to_fault(&*self.turn),
+                };
+                self.turn.on_failure(fault).map_err(sanitized)?;
+            }
+        }
+        self.advance()
+    }
+
+    fn note_reach(&mut self, error: Option<&SendError>, is_lookup: bool) {
         let is_late = self.since.elapsed() >= self.total;
-        self.unanswered = reply.as_ref().err().map(|error| error.outcome(is_late));
-        let (is_bound, is_taken) = match reply.as_ref().err().map(|error| error.reach) {
+        self.unanswered = error.map(|error| error.outcome(is_late));
+        let (is_bound, is_taken) = match error.map(|error| error.reach) {
             Some(SendProgress::NotSent) => (false, false),
             // It is for people to decide again.
             Some(SendProgress::NotTaken) => (self.is_decision, false),
@@ -379,9 +422,11 @@ impl Conversation {
         self.stage = match self.turn.next(now()).map_err(sanitized)? {
             Next::Finished => Stage::Done,
             Next::Send(request) => {
-                let is_lookup = request.purpose != interlingua_core::connector::Purpose::Ask;
+                let is_lookup = request.purpose != Purpose::Ask;
                 Stage::Sending(self.transport.send(request, self.since), is_lookup)
             }
+            Next::Connect => Stage::Connecting(self.transport.connect()),
+            Next::Converse(messages) => Stage::Sending(self.transport.converse(messages, self.since), false),
             Next::Wait(pause) => {
                 if self.since.elapsed() + pause > self.total {
                     return Err(Fault::new(FaultKind::UpstreamTimeout, "the agent took too long to answer")
@@ -428,7 +473,11 @@ impl Conversation {
 
         let lines = body.decoder.lines();
         let mut input = chunk;
-        while let Some(frame) = body.decoder.decode(&mut input).map_err(too_large)? {
+        let mut message = (body.form == Form::Messages).then(|| sse::Frame { data: chunk, ..sse::Frame::default() });
+        while let Some(frame) = match body.form {
+            Form::Messages => message.take(),
+            _ => body.decoder.decode(&mut input).map_err(too_large)?,
+        } {
             bounded("the agent's event", frame.data)?;
 
             let inspected = self.frames < INSPECTED_FRAMES && self.first_ignored.is_none();
@@ -448,7 +497,7 @@ impl Conversation {
 
         self.turn.on_frames_read(sink)?;
         if let Some(timeouts) = &mut body.timeouts {
-            timeouts.on_bytes(chunk.len(), body.decoder.lines() > lines);
+            timeouts.on_bytes(chunk.len(), body.form == Form::Messages || body.decoder.lines() > lines);
         }
         Ok(())
     }
@@ -576,6 +625,10 @@ impl Conversation {
 fn now() -> Millis {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn no_link() -> Fault {
+    Fault::new(FaultKind::Internal, "the agent is reached without a link")
 }
 
 /// Refuses what no client could read: it would be passed on as deep as it came.

@@ -1,7 +1,7 @@
 //! The interface to an agent for the engine: start a turn, then read its answers piece by piece.
 //!
 //! [`Upstream`] is one agent: [`http::HttpUpstream`] for agents on the network, [`demo::DemoUpstream`] for the built-in
-//! one. A [`Conversation`] is one active turn.
+//! one, [`link::LinkUpstream`] for agents that keep one connection. A [`Conversation`] is one active turn.
 //!
 //! Not here: the meaning of an answer (the connectors and [`interlingua_core::normalize`]), runs whose agent fails, and
 //! when to stop reading because there is no follower (the engine).
@@ -18,6 +18,7 @@ mod forwarded;
 mod headers;
 pub mod http;
 pub mod jwks;
+pub mod link;
 pub mod otlp;
 mod own_listeners;
 pub mod pool;

@@ -20,6 +20,7 @@ use super::callers::key_of;
 use super::cluster::SharedStore;
 use super::contract::Contract;
 use super::http::{Exchange, Response, request, with_timeout};
+use super::line_agent::LineAgent;
 use super::puppet::{PuppetApi, PuppetUpstream};
 use super::resender::Resender;
 use super::transcript::Transcript;
@@ -49,6 +50,7 @@ pub(crate) fn builder() -> interlingua::Gateway {
         .serve::<Resender>()
         .serve::<Contract>()
         .upstream::<PuppetUpstream>()
+        .in_process::<LineAgent>()
 }
 
 /// Configuration of an agent that speaks the Agent API. `own` and `upstream` are further lines of the two tables.

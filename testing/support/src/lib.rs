@@ -18,6 +18,7 @@ pub mod gateway;
 pub mod http;
 pub mod http2;
 pub mod issuer;
+pub mod line_agent;
 pub mod pairs;
 pub mod paths;
 pub mod process;

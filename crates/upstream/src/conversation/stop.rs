@@ -45,6 +45,15 @@ impl Conversation {
     #[must_use]
     pub fn stop(mut self) -> Option<LocalBoxFuture<'static, StopOutcome>> {
         let known = self.turn.cancel();
+        if known.is_none()
+            && self.is_taken
+            && let Some(messages) = self.turn.cancel_messages()
+        {
+            let written = self.transport.notify(messages);
+            return Some(
+                async move { written.await.map_or_else(StopOutcome::Failed, |()| StopOutcome::Sent) }.boxed_local(),
+            );
+        }
         if known.is_none() && (self.requests == 0 || !self.turn.cancels_once_known()) {
             return None;
         }
