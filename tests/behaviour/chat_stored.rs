@@ -3,7 +3,7 @@
 //!
 //! Not here: other operations on the resources of other callers ([`crate::ownership`]).
 
-use interlingua::store::{Sqlite, SqliteOptions, Store as _};
+use interlingua::store::{DocumentStore, Sqlite, SqliteOptions, Store as _};
 use serde_json::{Value, json};
 
 use crate::support::callers::{AUTH, write_keys};

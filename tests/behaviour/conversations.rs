@@ -1,6 +1,6 @@
 //! Storage of conversations: a write stores only the new items, and a page reads little more than it shows.
 
-use interlingua::store::{Expect, Sqlite, SqliteOptions, Store};
+use interlingua::store::{DocumentStore, Expect, Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
 use crate::support::agent::text_reply;

@@ -1,6 +1,6 @@
 //! Identities that an agent sees: different owners with the same ids stay separate, also in the memory of the agent.
 
-use interlingua::store::{Expect, Sqlite, SqliteOptions, Store};
+use interlingua::store::{DocumentStore, Expect, Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
 use crate::support::agent::{approval_request, remembering, text_reply};

@@ -3,7 +3,7 @@
 //!
 //! Not here: the comparison of messages in real protocols (their own tests).
 
-use interlingua::store::{Sqlite, SqliteOptions, Store};
+use interlingua::store::{DocumentStore, Sqlite, SqliteOptions};
 use serde_json::{Value, json};
 
 use crate::support::agent::{approval_request, text_reply};

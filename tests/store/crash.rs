@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use interlingua::store::{Expect, Query, Sqlite, SqliteOptions, Store};
+use interlingua::store::{Coordination, DocumentStore, Expect, Query, RunStore, Sqlite, SqliteOptions};
 use interlingua_core::RunId;
 use interlingua_core::call::RunState;
 use interlingua_core::event::End;

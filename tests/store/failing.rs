@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use interlingua::store::{Expect, Health, Sqlite, SqliteOptions, Store};
+use interlingua::store::{DocumentStore, Expect, Health, RunStore, Sqlite, SqliteOptions, Store};
 use interlingua_core::event::End;
 
 use crate::live::{ActiveRun, id};

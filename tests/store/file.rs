@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use interlingua::store::{Expect, Health, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, StoreError};
+use interlingua::store::{
+    Coordination, DocumentStore, Expect, Health, OwnerBoundsOf, Query, Retention, RunStore, Sqlite, SqliteOptions,
+    Store, StoreError,
+};
 use interlingua_core::event::End;
 use interlingua_core::exchange::RunRetention;
 

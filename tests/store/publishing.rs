@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua::store::{Memory, Sqlite, SqliteOptions, Store};
+use interlingua::store::{Memory, RunStore, Sqlite, SqliteOptions, Store};
 use interlingua_core::event::End;
 
 use crate::live::{ActiveRun, id};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use interlingua::store::Store as _;
+use interlingua::store::DocumentStore as _;
 use serde_json::{Value, json};
 
 use crate::stand::Stand;

@@ -63,9 +63,9 @@ use self::work::{DocumentWriteOwned, DocumentsWork, Reply, WriteCommand, WriteOu
 use self::writer::Writer;
 use interlingua_base::clock;
 use interlingua_store::{
-    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Health, Journal, LoadCost, Query, ReplicaStatus,
-    Retention, RetentionReport, RunPage, RunUpdate, SharedStore, Signal, Store, StoreError, StoreFuture, StoredRun,
-    Ticket, TransferTotals, Version,
+    Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Health, Journal,
+    LoadCost, Query, ReplicaStatus, Retention, RetentionReport, RunPage, RunStore, RunUpdate, SharedStore, Signal,
+    Store, StoreError, StoreFuture, StoredRun, Ticket, TransferTotals, Version,
 };
 
 /// Time that the store has to start.
@@ -227,11 +227,7 @@ fn failed<T: Send + 'static>(error: StoreError) -> StoreFuture<T> {
     Box::pin(std::future::ready(Err(error)))
 }
 
-impl Store for Postgres {
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        Some(self)
-    }
-
+impl RunStore for Postgres {
     fn open(&self, run: &Arc<dyn Journal>, claim: Claim) -> StoreFuture<()> {
         let mut checked = Ok(());
         if matches!(claim, Claim::New) {
@@ -282,7 +278,9 @@ impl Store for Postgres {
     fn remove(&self, id: RunId) -> StoreFuture<bool> {
         self.submit(|reply| WriteCommand::Remove { run: id, reply })
     }
+}
 
+impl DocumentStore for Postgres {
     fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
         let (collection, key) = (collection.to_owned(), text::kept(key).into_owned());
         self.spawn(async move |inner| {
@@ -335,7 +333,9 @@ impl Store for Postgres {
             inner.reads.read(async |database| reader::count(database, &collection, &principal).await).await
         })
     }
+}
 
+impl Coordination for Postgres {
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
         if let Err(error) = text::check("name of a lease", &[&text::kept(key)]) {
             return failed(error);
@@ -364,6 +364,12 @@ impl Store for Postgres {
 
     fn recover(&self) -> StoreFuture<Vec<RunId>> {
         self.spawn(async move |inner| recover::recover(&inner).await)
+    }
+}
+
+impl Store for Postgres {
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        Some(self)
     }
 
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {

@@ -1,5 +1,5 @@
 //! A store in a SQLite file: survives the process, and is used by one process at a time. A running stream causes
-//! little load: [`Store::touch`] queues a run once, one thread writes all new events every few
+//! little load: [`RunStore::touch`] queues a run once, one thread writes all new events every few
 //! milliseconds in one transaction, and all journal lines of that interval are one row. Committed events may be
 //! published.
 //!
@@ -46,8 +46,9 @@ use self::schema::{Database, file_error};
 use self::writer::Writer;
 use interlingua_store::local::{Leases, Signals, lock};
 use interlingua_store::{
-    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Health, Journal, LoadCost, Query, Retention,
-    RetentionReport, RunPage, Signal, Store, StoreError, StoreFuture, StoreSizes, StoredRun, Version,
+    Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Health, Journal,
+    LoadCost, Query, Retention, RetentionReport, RunPage, RunStore, Signal, Store, StoreError, StoreFuture, StoreSizes,
+    StoredRun, Version,
 };
 
 /// A list of at most this many documents is treated as a point query: reading them costs little more than reading one.
@@ -108,7 +109,7 @@ impl Drop for Sqlite {
     }
 }
 
-impl Store for Sqlite {
+impl RunStore for Sqlite {
     fn open(&self, run: &Arc<dyn Journal>, _claim: Claim) -> StoreFuture<()> {
         let journal = Arc::clone(run);
         self.queue.submit_for(Some((run, true)), move |tx| tx.open(&journal))
@@ -182,7 +183,9 @@ impl Store for Sqlite {
     fn remove(&self, id: RunId) -> StoreFuture<bool> {
         self.queue.submit(move |tx| tx.remove(id))
     }
+}
 
+impl DocumentStore for Sqlite {
     fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
         let path = DocumentPath::new(collection, key);
         self.readers.run(QueryKind::Fetch, move |connection| reader::get(connection, &path.collection, &path.key))
@@ -227,7 +230,9 @@ impl Store for Sqlite {
         let (collection, principal) = (collection.to_owned(), principal.to_owned());
         self.readers.run(QueryKind::Fetch, move |connection| reader::count(connection, &collection, &principal))
     }
+}
 
+impl Coordination for Sqlite {
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
         self.immediate(|store| store.leases.acquire(key, holder, ttl))
     }
@@ -247,7 +252,9 @@ impl Store for Sqlite {
     fn recover(&self) -> StoreFuture<Vec<RunId>> {
         self.readers.run(QueryKind::List, reader::recover)
     }
+}
 
+impl Store for Sqlite {
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
         self.queue.submit(move |tx| tx.retain(&policy, now))
     }

@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
+/// The result of a store method; see "Futures" in the [crate](crate) documentation.
+pub type StoreFuture<T> = BoxFuture<'static, Result<T, StoreError>>;
+
 /// Why a store operation failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {

@@ -24,8 +24,8 @@ use self::documents::Documents;
 use self::index::RunIndex;
 use super::local::{Leases, Signals, lock};
 use super::{
-    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Journal, LoadCost, Query, Retention,
-    RetentionReport, RunPage, Signal, Store, StoreError, StoreFuture, StoredRun, Version,
+    Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Journal, LoadCost,
+    Query, Retention, RetentionReport, RunPage, RunStore, Signal, Store, StoreError, StoreFuture, StoredRun, Version,
 };
 
 /// A store that keeps everything in memory.
@@ -208,7 +208,7 @@ impl Memory {
     }
 }
 
-impl Store for Memory {
+impl RunStore for Memory {
     fn open(&self, run: &Arc<dyn Journal>, _claim: Claim) -> StoreFuture<()> {
         self.immediate(|store| {
             let entry = inspect(&**run, |record, info| Run {
@@ -304,7 +304,9 @@ impl Store for Memory {
     fn remove(&self, id: RunId) -> StoreFuture<bool> {
         self.immediate(|store| lock(&store.runs).delete(id))
     }
+}
 
+impl DocumentStore for Memory {
     fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
         let path = (collection.to_owned(), key.to_owned());
         self.immediate(|store| lock(&store.documents).by_key.get(&path).map(|(document, _)| document.clone()))
@@ -383,7 +385,9 @@ impl Store for Memory {
     fn count(&self, collection: &str, principal: &str) -> StoreFuture<u64> {
         self.immediate(|store| lock(&store.documents).count(collection, principal))
     }
+}
 
+impl Coordination for Memory {
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
         self.immediate(|store| store.leases.acquire(key, holder, ttl))
     }
@@ -404,7 +408,9 @@ impl Store for Memory {
         // A crash of the process loses all runs, so there is nothing to recover.
         self.immediate(|_| Vec::new())
     }
+}
 
+impl Store for Memory {
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
         self.immediate(|store| retention::retain(store, &policy, now))
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use interlingua::store::{
-    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Journal, LoadCost, Query, Retention,
-    RetentionReport, RunPage, SharedStore, Signal, Store, StoreError, StoreFuture, StoredRun, Version,
+    Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Journal, LoadCost,
+    Query, Retention, RetentionReport, RunPage, RunStore, SharedStore, Signal, Store, StoreError, StoreFuture,
+    StoredRun, Version,
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
@@ -113,11 +114,7 @@ impl FaultyStore {
     }
 }
 
-impl Store for FaultyStore {
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        self.inner.shared()
-    }
-
+impl RunStore for FaultyStore {
     fn open(&self, run: &Arc<dyn Journal>, claim: Claim) -> StoreFuture<()> {
         if self.fail_opens.load(Ordering::SeqCst) {
             return Self::injected_error();
@@ -170,7 +167,9 @@ impl Store for FaultyStore {
     fn remove(&self, id: RunId) -> StoreFuture<bool> {
         self.delayed(|inner| inner.remove(id))
     }
+}
 
+impl DocumentStore for FaultyStore {
     fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
         self.delayed(|inner| inner.get(collection, key))
     }
@@ -208,7 +207,9 @@ impl Store for FaultyStore {
         let (collection, principal) = (collection.to_owned(), principal.to_owned());
         self.delayed(move |inner| inner.count(&collection, &principal))
     }
+}
 
+impl Coordination for FaultyStore {
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
         self.delayed(|inner| inner.lease(key, holder, ttl))
     }
@@ -227,6 +228,12 @@ impl Store for FaultyStore {
 
     fn recover(&self) -> StoreFuture<Vec<RunId>> {
         self.inner.recover()
+    }
+}
+
+impl Store for FaultyStore {
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        self.inner.shared()
     }
 
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use interlingua::store::{
-    Claim, Conflict, Document, DocumentEntry, DocumentWrite, Expect, Health, Journal, LoadCost, Query, Retention,
-    RetentionReport, RunPage, RunUpdate, SharedStore, Signal, Store, StoreError, StoreFuture, StoreSizes, StoredRun,
-    Ticket, Version,
+    Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Health, Journal,
+    LoadCost, Query, Retention, RetentionReport, RunPage, RunStore, RunUpdate, SharedStore, Signal, Store, StoreError,
+    StoreFuture, StoreSizes, StoredRun, Ticket, Version,
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
@@ -40,11 +40,7 @@ impl Replica {
     }
 }
 
-impl Store for Replica {
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        Some(self)
-    }
-
+impl RunStore for Replica {
     fn open(&self, run: &Arc<dyn Journal>, claim: Claim) -> StoreFuture<()> {
         let run = Arc::clone(run);
         self.core.call("open", Kind::Write, move |core, member| {
@@ -119,7 +115,9 @@ impl Store for Replica {
             })
         })
     }
+}
 
+impl DocumentStore for Replica {
     fn get(&self, collection: &str, key: &str) -> StoreFuture<Option<Document>> {
         let (collection, key) = (collection.to_owned(), key.to_owned());
         self.reads("get", move |inner| inner.get(&collection, &key))
@@ -161,7 +159,9 @@ impl Store for Replica {
         let (collection, principal) = (collection.to_owned(), principal.to_owned());
         self.reads("count", move |inner| inner.count(&collection, &principal))
     }
+}
 
+impl Coordination for Replica {
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
         let (key, holder) = (key.to_owned(), holder.to_owned());
         self.core.call_beside(Kind::Write, move |core, member| done(Ok(core.hub.lease_key(member, &key, &holder, ttl))))
@@ -200,6 +200,12 @@ impl Store for Replica {
                 Ok(recovered)
             })
         })
+    }
+}
+
+impl Store for Replica {
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        Some(self)
     }
 
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
