@@ -233,7 +233,7 @@ impl Gateway {
 
     /// Example shell commands for a mount, with the placeholder `{url}`.
     pub(crate) fn curl(&self, configured: &config::Mount) -> Vec<String> {
-        self.mount(configured).map_or_else(Vec::new, |mounted| mounted.curl)
+        self.mount(configured).map_or_else(Vec::new, |mounted| mounted.console.curl)
     }
 
     /// Path of a mount as people read it. Clients of a protocol with agent cards resolve the card's path against the
@@ -443,7 +443,7 @@ impl Gateway {
 
             let mount = core_mount(&configured, &settings.auth.jwt);
             let mut mounted = (client.mount)(&mount, &configured.route.options).map_err(anyhow::Error::msg)?;
-            let any_origin = if mounted.any_origin { Origins::Any } else { Origins::default() };
+            let any_origin = if mounted.cors.any_origin { Origins::Any } else { Origins::default() };
             routes.push(ServedRoute {
                 scope: Scope {
                     owner: Owner::anonymous(),
@@ -458,12 +458,12 @@ impl Gateway {
                     connection: None,
                     agents: mount.agents.clone().into(),
                     protocol: client.name,
-                    push: mounted.push.take().map(Arc::new),
-                    route: mounted.retention.map(|_| configured.route.path.as_str().into()),
+                    push: mounted.runs.push.take().map(Arc::new),
+                    route: mounted.runs.retention.map(|_| configured.route.path.as_str().into()),
                     detach: configured
                         .route
                         .on_disconnect
-                        .map_or(mounted.detaches, |handling| handling == config::OnDisconnect::Detach),
+                        .map_or(mounted.runs.detaches, |handling| handling == config::OnDisconnect::Detach),
                     first_event_timeout: if configured.route.heartbeat.is_zero() {
                         MAX_FIRST_EVENT_TIMEOUT
                     } else {
@@ -598,7 +598,7 @@ fn retention_rules(settings: &Settings, mounts: &[ServedRoute], callers: &Arc<Ca
     };
     let mut scopes = Vec::new();
     for ServedRoute { scope, mounted, .. } in mounts {
-        if let (Some(route), Some(keep)) = (&scope.route, mounted.retention) {
+        if let (Some(route), Some(keep)) = (&scope.route, mounted.runs.retention) {
             // A route with `{agent}` in its path has one mount per agent.
             if !retention.routes.iter().any(|(known, _)| **known == **route) {
                 retention.routes.push((route.to_string(), keep));

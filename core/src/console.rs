@@ -4,9 +4,11 @@
 use crate::id::RunId;
 use crate::sample::Sample;
 
-/// The support of a protocol in the operator's console. By default the protocol is not shown there.
+/// The presentation of a protocol to operators. By default the console does not show the protocol.
 #[derive(Default)]
 pub struct ConsoleSupport {
+    /// Example shell commands, with `{url}` for the URL of the mount point.
+    pub curl: Vec<String>,
     /// The way in which a client is informed of a decision that someone else made.
     pub decision_notice: DecisionNotice,
     /// Formats the id of a run as the protocol does. `None`: the protocol uses the id as it is, or clients choose ids.

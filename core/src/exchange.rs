@@ -167,28 +167,30 @@ pub struct Mounted {
     /// Handles every request below the mount point that matches no endpoint: unknown paths, wrong methods. It decodes
     /// the request only to return the error in the protocol's format.
     pub fallback: Open,
-    /// Example shell commands, with `{url}` for the URL of the mount point.
-    pub curl: Vec<String>,
     /// The URL the protocol announces to clients, for example in agent cards. `None`: it announces none.
     pub announced_url: Option<AnnouncedUrl>,
     /// Maximum request body in bytes. `None`: the server's setting.
     pub max_body: Option<usize>,
     /// CORS headers, for origins the route allows.
     pub cors: Cors,
-    /// True allows any origin, for protocols whose options have their own equivalent of the route's `cors = ["*"]`.
-    pub any_origin: bool,
-    /// True: answers also have the `x-ratelimit-*` headers that clients of the `OpenAI` API read.
-    pub openai_rate_limits: bool,
-    /// True: a run continues when its client disconnects, unless the route sets `on_disconnect`.
-    pub detaches: bool,
-    /// Push delivery; `None` if the protocol has none.
-    pub push: Option<PushNotifiers>,
-    /// How long runs started here are kept. `None`: only the global settings apply.
-    pub retention: Option<RunRetention>,
+    /// Rules for the runs that are started here.
+    pub runs: RunRules,
     /// Warnings for the operator at startup: settings that cannot take effect.
     pub warnings: Vec<String>,
     /// Support of the protocol in the operator's console.
     pub console: ConsoleSupport,
+}
+
+/// Rules for the runs of one route. By default a run is canceled when its client disconnects, nothing is pushed, and the
+/// global settings say how long it is kept.
+#[derive(Default)]
+pub struct RunRules {
+    /// True: a run continues when its client disconnects, unless the route sets `on_disconnect`.
+    pub detaches: bool,
+    /// Push delivery; `None` if the protocol has none.
+    pub push: Option<PushNotifiers>,
+    /// How long the runs are kept. `None`: only the global settings apply.
+    pub retention: Option<RunRetention>,
 }
 
 /// How long the runs of one route are kept. The global settings remain upper bounds.
@@ -210,15 +212,10 @@ impl Mounted {
         Self {
             endpoints,
             fallback,
-            curl: Vec::new(),
             announced_url: None,
             max_body: None,
             cors: Cors::default(),
-            any_origin: false,
-            openai_rate_limits: false,
-            detaches: false,
-            push: None,
-            retention: None,
+            runs: RunRules::default(),
             warnings: Vec::new(),
             console: ConsoleSupport::default(),
         }
@@ -239,8 +236,19 @@ pub enum AnnouncedUrl {
 pub struct Cors {
     /// Allowed request headers beyond the safelisted ones; `*` for any.
     pub allow_headers: Vec<String>,
-    /// Response headers that scripts may read.
+    /// Response headers that scripts may read. If `x-ratelimit-*` headers are among them, answers have these headers, as
+    /// those of the `OpenAI` API do.
     pub expose_headers: Vec<String>,
+    /// True allows any origin, for protocols whose options have their own equivalent of the route's `cors = ["*"]`.
+    pub any_origin: bool,
+}
+
+impl Cors {
+    /// True if answers have the `x-ratelimit-*` headers that clients of the `OpenAI` API read.
+    #[must_use]
+    pub fn exposes_openai_rate_limits(&self) -> bool {
+        self.expose_headers.iter().any(|name| name.starts_with("x-ratelimit-"))
+    }
 }
 
 impl Default for Cors {
@@ -252,6 +260,7 @@ impl Default for Cors {
             expose_headers: ["retry-after", "x-request-id", "ratelimit", "ratelimit-policy"]
                 .map(str::to_owned)
                 .to_vec(),
+            any_origin: false,
         }
     }
 }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use interlingua_core::call::AgentCard;
 use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::console::{ClientSnippets, ConsoleSupport, DecisionNotice};
-use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted};
+use interlingua_core::exchange::{AnnouncedUrl, Cors, Mounted, RunRules};
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::Sample;
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
@@ -148,24 +148,27 @@ impl ProtocolAdapter for A2a {
                 .into_iter()
                 .chain(Cors::default().expose_headers)
                 .collect(),
+            any_origin: route.options.cors,
         };
 
         Ok(Mounted {
-            curl: vec![
-                "curl {url}/.well-known/agent-card.json".into(),
-                "curl -N {url} -H 'A2A-Version: 1.0' -H 'content-type: application/json' -d '{\"jsonrpc\":\"2.0\",\"id\":1,\
-                 \"method\":\"SendStreamingMessage\",\"params\":{\"message\":{\"messageId\":\"m1\",\
-                 \"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"hello\"}]}}}'"
-                    .into(),
-            ],
             max_body: Some(route.options.max_body.bytes()),
             cors,
-            any_origin: route.options.cors,
             announced_url: Some(route.public_url.clone().map_or(AnnouncedUrl::AsAsked, AnnouncedUrl::Fixed)),
-            push: route.options.push.then(|| serve::notifications::notifiers(&route)),
-            retention: Some(route.options.retention()),
+            runs: RunRules {
+                push: route.options.push.then(|| serve::notifications::notifiers(&route)),
+                retention: Some(route.options.retention()),
+                ..RunRules::default()
+            },
             warnings: route.warnings(),
             console: ConsoleSupport {
+                curl: vec![
+                    "curl {url}/.well-known/agent-card.json".into(),
+                    "curl -N {url} -H 'A2A-Version: 1.0' -H 'content-type: application/json' -d '{\"jsonrpc\":\"2.0\",\"id\":1,\
+                 \"method\":\"SendStreamingMessage\",\"params\":{\"message\":{\"messageId\":\"m1\",\
+                 \"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"hello\"}]}}}'"
+                        .into(),
+                ],
                 decision_notice: DecisionNotice::Notified,
                 sample: route.options.bindings.contains(&Binding::JsonRpc).then_some(Box::new(sample::request) as Sample),
                 snippets: ClientSnippets { python: Some(include_str!("console/python.template")), typescript: None },

@@ -219,7 +219,7 @@ fn configs_are_fetched_listed_and_deleted_in_every_dialect() {
 }
 
 fn notifier(host: &Host, config: &Value) -> Box<dyn PushNotifier> {
-    let notifiers = host.0.push.as_ref().expect("pushes are on");
+    let notifiers = host.0.runs.push.as_ref().expect("pushes are on");
     (notifiers.open)(&Json::from_serialize(config)).expect("a notifier")
 }
 

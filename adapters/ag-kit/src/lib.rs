@@ -20,7 +20,7 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{self, AskKinds, ClientCapabilities};
 use interlingua_core::console::ConsoleSupport;
 use interlingua_core::duration::Ttl;
-use interlingua_core::exchange::Mounted;
+use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::options::Switch;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
@@ -186,7 +186,7 @@ impl ProtocolAdapter for AgKit {
             },
         };
 
-        let any_origin = options.cors.0;
+        let cors = Cors { any_origin: options.cors.0, ..Cors::default() };
         let (path, agents) = (mount.path.clone(), mount.agents.clone());
         let route = Arc::new(Route { path, agents, default_agent, options });
         let (send, cloud, health) = (Arc::clone(&route), Arc::clone(&route), route);
@@ -197,11 +197,14 @@ impl ProtocolAdapter for AgKit {
             Endpoint::get("/healthz", move || serve::health::Health::new(&health)),
         ];
         Ok(Mounted {
-            curl: vec![
-                r#"curl -N {url}/send-message -H 'content-type: application/json' -d '{"conversationId":"c1","messages":[{"role":"user","content":"hi"}]}'"#.to_owned(),
-            ],
-            any_origin,
-            console: ConsoleSupport { sample: Some(Box::new(sample)), ..ConsoleSupport::default() },
+            cors,
+            console: ConsoleSupport {
+                curl: vec![
+                    r#"curl -N {url}/send-message -H 'content-type: application/json' -d '{"conversationId":"c1","messages":[{"role":"user","content":"hi"}]}'"#.to_owned(),
+                ],
+                sample: Some(Box::new(sample)),
+                ..ConsoleSupport::default()
+            },
             ..Mounted::new(endpoints, fallback::writing(serve::fault::fail))
         })
     }

@@ -65,12 +65,13 @@ impl ProtocolAdapter for AnthropicMessages {
         let mut cors = Cors::default();
         cors.expose_headers.push("request-id".to_owned());
         let console = ConsoleSupport {
+            curl,
             run_id: Some(|run| run.to_prefixed(wire::MESSAGE_PREFIX)),
             sample: Some(Box::new(move |input| sample(input, session.as_deref()))),
             snippets: console_snippets!(),
             ..ConsoleSupport::default()
         };
-        Ok(Mounted { curl, max_body, cors, console, ..mounted })
+        Ok(Mounted { max_body, cors, console, ..mounted })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {

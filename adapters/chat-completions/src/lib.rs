@@ -60,12 +60,13 @@ impl ProtocolAdapter for ChatCompletions {
         let session = options.session.iter().find(|name| name.contains('-')).cloned();
         let shared = Arc::new(MountedRoute { options, names });
         let console = ConsoleSupport {
+            curl,
             run_id: Some(ids::completion),
             sample: Some(Box::new(move |input| sample(input, session.as_deref()))),
             snippets: console_snippets!(),
             ..ConsoleSupport::default()
         };
-        Ok(Mounted { curl, max_body, console, ..openai_api::mounted(endpoints(&shared)) })
+        Ok(Mounted { max_body, console, ..openai_api::mounted(endpoints(&shared)) })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {

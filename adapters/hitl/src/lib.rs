@@ -20,7 +20,7 @@ use interlingua_core::call::AgentCard;
 use interlingua_core::capability::{AskKinds, ClientCapabilities, Media};
 use interlingua_core::console::{ConsoleSupport, DecisionNotice};
 use interlingua_core::duration::Ttl;
-use interlingua_core::exchange::Mounted;
+use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::pending::Decision;
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Mount, ProtocolAdapter};
@@ -133,17 +133,17 @@ impl ProtocolAdapter for Hitl {
                 .ok_or_else(|| format!("the route has no agent '{name}'"))?,
         };
 
-        let any_origin = options.cors;
+        let cors = Cors { any_origin: options.cors, ..Cors::default() };
         let route = Arc::new(Route { agent: Arc::clone(agent), options });
 
         Ok(Mounted {
-            curl: vec![
-                r#"curl {url}/agent/invoke -H 'content-type: application/json' -d '{"user_id":"ada","query":"hi"}'"#
-                    .to_owned(),
-                "curl {url}/agent/status/ada".to_owned(),
-            ],
-            any_origin,
+            cors,
             console: ConsoleSupport {
+                curl: vec![
+                    r#"curl {url}/agent/invoke -H 'content-type: application/json' -d '{"user_id":"ada","query":"hi"}'"#
+                        .to_owned(),
+                    "curl {url}/agent/status/ada".to_owned(),
+                ],
                 decision_notice: DecisionNotice::Polls,
                 sample: Some(Box::new(sample)),
                 ..ConsoleSupport::default()

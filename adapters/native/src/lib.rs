@@ -15,7 +15,7 @@ use std::sync::Arc;
 use interlingua_adapter_kit::fallback::Fallback;
 use interlingua_core::capability::ClientCapabilities;
 use interlingua_core::console::{ConsoleSupport, DecisionNotice};
-use interlingua_core::exchange::Mounted;
+use interlingua_core::exchange::{Cors, Mounted};
 use interlingua_core::sample::{SampleInput, SampleRequest};
 use interlingua_core::{Endpoint, Fault, Mount, ProtocolAdapter, Request};
 use schemars::JsonSchema;
@@ -107,16 +107,16 @@ impl ProtocolAdapter for Native {
             );
         };
 
-        let any_origin = options.cors;
+        let cors = Cors { any_origin: options.cors, ..Cors::default() };
         let route = Arc::new(Route { agent: agent.name.clone(), options });
         Ok(Mounted {
-            curl: vec![
-                "curl -N {url}/process -H 'content-type: application/json' \
-                 -d '{\"input\":[{\"role\":\"user\",\"content\":\"hello\"}]}'"
-                    .into(),
-            ],
-            any_origin,
+            cors,
             console: ConsoleSupport {
+                curl: vec![
+                    "curl -N {url}/process -H 'content-type: application/json' \
+                     -d '{\"input\":[{\"role\":\"user\",\"content\":\"hello\"}]}'"
+                        .into(),
+                ],
                 decision_notice: DecisionNotice::Follows,
                 run_id: Some(wire::response_id),
                 sample: Some(Box::new(sample)),

@@ -61,12 +61,13 @@ impl ProtocolAdapter for Responses {
 
         let max_body = shared.options.max_body.map(Size::bytes);
         let console = ConsoleSupport {
+            curl,
             run_id: Some(|run| run.to_prefixed(ids::RESPONSE_PREFIX)),
             sample: Some(Box::new(sample)),
             snippets: console_snippets!(),
             ..ConsoleSupport::default()
         };
-        Ok(Mounted { curl, max_body, console, ..openai_api::mounted(endpoints(&shared)) })
+        Ok(Mounted { max_body, console, ..openai_api::mounted(endpoints(&shared)) })
     }
 
     fn capabilities(options: &Options) -> ClientCapabilities {

@@ -58,7 +58,7 @@ impl ErrorWriter for ResponseHeaders {
 #[must_use]
 pub fn mounted(endpoints: Vec<Endpoint>) -> Mounted {
     let mounted = Mounted::new(endpoints, Fallback::<ResponseHeaders>::open());
-    Mounted { cors: cors(), openai_rate_limits: true, ..mounted }
+    Mounted { cors: cors(), ..mounted }
 }
 
 /// CORS headers: scripts may read the rate limits of a response.

@@ -585,7 +585,7 @@ pub struct Route {
     /// Time without an event after which a stream sends a keep-alive comment.
     pub heartbeat: Duration,
     /// Handling of a foreground run whose client disconnects. `None`: the protocol's default
-    /// ([`Mounted::detaches`](interlingua_core::exchange::Mounted::detaches)).
+    /// ([`RunRules::detaches`](interlingua_core::exchange::RunRules::detaches)).
     pub on_disconnect: Option<OnDisconnect>,
     /// Whether the route shares its sessions with the agent's other routes.
     pub shared_sessions: bool,

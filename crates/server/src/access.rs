@@ -192,7 +192,7 @@ pub(super) fn add_headers(route: &ServedRoute, limit: Option<&LimitState>, respo
     set("ratelimit", format!("\"{name}\";r={remaining};t={reset}"));
     let mut exposed = "ratelimit, ratelimit-policy".to_owned();
     // The OpenAI API has headers for requests and tokens only.
-    if route.mounted.openai_rate_limits && matches!(*name, "requests" | "tokens") {
+    if matches!(*name, "requests" | "tokens") && route.mounted.cors.exposes_openai_rate_limits() {
         for (header, what, value) in [
             ("x-ratelimit-limit-requests", "x-ratelimit-limit-tokens", quota.to_string()),
             ("x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens", remaining.to_string()),

@@ -67,7 +67,7 @@ impl ProtocolAdapter for Plain {
 
         // The fallback for unknown paths: only its `fail` is called, so any exchange will do.
         let mut mounted = Mounted::new(endpoints, Box::new(move || Box::new(FetchAnswer { options })));
-        mounted.curl = vec!["curl -N {url}/ask -H 'content-type: text/plain' -d 'hello'".to_owned()];
+        mounted.console.curl = vec!["curl -N {url}/ask -H 'content-type: text/plain' -d 'hello'".to_owned()];
         Ok(mounted)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use interlingua_core::answer::{Answer, AnswerBody, AnswerPolicy, AskPolicy};
 use interlingua_core::call::{Busy, HistoryJudge, Otherwise, Reply, Resent, RunView};
 use interlingua_core::event::Millis;
-use interlingua_core::exchange::{Endpoint, Mount, Mounted, Request};
+use interlingua_core::exchange::{Endpoint, Mount, Mounted, Request, RunRules};
 use interlingua_core::model::{AgentRequest, Message, MessageType};
 use interlingua_core::step::Step;
 use interlingua_core::tree::Node;
@@ -47,7 +47,7 @@ impl ProtocolAdapter for Resender {
         };
         let endpoints = vec![Endpoint::post("", open.clone()), metadata];
         let mounted = Mounted::new(endpoints, Box::new(move || Box::new(open())));
-        Ok(Mounted { detaches: options.detaches, ..mounted })
+        Ok(Mounted { runs: RunRules { detaches: options.detaches, ..RunRules::default() }, ..mounted })
     }
 }
 

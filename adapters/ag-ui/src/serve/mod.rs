@@ -94,11 +94,11 @@ impl ProtocolAdapter for AgUi {
         let mut cors = Cors::default();
         cors.allow_headers.push("last-event-id".to_owned());
         Ok(Mounted {
-            curl: vec![
-                r#"curl -N {url} -H 'content-type: application/json' -d '{"threadId":"t1","runId":"r1","messages":[{"id":"m1","role":"user","content":"hi"}]}'"#.to_owned(),
-            ],
             cors,
             console: ConsoleSupport {
+                curl: vec![
+                    r#"curl -N {url} -H 'content-type: application/json' -d '{"threadId":"t1","runId":"r1","messages":[{"id":"m1","role":"user","content":"hi"}]}'"#.to_owned(),
+                ],
                 sample: Some(Box::new(sample)),
                 snippets: ClientSnippets { python: None, typescript: Some(include_str!("../console/typescript.template")) },
                 ..ConsoleSupport::default()
