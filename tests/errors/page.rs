@@ -42,7 +42,7 @@ to an agent that has begun its answer.
 const AGENTS: &str = "
 An error after the agent's first event ends the stream, with the same type and code in an error frame, `response.failed`,
 `error`, `FAILED`, or `RUN_ERROR`. A code of the agent that belongs to no class is passed on to clients of the Agent API,
-AG-UI and A2A. Clients of other protocols receive the code of a failed agent.
+AG-UI, AG-Kit, A2A and, as `error_code`, Anthropic Messages. Clients of other protocols receive the code of a failed agent.
 
 The gateway authenticates to the agent with its own credentials. If the agent refuses them, the client receives an error of
 the agent, never a 401 or 403.

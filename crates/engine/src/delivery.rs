@@ -128,7 +128,7 @@ impl Delivery {
                     Sent::Refused => {
                         tracing::warn!(
                             run = %self.receiver.run,
-                            "a push receiver is disabled: it failed too often, or its caller's key was removed"
+                            "a push receiver is disabled: it failed too often, or the gateway no longer accepts its caller"
                         );
                         return self.disable().await;
                     }

@@ -10,7 +10,8 @@ use interlingua_core::answer::Waiting;
 
 use super::session_doc::SessionDoc;
 
-/// The changes that lead from `base` to `mine`, done on `theirs`. Entries that are not written yet come after theirs.
+/// The changes that lead from `base` to `mine`, done on `theirs`. Entries that are not written yet come after theirs. Every
+/// field is listed, so that a field without a rule does not compile.
 pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -> SessionDoc {
     let mut merged = SessionDoc {
         updated_at: mine.updated_at.max(theirs.updated_at),
@@ -29,7 +30,23 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         handed_over: pick(&base.handed_over, &mine.handed_over, &theirs.handed_over),
         is_listed: theirs.is_listed,
         labels: pick(&base.labels, &mine.labels, &theirs.labels),
-        ..theirs.clone()
+        // Fixed when the session was created.
+        id: theirs.id.clone(),
+        agent: theirs.agent.clone(),
+        created_at: theirs.created_at,
+        // The entries of this side are added below.
+        first: theirs.first,
+        next: theirs.next,
+        last: theirs.last,
+        bytes: theirs.bytes,
+        begun: theirs.begun,
+        unsaved: theirs.unsaved.clone(),
+        replaced: theirs.replaced.clone(),
+        inline_entries: theirs.inline_entries.clone(),
+        removed: theirs.removed.clone(),
+        seen: theirs.seen,
+        // The write that follows adds its own name.
+        writes: theirs.writes.clone(),
     };
 
     let is_replaced = mine.first != base.first;

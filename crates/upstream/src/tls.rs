@@ -39,7 +39,7 @@ fn system_roots() -> ClientConfig {
     static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
     let read = || {
         let mut config = ClientConfig::with_platform_verifier().unwrap_or_else(|error| {
-            tracing::error!(%error, "cannot read the system's certificates: connections over https will fail");
+            tracing::error!(%error, "cannot read the system's certificates: https connections that rely on them will fail");
             no_roots()
         });
         offer(&mut config, &[HTTP_2, HTTP_1]);

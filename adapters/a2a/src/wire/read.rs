@@ -1,6 +1,7 @@
 //! Parses requests of any dialect, as leniently as ProtoJSON and partly migrated clients need
 //! (docs/protocols/a2a.md#reading-requests): names in camel or snake case, enums by name or number, numbers as strings,
-//! base64 in any form, parts of either version. Errors are collected, so one response names every invalid field.
+//! base64 in any form, parts of either version. One response names up to 100 invalid fields,
+//! and of each part the first one.
 
 use std::borrow::Cow;
 
@@ -199,7 +200,7 @@ fn parts(object: &Object<'_>, form: WireFormat, faults: &mut Faults) -> Option<V
 
     let mut parts = Some(Vec::new());
     for node in nodes {
-        // All errors are collected; the valid parts are not needed once one is invalid.
+        // The first error of each part is collected; the valid parts are not needed then.
         match (faults.record(part(&node, form)), &mut parts) {
             (Some(part), Some(parts)) => parts.push(part),
             (Some(_), None) => {}

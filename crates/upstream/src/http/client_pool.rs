@@ -110,7 +110,8 @@ impl ClientPool {
         self.0.connect
     }
 
-    /// Sends a request by this thread's client. `is_own`: it goes to the agent itself, and not to another origin.
+    /// Sends a request by this thread's client. `is_own`: it goes to a server of the agent, which has the origin of the
+    /// endpoint or a host that the operator allowed.
     pub(super) fn send(
         &self,
         mut request: Request,
